@@ -1,0 +1,123 @@
+#include "base/buf.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+
+enum { BUF_FIRST_BYTES = 64 };
+
+char buf_empty[1];
+
+void buf_done(struct buf *b)
+{
+    if (b->cap)
+        free(b->p);
+    buf_init(b, b->max);
+}
+
+int buf_reserve(struct buf *b, size_t more)
+{
+    size_t need, cap;
+    char *p;
+
+    if (more > b->max || b->n > b->max - more)
+        return -EMSGSIZE;
+    need = b->n + more + 1;
+    if (need <= b->cap)
+        return 0;
+    cap = max_size(b->cap + b->cap / 2, BUF_FIRST_BYTES);
+    cap = min_size(max_size(cap, need), b->max + 1);
+    p = mem_try_realloc(b->cap ? b->p : NULL, cap);
+    if (!p)
+        return -ENOMEM;
+    b->p = p;
+    b->cap = cap;
+    b->p[b->n] = '\0';
+    return 0;
+}
+
+void buf_claim(struct buf *b, size_t n)
+{
+    assert(n == 0 || b->n + n < b->cap);
+    if (n == 0)
+        return;
+    b->n += n;
+    b->p[b->n] = '\0';
+}
+
+int buf_add(struct buf *b, struct str s)
+{
+    int r = buf_reserve(b, s.n);
+
+    if (r < 0 || s.n == 0)
+        return r;
+    memcpy(b->p + b->n, s.p, s.n);
+    buf_claim(b, s.n);
+    return 0;
+}
+
+int buf_add_char(struct buf *b, char c)
+{
+    return buf_add(b, str_make(&c, 1));
+}
+
+int buf_vaddf(struct buf *b, const char *fmt, va_list ap)
+{
+    va_list again;
+    int n, r;
+
+    va_copy(again, ap);
+    n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    if (n < 0)
+        return -EINVAL;
+    r = buf_reserve(b, (size_t)n);
+    if (r < 0 || n == 0)
+        return r;
+    vsnprintf(b->p + b->n, (size_t)n + 1, fmt, ap);
+    b->n += (size_t)n;
+    return 0;
+}
+
+int buf_addf(struct buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    int r;
+
+    va_start(ap, fmt);
+    r = buf_vaddf(b, fmt, ap);
+    va_end(ap);
+    return r;
+}
+
+void buf_drop_front(struct buf *b, size_t n)
+{
+    assert(n <= b->n);
+    if (n == 0)
+        return;
+    memmove(b->p, b->p + n, b->n - n);
+    b->n -= n;
+    b->p[b->n] = '\0';
+}
+
+void buf_cut(struct buf *b, size_t n)
+{
+    assert(n <= b->n);
+    if (n == b->n)
+        return;
+    b->n = n;
+    b->p[n] = '\0';
+}
+
+char *buf_take(struct buf *b)
+{
+    char *p;
+
+    if (!b->cap && buf_reserve(b, 0) < 0)
+        return NULL;
+    p = b->p;
+    buf_init(b, b->max);
+    return p;
+}

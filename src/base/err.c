@@ -1,0 +1,86 @@
+#include "base/err.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static_assert(sizeof(struct err) == 256, "an error crosses a pipe or a packet in one write");
+
+/* Marks a cut message, without splitting a UTF-8 sequence. */
+static void err_mark_cut(struct err *e)
+{
+    size_t end = sizeof(e->msg) - sizeof("...");
+
+    while (end > 0 && ((unsigned char)e->msg[end] & 0xc0) == 0x80)
+        end--;
+    memcpy(e->msg + end, "...", sizeof("..."));
+}
+
+static void err_format(struct err *e, const char *fmt, va_list ap)
+{
+    int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+
+    if (n < 0)
+        e->msg[0] = '\0';
+    else if ((size_t)n >= sizeof(e->msg))
+        err_mark_cut(e);
+}
+
+/* Adds `tail` behind ": ". */
+static void err_append(struct err *e, const char *tail)
+{
+    size_t have = strlen(e->msg);
+    int n = snprintf(e->msg + have, sizeof(e->msg) - have, "%s%s", have ? ": " : "", tail);
+
+    if (n < 0)
+        e->msg[have] = '\0';
+    else if (have + (size_t)n >= sizeof(e->msg))
+        err_mark_cut(e);
+}
+
+int err_set(struct err *e, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    assert(code > 0);
+    if (!e)
+        return -code;
+    e->code = code;
+    va_start(ap, fmt);
+    err_format(e, fmt, ap);
+    va_end(ap);
+    return -code;
+}
+
+int err_sys(struct err *e, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    assert(code > 0);
+    if (!e)
+        return -code;
+    e->code = code;
+    va_start(ap, fmt);
+    err_format(e, fmt, ap);
+    va_end(ap);
+    err_append(e, strerror(code));
+    return -code;
+}
+
+int err_wrap(struct err *e, int r, const char *fmt, ...)
+{
+    struct err inner;
+    va_list ap;
+
+    assert(r < 0);
+    if (!e)
+        return r;
+    inner = *e;
+    e->code = -r;
+    va_start(ap, fmt);
+    err_format(e, fmt, ap);
+    va_end(ap);
+    err_append(e, inner.code && inner.msg[0] ? inner.msg : strerror(-r));
+    return r;
+}

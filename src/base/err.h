@@ -1,0 +1,17 @@
+/* err.h - an error as a value: an errno and a sentence that gains context on its way up. */
+#pragma once
+
+#include "base/defs.h"
+
+struct err {
+    int code;      /* positive errno; 0 while unset */
+    char msg[252]; /* outermost context first: "spawn sandbox: map ids: Operation not permitted" */
+};
+
+/* Both accept e == NULL and then only return the code. Neither can fail: text that does not fit is
+ * cut at a character boundary and ends in "...". */
+int err_set(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4); /* returns -code */
+int err_wrap(struct err *e, int r, const char *fmt, ...) PRINTF_LIKE(3, 4);   /* returns r */
+
+/* Like err_set, and appends ": " and the system's text for the code. */
+int err_sys(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);

@@ -1,0 +1,3 @@
+#include "base/fault.h"
+
+long fault_countdown[FAULT_KIND_COUNT];

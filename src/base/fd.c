@@ -1,0 +1,129 @@
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { OPEN_TRIES_MAX = 32 };
+
+void fd_close(int fd)
+{
+    int saved = errno;
+
+    /* On Linux the descriptor is gone even when close() answers EINTR: a retry could close one that
+     * another thread has just been given. */
+    if (fd >= 0)
+        (void)close(fd);
+    errno = saved;
+}
+
+int fd_open_at(int dirfd, const char *path, int flags, mode_t mode, enum path_policy policy,
+               struct err *e)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
+        .mode = flags & (O_CREAT | O_TMPFILE) & ~O_DIRECTORY ? mode : 0,
+        .resolve = (uint64_t)policy,
+    };
+
+    for (int i = 0; i < OPEN_TRIES_MAX; i++) {
+        long fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+
+        if (fd >= 0)
+            return (int)fd;
+        /* EAGAIN: a rename or mount raced with the resolution, so it could not be proven safe. */
+        if (errno != EAGAIN && errno != EINTR)
+            break;
+    }
+    return err_sys(e, errno, "open '%s'", path);
+}
+
+int fd_set_nonblock(int fd, bool on)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0)
+        return -errno;
+    flags = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+    return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+}
+
+union fd_control {
+    struct cmsghdr align;
+    char room[CMSG_SPACE(sizeof(int) * FD_SEND_MAX)];
+};
+
+int fd_send(int sock, const void *data, size_t n, const int *fds, size_t fd_count)
+{
+    union fd_control control = {0};
+    struct iovec iov = {(void *)data, n};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t sent;
+
+    if (fd_count > FD_SEND_MAX)
+        return -EINVAL;
+    if (fd_count) {
+        struct cmsghdr *c = &control.align;
+
+        msg.msg_control = control.room;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+        memcpy(CMSG_DATA(c), fds, sizeof(int) * fd_count);
+    }
+    do
+        sent = sendmsg(sock, &msg, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0)
+        return -errno;
+    return (size_t)sent == n ? 0 : -EMSGSIZE;
+}
+
+/* Collects the descriptors of a message; all of them, so that none leaks when the rest is refused.
+ */
+static size_t fd_collect(struct msghdr *msg, int fds[FD_SEND_MAX])
+{
+    size_t count = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        size_t n;
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        n = min_size((c->cmsg_len - CMSG_LEN(0)) / sizeof(int), FD_SEND_MAX - count);
+        memcpy(fds + count, CMSG_DATA(c), n * sizeof(int));
+        count += n;
+    }
+    return count;
+}
+
+int fd_recv(int sock, void *data, size_t size, size_t *ret_n, int fds[FD_SEND_MAX],
+            size_t *ret_fd_count)
+{
+    union fd_control control = {0};
+    struct iovec iov = {data, size};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.room,
+                         .msg_controllen = sizeof(control.room)};
+    ssize_t got;
+    size_t count;
+
+    do
+        got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return -errno;
+    count = fd_collect(&msg, fds);
+    if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        while (count > 0)
+            fd_close(fds[--count]);
+        return -EMSGSIZE;
+    }
+    *ret_n = (size_t)got;
+    *ret_fd_count = count;
+    return 0;
+}
