@@ -28,6 +28,14 @@ void *mem_zalloc(size_t n)
     return p;
 }
 
+void *mem_realloc(void *p, size_t n)
+{
+    p = realloc(p, n ? n : 1);
+    if (!p)
+        mem_die(n);
+    return p;
+}
+
 void *mem_zalloc_array(size_t n, size_t size)
 {
     void *p = calloc(n ? n : 1, size ? size : 1);

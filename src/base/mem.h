@@ -10,6 +10,7 @@
 
 void *mem_alloc(size_t n) MUST_USE __attribute__((malloc, alloc_size(1)));
 void *mem_zalloc(size_t n) MUST_USE __attribute__((malloc, alloc_size(1)));
+void *mem_realloc(void *p, size_t n) MUST_USE __attribute__((alloc_size(2)));
 char *mem_strdup(const char *s) MUST_USE;
 
 #define mem_new(type)          ((type *)mem_zalloc(sizeof(type)))

@@ -1,0 +1,45 @@
+/* list.h - a doubly linked list whose links live inside its members. Order is insertion at the tail. */
+#pragma once
+
+#include "base/defs.h"
+#include <stdbool.h>
+
+struct list {
+    struct list *prev, *next; /* of the head: last and first; of a member: its neighbours */
+};
+
+static inline void list_init(struct list *head)
+{
+    head->prev = head->next = head;
+}
+
+static inline bool list_empty(const struct list *head)
+{
+    return head->next == head;
+}
+
+static inline void list_push(struct list *head, struct list *member)
+{
+    member->prev = head->prev;
+    member->next = head;
+    head->prev->next = member;
+    head->prev = member;
+}
+
+static inline void list_remove(struct list *member)
+{
+    member->prev->next = member->next;
+    member->next->prev = member->prev;
+    list_init(member);
+}
+
+static inline void list_move(struct list *head, struct list *member)
+{
+    list_remove(member);
+    list_push(head, member);
+}
+
+/* Visits members; the current one may be removed. */
+#define LIST_EACH(head, at)                                                                        \
+    for (struct list *at = (head)->next, *at##_next = at->next; at != (head);                      \
+         at = at##_next, at##_next = at->next)

@@ -1,0 +1,570 @@
+/* http_conn.c - one connection of the server: heads and bodies in, requests through their life.
+ *
+ *   head --> routed --> [100] --> body: collected, streamed or discarded --> done --.
+ *                  `--> handler --> reply ... ----------------------------> done --+--> next head
+ *
+ * A request is over when its body and its reply are done, whichever comes last. conn_settle looks after
+ * that: right after our own callbacks, and at the end of the turn for replies made elsewhere. */
+#include "net/http_server.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "net/http_server_internal.h"
+
+static void conn_settle(struct http_conn *c);
+
+/* --- requests --- */
+
+/* A request in an arena of its own, with a copy of the head, which is still in the loop's scratch. */
+static struct http_req *req_new(struct http_conn *c, struct str head, struct http_headers *ret_rows,
+                                struct str *ret_head)
+{
+    const struct http_server_conf *conf = &c->server->conf;
+    struct arena a = http_arena_take(c->server);
+    struct http_req *req = arena_new(&a, struct http_req);
+
+    if (req) {
+        *ret_head = arena_str(&a, head);
+        *ret_rows = (struct http_headers){.max = conf->head.headers_max};
+        ret_rows->rows = arena_alloc(&a, conf->head.headers_max * sizeof(*ret_rows->rows));
+    }
+    if (!req || !ret_head->p || !ret_rows->rows) {
+        arena_done(&a);
+        return NULL;
+    }
+    req->arena = a;
+    req->conn = c;
+    req->server_user = conf->user;
+    req->begin_ns = loop_now_ns(c->server->loop);
+    req->file_fd = -EBADF;
+    buf_init(&req->body_buf, conf->body_bytes_max);
+    buf_init(&req->reply_headers, HTTP_REPLY_HEADERS_MAX);
+    c->server->requests++;
+    return req;
+}
+
+static void req_free(struct http_req *req)
+{
+    struct http_server *s = req->conn->server;
+    struct arena a = req->arena;
+
+    fd_close(req->file_fd);
+    buf_done(&req->body_buf);
+    buf_done(&req->reply_headers);
+    http_arena_give(s, &a);
+}
+
+static void conn_end_req(struct http_conn *c, int error)
+{
+    struct http_req *req = c->req;
+
+    c->req = NULL;
+    if (req->on_upgrade)
+        req->on_upgrade(req->user, NULL, error ? error : ECONNABORTED);
+    else if (req->ops && req->ops->on_close)
+        req->ops->on_close(req, error);
+    if (c->server->conf.on_done)
+        c->server->conf.on_done(req, error);
+    req_free(req);
+}
+
+/* --- routing --- */
+
+static void reply_allow(struct http_req *req, unsigned allowed)
+{
+    AUTO_BUF(list, 256);
+
+    for (int m = 0; m < HTTP_OTHER; m++)
+        if (allowed & HTTP_BIT(m))
+            (void)buf_addf(&list, "%s%s", list.n ? ", " : "", http_method_name(m).p);
+    (void)http_reply_header(req, STR("Allow"), buf_str(&list));
+}
+
+/* No row fits: says why. */
+static void reply_unrouted(struct http_req *req, unsigned allowed)
+{
+    if (req->head.form == H1_ASTERISK_FORM || (allowed && req->head.method == HTTP_OPTIONS)) {
+        reply_allow(req, allowed | HTTP_BIT(HTTP_OPTIONS));
+        http_reply(req, 204, STR_NONE, STR_NONE);
+    } else if (allowed) {
+        reply_allow(req, allowed | HTTP_BIT(HTTP_OPTIONS));
+        http_reply_error(req, 405, NULL, "%.*s is not allowed here", STR_ARG(req->head.method_name));
+    } else if (req->head.form == H1_AUTHORITY_FORM) {
+        http_reply_error(req, 501, NULL, "this server is not a proxy");
+    } else {
+        http_reply_error(req, 404, NULL, "no such path: %.*s", (int)min_size(req->head.path.n, 200),
+                         req->head.path.p);
+    }
+}
+
+static uint64_t req_body_max(const struct http_req *req)
+{
+    if (req->route && req->route->body_bytes_max)
+        return req->route->body_bytes_max;
+    return req->body_state == HTTP_BODY_STREAM ? UINT64_MAX
+                                               : req->conn->server->conf.body_bytes_max;
+}
+
+static void reply_too_large(struct http_req *req)
+{
+    req->keep_alive = false;
+    req->error = EMSGSIZE;
+    http_reply_error(req, 413, NULL, "the body is larger than the %llu bytes allowed here",
+                     (unsigned long long)req_body_max(req));
+}
+
+static void req_call_handler(struct http_req *req)
+{
+    req->body = buf_str(&req->body_buf);
+    req->route->handler(req);
+}
+
+/* Decides who gets the request and its body. In a callback bracket. */
+static void req_route(struct http_req *req)
+{
+    struct http_server *s = req->conn->server;
+    struct route_match match;
+
+    if (s->conf.on_request && !s->conf.on_request(req))
+        return;
+    router_find(s->router, req->head.method, req->head.path, &match);
+    if (!match.route) {
+        reply_unrouted(req, match.allowed);
+        return;
+    }
+    req->route = match.route;
+    req->param_count = match.param_count;
+    memcpy(req->params, match.params, match.param_count * sizeof(match.params[0]));
+    if (req->route->flags & ROUTE_STREAM_BODY && req->body_state != HTTP_BODY_DONE)
+        req->body_state = HTTP_BODY_STREAM;
+    req->body_buf.max = req_body_max(req);
+    if (req->framing.body_bytes > req_body_max(req))
+        reply_too_large(req);
+    else if (req->body_state != HTTP_BODY_COLLECT)
+        req_call_handler(req);
+}
+
+static void conn_begin_req(struct http_conn *c)
+{
+    struct http_req *req = c->req;
+
+    http_conn_mark_idle(c, false);
+    http_conn_deadline(c, 0);
+    req->keep_alive = req->framing.keep_alive && !c->server->draining;
+    req->continue_due = req->framing.expect_continue;
+    req->body_left = req->framing.body_bytes;
+    req->body_state = req->framing.body == H1_BODY_CHUNKED || req->body_left ? HTTP_BODY_COLLECT
+                                                                             : HTTP_BODY_DONE;
+    c->chunked = (struct h1_chunked){0};
+    req->in_callback = true;
+    req_route(req);
+    req->in_callback = false;
+    if (req->body_state != HTTP_BODY_DONE && req->reply_state == HTTP_REPLY_NONE) {
+        if (req->continue_due)
+            http_reply_continue(req);
+        http_conn_deadline(c, c->server->conf.body_ms);
+    }
+    conn_settle(c);
+}
+
+/* Answers what is no request, and gives the connection up. */
+static void conn_refuse(struct http_conn *c, enum h1_error error)
+{
+    struct http_headers rows;
+    struct str head;
+
+    if (!c->req)
+        c->req = req_new(c, STR(""), &rows, &head);
+    if (!c->req) {
+        stream_close(&c->stream, ENOMEM);
+        return;
+    }
+    http_conn_mark_idle(c, false);
+    http_conn_deadline(c, 0);
+    c->req->keep_alive = false;
+    c->req->error = error == H1_AGAIN ? ETIMEDOUT : EPROTO;
+    if (c->req->reply_state != HTTP_REPLY_NONE) { /* too late to say anything clean */
+        stream_close(&c->stream, EPROTO);
+        return;
+    }
+    http_reply_error(c->req, h1_error_status(error), NULL, "%.*s", STR_ARG(h1_error_text(error)));
+    conn_settle(c);
+}
+
+/* --- input: heads --- */
+
+static size_t conn_take_head(struct http_conn *c, struct str in)
+{
+    const struct h1_limits *limits = &c->server->conf.head;
+    struct http_headers rows;
+    struct str head;
+    enum h1_error error = h1_find_head(in, limits, &c->scan, &head);
+    size_t used;
+
+    if (error == H1_AGAIN) {
+        if (!c->head_begun) {
+            c->head_begun = true;
+            http_conn_mark_idle(c, false);
+            http_conn_deadline(c, c->server->conf.head_ms);
+        }
+        return 0;
+    }
+    c->scan = (struct h1_scan){0};
+    c->head_begun = false;
+    if (error != H1_OK) {
+        conn_refuse(c, error);
+        return in.n;
+    }
+    used = (size_t)(head.p + head.n - in.p);
+    c->req = req_new(c, head, &rows, &head);
+    if (!c->req) {
+        stream_close(&c->stream, ENOMEM);
+        return used;
+    }
+    error = h1_parse_request(head, limits, &rows, &c->req->head);
+    if (error == H1_OK)
+        error = h1_request_framing(&c->req->head, &c->req->framing);
+    if (error == H1_OK)
+        conn_begin_req(c);
+    else
+        conn_refuse(c, error);
+    return used;
+}
+
+/* --- input: bodies --- */
+
+/* Hands a piece to the handler and holds back what it does not take. */
+static void req_stream_piece(struct http_req *req, struct str piece)
+{
+    struct http_conn *c = req->conn;
+    ssize_t taken = (ssize_t)piece.n;
+
+    if (req->ops && req->ops->on_body) {
+        req->in_callback = true;
+        taken = req->ops->on_body(req, piece);
+        req->in_callback = false;
+    }
+    if (taken < 0) {
+        stream_close(&c->stream, (int)-taken);
+        return;
+    }
+    assert((size_t)taken <= piece.n);
+    if ((size_t)taken == piece.n)
+        return;
+    stream_pause(&c->stream);
+    http_conn_deadline(c, 0); /* it is us who are slow now */
+    req->body_buf.max = LOOP_SCRATCH_BYTES;
+    if (buf_add(&req->body_buf, str_skip(piece, (size_t)taken)) < 0)
+        stream_close(&c->stream, ENOMEM);
+}
+
+static void req_body_piece(struct http_req *req, struct str piece)
+{
+    struct http_conn *c = req->conn;
+
+    if (req->body_state == HTTP_BODY_COLLECT) {
+        if (buf_add(&req->body_buf, piece) < 0)
+            reply_too_large(req);
+        return;
+    }
+    http_conn_deadline(c, c->server->conf.body_ms);
+    if (req->body_state == HTTP_BODY_STREAM)
+        req_stream_piece(req, piece);
+}
+
+static void req_body_end(struct http_req *req)
+{
+    enum http_body_state was = req->body_state;
+
+    req->body_state = HTTP_BODY_DONE;
+    http_conn_deadline(req->conn, 0);
+    req->in_callback = true;
+    if (was == HTTP_BODY_COLLECT && req->reply_state == HTTP_REPLY_NONE)
+        req_call_handler(req);
+    else if (was == HTTP_BODY_STREAM && req->ops && req->ops->on_body_end)
+        req->ops->on_body_end(req);
+    req->in_callback = false;
+}
+
+/* The next piece of the body, and how much input it and its framing used. */
+static enum h1_error conn_next_piece(struct http_conn *c, struct str in, struct str *ret_piece,
+                                     size_t *ret_used)
+{
+    struct http_req *req = c->req;
+
+    if (req->framing.body == H1_BODY_CHUNKED) {
+        enum h1_error error = h1_chunked_next(&c->chunked, in, ret_piece, ret_used);
+
+        if (error == H1_OK)
+            req->framing.body_bytes += ret_piece->n; /* as far as known */
+        return error;
+    }
+    *ret_piece = str_make(in.p, min_size(in.n, req->body_left));
+    *ret_used = ret_piece->n;
+    req->body_left -= ret_piece->n;
+    return H1_OK;
+}
+
+static bool conn_body_complete(const struct http_conn *c)
+{
+    return c->req->framing.body == H1_BODY_CHUNKED ? h1_chunked_ended(&c->chunked)
+                                                   : c->req->body_left == 0;
+}
+
+static size_t conn_take_body(struct http_conn *c, struct str in)
+{
+    struct http_req *req = c->req;
+    struct str piece = STR_NONE;
+    size_t used = 0;
+    enum h1_error error = conn_next_piece(c, in, &piece, &used);
+
+    if (error == H1_AGAIN)
+        return used;
+    if (error != H1_OK) {
+        req->body_state = HTTP_BODY_DISCARD;
+        conn_refuse(c, error);
+        return in.n;
+    }
+    if (req->framing.body_bytes > req_body_max(req) && req->reply_state == HTTP_REPLY_NONE) {
+        reply_too_large(req);
+    } else if (piece.n) {
+        req_body_piece(req, piece);
+    }
+    if (stream_is_open(&c->stream) && conn_body_complete(c) && !c->stream.paused)
+        req_body_end(req);
+    conn_settle(c);
+    return used;
+}
+
+static size_t conn_on_data(struct stream *st, char *p, size_t n)
+{
+    struct http_conn *c = container_of(st, struct http_conn, stream);
+    size_t used = 0;
+
+    while (used < n && stream_is_open(st) && !st->paused) {
+        struct str in = str_make(p + used, n - used);
+        size_t k = c->req ? conn_take_body(c, in) : conn_take_head(c, in);
+
+        if (k == 0)
+            break;
+        used += k;
+    }
+    return used;
+}
+
+void http_req_resume(struct http_req *req)
+{
+    http_conn_settle_soon(req->conn);
+}
+
+/* Offers again what on_body did not take; true when it is all gone. */
+static bool conn_offer_held(struct http_conn *c)
+{
+    struct http_req *req = c->req;
+    ssize_t taken;
+
+    if (req->body_state != HTTP_BODY_STREAM || req->body_buf.n == 0)
+        return true;
+    req->in_callback = true;
+    taken = req->ops->on_body(req, buf_str(&req->body_buf));
+    req->in_callback = false;
+    if (taken < 0) {
+        stream_close(&c->stream, (int)-taken);
+        return false;
+    }
+    buf_drop_front(&req->body_buf, (size_t)taken);
+    return req->body_buf.n == 0;
+}
+
+/* --- settling --- */
+
+/* The reply is complete and the client is still sending: read on a little to save the connection, or
+ * give it up when that would take long. */
+static void conn_give_up_body(struct http_conn *c)
+{
+    struct http_req *req = c->req;
+    bool much = req->framing.body == H1_BODY_LENGTH ? req->body_left > HTTP_DISCARD_BYTES_MAX
+                                                    : req->framing.body_bytes > HTTP_DISCARD_BYTES_MAX;
+
+    if (req->body_state != HTTP_BODY_DISCARD) {
+        req->body_state = HTTP_BODY_DISCARD;
+        stream_resume(&c->stream);
+        http_conn_deadline(c, c->server->conf.body_ms);
+    }
+    if (much || req->continue_due)
+        req->keep_alive = false;
+}
+
+/* Moves the connection on to whatever comes next. */
+static void conn_settle(struct http_conn *c)
+{
+    struct http_req *req = c->req;
+    bool replied, read;
+
+    if (!req || req->in_callback || !stream_is_open(&c->stream))
+        return;
+    replied = req->reply_state == HTTP_REPLY_DONE;
+    if (replied && req->body_state != HTTP_BODY_DONE)
+        conn_give_up_body(c);
+    read = req->body_state == HTTP_BODY_DONE;
+    if (replied && !req->keep_alive) {
+        conn_end_req(c, req->error);
+        stream_finish(&c->stream, !read);
+    } else if (replied && read) {
+        conn_end_req(c, 0);
+        if (stream_room(&c->stream) == 0) { /* a client that asks on and on without reading */
+            stream_pause(&c->stream);
+            stream_want_drain(&c->stream);
+        } else {
+            stream_resume(&c->stream);
+        }
+        http_conn_mark_idle(c, true);
+        http_conn_deadline(c, c->server->conf.idle_ms);
+    } else if (read) {
+        stream_pause(&c->stream); /* the next request waits for its turn */
+    }
+}
+
+static void conn_on_task(struct loop_task *t)
+{
+    struct http_conn *c = container_of(t, struct http_conn, task);
+
+    if (c->dead) {
+        http_conn_gone(c);
+        return;
+    }
+    if (c->req && stream_is_open(&c->stream) && c->stream.paused &&
+        c->req->body_state == HTTP_BODY_STREAM && conn_offer_held(c)) {
+        if (conn_body_complete(c))
+            req_body_end(c->req);
+        else
+            stream_resume(&c->stream);
+    }
+    conn_settle(c);
+}
+
+void http_conn_settle_soon(struct http_conn *c)
+{
+    loop_defer(c->server->loop, &c->task, conn_on_task);
+}
+
+/* --- other events --- */
+
+static void conn_upgrade(struct http_conn *c)
+{
+    void (*on_upgrade)(void *, struct stream_parts *, int) = c->req->on_upgrade;
+    void *user = c->req->user;
+    struct stream_parts parts;
+
+    stream_detach(&c->stream, &parts);
+    c->req->on_upgrade = NULL;
+    conn_end_req(c, 0);
+    on_upgrade(user, &parts, 0);
+}
+
+static void conn_on_drain(struct stream *st)
+{
+    struct http_conn *c = container_of(st, struct http_conn, stream);
+    struct http_req *req = c->req;
+
+    if (!req) {
+        stream_resume(st);
+    } else if (req->on_upgrade) {
+        conn_upgrade(c);
+    } else if (req->reply_state == HTTP_REPLY_FILE) {
+        http_reply_file_sent(req);
+    } else if (req->ops && req->ops->on_drain) {
+        req->in_callback = true;
+        req->ops->on_drain(req);
+        req->in_callback = false;
+        conn_settle(c);
+    }
+}
+
+/* A client may close its side once it has sent a request, and still gets its answer. */
+static void conn_on_eof(struct stream *st)
+{
+    struct http_conn *c = container_of(st, struct http_conn, stream);
+
+    if (c->req && c->req->body_state == HTTP_BODY_DONE)
+        c->req->keep_alive = false;
+    else if (c->req)
+        stream_close(st, ECONNRESET);
+    else
+        stream_finish(st, false);
+}
+
+static void conn_on_close(struct stream *st, int error)
+{
+    struct http_conn *c = container_of(st, struct http_conn, stream);
+
+    if (c->req)
+        conn_end_req(c, error ? error : ECONNRESET);
+    c->dead = true;
+    if (!c->task.queued)
+        http_conn_gone(c);
+}
+
+static void conn_on_timer(struct loop_timer *t)
+{
+    struct http_conn *c = container_of(t, struct http_conn, timer);
+    struct http_req *req = c->req;
+
+    if (!req && !c->head_begun) {
+        stream_finish(&c->stream, false); /* idle, or never said a word */
+        return;
+    }
+    /* A request that came too slowly gets an answer if none has begun. */
+    if (!req || req->reply_state == HTTP_REPLY_NONE)
+        conn_refuse(c, H1_AGAIN);
+    else
+        stream_close(&c->stream, ETIMEDOUT);
+}
+
+static const struct stream_ops conn_ops = {
+    .on_data = conn_on_data,
+    .on_eof = conn_on_eof,
+    .on_drain = conn_on_drain,
+    .on_close = conn_on_close,
+};
+
+int http_conn_start(struct http_conn *c, int fd, struct err *e)
+{
+    c->timer.on_due = conn_on_timer;
+    return stream_start(&c->stream, c->server->loop, fd, &conn_ops, e);
+}
+
+/* --- accessors --- */
+
+struct str http_req_param(const struct http_req *req, const char *name)
+{
+    for (size_t i = 0; i < req->param_count; i++)
+        if (str_eq(req->params[i].name, str_of(name)))
+            return req->params[i].value;
+    return STR_NONE;
+}
+
+struct str http_req_header(const struct http_req *req, struct str name)
+{
+    return http_header_get(&req->head.headers, name);
+}
+
+int http_req_peer(const struct http_req *req, struct sock_addr *ret)
+{
+    *ret = (struct sock_addr){.size = sizeof(ret->path)};
+    return getpeername(req->conn->stream.io.fd, &ret->any, &ret->size) < 0 ? -errno : 0;
+}
+
+void http_req_upgrade(struct http_req *req,
+                      void (*on_upgrade)(void *, struct stream_parts *, int), void *user)
+{
+    assert(req->reply_state == HTTP_REPLY_NONE);
+    req->on_upgrade = on_upgrade;
+    req->user = user;
+    req->ops = NULL;
+    stream_pause(&req->conn->stream);
+    stream_want_drain(&req->conn->stream);
+}

@@ -1,0 +1,254 @@
+/* http_reply.c - the answer to a request: complete, in pieces, or none at all. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/json_write.h"
+#include "base/time.h"
+#include "net/http_server.h"
+#include "net/http_server_internal.h"
+
+enum { ERROR_MESSAGE_MAX = 512, ERROR_CODE_MAX = 64 };
+
+int http_reply_header(struct http_req *req, struct str name, struct str value)
+{
+    assert(req->reply_state == HTTP_REPLY_NONE);
+    return h1_write_header(&req->reply_headers, name, value);
+}
+
+/* --- the head --- */
+
+static struct str reply_date_line(struct http_server *s)
+{
+    uint64_t now = loop_now_ns(s->loop);
+
+    if (now >= s->date_until_ns) {
+        int64_t wall_us = time_wall_us();
+
+        s->date_until_ns = now + (uint64_t)(TIME_US_PER_S - wall_us % TIME_US_PER_S) * 1000;
+        (void)h1_date_line(&s->date, wall_us / TIME_US_PER_S);
+    }
+    return str_make(s->date.line, s->date.line_bytes);
+}
+
+static bool status_has_body(int status)
+{
+    return status >= 200 && status != 204 && status != 304;
+}
+
+static enum http_reply_state reply_framing(const struct http_req *req, int status, uint64_t length)
+{
+    if (req->head.method == HTTP_HEAD || !status_has_body(status))
+        return HTTP_REPLY_SILENT;
+    if (length != HTTP_UNKNOWN_LENGTH)
+        return HTTP_REPLY_LENGTH;
+    return req->head.minor > 0 ? HTTP_REPLY_CHUNKED : HTTP_REPLY_CLOSE;
+}
+
+static int reply_write_framing(struct http_req *req, struct buf *out, int status, uint64_t length)
+{
+    if (!status_has_body(status))
+        return 0;
+    if (length != HTTP_UNKNOWN_LENGTH)
+        return h1_write_header_u64(out, STR("Content-Length"), length);
+    return req->head.minor > 0 ? buf_add(out, STR("Transfer-Encoding: chunked\r\n")) : 0;
+}
+
+static int reply_write_connection(const struct http_req *req, struct buf *out)
+{
+    if (!req->keep_alive)
+        return buf_add(out, STR("Connection: close\r\n"));
+    return req->head.minor == 0 ? buf_add(out, STR("Connection: keep-alive\r\n")) : 0;
+}
+
+/* Queues the head. A reply whose head cannot be queued cannot be given at all. */
+static int reply_head(struct http_req *req, int status, struct str type, uint64_t length)
+{
+    struct http_conn *c = req->conn;
+    struct buf *out = stream_out(&c->stream);
+    int r;
+
+    assert(req->reply_state == HTTP_REPLY_NONE);
+    req->status = status;
+    req->reply_state = reply_framing(req, status, length);
+    req->reply_left = length;
+    if (req->reply_state == HTTP_REPLY_CLOSE || c->server->draining)
+        req->keep_alive = false;
+    if (!stream_is_open(&c->stream))
+        return 0;
+    r = h1_write_status(out, status);
+    if (r == 0)
+        r = buf_add(out, reply_date_line(c->server));
+    if (r == 0 && type.n)
+        r = h1_write_header(out, STR("Content-Type"), type);
+    if (r == 0)
+        r = reply_write_framing(req, out, status, length);
+    if (r == 0)
+        r = reply_write_connection(req, out);
+    if (r == 0)
+        r = buf_add(out, buf_str(&req->reply_headers));
+    if (r == 0)
+        r = h1_write_end(out);
+    if (r < 0)
+        stream_close(&c->stream, -r);
+    else
+        stream_flush_soon(&c->stream);
+    return r;
+}
+
+void http_reply_continue(struct http_req *req)
+{
+    req->continue_due = false;
+    (void)stream_write(&req->conn->stream, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+/* --- complete replies --- */
+
+static void reply_done(struct http_req *req)
+{
+    req->reply_state = HTTP_REPLY_DONE;
+    if (!req->in_callback)
+        http_conn_settle_soon(req->conn);
+}
+
+void http_reply(struct http_req *req, int status, struct str type, struct str body)
+{
+    struct stream *st = &req->conn->stream;
+
+    if (reply_head(req, status, type, body.n) == 0 && req->reply_state != HTTP_REPLY_SILENT &&
+        stream_write(st, body) < 0)
+        stream_close(st, EMSGSIZE);
+    req->reply_bytes = body.n;
+    reply_done(req);
+}
+
+/* "Not Found" becomes NOT_FOUND. */
+static void error_code_of(int status, char out[ERROR_CODE_MAX])
+{
+    struct str reason = http_status_reason(status);
+    size_t n = min_size(reason.n, ERROR_CODE_MAX - 1);
+
+    for (size_t i = 0; i < n; i++) {
+        char c = reason.p[i];
+
+        out[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : ascii_is_alpha(c) ? c : '_';
+    }
+    out[n] = '\0';
+}
+
+void http_reply_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
+{
+    char message[ERROR_MESSAGE_MAX], own_code[ERROR_CODE_MAX];
+    AUTO_BUF(body, 8 * ERROR_MESSAGE_MAX);
+    struct json_writer w;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    if (!code)
+        error_code_of(status, own_code);
+    json_write_begin(&w, &body);
+    json_write_object(&w);
+    json_write_key(&w, STR("code"));
+    json_write_string(&w, str_of(code ? code : own_code));
+    json_write_key(&w, STR("message"));
+    json_write_string(&w, str_of(message));
+    json_write_object_end(&w);
+    if (json_write_end(&w) < 0)
+        buf_clear(&body);
+    http_reply(req, status, STR("application/json"), buf_str(&body));
+}
+
+/* --- replies in pieces --- */
+
+void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length)
+{
+    (void)reply_head(req, status, type, length);
+}
+
+static int reply_write_piece(struct http_req *req, struct str data)
+{
+    struct stream *st = &req->conn->stream;
+    char header[H1_CHUNK_HEADER_MAX];
+    int r;
+
+    if (req->reply_state != HTTP_REPLY_CHUNKED)
+        return stream_write(st, data);
+    r = buf_reserve(stream_out(st), data.n + H1_CHUNK_HEADER_MAX + H1_CHUNK_END.n);
+    if (r < 0)
+        return r;
+    (void)stream_write(st, str_make(header, h1_chunk_header(header, data.n)));
+    (void)stream_write(st, data);
+    return stream_write(st, H1_CHUNK_END);
+}
+
+/* The part of a write that is due now: checked against the promise and the room in the queue. */
+static ssize_t reply_write_some(struct http_req *req, struct str data, size_t room)
+{
+    int r;
+
+    if (req->reply_state == HTTP_REPLY_LENGTH && data.n > req->reply_left)
+        return -EINVAL;
+    data.n = min_size(data.n, room);
+    if (data.n == 0)
+        return 0;
+    r = req->reply_state == HTTP_REPLY_SILENT ? 0 : reply_write_piece(req, data);
+    if (r < 0) {
+        stream_close(&req->conn->stream, -r);
+        return r;
+    }
+    req->reply_bytes += data.n;
+    if (req->reply_state == HTTP_REPLY_LENGTH)
+        req->reply_left -= data.n;
+    return (ssize_t)data.n;
+}
+
+ssize_t http_reply_write(struct http_req *req, struct str data)
+{
+    struct stream *st = &req->conn->stream;
+    size_t room = stream_is_open(st) ? stream_room(st) : data.n;
+    ssize_t taken = reply_write_some(req, data, room);
+
+    if (taken >= 0 && (size_t)taken < data.n)
+        stream_want_drain(st);
+    return taken;
+}
+
+int http_reply_write_all(struct http_req *req, struct str data)
+{
+    struct stream *st = &req->conn->stream;
+    ssize_t taken;
+
+    if (stream_is_open(st) && data.n > stream_room(st) && stream_queued(st) > 0) {
+        stream_want_drain(st);
+        return -EAGAIN;
+    }
+    taken = reply_write_some(req, data, data.n);
+    return taken < 0 ? (int)taken : 0;
+}
+
+void http_reply_end(struct http_req *req, int error)
+{
+    struct stream *st = &req->conn->stream;
+
+    assert(req->reply_state != HTTP_REPLY_NONE);
+    if (req->reply_state == HTTP_REPLY_DONE)
+        return;
+    if (req->reply_state == HTTP_REPLY_LENGTH && req->reply_left > 0 && !error)
+        error = EPIPE;
+    if (req->reply_state == HTTP_REPLY_CHUNKED && !error)
+        (void)stream_write(st, H1_LAST_CHUNK);
+    if (error)
+        stream_close(st, error);
+    reply_done(req);
+}
+
+/* --- files --- */
+
+void http_reply_file_sent(struct http_req *req)
+{
+    fd_close(take_fd(&req->file_fd));
+    req->reply_bytes = req->reply_left;
+    reply_done(req);
+}

@@ -1,0 +1,253 @@
+#include "net/http_server.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/mem.h"
+#include "net/http_server_internal.h"
+
+struct http_listener {
+    struct sock_listener sock;
+    struct http_server *server;
+    struct list link;
+};
+
+static const struct http_server_conf conf_defaults = {
+    .head = {H1_HEAD_BYTES_MAX, H1_TARGET_BYTES_MAX, H1_HEADERS_MAX},
+    .body_bytes_max = 1 << 20,
+    .connections_max = 10000,
+    .head_ms = 10 * 1000,
+    .body_ms = 30 * 1000,
+    .idle_ms = 30 * 1000,
+    .stall_ms = 30 * 1000,
+};
+
+#define DEFAULT(field) conf.field = conf.field ? conf.field : conf_defaults.field
+
+static struct http_server_conf conf_complete(struct http_server_conf conf)
+{
+    DEFAULT(head.head_bytes_max);
+    DEFAULT(head.target_bytes_max);
+    DEFAULT(head.headers_max);
+    DEFAULT(body_bytes_max);
+    DEFAULT(connections_max);
+    DEFAULT(head_ms);
+    DEFAULT(body_ms);
+    DEFAULT(idle_ms);
+    DEFAULT(stall_ms);
+    /* A whole head, and what was received with it, must fit what a stream keeps for us. */
+    conf.head.head_bytes_max = min_size(conf.head.head_bytes_max, STREAM_IN_BYTES_MAX / 2);
+    return conf;
+}
+
+int http_server_new(struct loop *loop, const struct http_server_conf *conf,
+                    struct http_server **ret_server, struct err *e)
+{
+    struct http_server *s = mem_new(struct http_server);
+    int r = router_new(conf->routes, conf->route_count, &s->router, e);
+
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    s->loop = loop;
+    s->conf = conf_complete(*conf);
+    list_init(&s->listeners);
+    list_init(&s->idle);
+    list_init(&s->busy);
+    *ret_server = s;
+    return 0;
+}
+
+/* --- connections --- */
+
+static void server_resume_listening(struct http_server *s)
+{
+    LIST_EACH(&s->listeners, at)
+        sock_listener_resume(&container_of(at, struct http_listener, link)->sock);
+}
+
+static void server_on_drain_task(struct loop_task *t)
+{
+    struct http_server *s = container_of(t, struct http_server, drain_task);
+    void (*on_drained)(void *) = s->on_drained;
+
+    loop_timer_stop(s->loop, &s->drain_timer);
+    s->on_drained = NULL;
+    if (on_drained)
+        on_drained(s->drained_user);
+}
+
+void http_conn_deadline(struct http_conn *c, uint32_t ms)
+{
+    struct loop *loop = c->server->loop;
+    uint64_t due = ms ? loop_now_ns(loop) + (uint64_t)ms * 1000000 : UINT64_MAX;
+
+    loop_timer_set(loop, &c->timer, due, c->timer.on_due);
+}
+
+void http_conn_mark_idle(struct http_conn *c, bool idle)
+{
+    struct http_server *s = c->server;
+
+    s->idle_count += (size_t)idle - (size_t)c->idle;
+    c->idle = idle;
+    list_move(idle ? &s->idle : &s->busy, &c->link);
+    if (idle && s->draining)
+        stream_finish(&c->stream, false);
+}
+
+void http_conn_gone(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+
+    loop_timer_stop(s->loop, &c->timer);
+    list_remove(&c->link);
+    s->idle_count -= c->idle;
+    free(c);
+    if (s->connections-- == s->conf.connections_max && !s->draining)
+        server_resume_listening(s);
+    if (s->draining && s->connections == 0)
+        loop_defer(s->loop, &s->drain_task, server_on_drain_task);
+}
+
+/* At the cap, the connection that has idled longest makes room; if none idles, newcomers wait in the
+ * backlog until a connection ends. */
+static void server_make_room(struct http_server *s)
+{
+    if (s->connections < s->conf.connections_max)
+        return;
+    if (!list_empty(&s->idle))
+        stream_close(&container_of(s->idle.next, struct http_conn, link)->stream, 0);
+    LIST_EACH(&s->listeners, at)
+        sock_listener_pause(&container_of(at, struct http_listener, link)->sock);
+}
+
+static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer UNUSED)
+{
+    struct http_server *s = container_of(l, struct http_listener, sock)->server;
+    struct http_conn *c = mem_new(struct http_conn);
+
+    c->server = s;
+    if (http_conn_start(c, fd, NULL) < 0) {
+        fd_close(fd);
+        free(c);
+        return;
+    }
+    s->accepted++;
+    s->connections++;
+    list_push(&s->idle, &c->link);
+    c->idle = true;
+    s->idle_count++;
+    c->stream.stall_ms = s->conf.stall_ms;
+    http_conn_deadline(c, s->conf.head_ms); /* whoever connects has something to say */
+    server_make_room(s);
+}
+
+int http_server_listen(struct http_server *s, int fd, struct err *e)
+{
+    struct http_listener *l = mem_new(struct http_listener);
+    int r = sock_listener_start(&l->sock, s->loop, fd, server_on_accept, e);
+
+    if (r < 0) {
+        fd_close(fd);
+        free(l);
+        return r;
+    }
+    l->server = s;
+    list_push(&s->listeners, &l->link);
+    return 0;
+}
+
+static void server_stop_listening(struct http_server *s)
+{
+    LIST_EACH(&s->listeners, at) {
+        struct http_listener *l = container_of(at, struct http_listener, link);
+
+        sock_listener_stop(&l->sock);
+        list_remove(&l->link);
+        free(l);
+    }
+}
+
+static void server_close_all(struct http_server *s, struct list *connections, int error)
+{
+    (void)s;
+    LIST_EACH(connections, at)
+        stream_close(&container_of(at, struct http_conn, link)->stream, error);
+}
+
+/* --- the end --- */
+
+static void server_on_drain_due(struct loop_timer *t)
+{
+    struct http_server *s = container_of(t, struct http_server, drain_timer);
+
+    server_close_all(s, &s->idle, ETIMEDOUT);
+    server_close_all(s, &s->busy, ETIMEDOUT);
+}
+
+void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drained)(void *),
+                       void *user)
+{
+    s->draining = true;
+    s->on_drained = on_drained;
+    s->drained_user = user;
+    server_stop_listening(s);
+    LIST_EACH(&s->idle, at)
+        stream_finish(&container_of(at, struct http_conn, link)->stream, false);
+    if (s->connections == 0)
+        loop_defer(s->loop, &s->drain_task, server_on_drain_task);
+    else
+        loop_timer_set(s->loop, &s->drain_timer,
+                       loop_now_ns(s->loop) + (uint64_t)grace_ms * 1000000, server_on_drain_due);
+}
+
+void http_server_free(struct http_server *s)
+{
+    if (!s)
+        return;
+    server_stop_listening(s);
+    s->on_drained = NULL;
+    s->draining = true;
+    server_close_all(s, &s->idle, ECANCELED);
+    server_close_all(s, &s->busy, ECANCELED);
+    loop_settle(s->loop); /* runs the ends of all connections */
+    assert(s->connections == 0);
+    loop_timer_stop(s->loop, &s->drain_timer);
+    while (s->spare_count > 0)
+        arena_done(&s->spare[--s->spare_count]);
+    router_free(s->router);
+    free(s);
+}
+
+void http_server_stats(const struct http_server *s, struct http_server_stats *ret)
+{
+    *ret = (struct http_server_stats){
+        .accepted = s->accepted,
+        .requests = s->requests,
+        .connections = s->connections,
+        .idle = s->idle_count,
+    };
+}
+
+/* --- arenas of requests, kept warm --- */
+
+struct arena http_arena_take(struct http_server *s)
+{
+    struct arena a;
+
+    if (s->spare_count > 0)
+        return s->spare[--s->spare_count];
+    arena_init(&a, HTTP_ARENA_BYTES_MAX);
+    return a;
+}
+
+void http_arena_give(struct http_server *s, struct arena *a)
+{
+    arena_reset(a);
+    if (s->spare_count == HTTP_SPARE_ARENAS || a->used > HTTP_SPARE_ARENA_BYTES_MAX)
+        arena_done(a);
+    else
+        s->spare[s->spare_count++] = *a;
+}

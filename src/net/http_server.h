@@ -1,0 +1,156 @@
+/* http_server.h - an HTTP/1.1 server on one loop: routes, streamed bodies both ways, back-pressure.
+ *
+ * A request lives from its head until both its body and its reply are complete, or its connection is
+ * lost. A handler answers at once or keeps the request and answers later, from the same thread.
+ *
+ *     static void hello(struct http_req *req)
+ *     {
+ *         http_reply(req, 200, STR("text/plain"), STR("hello\n"));
+ *     }
+ *
+ * Rows with ROUTE_STREAM_BODY get their handler called at the head; it sets req->ops and takes the
+ * body in pieces. All others get the complete body, bounded by the row, in req->body. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "net/h1.h"
+#include "net/loop.h"
+#include "net/router.h"
+#include "net/sock.h"
+#include "net/stream.h"
+
+struct http_conn;
+struct http_server;
+
+/* What a handler that goes on after it returned wants to hear. Any may be NULL. */
+struct http_req_ops {
+    /* A piece of the body (borrowed). Returns bytes taken; fewer stops the client until
+     * http_req_resume. -errno gives up: the connection is closed without a clean end. */
+    ssize_t (*on_body)(struct http_req *req, struct str piece);
+    void (*on_body_end)(struct http_req *req); /* the body is complete */
+    void (*on_drain)(struct http_req *req);    /* http_reply_write has room again */
+    /* The request is over: exactly once, also after a complete reply. error: 0 when the reply was
+     * completed, else a positive errno. req and its arena are gone afterwards. */
+    void (*on_close)(struct http_req *req, int error);
+};
+
+struct http_req {
+    struct h1_request head; /* method, path, query, headers */
+    struct h1_framing framing;
+    const struct http_route *route;
+    struct str body;    /* complete, on rows without ROUTE_STREAM_BODY */
+    struct arena arena; /* lives as long as the request; bounded */
+    const struct http_req_ops *ops;
+    void *user;      /* the handler's */
+    void *server_user; /* of http_server_conf */
+    uint64_t begin_ns;
+    int status;           /* of the reply; 0 before */
+    uint64_t reply_bytes; /* body bytes of the reply so far */
+
+    /* The rest is the server's. */
+    struct http_conn *conn;
+    struct route_param params[ROUTE_PARAMS_MAX];
+    size_t param_count;
+    struct buf body_buf;      /* the body being collected, or what on_body did not take */
+    struct buf reply_headers; /* added by http_reply_header */
+    uint64_t body_left;
+    uint64_t reply_left;
+    int file_fd, error;
+    void (*on_upgrade)(void *user, struct stream_parts *parts, int error);
+    enum http_body_state {
+        HTTP_BODY_COLLECT, /* into body_buf */
+        HTTP_BODY_STREAM,  /* to ops->on_body */
+        HTTP_BODY_DISCARD, /* nobody wants it */
+        HTTP_BODY_DONE,
+    } body_state;
+    enum http_reply_state {
+        HTTP_REPLY_NONE,
+        HTTP_REPLY_LENGTH,  /* reply_left bytes to come */
+        HTTP_REPLY_CHUNKED,
+        HTTP_REPLY_CLOSE,   /* ends with the connection (HTTP/1.0) */
+        HTTP_REPLY_SILENT,  /* HEAD, 204, 304: bytes are counted, not sent */
+        HTTP_REPLY_FILE,    /* the stream sends it */
+        HTTP_REPLY_DONE,
+    } reply_state;
+    bool keep_alive, in_callback, continue_due;
+};
+
+struct http_server_conf {
+    const struct http_route *routes;
+    size_t route_count;
+    void *user; /* becomes req->server_user */
+
+    /* Before routing, for authentication and request ids: false when it has replied. May be NULL. */
+    bool (*on_request)(struct http_req *req);
+    /* After each request, for logs and metrics. May be NULL. */
+    void (*on_done)(struct http_req *req, int error);
+
+    /* 0 means the default named beside it. */
+    struct h1_limits head;          /* h1_default_limits */
+    uint64_t body_bytes_max;        /* 1 MiB; for rows that collect the body and name no limit */
+    uint32_t connections_max;       /* 10,000 */
+    uint32_t head_ms;               /* 10 s from the first byte of a request to the end of its head */
+    uint32_t body_ms;               /* 30 s between two pieces of a body; collected bodies: in all */
+    uint32_t idle_ms;               /* 30 s between requests */
+    uint32_t stall_ms;              /* 30 s during which the client takes nothing of a reply */
+};
+
+int http_server_new(struct loop *loop, const struct http_server_conf *conf,
+                    struct http_server **ret_server, struct err *e);
+/* Cuts every connection. Runs callbacks of requests in flight, so free what they use afterwards. */
+void http_server_free(struct http_server *s);
+
+/* Owns the listening descriptor from here on, also on failure. */
+int http_server_listen(struct http_server *s, int fd, struct err *e);
+
+/* Stops listening, closes idle connections, lets requests finish for up to grace_ms, then cuts the
+ * rest. on_drained comes once, from the loop. */
+void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drained)(void *user),
+                       void *user);
+
+struct http_server_stats {
+    uint64_t accepted, requests;
+    size_t connections, idle;
+};
+void http_server_stats(const struct http_server *s, struct http_server_stats *ret);
+
+/* --- the request --- */
+
+struct str http_req_param(const struct http_req *req, const char *name); /* raw; STR_NONE if unknown */
+struct str http_req_header(const struct http_req *req, struct str name); /* first; STR_NONE if none */
+int http_req_peer(const struct http_req *req, struct sock_addr *ret);
+void http_req_resume(struct http_req *req); /* on_body may be called again */
+
+/* --- the reply --- */
+
+/* Adds a header before the head is sent. -EINVAL for what would break the message. */
+int http_reply_header(struct http_req *req, struct str name, struct str value);
+
+/* A complete reply. The body is copied. The type may be empty when there is no body. */
+void http_reply(struct http_req *req, int status, struct str type, struct str body);
+/* {"code":...,"message":...} with a code such as "NOT_FOUND"; NULL takes the status' own. */
+void http_reply_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
+
+#define HTTP_UNKNOWN_LENGTH UINT64_MAX
+/* A reply in pieces: the head now, then writes, then one end. */
+void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length);
+/* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL. */
+ssize_t http_reply_write(struct http_req *req, struct str data);
+/* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now (on_drain will come). */
+int http_reply_write_all(struct http_req *req, struct str data);
+/* error != 0, or fewer bytes than promised, cuts the connection: a broken transfer must not look like
+ * a clean end. */
+void http_reply_end(struct http_req *req, int error);
+
+/* Replies with an open file by sendfile: honours Range, If-Modified-Since, If-Unmodified-Since and
+ * HEAD; adds Accept-Ranges, Last-Modified, Content-Range. Takes over fd. */
+void http_reply_file(struct http_req *req, int fd, struct str type);
+
+/* Takes the connection out of HTTP, for WebSockets and tunnels. Nothing was replied yet; the new owner
+ * sends the 101 itself. on_upgrade comes at the end of the turn with the parts (error 0), or with the
+ * reason (a positive errno) when the connection broke before; req is gone by then. */
+void http_req_upgrade(struct http_req *req,
+                      void (*on_upgrade)(void *user, struct stream_parts *parts, int error),
+                      void *user);

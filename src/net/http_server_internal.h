@@ -1,0 +1,62 @@
+/* http_server_internal.h - what the files of the HTTP server share. */
+#pragma once
+
+#include "base/list.h"
+#include "net/h1_chunked.h"
+#include "net/h1_write.h"
+#include "net/http_server.h"
+
+enum {
+    HTTP_DISCARD_BYTES_MAX = 256 * 1024, /* of an unwanted body, to save the connection */
+    HTTP_ARENA_BYTES_MAX = 1 << 20,      /* of one request: head, parameters, what handlers add */
+    HTTP_REPLY_HEADERS_MAX = 32 * 1024,
+    HTTP_SPARE_ARENAS = 32,
+    HTTP_SPARE_ARENA_BYTES_MAX = 32 * 1024,
+};
+
+struct http_server {
+    struct loop *loop;
+    struct http_server_conf conf;
+    struct router *router;
+    struct list listeners; /* of struct http_listener */
+    struct list idle;      /* connections between two requests, longest idle first */
+    struct list busy;
+    size_t connections, idle_count;
+    uint64_t accepted, requests;
+    struct h1_date_cache date;
+    uint64_t date_until_ns; /* when the cached line is to be made anew */
+    struct arena spare[HTTP_SPARE_ARENAS];
+    size_t spare_count;
+    bool draining;
+    struct loop_timer drain_timer;
+    struct loop_task drain_task;
+    void (*on_drained)(void *user);
+    void *drained_user;
+};
+
+struct http_conn {
+    struct stream stream;
+    struct http_server *server;
+    struct list link; /* in server->idle or server->busy */
+    struct loop_timer timer;
+    struct loop_task task; /* looks after a reply that was made outside our callbacks */
+    struct h1_scan scan;
+    struct h1_chunked chunked;
+    struct http_req *req; /* the one being read or answered */
+    bool idle, head_begun, dead;
+};
+
+/* http_server.c */
+void http_conn_deadline(struct http_conn *c, uint32_t ms); /* 0 = none */
+void http_conn_mark_idle(struct http_conn *c, bool idle);
+void http_conn_gone(struct http_conn *c); /* unlinks and frees */
+struct arena http_arena_take(struct http_server *s);
+void http_arena_give(struct http_server *s, struct arena *a);
+
+/* http_conn.c */
+int http_conn_start(struct http_conn *c, int fd, struct err *e);
+void http_conn_settle_soon(struct http_conn *c); /* body or reply may be complete now */
+
+/* http_reply.c */
+void http_reply_continue(struct http_req *req); /* 100 Continue */
+void http_reply_file_sent(struct http_req *req);

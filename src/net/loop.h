@@ -1,0 +1,112 @@
+/* loop.h - one epoll loop: descriptors, timers, signals, processes, and work from other threads.
+ *
+ * A loop belongs to the thread that runs it. Everything here is called from that thread, except
+ * loop_post and loop_stop. Nothing allocates per event: watchers are embedded in their owners, who keep
+ * them alive until they stopped them. Callbacks should stay within about a millisecond. */
+#pragma once
+
+#include "base/err.h"
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/types.h>
+
+struct buf;
+struct loop;
+
+int loop_new(struct loop **ret_loop, struct err *e);
+void loop_free(struct loop *l); /* NULL is fine; watchers must be stopped before */
+
+int loop_run(struct loop *l, struct err *e); /* until loop_stop; 0, or -errno from epoll */
+void loop_stop(struct loop *l);              /* any thread */
+
+/* Runs deferred tasks until none is left: for tearing things down outside loop_run. */
+void loop_settle(struct loop *l);
+
+/* Monotonic time when this turn began: cheap, and the same for all callbacks of the turn. */
+uint64_t loop_now_ns(const struct loop *l);
+/* The longest turn, in ns, since this was last asked: how late a timer may have been. */
+uint64_t loop_take_lag_ns(struct loop *l);
+
+/* --- descriptors (level-triggered) --- */
+
+struct loop_io {
+    void (*on_ready)(struct loop_io *io, uint32_t events); /* EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR */
+    int fd;
+    uint32_t events; /* what is watched now; EPOLLHUP and EPOLLERR always are */
+};
+
+int loop_io_start(struct loop *l, struct loop_io *io, int fd, uint32_t events,
+                  void (*on_ready)(struct loop_io *, uint32_t), struct err *e);
+void loop_io_set(struct loop *l, struct loop_io *io, uint32_t events);
+/* Forgets the descriptor (before it is closed). No callback comes any more, not even in this turn. */
+void loop_io_stop(struct loop *l, struct loop_io *io);
+
+/* --- timers --- */
+
+struct loop_timer {
+    void (*on_due)(struct loop_timer *t);
+    uint64_t due_ns;
+    uint32_t slot; /* place in the heap + 1; 0 = not armed */
+};
+
+/* Arms or moves a one-shot timer. Moving it later is O(1), so a deadline may be pushed on every read. */
+void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns,
+                    void (*on_due)(struct loop_timer *));
+void loop_timer_stop(struct loop *l, struct loop_timer *t); /* unarmed is fine */
+
+static inline bool loop_timer_armed(const struct loop_timer *t)
+{
+    return t->slot != 0;
+}
+
+/* --- work at the end of the turn, and from other threads --- */
+
+struct loop_task {
+    void (*run)(struct loop_task *t);
+    struct loop_task *next;
+    bool queued;
+};
+
+/* Runs the task after the events of this turn, before the loop sleeps. Queued twice runs once. Its
+ * owner stays alive until it ran; freeing oneself in a deferred task is the way to die safely. */
+void loop_defer(struct loop *l, struct loop_task *t, void (*run)(struct loop_task *));
+
+/* The same from any thread: wakes the loop. A task may be in one queue at a time only. */
+void loop_post(struct loop *l, struct loop_task *t, void (*run)(struct loop_task *));
+
+/* --- signals and processes --- */
+
+struct loop_signals {
+    struct loop_io io;
+    struct loop *loop;
+    void (*on_signal)(struct loop_signals *s, int signo);
+};
+
+/* Blocks the set in this thread (do it before making others) and delivers it through the loop. */
+int loop_signals_start(struct loop *l, struct loop_signals *s, const sigset_t *set,
+                       void (*on_signal)(struct loop_signals *, int), struct err *e);
+void loop_signals_stop(struct loop_signals *s);
+
+struct loop_child {
+    struct loop_io io;
+    struct loop *loop;
+    void (*on_exit)(struct loop_child *c, int status); /* wait status as of waitpid; -1 if not ours */
+};
+
+/* Watches a process by pidfd (borrowed; close it after on_exit or stop) and reaps it when it ends. */
+int loop_child_start(struct loop *l, struct loop_child *c, int pidfd,
+                     void (*on_exit)(struct loop_child *, int), struct err *e);
+void loop_child_stop(struct loop_child *c);
+
+/* --- memory shared by all connections of the loop --- */
+
+enum { LOOP_SCRATCH_BYTES = 128 * 1024 };
+
+/* Room of LOOP_SCRATCH_BYTES that is free between callbacks: input is received into it, so an idle
+ * connection owns no buffer. */
+char *loop_scratch(struct loop *l);
+
+/* A spare buffer for `b` (initialised, empty), and its return. Keeps a few warm ones. */
+void loop_buf_borrow(struct loop *l, struct buf *b);
+void loop_buf_return(struct loop *l, struct buf *b);

@@ -1,0 +1,221 @@
+#include "net/router.h"
+
+#include <errno.h>
+
+#include "base/mem.h"
+
+enum { ROUTE_SEGMENTS_MAX = 32 };
+
+/* A node is one segment of the tree of paths. */
+struct route_node {
+    struct str segment; /* literal; of the wild children, the name */
+    struct route_node *first_child, *next;
+    struct route_node *param; /* "{name}" */
+    struct route_node *rest;  /* "*" */
+    const struct http_route *by_method[HTTP_METHOD_COUNT];
+    unsigned methods;
+};
+
+struct router {
+    struct route_node root;
+};
+
+static void node_free(struct route_node *n);
+
+static void node_free_children(struct route_node *n)
+{
+    while (n->first_child) {
+        struct route_node *child = n->first_child;
+
+        n->first_child = child->next;
+        node_free(child);
+    }
+    node_free(n->param);
+    node_free(n->rest);
+}
+
+/* Recursion follows our own table, at most ROUTE_SEGMENTS_MAX deep. */
+static void node_free(struct route_node *n)
+{
+    if (!n)
+        return;
+    node_free_children(n);
+    free(n);
+}
+
+void router_free(struct router *r)
+{
+    if (!r)
+        return;
+    node_free_children(&r->root);
+    free(r);
+}
+
+static struct route_node *node_literal(const struct route_node *n, struct str segment)
+{
+    for (struct route_node *c = n->first_child; c; c = c->next)
+        if (str_eq(c->segment, segment))
+            return c;
+    return NULL;
+}
+
+static struct route_node *node_add(struct route_node **slot, struct str segment)
+{
+    if (!*slot) {
+        *slot = mem_new(struct route_node);
+        (*slot)->segment = segment;
+    }
+    return *slot;
+}
+
+/* The child for one segment of a row, made if need be; NULL if the row is malformed. */
+static struct route_node *node_step(struct route_node *n, struct str segment, bool last)
+{
+    struct route_node *child;
+
+    if (str_eq(segment, STR("*")))
+        return last ? node_add(&n->rest, segment) : NULL;
+    if (segment.n > 2 && segment.p[0] == '{' && segment.p[segment.n - 1] == '}') {
+        struct str name = str_make(segment.p + 1, segment.n - 2);
+
+        child = node_add(&n->param, name);
+        return str_eq(child->segment, name) ? child : NULL;
+    }
+    child = node_literal(n, segment);
+    if (!child) {
+        child = mem_new(struct route_node);
+        child->segment = segment;
+        child->next = n->first_child;
+        n->first_child = child;
+    }
+    return child;
+}
+
+static int router_claim(struct route_node *n, const struct http_route *route, struct err *e)
+{
+    for (int m = 0; m < HTTP_METHOD_COUNT; m++) {
+        if (!(route->methods & HTTP_BIT(m)))
+            continue;
+        if (n->by_method[m])
+            return err_set(e, EINVAL, "route '%s' is claimed twice", route->path);
+        n->by_method[m] = route;
+    }
+    n->methods |= route->methods;
+    return 0;
+}
+
+static int router_add(struct router *r, const struct http_route *route, struct err *e)
+{
+    struct str rest = str_of(route->path), segment;
+    struct route_node *n = &r->root;
+    size_t segments = 0, params = 0;
+
+    if (!str_starts(rest, STR("/")))
+        return err_set(e, EINVAL, "route '%s' does not begin with '/'", route->path);
+    rest = str_skip(rest, 1);
+    while (str_cut(&rest, '/', &segment)) {
+        struct route_node *next = node_step(n, segment, !rest.p);
+
+        if (!next)
+            return err_set(e, EINVAL, "route '%s': '%.*s' cannot stand here", route->path,
+                           STR_ARG(segment));
+        params += next == n->param || next == n->rest;
+        n = next;
+        if (++segments > ROUTE_SEGMENTS_MAX || params > ROUTE_PARAMS_MAX)
+            return err_set(e, EINVAL, "route '%s' is too long", route->path);
+    }
+    return router_claim(n, route, e);
+}
+
+int router_new(const struct http_route *routes, size_t count, struct router **ret, struct err *e)
+{
+    struct router *r = mem_new(struct router);
+
+    for (size_t i = 0; i < count; i++) {
+        int error = router_add(r, &routes[i], e);
+
+        if (error < 0) {
+            router_free(r);
+            return error;
+        }
+    }
+    *ret = r;
+    return 0;
+}
+
+/* --- matching --- */
+
+/* One segment being matched: what was tried already says where to go on when it led nowhere. */
+struct route_choice {
+    const struct route_node *node;
+    struct str rest; /* of the path, from this segment on; STR_NONE at its end */
+    size_t param_count;
+    enum { TRY_LITERAL, TRY_PARAM, TRY_REST, TRIED_ALL } stage;
+};
+
+static bool match_end(const struct route_node *n, enum http_method method, struct route_match *m)
+{
+    m->allowed |= n->methods;
+    m->route = n->by_method[method];
+    if (n->methods & HTTP_BIT(HTTP_GET)) {
+        m->allowed |= HTTP_BIT(HTTP_HEAD);
+        if (!m->route && method == HTTP_HEAD)
+            m->route = n->by_method[HTTP_GET];
+    }
+    return m->route != NULL;
+}
+
+/* The next child to try for this choice, or NULL; *after is what it leaves of the path. */
+static const struct route_node *match_step(struct route_choice *c, struct str *after,
+                                           struct route_match *m)
+{
+    const struct route_node *next = NULL;
+    struct str segment = STR_NONE;
+
+    *after = c->rest;
+    str_cut(after, '/', &segment);
+    switch (c->stage++) {
+    case TRY_LITERAL:
+        return node_literal(c->node, segment);
+    case TRY_PARAM:
+        next = segment.n ? c->node->param : NULL;
+        break;
+    default:
+        next = c->node->rest;
+        segment = c->rest;
+        *after = STR_NONE;
+    }
+    if (next)
+        m->params[m->param_count++] = (struct route_param){next->segment, segment};
+    return next;
+}
+
+/* Depth-first with an explicit stack. No deeper than the tree, and each node of the tree is entered
+ * once at most, whatever the path. */
+void router_find(const struct router *r, enum http_method method, struct str path,
+                 struct route_match *ret)
+{
+    struct route_choice stack[ROUTE_SEGMENTS_MAX + 1];
+    size_t depth = 1;
+
+    *ret = (struct route_match){0};
+    if (!str_starts(path, STR("/")))
+        return;
+    stack[0] = (struct route_choice){.node = &r->root, .rest = str_skip(path, 1)};
+    while (depth > 0) {
+        struct route_choice *c = &stack[depth - 1];
+        const struct route_node *next;
+        struct str after;
+
+        ret->param_count = c->param_count;
+        if (!c->rest.p) {
+            if (match_end(c->node, method, ret))
+                return;
+            depth--;
+        } else if (c->stage == TRIED_ALL) {
+            depth--;
+        } else if ((next = match_step(c, &after, ret))) {
+            stack[depth++] = (struct route_choice){next, after, ret->param_count, TRY_LITERAL};
+        }
+    }
+}

@@ -1,0 +1,46 @@
+/* router.h - from a table of routes to the row that answers a request. Immutable once made.
+ *
+ * A path is literal segments, "{name}" for exactly one non-empty segment, and a last segment "*" for
+ * the rest, which may be empty: /sandboxes/{id}/proxy/{port} and then "*". Literal beats "{name}" beats
+ * "*", segment by segment. Matching is on the raw path: "%2F" never turns into a separator, and dot
+ * segments are ordinary ones. */
+#pragma once
+
+#include "base/err.h"
+#include "net/http.h"
+
+struct http_req;
+struct router;
+
+enum {
+    ROUTE_STREAM_BODY = 1 << 0, /* the handler is called at the head and takes the body in pieces */
+    ROUTE_PARAMS_MAX = 8,
+};
+
+struct http_route {
+    unsigned methods; /* HTTP_BIT()s; GET also answers HEAD, unless another row does */
+    const char *path;
+    unsigned flags;
+    void (*handler)(struct http_req *req);
+    uint64_t body_bytes_max; /* 0 = the server's default; for streamed bodies 0 = no limit */
+};
+
+struct route_param {
+    struct str name;  /* "id"; "*" for the rest */
+    struct str value; /* raw: percent codes are kept */
+};
+
+struct route_match {
+    const struct http_route *route; /* NULL: no such path, or not with this method */
+    unsigned allowed;               /* methods of the path; 0 = no such path */
+    struct route_param params[ROUTE_PARAMS_MAX];
+    size_t param_count;
+};
+
+/* The table stays the caller's and must outlive the router. -EINVAL names a row that is malformed or
+ * claims a path and method that another row has. */
+int router_new(const struct http_route *routes, size_t count, struct router **ret, struct err *e);
+void router_free(struct router *r);
+
+void router_find(const struct router *r, enum http_method method, struct str path,
+                 struct route_match *ret);

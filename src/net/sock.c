@@ -1,0 +1,304 @@
+#include "net/sock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum { ACCEPTS_PER_EVENT = 64, OUT_OF_FDS_PAUSE_NS = 100 * 1000 * 1000 };
+
+static const size_t unix_path_at = offsetof(struct sockaddr_un, sun_path);
+
+/* --- addresses --- */
+
+static int addr_parse_unix(struct str path, struct sock_addr *ret, struct err *e)
+{
+    struct sock_addr a = {.path = {.sun_family = AF_UNIX}};
+    bool abstract = path.n && path.p[0] == '@';
+
+    if (path.n == 0 || path.n >= sizeof(a.path.sun_path) || str_find(path, '\0') != path.n)
+        return err_set(e, EINVAL, "unix socket path must have 1 to %zu bytes",
+                       sizeof(a.path.sun_path) - 1);
+    memcpy(a.path.sun_path, path.p, path.n);
+    if (abstract)
+        a.path.sun_path[0] = '\0';
+    a.size = (socklen_t)(unix_path_at + path.n + !abstract);
+    *ret = a;
+    return 0;
+}
+
+static void addr_set_v4(struct sock_addr *a, struct in_addr host, uint16_t port)
+{
+    *a = (struct sock_addr){
+        .size = sizeof(a->v4),
+        .v4 = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = host},
+    };
+}
+
+static void addr_set_v6(struct sock_addr *a, struct in6_addr host, uint16_t port)
+{
+    *a = (struct sock_addr){
+        .size = sizeof(a->v6),
+        .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = host},
+    };
+}
+
+static int addr_from_host(struct str host, uint16_t port, struct sock_addr *ret)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct in6_addr v6;
+    struct in_addr v4;
+
+    if (host.n == 0) {
+        addr_set_v6(ret, in6addr_any, port);
+        return 0;
+    }
+    if (host.n > 2 && host.p[0] == '[' && host.p[host.n - 1] == ']') {
+        if (str_copy(text, sizeof(text), str_make(host.p + 1, host.n - 2)) < 0 ||
+            inet_pton(AF_INET6, text, &v6) != 1)
+            return -EINVAL;
+        addr_set_v6(ret, v6, port);
+        return 0;
+    }
+    if (str_copy(text, sizeof(text), host) < 0 || inet_pton(AF_INET, text, &v4) != 1)
+        return -EINVAL;
+    addr_set_v4(ret, v4, port);
+    return 0;
+}
+
+int sock_addr_parse(struct str text, struct sock_addr *ret, struct err *e)
+{
+    size_t colon = text.n;
+    uint16_t port;
+
+    if (str_starts(text, STR("unix:")))
+        return addr_parse_unix(str_skip(text, 5), ret, e);
+    while (colon > 0 && text.p[colon - 1] != ':')
+        colon--;
+    if (colon == 0 || str_to_u16(str_skip(text, colon), &port) < 0 ||
+        addr_from_host(str_make(text.p, colon - 1), port, ret) < 0)
+        return err_set(e, EINVAL,
+                       "'%.*s' is not an address: expected IPV4:PORT, [IPV6]:PORT, :PORT or "
+                       "unix:PATH",
+                       (int)min_size(text.n, 100), text.p);
+    return 0;
+}
+
+void sock_addr_format(const struct sock_addr *a, char out[SOCK_ADDR_TEXT_MAX])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (a->size == 0) {
+        snprintf(out, SOCK_ADDR_TEXT_MAX, "-");
+    } else if (a->any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof(host));
+        snprintf(out, SOCK_ADDR_TEXT_MAX, "%s:%u", host, ntohs(a->v4.sin_port));
+    } else if (a->any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &a->v6.sin6_addr, host, sizeof(host));
+        snprintf(out, SOCK_ADDR_TEXT_MAX, "[%s]:%u", host, ntohs(a->v6.sin6_port));
+    } else {
+        size_t n = a->size > unix_path_at ? a->size - unix_path_at : 0;
+        bool abstract = n && a->path.sun_path[0] == '\0';
+
+        snprintf(out, SOCK_ADDR_TEXT_MAX, "unix:%s%.*s", abstract ? "@" : "",
+                 (int)(n - abstract), a->path.sun_path + abstract);
+    }
+}
+
+bool sock_addr_eq(const struct sock_addr *a, const struct sock_addr *b)
+{
+    return a->size == b->size && memcmp(&a->any, &b->any, a->size) == 0;
+}
+
+uint16_t sock_addr_port(const struct sock_addr *a)
+{
+    if (a->size == 0)
+        return 0;
+    if (a->any.sa_family == AF_INET)
+        return ntohs(a->v4.sin_port);
+    return a->any.sa_family == AF_INET6 ? ntohs(a->v6.sin6_port) : 0;
+}
+
+int sock_resolve(const char *host, uint16_t port, struct sock_addr *ret, struct err *e)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    struct addrinfo *found = NULL;
+    char service[8];
+    int r;
+
+    snprintf(service, sizeof(service), "%u", port);
+    r = getaddrinfo(host, service, &hints, &found);
+    if (r)
+        return err_set(e, r == EAI_AGAIN ? EAGAIN : EHOSTUNREACH, "look up '%s': %s", host,
+                       gai_strerror(r));
+    *ret = (struct sock_addr){.size = found->ai_addrlen};
+    memcpy(&ret->any, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return 0;
+}
+
+/* --- listening and connecting --- */
+
+static int sock_new(const struct sock_addr *a)
+{
+    int fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static void sock_set(int fd, int level, int option, int value)
+{
+    (void)setsockopt(fd, level, option, &value, sizeof(value)); /* wishes, not needs */
+}
+
+/* Removes a unix socket file that a dead process left behind. */
+static int sock_clear_stale(const struct sock_addr *a)
+{
+    auto_fd probe = sock_new(a);
+
+    if (probe < 0)
+        return probe;
+    if (connect(probe, &a->any, a->size) == 0 || errno == EAGAIN)
+        return -EADDRINUSE;
+    if (errno != ECONNREFUSED)
+        return -errno;
+    return unlink(a->path.sun_path) < 0 ? -errno : 0;
+}
+
+static int sock_bind(int fd, const struct sock_addr *a)
+{
+    bool file = a->any.sa_family == AF_UNIX && a->path.sun_path[0];
+
+    int r;
+
+    if (bind(fd, &a->any, a->size) == 0)
+        return 0;
+    r = -errno;
+    if (r != -EADDRINUSE || !file)
+        return r;
+    r = sock_clear_stale(a);
+    if (r < 0)
+        return r;
+    return bind(fd, &a->any, a->size) < 0 ? -errno : 0;
+}
+
+int sock_listen(const struct sock_addr *a, int backlog, struct err *e)
+{
+    char text[SOCK_ADDR_TEXT_MAX];
+    auto_fd fd = sock_new(a);
+    int r = fd;
+
+    sock_addr_format(a, text);
+    if (fd < 0)
+        return err_sys(e, -r, "listen on %s", text);
+    sock_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (a->any.sa_family == AF_INET6)
+        sock_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    r = sock_bind(fd, a);
+    if (r < 0)
+        return err_sys(e, -r, "listen on %s", text);
+    if (listen(fd, backlog) < 0)
+        return err_sys(e, errno, "listen on %s", text);
+    return take_fd(&fd);
+}
+
+int sock_local_addr(int fd, struct sock_addr *ret)
+{
+    *ret = (struct sock_addr){.size = sizeof(ret->path)};
+    return getsockname(fd, &ret->any, &ret->size) < 0 ? -errno : 0;
+}
+
+int sock_connect_start(const struct sock_addr *a, struct err *e)
+{
+    char text[SOCK_ADDR_TEXT_MAX];
+    auto_fd fd = sock_new(a);
+
+    sock_addr_format(a, text);
+    if (fd < 0)
+        return err_sys(e, -fd, "connect to %s", text);
+    if (a->any.sa_family != AF_UNIX)
+        sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (connect(fd, &a->any, a->size) < 0 && errno != EINPROGRESS)
+        return err_sys(e, errno, "connect to %s", text);
+    return take_fd(&fd);
+}
+
+int sock_connect_result(int fd)
+{
+    int error = 0;
+    socklen_t size = sizeof(error);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        return -errno;
+    return -error;
+}
+
+/* --- accepting --- */
+
+static void listener_on_pause_over(struct loop_timer *t)
+{
+    struct sock_listener *l = container_of(t, struct sock_listener, pause);
+
+    if (!l->paused)
+        loop_io_set(l->loop, &l->io, EPOLLIN);
+}
+
+static void listener_on_ready(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct sock_listener *l = container_of(io, struct sock_listener, io);
+
+    for (int i = 0; i < ACCEPTS_PER_EVENT && !l->paused && io->fd >= 0; i++) {
+        struct sock_addr peer = {.size = sizeof(peer.path)};
+        int fd = accept4(io->fd, &peer.any, &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd >= 0) {
+            if (peer.any.sa_family != AF_UNIX)
+                sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+            l->on_accept(l, fd, &peer);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* The newcomer stays in the backlog; asking again at once would only spin. */
+            loop_io_set(l->loop, io, 0);
+            loop_timer_set(l->loop, &l->pause, loop_now_ns(l->loop) + OUT_OF_FDS_PAUSE_NS,
+                           listener_on_pause_over);
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return;
+        }
+    }
+}
+
+int sock_listener_start(struct sock_listener *l, struct loop *loop, int fd,
+                        void (*on_accept)(struct sock_listener *, int, const struct sock_addr *),
+                        struct err *e)
+{
+    *l = (struct sock_listener){.loop = loop, .on_accept = on_accept};
+    return loop_io_start(loop, &l->io, fd, EPOLLIN, listener_on_ready, e);
+}
+
+void sock_listener_pause(struct sock_listener *l)
+{
+    l->paused = true;
+    loop_io_set(l->loop, &l->io, 0);
+}
+
+void sock_listener_resume(struct sock_listener *l)
+{
+    l->paused = false;
+    if (!loop_timer_armed(&l->pause))
+        loop_io_set(l->loop, &l->io, EPOLLIN);
+}
+
+void sock_listener_stop(struct sock_listener *l)
+{
+    int fd = l->io.fd;
+
+    if (!l->loop || fd < 0)
+        return;
+    loop_timer_stop(l->loop, &l->pause);
+    loop_io_stop(l->loop, &l->io);
+    fd_close(fd);
+}

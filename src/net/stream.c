@@ -1,0 +1,467 @@
+#include "net/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+
+enum {
+    RECVS_PER_EVENT = 4,      /* then others get their turn */
+    SENDFILE_BYTES = 1 << 20, /* per call */
+    SENDFILES_PER_TURN = 2,
+    LINGER_MS = 2000,
+    LINGER_BYTES_MAX = 1 << 20,
+};
+
+static void stream_on_turn(struct loop_task *t);
+static void stream_on_ready(struct loop_io *io, uint32_t events);
+
+/* --- transport --- */
+
+static ssize_t plain_recv(struct stream *s, char *p, size_t n)
+{
+    ssize_t r;
+
+    do
+        r = recv(s->io.fd, p, n, 0);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
+}
+
+static ssize_t plain_send(struct stream *s, const char *p, size_t n, bool more)
+{
+    ssize_t r;
+
+    do
+        r = send(s->io.fd, p, n, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
+}
+
+const struct stream_transport stream_plain = {plain_recv, plain_send, true};
+
+/* --- ends --- */
+
+static void stream_watch(struct stream *s, uint32_t set, uint32_t clear)
+{
+    loop_io_set(s->loop, &s->io, (s->io.events | set) & ~clear);
+}
+
+static void stream_on_stall(struct loop_timer *t)
+{
+    struct stream *s = container_of(t, struct stream, stall);
+
+    stream_close(s, s->state == STREAM_LINGERING ? 0 : ETIMEDOUT);
+}
+
+static void stream_arm_stall(struct stream *s, uint32_t ms)
+{
+    loop_timer_set(s->loop, &s->stall, loop_now_ns(s->loop) + (uint64_t)ms * 1000000,
+                   stream_on_stall);
+}
+
+void stream_close(struct stream *s, int error)
+{
+    int fd = s->io.fd;
+
+    if (s->state == STREAM_CLOSED)
+        return;
+    s->state = STREAM_CLOSED;
+    s->error = error;
+    loop_timer_stop(s->loop, &s->stall);
+    loop_io_stop(s->loop, &s->io);
+    fd_close(fd);
+    loop_buf_return(s->loop, &s->out);
+    s->out_at = 0;
+    s->file_left = 0;
+    loop_defer(s->loop, &s->turn, stream_on_turn);
+}
+
+void stream_finish(struct stream *s, bool linger)
+{
+    if (s->state != STREAM_OPEN)
+        return;
+    s->state = STREAM_FINISHING;
+    s->linger = linger;
+    stream_flush_soon(s);
+}
+
+/* Closing over unread input makes the kernel send a reset, which can overtake our last words. */
+static bool stream_has_unread(const struct stream *s)
+{
+    int n = 0;
+
+    return s->in.n > 0 || (ioctl(s->io.fd, FIONREAD, &n) == 0 && n > 0);
+}
+
+/* Everything is sent: close, or say so to the peer and wait a moment for it to hang up. */
+static void stream_end_output(struct stream *s)
+{
+    bool linger = !s->eof && (s->linger || stream_has_unread(s));
+
+    if (!linger || shutdown(s->io.fd, SHUT_WR) < 0) {
+        stream_close(s, 0);
+        return;
+    }
+    s->state = STREAM_LINGERING;
+    s->bytes_in = 0; /* counts what lingering discards */
+    stream_watch(s, EPOLLIN, EPOLLOUT);
+    stream_arm_stall(s, LINGER_MS);
+}
+
+void stream_parts_done(struct stream_parts *p)
+{
+    fd_close(take_fd(&p->fd));
+    buf_done(&p->in);
+    buf_done(&p->out);
+}
+
+void stream_detach(struct stream *s, struct stream_parts *ret_parts)
+{
+    assert(s->state == STREAM_OPEN && s->file_left == 0);
+    ret_parts->fd = s->io.fd;
+    loop_io_stop(s->loop, &s->io);
+    ret_parts->in = s->in;
+    buf_init(&s->in, s->in.max);
+    buf_drop_front(&s->out, s->out_at);
+    ret_parts->out = s->out;
+    buf_init(&s->out, s->out.max);
+    stream_close(s, 0);
+}
+
+/* --- output --- */
+
+/* 1 = sent something and may go on, 0 = the socket is full, -errno. */
+static int stream_send_queued(struct stream *s)
+{
+    ssize_t r = s->transport->send(s, s->out.p + s->out_at, s->out.n - s->out_at, s->file_left > 0);
+
+    if (r < 0)
+        return r == -EAGAIN ? 0 : (int)r;
+    s->bytes_out += (uint64_t)r;
+    s->out_at += (size_t)r;
+    if (s->out_at == s->out.n) {
+        s->out_at = 0;
+        loop_buf_return(s->loop, &s->out);
+    }
+    return 1;
+}
+
+static int stream_send_file_piece(struct stream *s)
+{
+    off_t at = (off_t)s->file_at;
+    ssize_t r = sendfile(s->io.fd, s->file_fd, &at, min_size(s->file_left, SENDFILE_BYTES));
+
+    if (r < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (r == 0)
+        return -EIO; /* the file shrank: the promised length cannot be kept */
+    s->bytes_out += (uint64_t)r;
+    s->file_at = at;
+    s->file_left -= (uint64_t)r;
+    return 1;
+}
+
+/* Sends until done or the socket is full. */
+static int stream_send_some(struct stream *s, bool *ret_progress)
+{
+    int pieces = 0, r = 1;
+
+    while (r > 0 && stream_queued(s) > 0) {
+        if (s->out.n)
+            r = stream_send_queued(s);
+        else if (pieces++ < SENDFILES_PER_TURN)
+            r = stream_send_file_piece(s);
+        else
+            return 0; /* others first; EPOLLOUT brings us back */
+        if (r > 0)
+            *ret_progress = true;
+    }
+    return r < 0 ? r : 0;
+}
+
+static void stream_flush(struct stream *s)
+{
+    bool progress = false;
+    int r = stream_send_some(s, &progress);
+
+    if (r < 0) {
+        stream_close(s, -r);
+        return;
+    }
+    if (stream_queued(s) > 0) {
+        if (progress || !loop_timer_armed(&s->stall))
+            stream_arm_stall(s, s->stall_ms);
+        stream_watch(s, EPOLLOUT, 0);
+    } else {
+        loop_timer_stop(s->loop, &s->stall);
+        stream_watch(s, 0, EPOLLOUT);
+        if (s->state == STREAM_FINISHING) {
+            stream_end_output(s);
+            return;
+        }
+    }
+    if (s->want_drain && stream_queued(s) <= STREAM_LOW_BYTES && s->file_left == 0) {
+        s->want_drain = false;
+        s->ops->on_drain(s);
+    }
+}
+
+void stream_flush_soon(struct stream *s)
+{
+    loop_defer(s->loop, &s->turn, stream_on_turn);
+}
+
+struct buf *stream_out(struct stream *s)
+{
+    if (!s->out.cap)
+        loop_buf_borrow(s->loop, &s->out);
+    return &s->out;
+}
+
+int stream_write(struct stream *s, struct str data)
+{
+    int r;
+
+    if (s->state != STREAM_OPEN || data.n == 0)
+        return 0;
+    assert(s->file_left == 0);
+    r = buf_add(stream_out(s), data);
+    if (r < 0)
+        return r;
+    stream_flush_soon(s);
+    return 0;
+}
+
+size_t stream_queued(const struct stream *s)
+{
+    return s->out.n - s->out_at + s->file_left;
+}
+
+size_t stream_room(const struct stream *s)
+{
+    size_t queued = stream_queued(s);
+
+    return queued < STREAM_HIGH_BYTES ? STREAM_HIGH_BYTES - queued : 0;
+}
+
+void stream_want_drain(struct stream *s)
+{
+    s->want_drain = true;
+    stream_flush_soon(s);
+}
+
+void stream_send_file(struct stream *s, int fd, int64_t offset, uint64_t n)
+{
+    assert(s->file_left == 0 && s->transport->raw);
+    if (s->state != STREAM_OPEN)
+        return;
+    s->file_fd = fd;
+    s->file_at = offset;
+    s->file_left = n;
+    stream_want_drain(s);
+}
+
+/* --- input --- */
+
+struct str stream_kept(const struct stream *s)
+{
+    return buf_str(&s->in);
+}
+
+void stream_pause(struct stream *s)
+{
+    s->paused = true; /* EPOLLIN is dropped only if something arrives meanwhile */
+}
+
+void stream_resume(struct stream *s)
+{
+    if (!s->paused || s->state != STREAM_OPEN)
+        return;
+    s->paused = false;
+    if (!s->eof)
+        stream_watch(s, EPOLLIN, 0);
+    if (s->in.n || s->eof) {
+        s->offer_again = true;
+        loop_defer(s->loop, &s->turn, stream_on_turn);
+    }
+}
+
+/* Offers bytes to the owner and keeps the rest. `kept` tells whether they are s->in itself. */
+static void stream_offer(struct stream *s, char *p, size_t n, bool kept)
+{
+    size_t taken = s->ops->on_data(s, p, n);
+
+    assert(taken <= n);
+    if (s->state == STREAM_CLOSED)
+        return;
+    if (kept) {
+        buf_drop_front(&s->in, taken);
+        if (!s->in.n)
+            loop_buf_return(s->loop, &s->in);
+    } else if (taken < n) {
+        loop_buf_borrow(s->loop, &s->in);
+        if (buf_add(&s->in, str_make(p + taken, n - taken)) < 0)
+            stream_close(s, ENOBUFS);
+    }
+}
+
+static void stream_tell_eof(struct stream *s)
+{
+    if (s->ops->on_eof)
+        s->ops->on_eof(s);
+    else
+        stream_finish(s, false);
+}
+
+/* Receives once. Returns whether it is worth receiving again now. */
+static bool stream_receive(struct stream *s)
+{
+    bool keep = s->in.n > 0;
+    size_t room = LOOP_SCRATCH_BYTES;
+    char *p = loop_scratch(s->loop);
+    ssize_t r;
+
+    if (keep) {
+        room = min_size(room, STREAM_IN_BYTES_MAX - s->in.n);
+        if (room == 0 || buf_reserve(&s->in, room) < 0) {
+            stream_close(s, ENOBUFS);
+            return false;
+        }
+        p = s->in.p + s->in.n;
+    }
+    r = s->transport->recv(s, p, room);
+    if (r == -EAGAIN)
+        return false;
+    if (r < 0) {
+        stream_close(s, (int)-r);
+        return false;
+    }
+    if (r == 0) {
+        s->eof = true;
+        stream_watch(s, 0, EPOLLIN);
+        stream_tell_eof(s);
+        return false;
+    }
+    s->bytes_in += (uint64_t)r;
+    if (keep) {
+        buf_claim(&s->in, (size_t)r);
+        stream_offer(s, s->in.p, s->in.n, true);
+    } else {
+        stream_offer(s, p, (size_t)r, false);
+    }
+    return (size_t)r == room && s->state == STREAM_OPEN && !s->paused;
+}
+
+static void stream_discard(struct stream *s)
+{
+    ssize_t r = s->transport->recv(s, loop_scratch(s->loop), LOOP_SCRATCH_BYTES);
+
+    if (r > 0)
+        s->bytes_in += (uint64_t)r;
+    if (r == 0 || (r < 0 && r != -EAGAIN) || s->bytes_in > LINGER_BYTES_MAX)
+        stream_close(s, 0);
+}
+
+static void stream_on_readable(struct stream *s)
+{
+    if (s->state == STREAM_LINGERING) {
+        stream_discard(s);
+        return;
+    }
+    if (s->paused || s->state == STREAM_FINISHING) {
+        stream_watch(s, 0, EPOLLIN);
+        return;
+    }
+    for (int i = 0; i < RECVS_PER_EVENT && stream_receive(s); i++)
+        ;
+}
+
+/* --- events --- */
+
+static int stream_socket_error(const struct stream *s)
+{
+    int error = 0;
+    socklen_t size = sizeof(error);
+
+    if (getsockopt(s->io.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        return errno;
+    return error;
+}
+
+static void stream_on_ready(struct loop_io *io, uint32_t events)
+{
+    struct stream *s = container_of(io, struct stream, io);
+
+    if (events & EPOLLIN)
+        stream_on_readable(s);
+    if (s->state != STREAM_CLOSED && (events & EPOLLOUT))
+        stream_flush(s);
+    /* Both directions are gone and nothing is left to read that anyone waits for. */
+    if (s->state != STREAM_CLOSED && (events & (EPOLLERR | EPOLLHUP)) &&
+        !(events & EPOLLIN && !s->paused)) {
+        int error = stream_socket_error(s);
+
+        stream_close(s, error ? error : ECONNRESET);
+    }
+}
+
+static void stream_offer_again(struct stream *s)
+{
+    s->offer_again = false;
+    if (s->in.n && !s->paused)
+        stream_offer(s, s->in.p, s->in.n, true);
+    if (s->eof && !s->paused && s->state == STREAM_OPEN)
+        stream_tell_eof(s);
+}
+
+static void stream_on_turn(struct loop_task *t)
+{
+    struct stream *s = container_of(t, struct stream, turn);
+
+    if (s->offer_again && s->state == STREAM_OPEN)
+        stream_offer_again(s);
+    if (s->state != STREAM_CLOSED)
+        stream_flush(s);
+    if (s->state != STREAM_CLOSED || s->turn.queued)
+        return;
+    loop_buf_return(s->loop, &s->in);
+    s->ops->on_close(s, s->error); /* may free s */
+}
+
+int stream_start(struct stream *s, struct loop *loop, int fd, const struct stream_ops *ops,
+                 struct err *e)
+{
+    *s = (struct stream){
+        .loop = loop,
+        .ops = ops,
+        .transport = &stream_plain,
+        .file_fd = -EBADF,
+        .stall_ms = STREAM_STALL_MS_DEFAULT,
+    };
+    buf_init(&s->in, STREAM_IN_BYTES_MAX);
+    buf_init(&s->out, STREAM_OUT_BYTES_MAX);
+    return loop_io_start(loop, &s->io, fd, EPOLLIN, stream_on_ready, e);
+}
+
+int stream_attach(struct stream *s, struct loop *loop, struct stream_parts *parts,
+                  const struct stream_ops *ops, struct err *e)
+{
+    int r = stream_start(s, loop, parts->fd, ops, e);
+
+    if (r < 0)
+        return r;
+    parts->fd = -EBADF;
+    s->in = parts->in;
+    s->out = parts->out;
+    buf_init(&parts->in, STREAM_IN_BYTES_MAX);
+    buf_init(&parts->out, STREAM_OUT_BYTES_MAX);
+    s->offer_again = s->in.n > 0;
+    stream_flush_soon(s);
+    return 0;
+}
