@@ -1,0 +1,48 @@
+/* json_write.h - a streaming JSON writer into a buf. Compact: no white space.
+ *
+ * The writer places commas and colons. Calls out of order (a value where a key belongs, an end that
+ * matches no begin) are mistakes in our code and assert. Everything that can fail at run time is
+ * kept and returned once, by json_write_end(). */
+#pragma once
+
+#include "base/buf.h"
+#include "base/json.h"
+
+enum { JSON_WRITE_DEPTH_MAX = 1024 };
+
+struct json_writer {
+    struct buf *out;
+    size_t start; /* length of `out` before us */
+    int error;
+    unsigned depth;
+    bool first;                                  /* nothing stands yet in what is open: no comma */
+    bool keyed;                                  /* a key waits for its value */
+    uint64_t objects[JSON_WRITE_DEPTH_MAX / 64]; /* a bit per open level: 1 object, 0 array */
+};
+
+/* Starts one document behind what `out` already holds; `out` must outlive the writer. */
+void json_write_begin(struct json_writer *w, struct buf *out);
+
+/* Ends it: 0, or the first failure, and then `out` is as it was before. -EMSGSIZE past the ceiling
+ * of `out`, -ENOMEM, -EDOM for a double that is no number or infinite, -ELOOP when nested too
+ * deeply. */
+int json_write_end(struct json_writer *w) MUST_USE;
+
+void json_write_object(struct json_writer *w);
+void json_write_object_end(struct json_writer *w);
+void json_write_array(struct json_writer *w);
+void json_write_array_end(struct json_writer *w);
+
+/* Text escapes `"` `\` and control characters, `<` `>` `&`, U+0085, U+2028 and U+2029; each byte of
+ * invalid UTF-8 becomes \ufffd. */
+void json_write_key(struct json_writer *w, struct str key);
+void json_write_string(struct json_writer *w, struct str s);
+void json_write_i64(struct json_writer *w, int64_t v);
+void json_write_u64(struct json_writer *w, uint64_t v);
+/* The fewest digits that read back as the same double; an exponent below 1e-6 and from 1e21. */
+void json_write_double(struct json_writer *w, double v);
+void json_write_bool(struct json_writer *w, bool v);
+void json_write_null(struct json_writer *w);
+void json_write_raw(struct json_writer *w, struct str json); /* one value, valid, as it is */
+/* A tree of json_parse; numbers as they were written there. */
+void json_write_value(struct json_writer *w, const struct json *v);
