@@ -50,7 +50,7 @@ fuzz: $(call deps,fuzz) ## hunt in every parser (T=seconds each, F=name for one)
 	@tools/fuzz --seconds=$(T) $(F)
 
 lint: $(call deps,lint) ## formatting, static analysis, house rules
-	@$(BUILD) native
+	@$(BUILD) native musl
 	@tools/lint
 
 install: all ## install the programs (PREFIX=/usr/local, DESTDIR=)

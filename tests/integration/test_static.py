@@ -51,7 +51,8 @@ def needs_no_shared_library(program):
 
 def runs_in_an_empty_root(program):
     enter = ["chroot"] if os.geteuid() == 0 else ["unshare", "-r", "chroot"]
-    if subprocess.run([*enter, "/", "/bin/true"], stderr=subprocess.DEVNULL, check=False).returncode:
+    probe = subprocess.run([*enter, "/", "/bin/true"], stderr=subprocess.DEVNULL, check=False)
+    if probe.returncode != 0:
         raise Skip(f"'{' '.join(enter)}' is not permitted here")
     with tempfile.TemporaryDirectory() as root:
         shutil.copy(program, root)
