@@ -1,5 +1,5 @@
-/* replay.c - main() of a fuzzer in ordinary builds: feeds it every file of the directory named on the
- * command line, then the file's every prefix when it is short. TAP on standard output. */
+/* replay.c - main() of a fuzzer in ordinary builds: feeds it every file of the directory named on
+ * the command line, then the file's every prefix when it is short. TAP on standard output. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>

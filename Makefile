@@ -1,0 +1,73 @@
+# The front door. Meson builds (meson.build); tools/build keeps its directories, build/<flavour>:
+#   native  what runs on the host        musl  what runs inside a sandbox, static
+#   asan    native + ASan + UBSan        fuzz  clang + libFuzzer
+# Warnings are errors in all of them; calling meson yourself leaves that choice to you (-Dwerror).
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.NOTPARALLEL: # the steps share apt and build/; what is worth it runs in parallel inside them
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+J       ?= $(shell nproc)
+T       ?= 60
+
+BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX)
+deps  = build/deps/$(1).ok
+
+# npm takes PREFIX from the environment for its own.
+unexport PREFIX DESTDIR J T F B
+
+.PHONY: all demo run test test-asan drill bench fuzz lint install clean help
+
+all: $(call deps,build) ## build every program into build/bin (J=jobs)
+	@$(BUILD) native musl
+
+demo: all ## show a sandbox at work
+	@echo "not yet: the server arrives with a later milestone"
+
+run: all ## start the server in the foreground
+	@echo "not yet: the server arrives with a later milestone"
+
+test: $(call deps,test) ## run all tests; the last line counts them
+	@$(BUILD) native musl
+	@tools/test build/native build/musl
+
+test-asan: $(call deps,test) ## the tests of the host programs, under ASan and UBSan
+	@$(BUILD) asan
+	@ASAN_OPTIONS=detect_stack_use_after_return=1:detect_leaks=1:strict_string_checks=1 \
+	 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tools/test --slow=3 build/asan
+
+drill: $(call deps,test) ## long fault and soak runs: every program in tests/drill
+	@$(BUILD) native musl
+	@tools/each "long run in tests/drill" tests/drill/*
+
+bench: $(call deps,bench) ## measure against alternatives (B=name for one)
+	@$(BUILD) native musl
+	@tools/each "benchmark$(if $(B), $(B)) in bench" bench/$(or $(B),*)/run
+
+fuzz: $(call deps,fuzz) ## hunt in every parser (T=seconds each, F=name for one)
+	@$(BUILD) fuzz
+	@tools/fuzz --seconds=$(T) $(F)
+
+lint: $(call deps,lint) ## formatting, static analysis, house rules
+	@$(BUILD) native musl
+	@tools/lint
+
+install: all ## install the programs (PREFIX=/usr/local, DESTDIR=)
+	@for d in native musl; do \
+	    meson install -C build/$$d --no-rebuild --quiet --destdir "$(DESTDIR)" || exit; \
+	done
+
+clean: ## remove everything that was built
+	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	    while IFS='|' read -r name text; do printf 'make %-10s %s\n' "$$name" "$$text"; done
+
+# A group is checked, and what it lacks installed, once per change of what it needs.
+$(call deps,build): tools/deps
+$(call deps,test): tests/requirements.txt tests/node/package.json tests/go/go.mod
+$(foreach g,test bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
+build/deps/%.ok:
+	@tools/deps $*
