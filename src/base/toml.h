@@ -1,0 +1,85 @@
+/* toml.h - a reader for TOML 1.0.0: text into a tree of values that lives in an arena.
+ *
+ * The tree copies what it needs, so the text may go away after parsing. Every value knows the file,
+ * line and column it came from, for messages that point at the culprit. Work is linear in the
+ * length of the text, whatever the text is. A tree is read-only and may be shared by threads. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include <stdbool.h>
+
+enum {
+    TOML_TEXT_BYTES_MAX = 4 * 1024 * 1024,
+    TOML_VALUES_MAX = 200 * 1000, /* keys, tables and array elements together */
+    TOML_DEPTH_MAX = 100,         /* levels of tables and arrays below the root */
+};
+
+enum toml_type {
+    TOML_STRING,
+    TOML_INTEGER,
+    TOML_FLOAT,
+    TOML_BOOL,
+    TOML_OFFSET_DATETIME,
+    TOML_LOCAL_DATETIME,
+    TOML_LOCAL_DATE,
+    TOML_LOCAL_TIME,
+    TOML_ARRAY,
+    TOML_TABLE,
+    TOML_TYPE_COUNT,
+};
+
+struct toml_pos {
+    uint32_t line, column; /* from 1; columns count characters, not bytes */
+};
+
+/* A date, a time or both; the parts its type does not have are 0. */
+struct toml_time {
+    int year, month, day;
+    int hour, minute, second; /* a leap second is 60 */
+    int nanosecond;           /* digits beyond the ninth are cut off */
+    int offset_minutes;       /* east of UTC */
+    struct str text;          /* as written */
+};
+
+struct toml;
+
+/* Parses a whole document. `filename` is for messages only; they read
+ * "config.toml:3:7: expected '=' after the key, found ']'". -EINVAL when the text is not TOML,
+ * -E2BIG past a limit above, -ENOMEM when the arena is full. */
+int toml_parse(struct arena *a, struct str text, const char *filename, struct toml **ret_root,
+               struct err *e);
+
+enum toml_type toml_type(const struct toml *v);
+const char *toml_type_name(enum toml_type type); /* with its article: "an integer" */
+
+/* Where the value stands; for a table that a header or dotted key made, the same as its key. */
+struct toml_pos toml_pos(const struct toml *v);
+struct toml_pos toml_key_pos(const struct toml *v); /* of an array's element: toml_pos */
+struct str toml_key(const struct toml *v);          /* STR_NONE for the root and array elements */
+
+/* Children of a table or array in source order: for (c = toml_first(v); c; c = toml_next(c)).
+ * Other types have none. Lists end; NULL is fine. */
+const struct toml *toml_first(const struct toml *v);
+const struct toml *toml_next(const struct toml *v);
+size_t toml_count(const struct toml *v);
+
+/* NULL when `table` is NULL, is no table, or has no such key. */
+const struct toml *toml_get(const struct toml *table, struct str key);
+/* Follows keys joined by dots ("server.port"); for keys that hold no dot themselves. */
+const struct toml *toml_get_path(const struct toml *table, struct str path);
+
+/* Typed reads. A value of another type is -EINVAL, a number outside the range -ERANGE, and the
+ * message gives its place: "config.toml:3:8: expected an integer, found a string". */
+int toml_to_str(const struct toml *v, struct str *ret, struct err *e); /* NUL-terminated */
+int toml_to_i64(const struct toml *v, int64_t *ret, struct err *e);
+int toml_to_i64_range(const struct toml *v, int64_t min, int64_t max, int64_t *ret, struct err *e);
+int toml_to_double(const struct toml *v, double *ret, struct err *e); /* also from an integer */
+int toml_to_bool(const struct toml *v, bool *ret, struct err *e);
+int toml_to_time(const struct toml *v, struct toml_time *ret, struct err *e); /* all four kinds */
+
+/* Fails with "file:line:column: " and a sentence about the value, or about its key. */
+int toml_fail(const struct toml *v, struct err *e, int code, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
+int toml_fail_key(const struct toml *v, struct err *e, int code, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
