@@ -1,4 +1,5 @@
-/* list.h - a doubly linked list whose links live inside its members. Order is insertion at the tail. */
+/* list.h - a doubly linked list whose links live inside its members. Order is insertion at the
+ * tail. */
 #pragma once
 
 #include "base/defs.h"

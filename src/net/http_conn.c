@@ -3,13 +3,15 @@
  *   head --> routed --> [100] --> body: collected, streamed or discarded --> done --.
  *                  `--> handler --> reply ... ----------------------------> done --+--> next head
  *
- * A request is over when its body and its reply are done, whichever comes last. conn_settle looks after
- * that: right after our own callbacks, and at the end of the turn for replies made elsewhere. */
+ * A request is over when its body and its reply are done, whichever comes last. conn_settle looks
+ * after that: right after our own callbacks, and at the end of the turn for replies made elsewhere.
+ */
 #include "net/http_server.h"
 
 #include <assert.h>
 #include <errno.h>
 
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "net/http_server_internal.h"
@@ -18,7 +20,8 @@ static void conn_settle(struct http_conn *c);
 
 /* --- requests --- */
 
-/* A request in an arena of its own, with a copy of the head, which is still in the loop's scratch. */
+/* A request in an arena of its own, with a copy of the head, which is still in the loop's scratch.
+ */
 static struct http_req *req_new(struct http_conn *c, struct str head, struct http_headers *ret_rows,
                                 struct str *ret_head)
 {
@@ -91,7 +94,8 @@ static void reply_unrouted(struct http_req *req, unsigned allowed)
         http_reply(req, 204, STR_NONE, STR_NONE);
     } else if (allowed) {
         reply_allow(req, allowed | HTTP_BIT(HTTP_OPTIONS));
-        http_reply_error(req, 405, NULL, "%.*s is not allowed here", STR_ARG(req->head.method_name));
+        http_reply_error(req, 405, NULL, "%.*s is not allowed here",
+                         STR_ARG(req->head.method_name));
     } else if (req->head.form == H1_AUTHORITY_FORM) {
         http_reply_error(req, 501, NULL, "this server is not a proxy");
     } else {
@@ -156,8 +160,8 @@ static void conn_begin_req(struct http_conn *c)
     req->keep_alive = req->framing.keep_alive && !c->server->draining;
     req->continue_due = req->framing.expect_continue;
     req->body_left = req->framing.body_bytes;
-    req->body_state = req->framing.body == H1_BODY_CHUNKED || req->body_left ? HTTP_BODY_COLLECT
-                                                                             : HTTP_BODY_DONE;
+    req->body_state =
+        req->framing.body == H1_BODY_CHUNKED || req->body_left ? HTTP_BODY_COLLECT : HTTP_BODY_DONE;
     c->chunked = (struct h1_chunked){0};
     req->in_callback = true;
     req_route(req);
@@ -381,13 +385,14 @@ static bool conn_offer_held(struct http_conn *c)
 
 /* --- settling --- */
 
-/* The reply is complete and the client is still sending: read on a little to save the connection, or
- * give it up when that would take long. */
+/* The reply is complete and the client is still sending: read on a little to save the connection,
+ * or give it up when that would take long. */
 static void conn_give_up_body(struct http_conn *c)
 {
     struct http_req *req = c->req;
-    bool much = req->framing.body == H1_BODY_LENGTH ? req->body_left > HTTP_DISCARD_BYTES_MAX
-                                                    : req->framing.body_bytes > HTTP_DISCARD_BYTES_MAX;
+    bool much = req->framing.body == H1_BODY_LENGTH
+                    ? req->body_left > HTTP_DISCARD_BYTES_MAX
+                    : req->framing.body_bytes > HTTP_DISCARD_BYTES_MAX;
 
     if (req->body_state != HTTP_BODY_DISCARD) {
         req->body_state = HTTP_BODY_DISCARD;
@@ -558,8 +563,8 @@ int http_req_peer(const struct http_req *req, struct sock_addr *ret)
     return getpeername(req->conn->stream.io.fd, &ret->any, &ret->size) < 0 ? -errno : 0;
 }
 
-void http_req_upgrade(struct http_req *req,
-                      void (*on_upgrade)(void *, struct stream_parts *, int), void *user)
+void http_req_upgrade(struct http_req *req, void (*on_upgrade)(void *, struct stream_parts *, int),
+                      void *user)
 {
     assert(req->reply_state == HTTP_REPLY_NONE);
     req->on_upgrade = on_upgrade;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "base/fd.h"
 #include "base/time.h"
 #include "net/http_server.h"
 #include "net/http_server_internal.h"

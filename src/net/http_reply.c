@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/fd.h"
 #include "base/json_write.h"
 #include "base/time.h"
 #include "net/http_server.h"
@@ -237,10 +238,14 @@ void http_reply_end(struct http_req *req, int error)
         return;
     if (req->reply_state == HTTP_REPLY_LENGTH && req->reply_left > 0 && !error)
         error = EPIPE;
-    if (req->reply_state == HTTP_REPLY_CHUNKED && !error)
+    if (error) {
+        req->error = error;
+        req->keep_alive = false;
+        if (req->reply_state == HTTP_REPLY_CLOSE)
+            stream_reset(st, error); /* here the end of the connection would look like success */
+    } else if (req->reply_state == HTTP_REPLY_CHUNKED) {
         (void)stream_write(st, H1_LAST_CHUNK);
-    if (error)
-        stream_close(st, error);
+    }
     reply_done(req);
 }
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "base/fd.h"
 #include "base/mem.h"
 #include "net/http_server_internal.h"
 
@@ -64,7 +65,7 @@ int http_server_new(struct loop *loop, const struct http_server_conf *conf,
 static void server_resume_listening(struct http_server *s)
 {
     LIST_EACH(&s->listeners, at)
-        sock_listener_resume(&container_of(at, struct http_listener, link)->sock);
+    sock_listener_resume(&container_of(at, struct http_listener, link)->sock);
 }
 
 static void server_on_drain_task(struct loop_task *t)
@@ -111,8 +112,8 @@ void http_conn_gone(struct http_conn *c)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
 }
 
-/* At the cap, the connection that has idled longest makes room; if none idles, newcomers wait in the
- * backlog until a connection ends. */
+/* At the cap, the connection that has idled longest makes room; if none idles, newcomers wait in
+ * the backlog until a connection ends. */
 static void server_make_room(struct http_server *s)
 {
     if (s->connections < s->conf.connections_max)
@@ -120,7 +121,7 @@ static void server_make_room(struct http_server *s)
     if (!list_empty(&s->idle))
         stream_close(&container_of(s->idle.next, struct http_conn, link)->stream, 0);
     LIST_EACH(&s->listeners, at)
-        sock_listener_pause(&container_of(at, struct http_listener, link)->sock);
+    sock_listener_pause(&container_of(at, struct http_listener, link)->sock);
 }
 
 static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer UNUSED)
@@ -161,7 +162,8 @@ int http_server_listen(struct http_server *s, int fd, struct err *e)
 
 static void server_stop_listening(struct http_server *s)
 {
-    LIST_EACH(&s->listeners, at) {
+    LIST_EACH(&s->listeners, at)
+    {
         struct http_listener *l = container_of(at, struct http_listener, link);
 
         sock_listener_stop(&l->sock);
@@ -174,7 +176,7 @@ static void server_close_all(struct http_server *s, struct list *connections, in
 {
     (void)s;
     LIST_EACH(connections, at)
-        stream_close(&container_of(at, struct http_conn, link)->stream, error);
+    stream_close(&container_of(at, struct http_conn, link)->stream, error);
 }
 
 /* --- the end --- */
@@ -195,7 +197,7 @@ void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drain
     s->drained_user = user;
     server_stop_listening(s);
     LIST_EACH(&s->idle, at)
-        stream_finish(&container_of(at, struct http_conn, link)->stream, false);
+    stream_finish(&container_of(at, struct http_conn, link)->stream, false);
     if (s->connections == 0)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
     else

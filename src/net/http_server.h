@@ -1,7 +1,7 @@
 /* http_server.h - an HTTP/1.1 server on one loop: routes, streamed bodies both ways, back-pressure.
  *
- * A request lives from its head until both its body and its reply are complete, or its connection is
- * lost. A handler answers at once or keeps the request and answers later, from the same thread.
+ * A request lives from its head until both its body and its reply are complete, or its connection
+ * is lost. A handler answers at once or keeps the request and answers later, from the same thread.
  *
  *     static void hello(struct http_req *req)
  *     {
@@ -42,7 +42,7 @@ struct http_req {
     struct str body;    /* complete, on rows without ROUTE_STREAM_BODY */
     struct arena arena; /* lives as long as the request; bounded */
     const struct http_req_ops *ops;
-    void *user;      /* the handler's */
+    void *user;        /* the handler's */
     void *server_user; /* of http_server_conf */
     uint64_t begin_ns;
     int status;           /* of the reply; 0 before */
@@ -66,11 +66,11 @@ struct http_req {
     } body_state;
     enum http_reply_state {
         HTTP_REPLY_NONE,
-        HTTP_REPLY_LENGTH,  /* reply_left bytes to come */
+        HTTP_REPLY_LENGTH, /* reply_left bytes to come */
         HTTP_REPLY_CHUNKED,
-        HTTP_REPLY_CLOSE,   /* ends with the connection (HTTP/1.0) */
-        HTTP_REPLY_SILENT,  /* HEAD, 204, 304: bytes are counted, not sent */
-        HTTP_REPLY_FILE,    /* the stream sends it */
+        HTTP_REPLY_CLOSE,  /* ends with the connection (HTTP/1.0) */
+        HTTP_REPLY_SILENT, /* HEAD, 204, 304: bytes are counted, not sent */
+        HTTP_REPLY_FILE,   /* the stream sends it */
         HTTP_REPLY_DONE,
     } reply_state;
     bool keep_alive, in_callback, continue_due;
@@ -81,19 +81,20 @@ struct http_server_conf {
     size_t route_count;
     void *user; /* becomes req->server_user */
 
-    /* Before routing, for authentication and request ids: false when it has replied. May be NULL. */
+    /* Before routing, for authentication and request ids: false when it has replied. May be NULL.
+     */
     bool (*on_request)(struct http_req *req);
     /* After each request, for logs and metrics. May be NULL. */
     void (*on_done)(struct http_req *req, int error);
 
     /* 0 means the default named beside it. */
-    struct h1_limits head;          /* h1_default_limits */
-    uint64_t body_bytes_max;        /* 1 MiB; for rows that collect the body and name no limit */
-    uint32_t connections_max;       /* 10,000 */
-    uint32_t head_ms;               /* 10 s from the first byte of a request to the end of its head */
-    uint32_t body_ms;               /* 30 s between two pieces of a body; collected bodies: in all */
-    uint32_t idle_ms;               /* 30 s between requests */
-    uint32_t stall_ms;              /* 30 s during which the client takes nothing of a reply */
+    struct h1_limits head;    /* h1_default_limits */
+    uint64_t body_bytes_max;  /* 1 MiB; for rows that collect the body and name no limit */
+    uint32_t connections_max; /* 10,000 */
+    uint32_t head_ms;         /* 10 s from the first byte of a request to the end of its head */
+    uint32_t body_ms;         /* 30 s between two pieces of a body; collected bodies: in all */
+    uint32_t idle_ms;         /* 30 s between requests */
+    uint32_t stall_ms;        /* 30 s during which the client takes nothing of a reply */
 };
 
 int http_server_new(struct loop *loop, const struct http_server_conf *conf,
@@ -117,8 +118,10 @@ void http_server_stats(const struct http_server *s, struct http_server_stats *re
 
 /* --- the request --- */
 
-struct str http_req_param(const struct http_req *req, const char *name); /* raw; STR_NONE if unknown */
-struct str http_req_header(const struct http_req *req, struct str name); /* first; STR_NONE if none */
+struct str http_req_param(const struct http_req *req,
+                          const char *name); /* raw; STR_NONE if unknown */
+struct str http_req_header(const struct http_req *req,
+                           struct str name); /* first; STR_NONE if none */
 int http_req_peer(const struct http_req *req, struct sock_addr *ret);
 void http_req_resume(struct http_req *req); /* on_body may be called again */
 
@@ -140,17 +143,17 @@ void http_reply_begin(struct http_req *req, int status, struct str type, uint64_
 ssize_t http_reply_write(struct http_req *req, struct str data);
 /* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now (on_drain will come). */
 int http_reply_write_all(struct http_req *req, struct str data);
-/* error != 0, or fewer bytes than promised, cuts the connection: a broken transfer must not look like
- * a clean end. */
+/* error != 0, or fewer bytes than promised, cuts the connection: a broken transfer must not look
+ * like a clean end. */
 void http_reply_end(struct http_req *req, int error);
 
 /* Replies with an open file by sendfile: honours Range, If-Modified-Since, If-Unmodified-Since and
  * HEAD; adds Accept-Ranges, Last-Modified, Content-Range. Takes over fd. */
 void http_reply_file(struct http_req *req, int fd, struct str type);
 
-/* Takes the connection out of HTTP, for WebSockets and tunnels. Nothing was replied yet; the new owner
- * sends the 101 itself. on_upgrade comes at the end of the turn with the parts (error 0), or with the
- * reason (a positive errno) when the connection broke before; req is gone by then. */
+/* Takes the connection out of HTTP, for WebSockets and tunnels. Nothing was replied yet; the new
+ * owner sends the 101 itself. on_upgrade comes at the end of the turn with the parts (error 0), or
+ * with the reason (a positive errno) when the connection broke before; req is gone by then. */
 void http_req_upgrade(struct http_req *req,
                       void (*on_upgrade)(void *user, struct stream_parts *parts, int error),
                       void *user);

@@ -1,8 +1,8 @@
 /* loop.h - one epoll loop: descriptors, timers, signals, processes, and work from other threads.
  *
  * A loop belongs to the thread that runs it. Everything here is called from that thread, except
- * loop_post and loop_stop. Nothing allocates per event: watchers are embedded in their owners, who keep
- * them alive until they stopped them. Callbacks should stay within about a millisecond. */
+ * loop_post and loop_stop. Nothing allocates per event: watchers are embedded in their owners, who
+ * keep them alive until they stopped them. Callbacks should stay within about a millisecond. */
 #pragma once
 
 #include "base/err.h"
@@ -31,7 +31,8 @@ uint64_t loop_take_lag_ns(struct loop *l);
 /* --- descriptors (level-triggered) --- */
 
 struct loop_io {
-    void (*on_ready)(struct loop_io *io, uint32_t events); /* EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR */
+    void (*on_ready)(struct loop_io *io,
+                     uint32_t events); /* EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR */
     int fd;
     uint32_t events; /* what is watched now; EPOLLHUP and EPOLLERR always are */
 };
@@ -39,7 +40,8 @@ struct loop_io {
 int loop_io_start(struct loop *l, struct loop_io *io, int fd, uint32_t events,
                   void (*on_ready)(struct loop_io *, uint32_t), struct err *e);
 void loop_io_set(struct loop *l, struct loop_io *io, uint32_t events);
-/* Forgets the descriptor (before it is closed). No callback comes any more, not even in this turn. */
+/* Forgets the descriptor (before it is closed). No callback comes any more, not even in this turn.
+ */
 void loop_io_stop(struct loop *l, struct loop_io *io);
 
 /* --- timers --- */
@@ -50,7 +52,8 @@ struct loop_timer {
     uint32_t slot; /* place in the heap + 1; 0 = not armed */
 };
 
-/* Arms or moves a one-shot timer. Moving it later is O(1), so a deadline may be pushed on every read. */
+/* Arms or moves a one-shot timer. Moving it later is O(1), so a deadline may be pushed on every
+ * read. */
 void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns,
                     void (*on_due)(struct loop_timer *));
 void loop_timer_stop(struct loop *l, struct loop_timer *t); /* unarmed is fine */
@@ -91,10 +94,12 @@ void loop_signals_stop(struct loop_signals *s);
 struct loop_child {
     struct loop_io io;
     struct loop *loop;
-    void (*on_exit)(struct loop_child *c, int status); /* wait status as of waitpid; -1 if not ours */
+    void (*on_exit)(struct loop_child *c,
+                    int status); /* wait status as of waitpid; -1 if not ours */
 };
 
-/* Watches a process by pidfd (borrowed; close it after on_exit or stop) and reaps it when it ends. */
+/* Watches a process by pidfd (borrowed; close it after on_exit or stop) and reaps it when it ends.
+ */
 int loop_child_start(struct loop *l, struct loop_child *c, int pidfd,
                      void (*on_exit)(struct loop_child *, int), struct err *e);
 void loop_child_stop(struct loop_child *c);

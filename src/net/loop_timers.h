@@ -1,8 +1,8 @@
 /* loop_timers.h - the loop's timers: a binary heap whose keys may lag behind.
  *
  * A timer's key is the time it was queued under; its due time may be later. Pushing a deadline back
- * (what every read on a connection does) is then a plain store: when the key comes up and the due time
- * has moved, the timer is queued again. */
+ * (what every read on a connection does) is then a plain store: when the key comes up and the due
+ * time has moved, the timer is queued again. */
 #pragma once
 
 #include "base/defs.h"
@@ -12,7 +12,7 @@ struct loop_timers {
     struct loop_timer_slot {
         uint64_t key_ns;
         struct loop_timer *t;
-    } *heap;
+    } * heap;
     size_t count, cap;
 };
 

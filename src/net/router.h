@@ -1,7 +1,8 @@
 /* router.h - from a table of routes to the row that answers a request. Immutable once made.
  *
- * A path is literal segments, "{name}" for exactly one non-empty segment, and a last segment "*" for
- * the rest, which may be empty: /sandboxes/{id}/proxy/{port} and then "*". Literal beats "{name}" beats
+ * A path is literal segments, "{name}" for exactly one non-empty segment, and a last segment "*"
+ * for the rest, which may be empty: /sandboxes/{id}/proxy/{port} and then "*". Literal beats
+ * "{name}" beats
  * "*", segment by segment. Matching is on the raw path: "%2F" never turns into a separator, and dot
  * segments are ordinary ones. */
 #pragma once
@@ -37,8 +38,8 @@ struct route_match {
     size_t param_count;
 };
 
-/* The table stays the caller's and must outlive the router. -EINVAL names a row that is malformed or
- * claims a path and method that another row has. */
+/* The table stays the caller's and must outlive the router. -EINVAL names a row that is malformed
+ * or claims a path and method that another row has. */
 int router_new(const struct http_route *routes, size_t count, struct router **ret, struct err *e);
 void router_free(struct router *r);
 

@@ -104,8 +104,8 @@ void sock_addr_format(const struct sock_addr *a, char out[SOCK_ADDR_TEXT_MAX])
         size_t n = a->size > unix_path_at ? a->size - unix_path_at : 0;
         bool abstract = n && a->path.sun_path[0] == '\0';
 
-        snprintf(out, SOCK_ADDR_TEXT_MAX, "unix:%s%.*s", abstract ? "@" : "",
-                 (int)(n - abstract), a->path.sun_path + abstract);
+        snprintf(out, SOCK_ADDR_TEXT_MAX, "unix:%s%.*s", abstract ? "@" : "", (int)(n - abstract),
+                 a->path.sun_path + abstract);
     }
 }
 

@@ -1,4 +1,5 @@
-/* sock.h - addresses, listeners and connectors for TCP and unix sockets. Everything non-blocking. */
+/* sock.h - addresses, listeners and connectors for TCP and unix sockets. Everything non-blocking.
+ */
 #pragma once
 
 #include "base/err.h"
@@ -18,8 +19,8 @@ struct sock_addr {
     };
 };
 
-/* "127.0.0.1:8080", "[::1]:8080", ":8080" (all IPv4 and IPv6), "unix:/run/x.sock", "unix:@abstract".
- * Numeric only: names are looked up by a worker, see sock_resolve. */
+/* "127.0.0.1:8080", "[::1]:8080", ":8080" (all IPv4 and IPv6), "unix:/run/x.sock",
+ * "unix:@abstract". Numeric only: names are looked up by a worker, see sock_resolve. */
 int sock_addr_parse(struct str text, struct sock_addr *ret, struct err *e);
 enum { SOCK_ADDR_TEXT_MAX = 128 };
 void sock_addr_format(const struct sock_addr *a, char out[SOCK_ADDR_TEXT_MAX]);
@@ -29,8 +30,8 @@ uint16_t sock_addr_port(const struct sock_addr *a); /* 0 for unix */
 /* Looks a name up; numeric hosts cost nothing. BLOCKS: for workers and start-up. */
 int sock_resolve(const char *host, uint16_t port, struct sock_addr *ret, struct err *e);
 
-/* A listening socket. An existing unix socket file nobody listens on is replaced; one that answers is
- * -EADDRINUSE. */
+/* A listening socket. An existing unix socket file nobody listens on is replaced; one that answers
+ * is -EADDRINUSE. */
 int sock_listen(const struct sock_addr *a, int backlog, struct err *e);
 int sock_local_addr(int fd, struct sock_addr *ret); /* to learn the port behind ":0" */
 
@@ -53,6 +54,6 @@ struct sock_listener {
 int sock_listener_start(struct sock_listener *l, struct loop *loop, int fd,
                         void (*on_accept)(struct sock_listener *, int, const struct sock_addr *),
                         struct err *e);
-void sock_listener_pause(struct sock_listener *l);  /* newcomers wait in the backlog */
+void sock_listener_pause(struct sock_listener *l); /* newcomers wait in the backlog */
 void sock_listener_resume(struct sock_listener *l);
 void sock_listener_stop(struct sock_listener *l); /* closes; stopped is fine */

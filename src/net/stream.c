@@ -82,6 +82,15 @@ void stream_close(struct stream *s, int error)
     loop_defer(s->loop, &s->turn, stream_on_turn);
 }
 
+void stream_reset(struct stream *s, int error)
+{
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+
+    if (s->state != STREAM_CLOSED)
+        (void)setsockopt(s->io.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    stream_close(s, error);
+}
+
 void stream_finish(struct stream *s, bool linger)
 {
     if (s->state != STREAM_OPEN)

@@ -2,11 +2,11 @@
  *
  * Embedded in its owner (an HTTP connection, a WebSocket, a tunnel). All on the loop's thread.
  *
- *   input    received into the loop's scratch memory and offered to on_data; what the owner does not
- *            take is kept and offered again with what follows. An idle stream owns no buffer.
- *   output   appended to a queue that is sent once at the end of the turn. Producers of long output
- *            ask stream_room and wait for on_drain; a peer that stops reading stops them.
- *   end      on_close comes exactly once, at the end of a turn, after which the owner frees. */
+ *   input    received into the loop's scratch memory and offered to on_data; what the owner does
+ * not take is kept and offered again with what follows. An idle stream owns no buffer. output
+ * appended to a queue that is sent once at the end of the turn. Producers of long output ask
+ * stream_room and wait for on_drain; a peer that stops reading stops them. end      on_close comes
+ * exactly once, at the end of a turn, after which the owner frees. */
 #pragma once
 
 #include "base/buf.h"
@@ -15,10 +15,11 @@
 struct stream;
 
 struct stream_ops {
-    /* Bytes arrived (writable, valid during the call). Returns how many were taken. Fewer than n means
-     * "not without more", or that the owner paused the stream. */
+    /* Bytes arrived (writable, valid during the call). Returns how many were taken. Fewer than n
+     * means "not without more", or that the owner paused the stream. */
     size_t (*on_data)(struct stream *s, char *p, size_t n);
-    /* The peer will send no more; writing still works. Default (NULL): close once output is sent. */
+    /* The peer will send no more; writing still works. Default (NULL): close once output is sent.
+     */
     void (*on_eof)(struct stream *s);
     /* The queue is nearly empty again after stream_want_drain. */
     void (*on_drain)(struct stream *s);
@@ -35,11 +36,11 @@ struct stream_transport {
 extern const struct stream_transport stream_plain;
 
 enum {
-    STREAM_HIGH_BYTES = 256 * 1024,       /* stream_room is 0 from here on */
-    STREAM_LOW_BYTES = 64 * 1024,         /* on_drain comes below this */
-    STREAM_OUT_BYTES_MAX = 32 << 20,      /* hard ceiling of the queue */
-    STREAM_IN_BYTES_MAX = 256 * 1024,     /* hard ceiling of what was offered and not taken */
-    STREAM_STALL_MS_DEFAULT = 30 * 1000,  /* a peer that takes nothing for so long is gone */
+    STREAM_HIGH_BYTES = 256 * 1024,      /* stream_room is 0 from here on */
+    STREAM_LOW_BYTES = 64 * 1024,        /* on_drain comes below this */
+    STREAM_OUT_BYTES_MAX = 32 << 20,     /* hard ceiling of the queue */
+    STREAM_IN_BYTES_MAX = 256 * 1024,    /* hard ceiling of what was offered and not taken */
+    STREAM_STALL_MS_DEFAULT = 30 * 1000, /* a peer that takes nothing for so long is gone */
 };
 
 struct stream {
@@ -78,11 +79,12 @@ void stream_parts_done(struct stream_parts *p); /* closes and frees what was not
  * descriptor stays the caller's. */
 int stream_start(struct stream *s, struct loop *loop, int fd, const struct stream_ops *ops,
                  struct err *e);
-/* The same for what stream_detach gave; empties the parts. Kept input is offered at the turn's end. */
+/* The same for what stream_detach gave; empties the parts. Kept input is offered at the turn's end.
+ */
 int stream_attach(struct stream *s, struct loop *loop, struct stream_parts *parts,
                   const struct stream_ops *ops, struct err *e);
-/* Gives socket, kept input and queued output to a new owner. Not from within on_data, whose bytes are
- * not accounted for yet. on_close still comes, with error 0. */
+/* Gives socket, kept input and queued output to a new owner. Not from within on_data, whose bytes
+ * are not accounted for yet. on_close still comes, with error 0. */
 void stream_detach(struct stream *s, struct stream_parts *ret_parts);
 
 static inline bool stream_is_open(const struct stream *s)
@@ -101,8 +103,8 @@ size_t stream_queued(const struct stream *s); /* bytes and file bytes not yet se
 size_t stream_room(const struct stream *s);   /* what a polite producer may add now */
 void stream_want_drain(struct stream *s);     /* call on_drain once, when there is room again */
 
-/* Sends part of a file behind what is queued. One at a time, nothing may be queued until it is sent;
- * on_drain tells. The descriptor stays the caller's and must stay open until then. */
+/* Sends part of a file behind what is queued. One at a time, nothing may be queued until it is
+ * sent; on_drain tells. The descriptor stays the caller's and must stay open until then. */
 void stream_send_file(struct stream *s, int fd, int64_t offset, uint64_t n);
 
 void stream_pause(struct stream *s);  /* no more on_data */
@@ -111,8 +113,10 @@ void stream_resume(struct stream *s); /* offers kept input again, at the end of 
 /* What was received and not taken yet. */
 struct str stream_kept(const struct stream *s);
 
-/* Ends after the queue is sent. With linger the peer gets a moment to read the rest before its unread
- * input turns into a reset. */
+/* Ends after the queue is sent. With linger the peer gets a moment to read the rest before its
+ * unread input turns into a reset. */
 void stream_finish(struct stream *s, bool linger);
 /* Ends now; queued output is lost. error is what on_close will be told. */
 void stream_close(struct stream *s, int error);
+/* The same, and the peer sees a reset instead of an orderly end. */
+void stream_reset(struct stream *s, int error);

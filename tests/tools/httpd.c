@@ -1,0 +1,270 @@
+/* httpd.c - the HTTP engine with each of its features on a route, for tests and benchmarks.
+ *
+ * usage: httpd ADDRESS [--file PATH] [--root DIR] [--deadlines MS] [--connections N]
+ * Prints the address it listens on, then serves until SIGTERM, which drains. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "net/http_server.h"
+
+struct httpd {
+    struct loop *loop;
+    struct http_server *server;
+    struct loop_signals signals;
+    const char *file;
+};
+
+/* --- routes --- */
+
+static void get_json(struct http_req *req)
+{
+    http_reply(req, 200, STR("application/json"), STR("{\"status\":\"ok\",\"count\":42}"));
+}
+
+static void post_echo(struct http_req *req)
+{
+    http_reply(req, 200, STR("application/octet-stream"), req->body);
+}
+
+static void get_params(struct http_req *req)
+{
+    struct str a = http_req_param(req, "a"), rest = http_req_param(req, "*");
+    AUTO_BUF(out, 64 * 1024);
+
+    (void)buf_addf(&out, "%.*s|%.*s|%.*s\n", STR_ARG(a), STR_ARG(rest), STR_ARG(req->head.query));
+    http_reply(req, 200, STR("text/plain"), buf_str(&out));
+}
+
+static void get_file(struct http_req *req)
+{
+    const struct httpd *h = req->server_user;
+    int fd = h->file ? fd_open_at(AT_FDCWD, h->file, O_RDONLY, 0, PATH_FREE, NULL) : -ENOENT;
+
+    if (fd < 0)
+        http_reply_error(req, 404, NULL, "no file");
+    else
+        http_reply_file(req, fd, STR("application/octet-stream"));
+}
+
+/* Counts an upload of any size. */
+static ssize_t upload_piece(struct http_req *req, struct str piece)
+{
+    uint64_t *count = req->user;
+
+    *count += piece.n;
+    return (ssize_t)piece.n;
+}
+
+static void upload_end(struct http_req *req)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu\n", (unsigned long long)*(uint64_t *)req->user);
+    http_reply(req, 200, STR("text/plain"), str_of(text));
+}
+
+static const struct http_req_ops upload_ops = {.on_body = upload_piece, .on_body_end = upload_end};
+
+static void post_upload(struct http_req *req)
+{
+    req->user = arena_new(&req->arena, uint64_t);
+    req->ops = &upload_ops;
+    if (req->body_state == HTTP_BODY_DONE)
+        upload_end(req);
+}
+
+/* Sends `bytes` (query) of zeros as a stream, as fast as the client reads. */
+struct flood {
+    uint64_t left;
+};
+
+static void flood_more(struct http_req *req)
+{
+    static const char zeros[64 * 1024];
+    struct flood *f = req->user;
+
+    while (f->left > 0) {
+        ssize_t n = http_reply_write(req, str_make(zeros, min_size(f->left, sizeof(zeros))));
+
+        if (n <= 0)
+            return;
+        f->left -= (uint64_t)n;
+    }
+    http_reply_end(req, 0);
+}
+
+static const struct http_req_ops flood_ops = {.on_drain = flood_more};
+
+static void get_flood(struct http_req *req)
+{
+    struct flood *f = arena_new(&req->arena, struct flood);
+
+    if (str_to_u64(req->head.query, &f->left) < 0) {
+        http_reply_error(req, 400, NULL, "expected /flood?BYTES");
+        return;
+    }
+    req->user = f;
+    req->ops = &flood_ops;
+    http_reply_begin(req, 200, STR("application/octet-stream"), HTTP_UNKNOWN_LENGTH);
+    flood_more(req);
+}
+
+/* Answers after `ms` (query) milliseconds. */
+struct nap {
+    struct loop_timer timer;
+    struct http_req *req;
+    struct loop *loop;
+};
+
+static void nap_over(struct loop_timer *t)
+{
+    struct nap *nap = container_of(t, struct nap, timer);
+
+    http_reply(nap->req, 200, STR("text/plain"), STR("slept\n"));
+}
+
+static void nap_close(struct http_req *req, int error UNUSED)
+{
+    struct nap *nap = req->user;
+
+    loop_timer_stop(nap->loop, &nap->timer);
+}
+
+static const struct http_req_ops nap_ops = {.on_close = nap_close};
+
+static void get_nap(struct http_req *req)
+{
+    const struct httpd *h = req->server_user;
+    struct nap *nap = arena_new(&req->arena, struct nap);
+    uint64_t ms = 0;
+
+    if (str_to_u64_range(req->head.query, 0, 60000, &ms) < 0) {
+        http_reply_error(req, 400, NULL, "expected /nap?MILLISECONDS, at most 60000");
+        return;
+    }
+    nap->req = req;
+    nap->loop = h->loop;
+    req->user = nap;
+    req->ops = &nap_ops;
+    loop_timer_set(h->loop, &nap->timer, loop_now_ns(h->loop) + ms * 1000000, nap_over);
+}
+
+/* Breaks off in the middle of a promised body. */
+static void get_broken(struct http_req *req)
+{
+    http_reply_begin(req, 200, STR("text/plain"), 1000);
+    (void)http_reply_write(req, STR("only this"));
+    http_reply_end(req, 0);
+}
+
+static const struct http_route routes[] = {
+    {HTTP_BIT(HTTP_GET),                       "/json",         0,                 get_json,    0   },
+    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/echo",         0,                 post_echo,   0   },
+    {HTTP_BIT(HTTP_POST),                      "/small",        0,                 post_echo,   1024},
+    {HTTP_BIT(HTTP_GET),                       "/params/{a}/*", 0,                 get_params,  0   },
+    {HTTP_BIT(HTTP_GET),                       "/file",         0,                 get_file,    0   },
+    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/upload",       ROUTE_STREAM_BODY, post_upload, 0   },
+    {HTTP_BIT(HTTP_GET),                       "/flood",        0,                 get_flood,   0   },
+    {HTTP_BIT(HTTP_GET),                       "/nap",          0,                 get_nap,     0   },
+    {HTTP_BIT(HTTP_GET),                       "/broken",       0,                 get_broken,  0   },
+};
+
+/* --- the program --- */
+
+static void on_drained(void *user)
+{
+    loop_stop(((struct httpd *)user)->loop);
+}
+
+static void on_signal(struct loop_signals *s, int signo UNUSED)
+{
+    struct httpd *h = container_of(s, struct httpd, signals);
+
+    http_server_drain(h->server, 5000, on_drained, h);
+}
+
+static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_server_conf *conf,
+                       struct sock_addr *addr, struct err *e)
+{
+    uint32_t n;
+
+    if (argc < 2 || sock_addr_parse(str_of(argv[1]), addr, e) < 0)
+        return err_set(e, EINVAL, "usage: httpd ADDRESS [--file PATH] [--deadlines MS] ...");
+    for (int i = 2; i + 1 < argc; i += 2) {
+        struct str option = str_of(argv[i]);
+
+        if (str_eq(option, STR("--file")))
+            h->file = argv[i + 1];
+        else if (str_to_u32(str_of(argv[i + 1]), &n) < 0)
+            return err_set(e, EINVAL, "%s: not a number: %s", argv[i], argv[i + 1]);
+        else if (str_eq(option, STR("--deadlines")))
+            conf->head_ms = conf->body_ms = conf->idle_ms = conf->stall_ms = n;
+        else if (str_eq(option, STR("--connections")))
+            conf->connections_max = n;
+        else
+            return err_set(e, EINVAL, "unknown option %s", argv[i]);
+    }
+    return 0;
+}
+
+static int httpd_start(struct httpd *h, const struct http_server_conf *conf,
+                       const struct sock_addr *addr, struct err *e)
+{
+    char text[SOCK_ADDR_TEXT_MAX];
+    struct sock_addr local;
+    sigset_t set;
+    int fd, r;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    r = loop_new(&h->loop, e);
+    if (r == 0)
+        r = loop_signals_start(h->loop, &h->signals, &set, on_signal, e);
+    if (r == 0)
+        r = http_server_new(h->loop, conf, &h->server, e);
+    if (r < 0)
+        return r;
+    fd = sock_listen(addr, 4096, e);
+    if (fd < 0)
+        return fd;
+    r = sock_local_addr(fd, &local);
+    if (r == 0)
+        r = http_server_listen(h->server, fd, e);
+    if (r < 0)
+        return r;
+    sock_addr_format(&local, text);
+    printf("%s\n", text);
+    fflush(stdout);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct httpd h = {0};
+    struct http_server_conf conf = {
+        .routes = routes,
+        .route_count = ARRAY_LEN(routes),
+        .user = &h,
+        .connections_max = 20000,
+    };
+    struct sock_addr addr;
+    struct err e = {0};
+    int r = httpd_parse(argc, argv, &h, &conf, &addr, &e);
+
+    if (r == 0)
+        r = httpd_start(&h, &conf, &addr, &e);
+    if (r == 0)
+        r = loop_run(h.loop, &e);
+    if (r < 0)
+        fprintf(stderr, "httpd: %s\n", e.msg);
+    http_server_free(h.server);
+    if (h.signals.loop)
+        loop_signals_stop(&h.signals);
+    loop_free(h.loop);
+    return r < 0;
+}
