@@ -63,6 +63,8 @@ bool http_is_value(struct str s); /* free of NUL, CR, LF and other control bytes
  * and are refused. False for "". */
 bool http_is_authority(struct str s);
 
+#define HTTP_UNKNOWN_LENGTH UINT64_MAX /* of a body: it ends when it ends */
+
 struct http_range {
     uint64_t offset, bytes; /* bytes > 0; offset + bytes <= size */
 };

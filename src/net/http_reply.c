@@ -62,21 +62,41 @@ static int reply_write_connection(const struct http_req *req, struct buf *out)
     return req->head.minor == 0 ? buf_add(out, STR("Connection: keep-alive\r\n")) : 0;
 }
 
-/* Queues the head. A reply whose head cannot be queued cannot be given at all. */
-static int reply_head(struct http_req *req, int status, struct str type, uint64_t length)
+/* Notes what kind of reply this is. */
+static void reply_start(struct http_req *req, int status, uint64_t length)
 {
-    struct http_conn *c = req->conn;
-    struct buf *out = stream_out(&c->stream);
-    int r;
-
     assert(req->reply_state == HTTP_REPLY_NONE);
     req->status = status;
     req->reply_state = reply_framing(req, status, length);
     req->reply_left = length;
-    if (req->reply_state == HTTP_REPLY_CLOSE || c->server->draining)
+    if (req->reply_state == HTTP_REPLY_CLOSE || req->conn->server->draining)
         req->keep_alive = false;
+}
+
+/* A reply whose head could not be queued cannot be given at all. */
+static int reply_head_written(struct http_req *req, int r)
+{
+    struct stream *st = &req->conn->stream;
+
+    if (r == 0)
+        r = h1_write_end(&st->out);
+    if (r < 0)
+        stream_close(st, -r);
+    else
+        stream_flush_soon(st);
+    return r;
+}
+
+static int reply_head(struct http_req *req, int status, struct str type, uint64_t length)
+{
+    struct http_conn *c = req->conn;
+    struct buf *out;
+    int r;
+
+    reply_start(req, status, length);
     if (!stream_is_open(&c->stream))
         return 0;
+    out = stream_out(&c->stream);
     r = h1_write_status(out, status);
     if (r == 0)
         r = buf_add(out, reply_date_line(c->server));
@@ -88,13 +108,28 @@ static int reply_head(struct http_req *req, int status, struct str type, uint64_
         r = reply_write_connection(req, out);
     if (r == 0)
         r = buf_add(out, buf_str(&req->reply_headers));
+    return reply_head_written(req, r);
+}
+
+void http_reply_begin_as(struct http_req *req, int status, struct str reason,
+                         const struct http_headers *headers, uint64_t length)
+{
+    struct stream *st = &req->conn->stream;
+    struct buf *out;
+    int r;
+
+    reply_start(req, status, length);
+    if (!stream_is_open(st))
+        return;
+    out = stream_out(st);
+    r = buf_addf(out, "HTTP/1.1 %d %.*s\r\n", status, STR_ARG(reason));
+    for (size_t i = 0; r == 0 && i < headers->count; i++)
+        r = h1_write_header(out, headers->rows[i].name, headers->rows[i].value);
+    if (r == 0 && req->reply_state == HTTP_REPLY_CHUNKED)
+        r = reply_write_framing(req, out, status, length);
     if (r == 0)
-        r = h1_write_end(out);
-    if (r < 0)
-        stream_close(&c->stream, -r);
-    else
-        stream_flush_soon(&c->stream);
-    return r;
+        r = reply_write_connection(req, out);
+    (void)reply_head_written(req, r);
 }
 
 void http_reply_continue(struct http_req *req)

@@ -136,9 +136,12 @@ void http_reply(struct http_req *req, int status, struct str type, struct str bo
 void http_reply_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
-#define HTTP_UNKNOWN_LENGTH UINT64_MAX
 /* A reply in pieces: the head now, then writes, then one end. */
 void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length);
+/* The same with another server's head: its reason and rows as they are, Content-Length among them,
+ * but no connection or transfer-coding rows. Nothing else is added. */
+void http_reply_begin_as(struct http_req *req, int status, struct str reason,
+                         const struct http_headers *headers, uint64_t length);
 /* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL. */
 ssize_t http_reply_write(struct http_req *req, struct str data);
 /* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now (on_drain will come). */

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -22,6 +23,7 @@ enum {
     EVENTS_PER_TURN = 256,
     DEFER_ROUNDS_MAX = 16, /* then the loop polls once, so tasks that requeue cannot starve it */
     SPARE_BUFS_MAX = 16,
+    SPARE_PIPES_MAX = 16,
     SPARE_BUF_BYTES_MAX = 64 * 1024, /* larger ones go back to the allocator */
     NS_PER_MS = 1000000,
 };
@@ -48,6 +50,8 @@ struct loop {
     char *scratch;
     struct buf spare[SPARE_BUFS_MAX];
     size_t spare_count;
+    int spare_pipes[SPARE_PIPES_MAX][2];
+    size_t spare_pipe_count;
 };
 
 /* --- tasks --- */
@@ -246,6 +250,12 @@ fail:
     return r;
 }
 
+static void pipe_close(int ends[2])
+{
+    fd_close(take_fd(&ends[0]));
+    fd_close(take_fd(&ends[1]));
+}
+
 void loop_free(struct loop *l)
 {
     if (!l)
@@ -257,6 +267,8 @@ void loop_free(struct loop *l)
     loop_timers_done(&l->timers);
     while (l->spare_count > 0)
         buf_done(&l->spare[--l->spare_count]);
+    while (l->spare_pipe_count > 0)
+        pipe_close(l->spare_pipes[--l->spare_pipe_count]);
     free(l->scratch);
     free(l);
 }
@@ -338,6 +350,29 @@ void loop_buf_return(struct loop *l, struct buf *b)
     buf_clear(b);
     l->spare[l->spare_count++] = *b;
     buf_init(b, max);
+}
+
+int loop_pipe_borrow(struct loop *l, int ends[2])
+{
+    if (ends[0] >= 0)
+        return 0;
+    if (l->spare_pipe_count > 0) {
+        memcpy(ends, l->spare_pipes[--l->spare_pipe_count], 2 * sizeof(int));
+        return 0;
+    }
+    return pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+void loop_pipe_return(struct loop *l, int ends[2], bool empty)
+{
+    if (ends[0] < 0)
+        return;
+    if (!empty || l->spare_pipe_count == SPARE_PIPES_MAX) {
+        pipe_close(ends);
+        return;
+    }
+    memcpy(l->spare_pipes[l->spare_pipe_count++], ends, 2 * sizeof(int));
+    ends[0] = ends[1] = -EBADF;
 }
 
 /* --- signals --- */

@@ -115,3 +115,8 @@ char *loop_scratch(struct loop *l);
 /* A spare buffer for `b` (initialised, empty), and its return. Keeps a few warm ones. */
 void loop_buf_borrow(struct loop *l, struct buf *b);
 void loop_buf_return(struct loop *l, struct buf *b);
+
+/* The same for pipes (non-blocking, for splice). Borrowing into a pipe that is held already is
+ * fine. Only an empty pipe may serve another; one that is not is closed. */
+int loop_pipe_borrow(struct loop *l, int ends[2]);
+void loop_pipe_return(struct loop *l, int ends[2], bool empty);

@@ -1,6 +1,6 @@
 /* httpd.c - the HTTP engine with each of its features on a route, for tests and benchmarks.
  *
- * usage: httpd ADDRESS [--file PATH] [--root DIR] [--deadlines MS] [--connections N]
+ * usage: httpd ADDRESS [--file PATH] [--backend ADDRESS] [--deadlines MS] [--connections N]
  * Prints the address it listens on, then serves until SIGTERM, which drains. */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "net/http_proxy.h"
 #include "net/http_server.h"
 
 struct httpd {
@@ -16,6 +17,8 @@ struct httpd {
     struct http_server *server;
     struct loop_signals signals;
     const char *file;
+    struct http_client *client;
+    struct sock_addr backend; /* of /proxy */
 };
 
 /* --- routes --- */
@@ -161,7 +164,21 @@ static void get_broken(struct http_req *req)
     http_reply_end(req, 0);
 }
 
+/* Forwards to --backend, without the /proxy in front. */
+static void any_proxy(struct http_req *req)
+{
+    const struct httpd *h = req->server_user;
+    struct http_proxy_target target = {
+        .addr = &h->backend,
+        .target = str_skip(req->head.target, STR("/proxy").n),
+        .head_ms = 10000,
+    };
+
+    http_proxy_forward(req, h->client, &target);
+}
+
 static const struct http_route routes[] = {
+    {HTTP_ANY_METHOD,                          "/proxy/*",      ROUTE_STREAM_BODY, any_proxy,   0   },
     {HTTP_BIT(HTTP_GET),                       "/json",         0,                 get_json,    0   },
     {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/echo",         0,                 post_echo,   0   },
     {HTTP_BIT(HTTP_POST),                      "/small",        0,                 post_echo,   1024},
@@ -199,7 +216,10 @@ static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_serve
 
         if (str_eq(option, STR("--file")))
             h->file = argv[i + 1];
-        else if (str_to_u32(str_of(argv[i + 1]), &n) < 0)
+        else if (str_eq(option, STR("--backend"))) {
+            if (sock_addr_parse(str_of(argv[i + 1]), &h->backend, e) < 0)
+                return -EINVAL;
+        } else if (str_to_u32(str_of(argv[i + 1]), &n) < 0)
             return err_set(e, EINVAL, "%s: not a number: %s", argv[i], argv[i + 1]);
         else if (str_eq(option, STR("--deadlines")))
             conf->head_ms = conf->body_ms = conf->idle_ms = conf->stall_ms = n;
@@ -225,6 +245,8 @@ static int httpd_start(struct httpd *h, const struct http_server_conf *conf,
     r = loop_new(&h->loop, e);
     if (r == 0)
         r = loop_signals_start(h->loop, &h->signals, &set, on_signal, e);
+    if (r == 0)
+        r = http_client_new(h->loop, &(struct http_client_conf){0}, &h->client, e);
     if (r == 0)
         r = http_server_new(h->loop, conf, &h->server, e);
     if (r < 0)
@@ -263,6 +285,7 @@ int main(int argc, char **argv)
     if (r < 0)
         fprintf(stderr, "httpd: %s\n", e.msg);
     http_server_free(h.server);
+    http_client_free(h.client);
     if (h.signals.loop)
         loop_signals_stop(&h.signals);
     loop_free(h.loop);

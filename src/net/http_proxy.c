@@ -1,0 +1,290 @@
+#include "net/http_proxy.h"
+
+#include <errno.h>
+
+#include "base/mem.h"
+#include "net/h1_write.h"
+#include "net/http_server_internal.h"
+#include "net/relay.h"
+
+/* One forwarded request; lives in the request's arena. */
+struct proxy {
+    struct http_req *req;
+    struct http_call *call; /* NULL before it began and after it ended */
+    struct loop *loop;
+    uint32_t relay_idle_ms;
+};
+
+/* An upgraded connection between its two owners. */
+struct tunnel {
+    struct loop *loop;
+    struct stream_parts backend;
+    struct buf head; /* the 101, for the client */
+    uint32_t idle_ms;
+};
+
+/* Belong to one connection (RFC 9110 7.6.1), or are made anew for the next. */
+static const struct str hop_headers[] = {
+    STR_INIT("Connection"),
+    STR_INIT("Keep-Alive"),
+    STR_INIT("Proxy-Connection"),
+    STR_INIT("Proxy-Authenticate"),
+    STR_INIT("Proxy-Authorization"),
+    STR_INIT("TE"),
+    STR_INIT("Trailer"),
+    STR_INIT("Transfer-Encoding"),
+    STR_INIT("Upgrade"),
+};
+
+static bool name_in(struct str name, const struct str *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (str_eq_nocase(name, names[i]))
+            return true;
+    return false;
+}
+
+/* Rows that `headers` say belong to this connection only. */
+static bool is_hop_header(const struct http_headers *headers, const struct h1_fields *fields,
+                          struct str name)
+{
+    return name_in(name, hop_headers, ARRAY_LEN(hop_headers)) ||
+           (fields->count[H1_CONNECTION] &&
+            http_headers_have_token(headers, STR("Connection"), name));
+}
+
+/* --- the request --- */
+
+static bool target_sets(const struct http_proxy_target *t, struct str name)
+{
+    for (size_t i = 0; i < t->header_count; i++)
+        if (str_eq_nocase(name, t->headers[i].name))
+            return true;
+    return name_in(name, t->drop, t->drop_count);
+}
+
+static bool req_wants_upgrade(const struct http_req *req)
+{
+    return req->head.fields.count[H1_UPGRADE] == 1 && req->body_state == HTTP_BODY_DONE &&
+           http_headers_have_token(&req->head.headers, STR("Connection"), STR("upgrade"));
+}
+
+/* The rows to send, in the request's arena; the room has two more for an upgrade. */
+static size_t request_rows(const struct http_req *req, const struct http_proxy_target *t,
+                           bool upgrade, struct http_header *rows)
+{
+    const struct http_headers *h = &req->head.headers;
+    size_t n = 0;
+
+    for (size_t i = 0; i < h->count; i++) {
+        struct str name = h->rows[i].name;
+
+        if (is_hop_header(h, &req->head.fields, name) || str_eq_nocase(name, STR("Host")) ||
+            str_eq_nocase(name, STR("Content-Length")) || str_eq_nocase(name, STR("Expect")) ||
+            target_sets(t, name))
+            continue;
+        rows[n++] = h->rows[i];
+    }
+    for (size_t i = 0; i < t->header_count; i++)
+        rows[n++] = t->headers[i];
+    if (upgrade) {
+        rows[n++] = (struct http_header){STR("Connection"), STR("Upgrade")};
+        rows[n++] = (struct http_header){STR("Upgrade"), req->head.fields.value[H1_UPGRADE]};
+    }
+    return n;
+}
+
+static ssize_t proxy_on_req_body(struct http_req *req, struct str piece)
+{
+    struct proxy *p = req->user;
+
+    return p->call ? http_call_write(p->call, piece) : (ssize_t)piece.n;
+}
+
+static void proxy_on_req_body_end(struct http_req *req)
+{
+    struct proxy *p = req->user;
+
+    if (p->call)
+        http_call_write_end(p->call);
+}
+
+static void proxy_on_req_drain(struct http_req *req)
+{
+    struct proxy *p = req->user;
+
+    if (p->call)
+        http_call_resume(p->call);
+}
+
+static void proxy_on_req_close(struct http_req *req, int error UNUSED)
+{
+    struct proxy *p = req->user;
+
+    if (p->call)
+        http_call_cancel(p->call);
+}
+
+static const struct http_req_ops proxy_req_ops = {
+    .on_body = proxy_on_req_body,
+    .on_body_end = proxy_on_req_body_end,
+    .on_drain = proxy_on_req_drain,
+    .on_close = proxy_on_req_close,
+};
+
+/* --- the response --- */
+
+static struct http_headers response_rows(struct http_call *call)
+{
+    const struct http_headers *h = &call->head.headers;
+    struct http_headers out = {.max = h->count};
+
+    out.rows = arena_alloc(&call->arena, h->count * sizeof(*out.rows));
+    for (size_t i = 0; out.rows && i < h->count; i++)
+        if (!is_hop_header(h, &call->head.fields, h->rows[i].name))
+            out.rows[out.count++] = h->rows[i];
+    return out;
+}
+
+static void proxy_on_head(struct http_call *call)
+{
+    struct proxy *p = call->user;
+    bool sized = call->framing.body == H1_BODY_LENGTH || call->framing.body == H1_BODY_NONE;
+    int status = call->head.status;
+    struct http_headers rows = response_rows(call);
+
+    http_reply_begin_as(p->req, status, call->head.reason, &rows,
+                        sized ? call->framing.body_bytes : HTTP_UNKNOWN_LENGTH);
+}
+
+static ssize_t proxy_on_body(struct http_call *call, struct str piece)
+{
+    struct proxy *p = call->user;
+
+    return http_reply_write(p->req, piece);
+}
+
+static void proxy_on_call_drain(struct http_call *call)
+{
+    struct proxy *p = call->user;
+
+    http_req_resume(p->req);
+}
+
+static void proxy_on_end(struct http_call *call, int error)
+{
+    struct proxy *p = call->user;
+
+    if (!p->call) /* upgraded: the request is not ours any more */
+        return;
+    p->call = NULL;
+    if (p->req->reply_state != HTTP_REPLY_NONE)
+        http_reply_end(p->req, error);
+    else
+        http_reply_error(p->req, error == ETIMEDOUT ? 504 : 502, NULL, "backend: %s",
+                         call->err.msg);
+    http_req_resume(p->req); /* whatever is still coming in goes nowhere */
+}
+
+/* --- upgrades --- */
+
+static void tunnel_free(struct tunnel *t)
+{
+    stream_parts_done(&t->backend);
+    buf_done(&t->head);
+    free(t);
+}
+
+/* The client's side is ours now: its 101 goes first, then bytes flow. */
+static void tunnel_on_client(void *user, struct stream_parts *client, int error)
+{
+    struct tunnel *t = user;
+    struct relay_conf conf = {.idle_ms = t->idle_ms};
+
+    if (!error && buf_add(&client->out, buf_str(&t->head)) == 0)
+        (void)relay_start(t->loop, client, &t->backend, &conf, NULL, NULL);
+    if (!error)
+        stream_parts_done(client);
+    tunnel_free(t);
+}
+
+static int tunnel_write_head(struct tunnel *t, const struct h1_response *head)
+{
+    int r = buf_addf(&t->head, "HTTP/1.1 101 %.*s\r\n", STR_ARG(head->reason));
+
+    for (size_t i = 0; r == 0 && i < head->headers.count; i++)
+        r = h1_write_header(&t->head, head->headers.rows[i].name, head->headers.rows[i].value);
+    return r < 0 ? r : h1_write_end(&t->head);
+}
+
+static void proxy_on_upgrade(struct http_call *call, struct stream_parts *parts)
+{
+    struct proxy *p = call->user;
+    struct tunnel *t = mem_new(struct tunnel);
+    struct http_req *req = p->req;
+
+    p->call = NULL;
+    t->loop = p->loop;
+    t->idle_ms = p->relay_idle_ms;
+    t->backend = *parts;
+    *parts = (struct stream_parts){.fd = -EBADF};
+    buf_init(&parts->in, 0);
+    buf_init(&parts->out, 0);
+    buf_init(&t->head, H1_HEAD_BYTES_MAX);
+    if (tunnel_write_head(t, &call->head) < 0) {
+        tunnel_free(t);
+        http_reply_error(req, 502, NULL, "backend: its upgrade has no proper head");
+        return;
+    }
+    http_req_upgrade(req, tunnel_on_client, t);
+}
+
+static const struct http_call_ops proxy_call_ops = {
+    .on_head = proxy_on_head,
+    .on_body = proxy_on_body,
+    .on_drain = proxy_on_call_drain,
+    .on_upgrade = proxy_on_upgrade,
+    .on_end = proxy_on_end,
+};
+
+/* --- start --- */
+
+void http_proxy_forward(struct http_req *req, struct http_client *client,
+                        const struct http_proxy_target *target)
+{
+    size_t room = req->head.headers.count + target->header_count + 2;
+    struct http_header *rows = arena_alloc(&req->arena, room * sizeof(*rows));
+    struct proxy *p = arena_new(&req->arena, struct proxy);
+    bool upgrade = req_wants_upgrade(req);
+    struct err e = {0};
+    struct http_call_spec spec = {
+        .addr = target->addr,
+        .method = req->head.method,
+        .method_name = req->head.method_name,
+        .target = target->target,
+        .host = target->host.p ? target->host : req->head.host,
+        .headers = rows,
+        .streams_body = req->body_state != HTTP_BODY_DONE,
+        .body_length =
+            req->framing.body == H1_BODY_CHUNKED ? HTTP_UNKNOWN_LENGTH : req->framing.body_bytes,
+        .upgrade = upgrade,
+        .head_ms = target->head_ms,
+        .ops = &proxy_call_ops,
+        .user = p,
+    };
+
+    if (!rows || !p) {
+        http_reply_error(req, 503, NULL, "out of memory for this request");
+        return;
+    }
+    spec.header_count = request_rows(req, target, upgrade, rows);
+    p->req = req;
+    p->loop = req->conn->server->loop;
+    p->relay_idle_ms = target->relay_idle_ms;
+    if (http_call_start(client, &spec, &p->call, &e) < 0) {
+        http_reply_error(req, 502, NULL, "backend: %s", e.msg);
+        return;
+    }
+    req->ops = &proxy_req_ops;
+    req->user = p;
+}

@@ -1,0 +1,262 @@
+#include "net/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+
+enum {
+    SPLICE_BYTES = 64 * 1024, /* the size of a pipe */
+    MOVES_PER_TURN = 16,
+};
+
+/* Edge-triggered, and never re-armed: a side that is blocked by the other must not keep reporting
+ * that it is readable or gone. What an edge announced is remembered by trying again until EAGAIN.
+ */
+static const uint32_t side_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+
+struct relay_side {
+    struct loop_io io;
+    struct relay *relay;
+};
+
+/* One direction. Bytes go: pending -> dst, then src -> pipe -> dst. */
+struct relay_way {
+    struct relay_side *src, *dst;
+    struct buf pending; /* what the previous owners left behind */
+    int pipe[2];        /* held only while bytes are in it */
+    size_t in_pipe;
+    uint64_t moved;
+    bool eof, done; /* nothing more to read; and all of it passed on */
+};
+
+struct relay {
+    struct loop *loop;
+    struct relay_conf conf;
+    struct relay_side a, b;
+    struct relay_way a_to_b, b_to_a;
+    struct loop_timer idle;
+    struct loop_task turn; /* goes on moving, or reports the end */
+    int error;
+    bool over;
+};
+
+static void relay_on_turn(struct loop_task *t);
+
+static void side_close(struct relay_side *s)
+{
+    int fd = s->io.fd;
+
+    loop_io_stop(s->relay->loop, &s->io);
+    fd_close(fd);
+}
+
+void relay_stop(struct relay *r, int error)
+{
+    if (r->over)
+        return;
+    r->over = true;
+    r->error = error;
+    loop_timer_stop(r->loop, &r->idle);
+    side_close(&r->a);
+    side_close(&r->b);
+    loop_pipe_return(r->loop, r->a_to_b.pipe, r->a_to_b.in_pipe == 0);
+    loop_pipe_return(r->loop, r->b_to_a.pipe, r->b_to_a.in_pipe == 0);
+    buf_done(&r->a_to_b.pending);
+    buf_done(&r->b_to_a.pending);
+    loop_defer(r->loop, &r->turn, relay_on_turn);
+}
+
+/* --- one direction --- */
+
+static int way_send_pending(struct relay_way *w)
+{
+    ssize_t n = send(w->dst->io.fd, w->pending.p, w->pending.n, MSG_NOSIGNAL);
+
+    if (n < 0)
+        return -errno;
+    w->moved += (uint64_t)n;
+    buf_drop_front(&w->pending, (size_t)n);
+    if (w->pending.n == 0)
+        buf_done(&w->pending);
+    return 1;
+}
+
+static int way_send_pipe(struct relay_way *w)
+{
+    ssize_t n = splice(w->pipe[0], NULL, w->dst->io.fd, NULL, w->in_pipe,
+                       SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+
+    if (n < 0)
+        return -errno;
+    w->moved += (uint64_t)n;
+    w->in_pipe -= (size_t)n;
+    return 1;
+}
+
+static int way_fill_pipe(struct relay_way *w)
+{
+    struct loop *loop = w->src->relay->loop;
+    ssize_t n;
+    int r = loop_pipe_borrow(loop, w->pipe);
+
+    if (r < 0)
+        return r;
+    n = splice(w->src->io.fd, NULL, w->pipe[1], NULL, SPLICE_BYTES,
+               SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (n > 0) {
+        w->in_pipe = (size_t)n;
+        return 1;
+    }
+    r = n < 0 ? -errno : 0;
+    loop_pipe_return(loop, w->pipe, true);
+    return r;
+}
+
+/* Moves what can be moved now: 1 = some, 0 = blocked or done, -errno. */
+static int way_step(struct relay_way *w)
+{
+    int r;
+
+    if (w->pending.n || w->in_pipe) {
+        r = w->pending.n ? way_send_pending(w) : way_send_pipe(w);
+        if (r > 0 && w->in_pipe == 0)
+            loop_pipe_return(w->src->relay->loop, w->pipe, true);
+    } else if (w->eof) {
+        w->done = true;
+        return shutdown(w->dst->io.fd, SHUT_WR) < 0 && errno != ENOTCONN ? -errno : 0;
+    } else {
+        r = way_fill_pipe(w);
+        if (r == 0) {
+            w->eof = true;
+            return 1;
+        }
+    }
+    return r == -EAGAIN || r == -EINTR ? 0 : r;
+}
+
+/* Until blocked, done or tired: then *ret_more is set. */
+static int way_pump(struct relay_way *w, bool *ret_progress, bool *ret_more)
+{
+    for (int i = 0; i < MOVES_PER_TURN; i++) {
+        int r = w->done ? 0 : way_step(w);
+
+        if (r <= 0)
+            return r;
+        *ret_progress = true;
+    }
+    *ret_more = true;
+    return 0;
+}
+
+/* --- both --- */
+
+static void relay_on_idle(struct loop_timer *t)
+{
+    relay_stop(container_of(t, struct relay, idle), ETIMEDOUT);
+}
+
+static void relay_touch(struct relay *r)
+{
+    if (r->conf.idle_ms)
+        loop_timer_set(r->loop, &r->idle,
+                       loop_now_ns(r->loop) + (uint64_t)r->conf.idle_ms * 1000000, relay_on_idle);
+}
+
+static void relay_pump(struct relay *r)
+{
+    bool progress = false, more = false;
+    int error = way_pump(&r->a_to_b, &progress, &more);
+
+    if (error == 0)
+        error = way_pump(&r->b_to_a, &progress, &more);
+    if (error < 0 || (r->a_to_b.done && r->b_to_a.done)) {
+        relay_stop(r, -error);
+        return;
+    }
+    if (progress)
+        relay_touch(r);
+    if (more) /* after the others had their turn */
+        loop_defer(r->loop, &r->turn, relay_on_turn);
+}
+
+static void relay_on_turn(struct loop_task *t)
+{
+    struct relay *r = container_of(t, struct relay, turn);
+    struct relay_result result = {r->error, r->a_to_b.moved, r->b_to_a.moved};
+
+    if (!r->over) {
+        relay_pump(r);
+        return;
+    }
+    if (r->conf.on_done)
+        r->conf.on_done(r->conf.user, &result);
+    free(r);
+}
+
+static void side_on_ready(struct loop_io *io, uint32_t events)
+{
+    struct relay *r = container_of(io, struct relay_side, io)->relay;
+
+    relay_pump(r);
+    if (!r->over && (events & EPOLLERR))
+        relay_stop(r, ECONNRESET); /* dead both ways, though nobody was reading from it */
+}
+
+static void way_init(struct relay_way *w, struct relay_side *src, struct relay_side *dst)
+{
+    *w = (struct relay_way){
+        .src = src, .dst = dst, .pipe = {-EBADF, -EBADF}
+    };
+    buf_init(&w->pending, STREAM_OUT_BYTES_MAX + STREAM_IN_BYTES_MAX);
+}
+
+/* What `dst` had queued goes first, then what `src` had received. */
+static int way_inherit(struct relay_way *w, struct buf *dst_out, struct buf *src_in)
+{
+    int r = buf_add(&w->pending, buf_str(dst_out));
+
+    return r < 0 ? r : buf_add(&w->pending, buf_str(src_in));
+}
+
+int relay_start(struct loop *loop, struct stream_parts *a, struct stream_parts *b,
+                const struct relay_conf *conf, struct relay **ret_relay, struct err *e)
+{
+    struct relay *r = mem_new(struct relay);
+    int error;
+
+    r->loop = loop;
+    r->conf = *conf;
+    r->a.relay = r->b.relay = r;
+    way_init(&r->a_to_b, &r->a, &r->b);
+    way_init(&r->b_to_a, &r->b, &r->a);
+    error = way_inherit(&r->a_to_b, &b->out, &a->in);
+    if (error == 0)
+        error = way_inherit(&r->b_to_a, &a->out, &b->in);
+    if (error < 0)
+        error = err_sys(e, -error, "relay");
+    if (error == 0)
+        error = loop_io_start(loop, &r->a.io, a->fd, side_events, side_on_ready, e);
+    if (error == 0) {
+        error = loop_io_start(loop, &r->b.io, b->fd, side_events, side_on_ready, e);
+        if (error < 0)
+            loop_io_stop(loop, &r->a.io);
+    }
+    if (error < 0) {
+        buf_done(&r->a_to_b.pending);
+        buf_done(&r->b_to_a.pending);
+        free(r);
+        return error;
+    }
+    a->fd = b->fd = -EBADF;
+    stream_parts_done(a);
+    stream_parts_done(b);
+    relay_touch(r);
+    loop_defer(loop, &r->turn, relay_on_turn);
+    if (ret_relay)
+        *ret_relay = r;
+    return 0;
+}
