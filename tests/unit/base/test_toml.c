@@ -406,6 +406,34 @@ TEST(toml, refuses_a_document_that_is_too_long_or_has_too_many_values)
     CHECK_STR(e.msg, "t:1:400000: the document has too many values");
 }
 
+/* Parses "a = " and the parts, with `digits` zeros behind `head`. */
+static int parse_number(const char *head, int digits, const char *tail, struct err *e)
+{
+    AUTO_ARENA(a, ARENA_MAX);
+    AUTO_BUF(text, 64 * 1024);
+    struct toml *root;
+
+    CHECK_EQ(buf_addf(&text, "a = %s%0*d%s", head, digits, 0, tail), 0);
+    return toml_parse(&a, buf_str(&text), "t", &root, e);
+}
+
+TEST(toml, refuses_a_number_of_too_many_digits)
+{
+    struct err e = {0};
+
+    CHECK_EQ(parse_number("0.", TOML_NUMBER_DIGITS_MAX - 2, "", &e), 0);
+    CHECK_EQ(parse_number("0.", TOML_NUMBER_DIGITS_MAX, "", &e), -E2BIG);
+    CHECK_STR(e.msg, "t:1:5: the number has too many digits");
+    CHECK_EQ(parse_number("1", TOML_NUMBER_DIGITS_MAX - 8, ".5", &e), -EINVAL);
+    CHECK_STR(e.msg, "t:1:5: the float is too large");
+    for (int digits = TOML_NUMBER_DIGITS_MAX - 1; digits < TOML_NUMBER_DIGITS_MAX + 4; digits++) {
+        CHECK_EQ(parse_number("1", digits, ".50e+100000000", &e), -E2BIG);
+        CHECK_EQ(parse_number("1.", digits, "e-100000000", &e), -E2BIG);
+        CHECK_EQ(parse_number("1e-", digits, "00000000", &e), -E2BIG);
+        CHECK_EQ(parse_number("0b1", digits, "00000000", &e), -E2BIG);
+    }
+}
+
 TEST(toml, answers_when_memory_is_out)
 {
     struct str text = STR("a = 'x'\nb = \"\\n\"\n[c]\nd = [1, 2.5, 12:00:00]\n[[e.f]]\n");
