@@ -124,7 +124,10 @@ static int toml_enter_by_dots(struct toml_parser *p, struct toml **table,
         return toml_add_part(p, *table, part, TOML_TABLE, TOML_BY_DOTS, table);
     if (v->type != TOML_TABLE || (v->origin != TOML_BY_DOTS && v->origin != TOML_BY_PASSING))
         return toml_fail_closed(p, part, v);
-    v->origin = TOML_BY_DOTS;
+    if (v->origin == TOML_BY_PASSING) {
+        v->origin = TOML_BY_DOTS;
+        v->key_at = v->at = part->at;
+    }
     *table = v;
     return 0;
 }

@@ -319,6 +319,7 @@ static const struct bad {
     BAD("[a]\n[[a]]", "t:2:3: key 'a' is already defined at line 1"),
     BAD("a = []\n[[a]]", "t:2:3: key 'a' is already defined at line 1"),
     BAD("a.b = 1\n[a]", "t:2:2: key 'a' is already defined at line 1"),
+    BAD("[a.b.c]\n[a]\nb.d = 1\nb.e = 2\n[a.b]", "t:5:4: key 'b' is already defined at line 3"),
     BAD("a = { b = 1 }\n[a.c]", "t:2:2: cannot add to 'a', an inline table from line 1"),
     BAD("a = { b = 1 }\na.c = 2", "t:2:1: cannot add to 'a', an inline table from line 1"),
     BAD("a = [{}]\n[a.c]", "t:2:2: cannot add to 'a', an array from line 1"),
