@@ -21,13 +21,6 @@
 
 static int toml_parse_value(struct toml_parser *p, const struct toml *parent, struct toml **ret);
 
-static int toml_fail_limit(struct toml_parser *p, const char *what)
-{
-    struct toml_pos at = toml_scan_pos(&p->s);
-
-    return err_set(p->s.e, E2BIG, "%s:%u:%u: %s", p->s.filename, at.line, at.column, what);
-}
-
 /* A node one level below `parent` (NULL: the root), not yet attached. */
 static int toml_new(struct toml_parser *p, const struct toml *parent, enum toml_type type,
                     enum toml_origin origin, struct toml **ret)
@@ -35,9 +28,9 @@ static int toml_new(struct toml_parser *p, const struct toml *parent, enum toml_
     struct toml *v;
 
     if (parent && parent->depth >= TOML_DEPTH_MAX)
-        return toml_fail_limit(p, "tables and arrays are nested too deeply");
+        return toml_fail_limit(&p->s, "tables and arrays are nested too deeply");
     if (p->values >= TOML_VALUES_MAX)
-        return toml_fail_limit(p, "the document has too many values");
+        return toml_fail_limit(&p->s, "the document has too many values");
     v = arena_new(p->arena, struct toml);
     if (!v)
         return toml_fail_memory(&p->s);
@@ -131,7 +124,10 @@ static int toml_enter_by_dots(struct toml_parser *p, struct toml **table,
         return toml_add_part(p, *table, part, TOML_TABLE, TOML_BY_DOTS, table);
     if (v->type != TOML_TABLE || (v->origin != TOML_BY_DOTS && v->origin != TOML_BY_PASSING))
         return toml_fail_closed(p, part, v);
-    v->origin = TOML_BY_DOTS;
+    if (v->origin == TOML_BY_PASSING) {
+        v->origin = TOML_BY_DOTS;
+        v->key_at = v->at = part->at;
+    }
     *table = v;
     return 0;
 }
@@ -324,6 +320,7 @@ int toml_parse(struct arena *a, struct str text, const char *filename, struct to
     struct toml *root;
     int r;
 
+    assert(filename);
     if (text.n > TOML_TEXT_BYTES_MAX)
         return err_set(e, E2BIG, "%s: longer than %d bytes", filename, TOML_TEXT_BYTES_MAX);
     r = toml_scan_init(&p.s, text, filename, e);

@@ -13,6 +13,7 @@ enum {
     TOML_TEXT_BYTES_MAX = 4 * 1024 * 1024,
     TOML_VALUES_MAX = 200 * 1000, /* keys, tables and array elements together */
     TOML_DEPTH_MAX = 100,         /* levels of tables and arrays below the root */
+    TOML_NUMBER_DIGITS_MAX = 4096,
 };
 
 enum toml_type {

@@ -91,9 +91,10 @@ void toml_skip_newline(struct toml_scan *s);          /* at one */
 void toml_skip_comment(struct toml_scan *s);          /* if at one, to the end of the line */
 void toml_skip_blanks_and_lines(struct toml_scan *s); /* comments too */
 
-/* All return -EINVAL. */
+/* -EINVAL. */
 int toml_fail_at(struct toml_scan *s, struct toml_pos at, const char *fmt, ...) PRINTF_LIKE(3, 4);
 int toml_fail_expected(struct toml_scan *s, const char *what); /* here, and names what is there */
+int toml_fail_limit(struct toml_scan *s, const char *what);    /* here; -E2BIG */
 int toml_fail_memory(struct toml_scan *s);                     /* -ENOMEM */
 
 /* Strings and keys are copied into the arena. Both stand at their first character. */

@@ -176,8 +176,8 @@ const struct toml *toml_get_path(const struct toml *table, struct str path)
     return table;
 }
 
-static int toml_vfail(const struct toml *v, struct toml_pos at, struct err *e, int code,
-                      const char *fmt, va_list ap)
+static int PRINTF_LIKE(5, 0) toml_vfail(const struct toml *v, struct toml_pos at, struct err *e,
+                                        int code, const char *fmt, va_list ap)
 {
     char what[200];
 

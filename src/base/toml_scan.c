@@ -104,6 +104,13 @@ int toml_fail_expected(struct toml_scan *s, const char *what)
                         (int)toml_utf8_length(s->at, s->end), s->at);
 }
 
+int toml_fail_limit(struct toml_scan *s, const char *what)
+{
+    struct toml_pos at = toml_scan_pos(s);
+
+    return err_set(s->e, E2BIG, "%s:%u:%u: %s", s->filename, at.line, at.column, what);
+}
+
 int toml_fail_memory(struct toml_scan *s)
 {
     return err_set(s->e, ENOMEM, "%s:%u: the document needs too much memory", s->filename, s->line);

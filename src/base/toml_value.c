@@ -7,8 +7,6 @@
 
 #include "base/toml_internal.h"
 
-enum { NUMBER_CHARS_MAX = 4096 };
-
 /* A walk along the word; the scanner stays at its start, for the error's sake. */
 struct word {
     struct toml_parser *p;
@@ -257,8 +255,10 @@ static int word_digits(struct word *w, int base, char *out, size_t *n)
         }
         if (value < 0 || value >= base)
             break;
-        if (*n == NUMBER_CHARS_MAX)
-            return word_fail_start(w, "the number has too many digits");
+        if (*n >= TOML_NUMBER_DIGITS_MAX) {
+            w->p->s.at = w->start;
+            return toml_fail_limit(&w->p->s, "the number has too many digits");
+        }
         out[(*n)++] = *w->at;
         after_digit = true;
     }
@@ -282,7 +282,7 @@ static int word_integer(struct word *w, struct str digits, int base, bool negati
 /* 0x, 0o, 0b; the walk stands at the zero. */
 static int word_based_integer(struct word *w, struct toml *v)
 {
-    char digits[NUMBER_CHARS_MAX];
+    char digits[TOML_NUMBER_DIGITS_MAX];
     int base = w->at[1] == 'x' ? 16 : w->at[1] == 'o' ? 8 : 2;
     size_t n = 0;
     int r;
@@ -334,7 +334,7 @@ static int word_float(struct word *w, char *text, size_t n, bool negative, struc
 
 static int word_to_number(struct word *w, struct toml *v)
 {
-    char text[NUMBER_CHARS_MAX + 8]; /* digits, and . e + in between */
+    char text[TOML_NUMBER_DIGITS_MAX + 8]; /* digits, and . e + in between */
     bool negative = word_accept(w, '-');
     bool sign = negative || word_accept(w, '+');
     size_t n = 0;

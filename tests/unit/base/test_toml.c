@@ -319,6 +319,7 @@ static const struct bad {
     BAD("[a]\n[[a]]", "t:2:3: key 'a' is already defined at line 1"),
     BAD("a = []\n[[a]]", "t:2:3: key 'a' is already defined at line 1"),
     BAD("a.b = 1\n[a]", "t:2:2: key 'a' is already defined at line 1"),
+    BAD("[a.b.c]\n[a]\nb.d = 1\nb.e = 2\n[a.b]", "t:5:4: key 'b' is already defined at line 3"),
     BAD("a = { b = 1 }\n[a.c]", "t:2:2: cannot add to 'a', an inline table from line 1"),
     BAD("a = { b = 1 }\na.c = 2", "t:2:1: cannot add to 'a', an inline table from line 1"),
     BAD("a = [{}]\n[a.c]", "t:2:2: cannot add to 'a', an array from line 1"),
@@ -404,6 +405,34 @@ TEST(toml, refuses_a_document_that_is_too_long_or_has_too_many_values)
         CHECK_EQ(buf_add(&text, STR("1,")), 0);
     CHECK_EQ(toml_parse(&a, buf_str(&text), "t", &root, &e), -E2BIG);
     CHECK_STR(e.msg, "t:1:400000: the document has too many values");
+}
+
+/* Parses "a = " and the parts, with `digits` zeros behind `head`. */
+static int parse_number(const char *head, int digits, const char *tail, struct err *e)
+{
+    AUTO_ARENA(a, ARENA_MAX);
+    AUTO_BUF(text, 64 * 1024);
+    struct toml *root;
+
+    CHECK_EQ(buf_addf(&text, "a = %s%0*d%s", head, digits, 0, tail), 0);
+    return toml_parse(&a, buf_str(&text), "t", &root, e);
+}
+
+TEST(toml, refuses_a_number_of_too_many_digits)
+{
+    struct err e = {0};
+
+    CHECK_EQ(parse_number("0.", TOML_NUMBER_DIGITS_MAX - 2, "", &e), 0);
+    CHECK_EQ(parse_number("0.", TOML_NUMBER_DIGITS_MAX, "", &e), -E2BIG);
+    CHECK_STR(e.msg, "t:1:5: the number has too many digits");
+    CHECK_EQ(parse_number("1", TOML_NUMBER_DIGITS_MAX - 8, ".5", &e), -EINVAL);
+    CHECK_STR(e.msg, "t:1:5: the float is too large");
+    for (int digits = TOML_NUMBER_DIGITS_MAX - 1; digits < TOML_NUMBER_DIGITS_MAX + 4; digits++) {
+        CHECK_EQ(parse_number("1", digits, ".50e+100000000", &e), -E2BIG);
+        CHECK_EQ(parse_number("1.", digits, "e-100000000", &e), -E2BIG);
+        CHECK_EQ(parse_number("1e-", digits, "00000000", &e), -E2BIG);
+        CHECK_EQ(parse_number("0b1", digits, "00000000", &e), -E2BIG);
+    }
 }
 
 TEST(toml, answers_when_memory_is_out)
