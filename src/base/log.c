@@ -1,0 +1,302 @@
+/* log.c - builds a line on the stack and writes it at once.
+ *
+ * A line keeps a reserve behind its limit. Once something does not fit, the line is cut: only what
+ * closes it, and the request id, may still be added there, so that a cut JSON line is JSON still.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/time.h"
+
+enum {
+    RESERVE_TAIL = sizeof("\",\"cut\":true}\n"),                          /* the longest end */
+    RESERVE_ID = sizeof(",\"request_id\":\"\"") + 6 * LOG_REQUEST_ID_MAX, /* all of it escaped */
+    LIMIT_FIELDS = LOG_LINE_MAX - RESERVE_TAIL - RESERVE_ID,
+    LIMIT_ID = LOG_LINE_MAX - RESERVE_TAIL,
+    ERR_TEXT_MAX = 1024,
+};
+
+_Atomic int log_level_now = LOG_INFO;
+
+/* Written by log_init before threads start, read-only afterwards. */
+static struct log_conf log_conf = {LOG_INFO, LOG_TEXT, STDERR_FILENO, "main"};
+
+static _Thread_local char log_id[LOG_REQUEST_ID_MAX];
+static _Thread_local size_t log_id_n;
+
+struct line {
+    size_t n, limit;
+    bool cut;
+    char p[LOG_LINE_MAX];
+};
+
+static const struct {
+    const char *text, *json;
+} level_names[] = {
+    [LOG_ERROR] = {"ERROR", "error"},
+    [LOG_WARN] = {"WARN",  "warn" },
+    [LOG_INFO] = {"INFO",  "info" },
+    [LOG_DEBUG] = {"DEBUG", "debug"},
+};
+
+void log_init(const struct log_conf *conf)
+{
+    log_conf = *conf;
+    if (!log_conf.area)
+        log_conf.area = "main";
+    log_set_level(conf->level);
+}
+
+void log_set_level(enum log_level level)
+{
+    atomic_store_explicit(&log_level_now, (int)level, memory_order_relaxed);
+}
+
+int log_level_parse(struct str name, enum log_level *ret)
+{
+    for (size_t i = 0; i < ARRAY_LEN(level_names); i++)
+        if (str_eq(name, str_of(level_names[i].json))) {
+            *ret = (enum log_level)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+int log_format_parse(struct str name, enum log_format *ret)
+{
+    bool json = str_eq(name, STR("json"));
+
+    if (!json && !str_eq(name, STR("text")))
+        return -EINVAL;
+    *ret = json ? LOG_JSON : LOG_TEXT;
+    return 0;
+}
+
+void log_request_id_set(struct str id)
+{
+    log_id_n = min_size(id.n, sizeof(log_id));
+    if (log_id_n)
+        memcpy(log_id, id.p, log_id_n);
+}
+
+struct str log_request_id(void)
+{
+    return str_make(log_id, log_id_n);
+}
+
+/* All of it or, from then on, nothing. */
+static void line_put(struct line *l, struct str s)
+{
+    if (l->cut || l->n > l->limit || s.n > l->limit - l->n) { /* a closing quote may lie beyond */
+        l->cut = true;
+        return;
+    }
+    memcpy(l->p + l->n, s.p, s.n);
+    l->n += s.n;
+}
+
+/* Into the reserve, which is large enough. */
+static void line_close(struct line *l, struct str s)
+{
+    memcpy(l->p + l->n, s.p, s.n);
+    l->n += s.n;
+}
+
+/* Length of the well-formed UTF-8 sequence at the front, 0 when there is none (RFC 3629: no
+ * overlong forms, no surrogates, nothing past U+10FFFF). */
+static size_t utf8_length(struct str s)
+{
+    const unsigned char *p = (const unsigned char *)s.p;
+    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+
+    if (n < 2)
+        return n;
+    if (p[0] > 0xf4 || n > s.n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+/* C0, DEL and C1: what a terminal or a reader of lines would act on. */
+static bool is_control(struct str s)
+{
+    const unsigned char *p = (const unsigned char *)s.p;
+
+    return p[0] < 0x20 || p[0] == 0x7f || (s.n > 1 && p[0] == 0xc2 && p[1] < 0xa0);
+}
+
+/* Adds a string with everything escaped that JSON, or a line of text, could not bear. The one place
+ * that knows the rules. */
+static void line_put_escaped(struct line *l, struct str s)
+{
+    bool json = log_conf.format == LOG_JSON;
+
+    while (s.n && !l->cut) {
+        size_t n = utf8_length(s);
+        unsigned char c = (unsigned char)s.p[0];
+        char escape[8];
+
+        if (n == 0 && json)
+            line_put(l, STR("\\ufffd"));
+        else if (c == '"' || c == '\\')
+            line_put(l, str_make(escape, (size_t)snprintf(escape, sizeof(escape), "\\%c", c)));
+        else if (c == '\n')
+            line_put(l, STR("\\n"));
+        else if (n == 0 || is_control(s))
+            line_put(l, str_make(escape, (size_t)snprintf(escape, sizeof(escape),
+                                                          json ? "\\u%04x" : "\\x%02x",
+                                                          json && n == 2 ? s.p[1] & 0xff : c)));
+        else
+            line_put(l, str_make(s.p, n));
+        /* In text a C1 control is two escaped bytes, the second one malformed on its own. */
+        s = str_skip(s, n == 2 && is_control(s) && !json ? 1 : max_size(n, 1));
+    }
+}
+
+/* A value that text can show without quotes and a reader split off again. */
+static bool is_plain(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] <= ' ' || s.p[i] >= 0x7f || strchr("\"\\=", s.p[i]))
+            return false;
+    return s.n > 0;
+}
+
+static void line_put_string(struct line *l, struct str s)
+{
+    if (log_conf.format == LOG_TEXT && is_plain(s) && l->n + s.n <= l->limit) {
+        line_put(l, s);
+        return;
+    }
+    line_put(l, STR("\""));
+    if (l->cut)
+        return;
+    line_put_escaped(l, s);
+    line_close(l, STR("\""));
+}
+
+static void line_put_value(struct line *l, const struct log_field *f)
+{
+    char number[24];
+
+    switch (f->kind) {
+    case LOG_FIELD_STR:
+        line_put_string(l, f->str);
+        break;
+    case LOG_FIELD_U64:
+        snprintf(number, sizeof(number), "%llu", (unsigned long long)f->u64);
+        line_put(l, str_of(number));
+        break;
+    case LOG_FIELD_I64:
+        snprintf(number, sizeof(number), "%lld", (long long)f->i64);
+        line_put(l, str_of(number));
+        break;
+    case LOG_FIELD_BOOL:
+        line_put(l, f->yes ? STR("true") : STR("false"));
+        break;
+    case LOG_FIELD_SECRET:
+        line_put_string(l, STR("<redacted>"));
+        break;
+    }
+}
+
+/* A field stands there with a value, be it a cut one, or not at all. */
+static void line_put_field(struct line *l, const struct log_field *f)
+{
+    bool json = log_conf.format == LOG_JSON;
+    size_t mark = l->n, value;
+
+    line_put(l, json ? STR(",\"") : STR(" "));
+    line_put(l, str_of(f->key));
+    line_put(l, json ? STR("\":") : STR("="));
+    value = l->n;
+    if (!l->cut)
+        line_put_value(l, f);
+    if (l->cut && l->n <= value)
+        l->n = mark;
+}
+
+static void line_put_head(struct line *l, enum log_level level, const char *message)
+{
+    char now[TIME_TEXT_MAX];
+    bool json = log_conf.format == LOG_JSON;
+
+    line_put(l, json ? STR("{\"time\":\"") : STR(""));
+    line_put(l, str_make(now, time_format(time_wall_us(), now)));
+    line_put(l, json ? STR("\",\"level\":\"") : STR(" "));
+    line_put(l, str_of(json ? level_names[level].json : level_names[level].text));
+    line_put(l, json ? STR("\",\"area\":") : STR(" "));
+    if (json)
+        line_put_string(l, str_of(log_conf.area));
+    else
+        line_put_escaped(l, str_of(log_conf.area));
+    line_put(l, json ? STR(",\"message\":") : STR(": "));
+    if (json)
+        line_put_string(l, str_of(message));
+    else
+        line_put_escaped(l, str_of(message));
+}
+
+/* The id finds lines that belong together, so it has room of its own in a cut line. */
+static void line_put_id(struct line *l)
+{
+    struct log_field id = LOG_STR("request_id", log_request_id());
+    bool was_cut = l->cut;
+
+    if (log_id_n == 0)
+        return;
+    l->cut = false;
+    l->limit = LIMIT_ID;
+    line_put_field(l, &id);
+    l->cut |= was_cut;
+}
+
+static void line_end(struct line *l)
+{
+    bool json = log_conf.format == LOG_JSON;
+
+    if (l->cut)
+        line_close(l, json ? STR(",\"cut\":true") : STR(" [cut]"));
+    line_close(l, json ? STR("}\n") : STR("\n"));
+}
+
+void log_event_fields(enum log_level level, const char *message, const struct log_field *fields)
+{
+    struct line l = {.limit = LIMIT_FIELDS};
+    int saved = errno;
+    ssize_t r;
+
+    line_put_head(&l, level, message);
+    for (; fields->key; fields++)
+        line_put_field(&l, fields);
+    line_put_id(&l);
+    line_end(&l);
+    do
+        r = write(log_conf.fd, l.p, l.n);
+    while (r < 0 && errno == EINTR);
+    errno = saved; /* a log line between a call and its check must not change the outcome */
+}
+
+int log_err(const struct err *e, const char *fmt, ...)
+{
+    char text[ERR_TEXT_MAX];
+    va_list ap;
+    size_t n;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    n = strnlen(text, sizeof(text) - 1);
+    snprintf(text + n, sizeof(text) - n, "%s%s", n ? ": " : "", e->msg);
+    log_event(LOG_ERROR, text, LOG_I64("errno", e->code));
+    return -e->code;
+}

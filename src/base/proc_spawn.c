@@ -1,0 +1,223 @@
+/* proc_spawn.c - from a spec to a running program.
+ *
+ * fork, not vfork: the child rewires descriptors and signals first, and must not do so on the
+ * parent's stack. Between fork and exec it calls only what is safe in a child of a threaded
+ * process: no malloc, no lock, no log. A failed step fills a struct err and writes it into a
+ * CLOEXEC pipe; exec closes the pipe, and the parent reads an end of file instead of an error.
+ *
+ * All signals are blocked over the fork, so that no handler of ours runs in the child. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/proc.h"
+#include "base/time.h"
+
+enum {
+    FIRST_FREE_FD = 3,
+    EXIT_SPAWN_FAILED = 127,
+    SIGNAL_COUNT = 64,
+    CLOSE_BY_HAND_MAX = 1 << 16,
+};
+
+struct spawn_step {
+    const char *what;
+    int (*run)(const struct proc_spec *spec, pid_t parent);
+};
+
+static int step_session(const struct proc_spec *spec, pid_t parent)
+{
+    if (spec->flags & PROC_NEW_SESSION)
+        return setsid() < 0 ? -errno : 0;
+    if (spec->flags & PROC_NEW_GROUP)
+        return setpgid(0, 0) < 0 ? -errno : 0;
+    return 0;
+}
+
+static int step_parent(const struct proc_spec *spec, pid_t parent)
+{
+    if (!(spec->flags & PROC_DIE_WITH_US))
+        return 0;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        return -errno;
+    /* The parent may have ended before the request was made. */
+    return getppid() == parent ? 0 : -ESRCH;
+}
+
+static int step_directory(const struct proc_spec *spec, pid_t parent)
+{
+    return spec->cwd_fd >= 0 && fchdir(spec->cwd_fd) < 0 ? -errno : 0;
+}
+
+/* Moves all three out of the way first: one may be the number another must become. */
+static int step_stdio(const struct proc_spec *spec, pid_t parent)
+{
+    int high[3];
+
+    for (int i = 0; i < 3; i++) {
+        int from = spec->stdio[i];
+
+        if (from < 0)
+            from = open("/dev/null", O_RDWR | O_CLOEXEC);
+        high[i] = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+        if (high[i] < 0)
+            return -errno;
+    }
+    for (int i = 0; i < 3; i++)
+        if (dup2(high[i], i) < 0)
+            return -errno;
+    return 0;
+}
+
+/* The rest disappears at exec. A kernel or a filter without the call leaves us the slow way. */
+static int step_descriptors(const struct proc_spec *spec, pid_t parent)
+{
+    long limit;
+
+    if (!fault_hit(FAULT_SYSCALL) &&
+        syscall(SYS_close_range, FIRST_FREE_FD, ~0U, CLOSE_RANGE_CLOEXEC) == 0)
+        return 0;
+    limit = sysconf(_SC_OPEN_MAX);
+    if (limit < 0 || limit > CLOSE_BY_HAND_MAX)
+        limit = CLOSE_BY_HAND_MAX; /* what is above was CLOEXEC at birth, as all of ours */
+    for (long fd = FIRST_FREE_FD; fd < limit; fd++)
+        (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* most are not open */
+    return 0;
+}
+
+/* Ignored signals and the mask would be inherited through exec. Handlers go by themselves. */
+static int step_signals(const struct proc_spec *spec, pid_t parent)
+{
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    sigset_t none;
+
+    for (int sig = 1; sig <= SIGNAL_COUNT; sig++)
+        (void)sigaction(sig, &dfl, NULL); /* KILL, STOP and libc's own are refused, and fine */
+    sigemptyset(&none);
+    return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
+static int step_exec(const struct proc_spec *spec, pid_t parent)
+{
+    static const char *const empty[] = {NULL};
+    const char *const *env = spec->env ? spec->env : empty;
+
+    execve(spec->path, (char *const *)spec->argv, (char *const *)env); /* reads them only */
+    return -errno;
+}
+
+static const struct spawn_step spawn_steps[] = {
+    {"start a session",        step_session    },
+    {"follow the parent",      step_parent     },
+    {"change directory",       step_directory  },
+    {"connect standard files", step_stdio      },
+    {"close the rest",         step_descriptors},
+    {"reset signals",          step_signals    },
+    {"exec",                   step_exec       }, /* success closes the pipe */
+};
+
+/* Only the name of the step: the parent words the rest, because strerror may lock. */
+static NORETURN void spawn_fail(int report, int r, const char *step)
+{
+    struct err e = {.code = -r};
+
+    memcpy(e.msg, step, min_size(strlen(step), sizeof(e.msg) - 1));
+    (void)!write(report, &e, sizeof(e)); /* below PIPE_BUF: whole or not at all */
+    _exit(EXIT_SPAWN_FAILED);
+}
+
+static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int report)
+{
+    int safe = fcntl(report, F_DUPFD_CLOEXEC, FIRST_FREE_FD); /* not where standard files go */
+
+    if (safe < 0)
+        spawn_fail(report, -errno, "keep a descriptor");
+    for (size_t i = 0; i < ARRAY_LEN(spawn_steps); i++) {
+        int r = spawn_steps[i].run(spec, parent);
+
+        if (r < 0)
+            spawn_fail(safe, r, spawn_steps[i].what);
+    }
+    __builtin_unreachable(); /* the last step is exec */
+}
+
+/* Forks with every signal blocked, in both; the parent gets its mask back. */
+static pid_t spawn_fork(const struct proc_spec *spec, int report)
+{
+    pid_t parent = getpid(), pid;
+    sigset_t all, before;
+    int saved;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = fork();
+    if (pid == 0)
+        spawn_child(spec, parent, report);
+    saved = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
+    return pid;
+}
+
+/* Reads what the child has to say: nothing when it runs. */
+static int spawn_read_report(int fd, const struct proc_spec *spec, struct err *e)
+{
+    struct err child;
+    size_t n = 0;
+    int r = io_read_full(fd, &child, sizeof(child), DEADLINE_NEVER, &n);
+
+    if (r < 0)
+        return err_sys(e, -r, "spawn '%s': read the child's report", spec->path);
+    if (n == 0)
+        return 0;
+    if (n != sizeof(child) || child.code <= 0)
+        return err_set(e, EPROTO, "spawn '%s': the child's report is broken", spec->path);
+    child.msg[sizeof(child.msg) - 1] = '\0';
+    return err_sys(e, child.code, "%s '%s'", child.msg, spec->path);
+}
+
+/* Ends a child that will never be anyone's. It is ours and unreaped, so the number is still its
+ * own. */
+static void spawn_abandon(pid_t pid)
+{
+    (void)kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e)
+{
+    int fds[2], r;
+    auto_fd report = -EBADF;
+    auto_proc child = PROC_NONE;
+    pid_t pid;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "spawn '%s': pipe", spec->path);
+    report = fds[0];
+    pid = spawn_fork(spec, fds[1]);
+    r = pid < 0 ? -errno : 0;
+    fd_close(fds[1]);
+    if (r < 0)
+        return err_sys(e, -r, "spawn '%s': fork", spec->path);
+    r = proc_open(pid, &child); /* an unreaped child: the number cannot have been reused */
+    if (r < 0)
+        (void)err_sys(e, -r, "spawn '%s': pidfd_open", spec->path);
+    else
+        r = spawn_read_report(report, spec, e);
+    if (r < 0) {
+        spawn_abandon(pid);
+        return r;
+    }
+    *ret = child;
+    child = PROC_NONE;
+    return 0;
+}

@@ -1,0 +1,304 @@
+#include "base/proc.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/time.h"
+#include "test.h"
+
+static const char *const default_env[] = {"PATH=/usr/bin:/bin", "GREETING=hello there", NULL};
+
+static uint64_t soon(void)
+{
+    return deadline_in_ms(20000);
+}
+
+static struct proc spawn(const struct proc_spec *spec)
+{
+    struct proc p = PROC_NONE;
+    struct err e = {0};
+    int r = proc_spawn(spec, &p, &e);
+
+    if (r < 0)
+        test_fail(__FILE__, __LINE__, "spawn: %s", e.msg);
+    return p;
+}
+
+/* Runs a shell line and returns what it printed; checks that it exits with `status`. */
+static const char *shell(struct proc_spec *spec, const char *line, int status)
+{
+    const char *const argv[] = {"sh", "-c", line, NULL};
+    static char out[4096];
+    struct proc_exit ex;
+    size_t n = 0;
+    int p[2];
+
+    CHECK_EQ(pipe2(p, O_CLOEXEC), 0);
+    spec->path = "/bin/sh";
+    spec->argv = argv;
+    spec->env = default_env;
+    spec->stdio[1] = p[1];
+    {
+        auto_proc child = spawn(spec);
+
+        close(p[1]);
+        CHECK_EQ(io_read_full(p[0], out, sizeof(out) - 1, soon(), &n), 0);
+        out[n] = '\0';
+        CHECK_EQ(proc_wait(child.pidfd, soon(), &ex), 0);
+    }
+    close(p[0]);
+    CHECK(!ex.by_signal);
+    CHECK_EQ(ex.code, status);
+    return out;
+}
+
+TEST(proc, runs_a_program_with_its_environment_and_reports_its_status)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+
+    CHECK_STR(shell(&spec, "printf %s \"$GREETING\"; exit 7", 7), "hello there");
+}
+
+TEST(proc, gives_dev_null_for_standard_files_that_are_not_given)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+
+    CHECK_STR(shell(&spec, "readlink /proc/self/fd/0 /proc/self/fd/2", 0),
+              "/dev/null\n/dev/null\n");
+}
+
+TEST(proc, connects_standard_files_also_when_they_cross)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+    const char *const argv[] = {"sh", "-c", "echo to-out; echo to-err >&2", NULL};
+    struct proc_exit ex;
+    char got[16];
+    size_t n;
+    int out[2], errs[2];
+    pid_t pid = fork(); /* so that this process's own 1 and 2 may be rearranged */
+
+    CHECK(pid >= 0);
+    if (pid > 0) {
+        int status;
+
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        return;
+    }
+    if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errs, O_CLOEXEC) < 0)
+        _exit(1);
+    dup2(errs[1], 1); /* our 1 is to be its 2, our 2 its 1 */
+    dup2(out[1], 2);
+    spec.path = "/bin/sh";
+    spec.argv = argv;
+    spec.stdio[1] = 2;
+    spec.stdio[2] = 1;
+    {
+        struct proc child = PROC_NONE;
+
+        if (proc_spawn(&spec, &child, NULL) < 0 || proc_wait(child.pidfd, soon(), &ex) < 0)
+            _exit(2);
+    }
+    if (io_read_full(out[0], got, 7, soon(), &n) < 0 || n != 7 || memcmp(got, "to-out\n", 7) != 0)
+        _exit(3);
+    if (io_read_full(errs[0], got, 7, soon(), &n) < 0 || n != 7 || memcmp(got, "to-err\n", 7) != 0)
+        _exit(4);
+    _exit(0);
+}
+
+TEST(proc, lets_no_other_descriptor_through)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+
+    CHECK_EQ(dup2(0, 77), 77); /* not CLOEXEC */
+    CHECK_STR(shell(&spec, "for f in 0 1 2 77; do test -e /proc/$$/fd/$f && echo $f; done; :", 0),
+              "0\n1\n2\n");
+}
+
+TEST(proc, closes_descriptors_one_by_one_where_close_range_is_missing)
+{
+    const char *const argv[] = {"sh", "-c", "test ! -e /proc/self/fd/77", NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/sh", argv);
+    struct proc_exit ex;
+    auto_proc child = PROC_NONE;
+
+    CHECK_EQ(dup2(0, 77), 77);
+    fault_arm(FAULT_SYSCALL, 1); /* met in the child's copy only */
+    child = spawn(&spec);
+    CHECK_EQ(proc_wait(child.pidfd, soon(), &ex), 0);
+    CHECK_EQ(ex.code, 0);
+}
+
+TEST(proc, reports_a_child_without_a_descriptor_to_spare)
+{
+    const char *const argv[] = {"true", NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/true", argv);
+    struct proc p = PROC_NONE;
+    struct err e = {0};
+    struct rlimit limit = {0};
+    int next = dup(0);
+
+    close(next);
+    limit.rlim_cur = limit.rlim_max = (rlim_t)next + 2; /* the pipe still fits */
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -EMFILE);
+    CHECK(str_starts(str_of(e.msg), STR("keep a descriptor '/bin/true': ")));
+}
+
+TEST(proc, starts_with_a_clean_slate_of_signals)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+    sigset_t all;
+
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    CHECK_STR(shell(&spec, "grep -E '^Sig(Blk|Ign)' /proc/self/status", 0),
+              "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+}
+
+TEST(proc, changes_directory_and_session_when_told)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+    auto_fd root = open("/proc", O_PATH | O_CLOEXEC);
+    char want[64];
+
+    spec.cwd_fd = root;
+    CHECK_STR(shell(&spec, "pwd", 0), "/proc\n");
+    spec.flags = PROC_NEW_SESSION;
+    /* Field 6 of stat is the session; the name "sh" holds no space. */
+    CHECK_STR(shell(&spec,
+                    "read -r p n s pp pg sid rest < /proc/$$/stat; "
+                    "test $sid = $$ && test $pg = $$ && echo leads",
+                    0),
+              "leads\n");
+    spec.flags = PROC_NEW_GROUP;
+    snprintf(want, sizeof(want), "%d\n", (int)getsid(0));
+    CHECK_STR(shell(&spec,
+                    "read -r p n s pp pg sid rest < /proc/$$/stat; "
+                    "test $pg = $$ && echo $sid",
+                    0),
+              want);
+}
+
+TEST(proc, names_the_step_that_failed_and_leaves_no_child)
+{
+    const char *const argv[] = {"x", NULL};
+    struct proc_spec spec = PROC_SPEC("/nonexistent/x", argv);
+    struct proc p = {4711, -EBADF};
+    struct err e = {0};
+
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -ENOENT);
+    CHECK_STR(e.msg, "exec '/nonexistent/x': No such file or directory");
+    CHECK_EQ(e.code, ENOENT);
+    spec.path = "/";
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -EACCES);
+    spec.path = "/bin/sh";
+    spec.cwd_fd = 0x7ffffff;
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -EBADF);
+    CHECK_STR(e.msg, "change directory '/bin/sh': Bad file descriptor");
+    spec.cwd_fd = -EBADF;
+    spec.stdio[1] = 0x7ffffff;
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -EBADF);
+    CHECK_STR(e.msg, "connect standard files '/bin/sh': Bad file descriptor");
+    CHECK_EQ(p.pid, 4711); /* written only on success */
+    CHECK_EQ(waitpid(-1, NULL, WNOHANG), -1);
+    CHECK_EQ(errno, ECHILD);
+}
+
+TEST(proc, tells_a_signal_from_an_exit)
+{
+    const char *const argv[] = {"sleep", "100", NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/sleep", argv);
+    auto_proc p = spawn(&spec);
+    struct proc_exit ex;
+
+    CHECK_EQ(proc_signal(p.pidfd, 0), 0);
+    CHECK_EQ(proc_wait(p.pidfd, deadline_in_ms(20), &ex), -ETIMEDOUT);
+    CHECK_EQ(proc_wait(p.pidfd, 0, &ex), -ETIMEDOUT);
+    CHECK_EQ(proc_signal(p.pidfd, SIGTERM), 0);
+    CHECK_EQ(proc_wait(p.pidfd, soon(), &ex), 0);
+    CHECK(ex.by_signal);
+    CHECK_EQ(ex.code, SIGTERM);
+    CHECK_EQ(proc_wait(p.pidfd, soon(), &ex), -ECHILD);
+    CHECK_EQ(proc_signal(p.pidfd, 0), -ESRCH);
+    CHECK_EQ(proc_wait(-EBADF, soon(), &ex), -EBADF);
+}
+
+TEST(proc, kills_the_child_with_the_parent_when_told)
+{
+    const char *const argv[] = {"sleep", "100", NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/sleep", argv);
+    pid_t middle;
+    int p[2];
+    char c;
+    size_t n;
+
+    CHECK_EQ(pipe2(p, O_CLOEXEC), 0);
+    middle = fork();
+    CHECK(middle >= 0);
+    if (middle == 0) {
+        struct proc child = PROC_NONE;
+
+        spec.flags = PROC_DIE_WITH_US;
+        spec.stdio[1] = p[1]; /* held open by the child alone, soon */
+        _exit(proc_spawn(&spec, &child, NULL) < 0);
+    }
+    close(p[1]);
+    CHECK_EQ(waitpid(middle, NULL, 0), middle);
+    CHECK_EQ(io_read_full(p[0], &c, 1, soon(), &n), 0);
+    CHECK_EQ(n, 0);
+}
+
+TEST(proc, opens_only_processes_that_exist)
+{
+    struct proc p = PROC_NONE;
+
+    CHECK_EQ(proc_open(getpid(), &p), 0);
+    CHECK_EQ(fcntl(p.pidfd, F_GETFD), FD_CLOEXEC);
+    proc_close(&p);
+    CHECK_EQ(p.pidfd, -EBADF);
+    CHECK_EQ(proc_open(0, &p), -ESRCH);
+    CHECK_EQ(proc_open(-1, &p), -ESRCH);
+}
+
+TEST(proc, finds_the_start_time_behind_any_name)
+{
+    uint64_t t = 0;
+
+#define TAIL "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 20 21\n"
+    CHECK_EQ(proc_parse_start_time(STR("42 (sh) " TAIL), &t), 0);
+    CHECK_EQ(t, 987654);
+    t = 0;
+    CHECK_EQ(proc_parse_start_time(STR("42 (a) S 9 (b) ) " TAIL), &t), 0);
+    CHECK_EQ(t, 987654);
+    t = 7;
+    CHECK_EQ(proc_parse_start_time(STR(""), &t), -EINVAL);
+    CHECK_EQ(proc_parse_start_time(STR("42 (sh)"), &t), -EINVAL);
+    CHECK_EQ(proc_parse_start_time(STR("42 sh " TAIL), &t), -EINVAL);
+    CHECK_EQ(proc_parse_start_time(STR("42 (sh) S 1 2 3"), &t), -EINVAL);
+    CHECK_EQ(proc_parse_start_time(
+                 STR("42 (sh) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 -1 20\n"), &t),
+             -EINVAL);
+    CHECK_EQ(t, 7);
+}
+
+TEST(proc, knows_when_this_process_started)
+{
+    uint64_t mine = 0, init = 0, again = 0;
+
+    CHECK_EQ(prctl(PR_SET_NAME, "x) S 1 (y) Z "), 0);
+    CHECK_EQ(proc_start_time(getpid(), &mine), 0);
+    CHECK_EQ(proc_start_time(1, &init), 0);
+    CHECK_EQ(proc_start_time(getpid(), &again), 0);
+    CHECK(mine > init && mine == again);
+    CHECK_EQ(proc_start_time(0x3ffffff, &mine), -ESRCH);
+}
