@@ -39,11 +39,11 @@ test-asan: $(call deps,test) ## the tests of the host programs, under ASan and U
 
 drill: $(call deps,test) ## long fault and soak runs: every program in tests/drill
 	@$(BUILD) native musl
-	@tools/each "long run in tests/drill" tests/drill/*
+	@tools/each "long run in tests/drill yet" tests/drill/*
 
 bench: $(call deps,bench) ## measure against alternatives (B=name for one)
 	@$(BUILD) native musl
-	@tools/each "benchmark$(if $(B), $(B)) in bench" bench/$(or $(B),*)/run
+	@tools/each "benchmark$(if $(B), named $(B)) in bench yet" bench/$(or $(B),*)/run
 
 fuzz: $(call deps,fuzz) ## hunt in every parser (T=seconds each, F=name for one)
 	@$(BUILD) fuzz
