@@ -194,12 +194,14 @@ struct json_digits {
 static bool json_print_digits(struct json_digits *d, double v, int n)
 {
     char text[DOUBLE_TEXT_MAX];
-    const char *e;
+    char *e;
 
     snprintf(text, sizeof(text), "%.*e", n - 1, v);
-    if (strtod(text, NULL) != v)
-        return false;
     e = strchr(text, 'e');
+    /* Doubles lie closer together below a power of two than above it: there the nearest decimal may
+     * miss where the next one up hits. */
+    if (strtod(text, NULL) != v && (e[-1] == '9' || (e[-1]++, strtod(text, NULL) != v)))
+        return false;
     d->exponent = (int)strtol(e + 1, NULL, 10);
     d->n = 0;
     for (const char *c = text; c < e; c++)
