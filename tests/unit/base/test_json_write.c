@@ -1,6 +1,9 @@
 #include "base/json_write.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/fault.h"
 #include "test.h"
@@ -190,4 +193,74 @@ TEST(json_write, prints_a_tree_as_it_was_read)
     for (int i = 0; i < JSON_DEPTH_CEILING; i++)
         CHECK_EQ(buf_add_char(&deep, ']'), 0);
     check_echo(buf_str(&deep), buf_str(&deep));
+}
+
+static void misuse_value_without_key(struct json_writer *w)
+{
+    json_write_object(w);
+    json_write_null(w);
+}
+
+static void misuse_key_in_array(struct json_writer *w)
+{
+    json_write_array(w);
+    json_write_key(w, STR("k"));
+}
+
+static void misuse_key_without_value(struct json_writer *w)
+{
+    json_write_object(w);
+    json_write_key(w, STR("k"));
+    json_write_object_end(w);
+}
+
+static void misuse_wrong_end(struct json_writer *w)
+{
+    json_write_array(w);
+    json_write_object_end(w);
+}
+
+static void misuse_second_value(struct json_writer *w)
+{
+    json_write_null(w);
+    json_write_null(w);
+}
+
+static void misuse_left_open(struct json_writer *w)
+{
+    json_write_array(w);
+    if (json_write_end(w) == 0)
+        _exit(0);
+}
+
+static void misuse_nothing(struct json_writer *w)
+{
+    if (json_write_end(w) == 0)
+        _exit(0);
+}
+
+TEST(json_write, asserts_that_it_is_used_in_order)
+{
+    static void (*const misuses[])(struct json_writer *) = {
+        misuse_value_without_key, misuse_key_in_array, misuse_key_without_value, misuse_wrong_end,
+        misuse_second_value,      misuse_left_open,    misuse_nothing,
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(misuses); i++) {
+        int status = 0;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            AUTO_BUF(out, 4096);
+            struct json_writer w;
+
+            close(STDERR_FILENO);
+            json_write_begin(&w, &out);
+            misuses[i](&w);
+            _exit(0);
+        }
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
+            test_fail(__FILE__, __LINE__, "misuse %zu went unnoticed", i);
+    }
 }
