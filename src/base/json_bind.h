@@ -6,29 +6,29 @@
  *       JSON_FIELD("reason", JSON_AS_STR, JSON_NULLABLE, struct renew, reason, .max = 200),
  *       JSON_LIST("tags", JSON_AS_ARRAY, 0, struct renew, tags, .element = &tag_element),
  *   };
- *   static const struct json_table renew_table = JSON_TABLE(struct renew, renew_fields,
- * JSON_STRICT);
+ *   static const struct json_table renew = JSON_TABLE(struct renew, renew_fields, JSON_STRICT);
  *
  * Strings and raw values borrow from the tree, arrays and maps are made in the arena. */
 #pragma once
 
 #include "base/json.h"
 
-enum json_as {                 /* the C type at the offset */
-               JSON_AS_STR,    /* struct str */
-               JSON_AS_BOOL,   /* bool */
-               JSON_AS_I64,    /* int64_t, and so on: integers without fraction or exponent */
-               JSON_AS_I32,    /* int32_t */
-               JSON_AS_U64,    /* uint64_t */
-               JSON_AS_U32,    /* uint32_t */
-               JSON_AS_U16,    /* uint16_t */
-               JSON_AS_DOUBLE, /* double */
-               JSON_AS_RAW,    /* const struct json *; null is a value like any other */
-               JSON_AS_ENUM,   /* int, by .names */
-               JSON_AS_OBJECT, /* a struct, by .table */
-               JSON_AS_ARRAY,  /* T *, of .element; its size_t count is at .count_at */
-               JSON_AS_MAP, /* struct json_pair *, the members of an object of strings; .count_at */
-               JSON_AS_CUSTOM, /* what .parse makes of it */
+/* The C type at the offset. */
+enum json_as {
+    JSON_AS_STR,    /* struct str */
+    JSON_AS_BOOL,   /* bool */
+    JSON_AS_I64,    /* int64_t, and so on: integers without fraction or exponent */
+    JSON_AS_I32,    /* int32_t */
+    JSON_AS_U64,    /* uint64_t */
+    JSON_AS_U32,    /* uint32_t */
+    JSON_AS_U16,    /* uint16_t */
+    JSON_AS_DOUBLE, /* double */
+    JSON_AS_RAW,    /* const struct json *; null is a value like any other */
+    JSON_AS_ENUM,   /* int, by .names */
+    JSON_AS_OBJECT, /* a struct, by .table */
+    JSON_AS_ARRAY,  /* T *, by .element, and its count */
+    JSON_AS_MAP,    /* struct json_pair *, an object of strings, and its count */
+    JSON_AS_CUSTOM, /* what .parse makes of it */
 };
 
 enum json_field_flags {
@@ -43,8 +43,8 @@ enum json_table_flags {
 struct json_field;
 struct json_table;
 
-/* Reads `v` into *ret; on failure sets `e`, to which the binder adds the path, and returns -errno.
- */
+/* Reads `v` into *ret. On failure sets `e`, in front of which the binder puts the path, and returns
+ * -errno. */
 typedef int json_parse_fn(struct arena *a, const struct json *v, const struct json_field *f,
                           void *ret, struct err *e);
 

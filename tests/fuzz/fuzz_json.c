@@ -1,8 +1,6 @@
 /* fuzz_json.c - what parses must print, parse again, and print the same; binding must not crash. */
 #include "fuzz.h"
 
-#include <string.h>
-
 #include "base/json_bind.h"
 #include "base/json_write.h"
 #include "base/utf8.h"
@@ -98,6 +96,20 @@ static void check_double(const struct json *v)
     FUZZ_CHECK(json_to_double(again, &is) == 0 && is == was);
 }
 
+/* Judging in pieces must agree with judging the whole. */
+static void check_utf8(struct str text)
+{
+    struct utf8_state state = {0};
+
+    for (size_t at = 0, piece = 1; at < text.n; at += piece, piece = piece % 7 + 1) {
+        struct str rest = str_skip(text, at);
+        int r = utf8_feed(&state, str_make(rest.p, min_size(piece, rest.n)));
+
+        FUZZ_CHECK((r == 0) == !state.bad);
+    }
+    FUZZ_CHECK(utf8_at_boundary(&state) == utf8_valid(text));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct json_limits policies[] = {
@@ -112,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     struct str text = str_make((const char *)data, size);
 
-    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+    check_utf8(text);
+    for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
         AUTO_ARENA(a, FUZZ_ARENA_MAX);
         struct json_limits limits = policies[i];
         struct err e = {0};

@@ -306,6 +306,31 @@ TEST(json, reports_a_full_arena)
     CHECK(!v);
 }
 
+TEST(json, survives_every_failed_allocation)
+{
+    AUTO_BUF(text, 1 << 20);
+    long nth = 0;
+    int r;
+
+    buf_add_char(&text, '{');
+    for (int i = 0; i < 400; i++)
+        buf_addf(&text, "\"k%d\":[%d,\"\\n\"],", i % 300, i);
+    buf_add(&text, STR("\"bad\":\"\xff\"}"));
+    do {
+        AUTO_ARENA(a, ARENA_BYTES_MAX);
+        struct json *v = NULL;
+
+        fault_arm(FAULT_ALLOC, ++nth);
+        r = json_parse(
+            &a, buf_str(&text),
+            &(struct json_limits){.duplicates = JSON_DUPLICATES_LAST, .replace_invalid = true}, &v,
+            NULL);
+        CHECK(r == 0 ? json_count(v) == 301 : r == -ENOMEM && !v);
+    } while (r < 0);
+    CHECK(nth > 3); /* the copy, the repaired text, nodes, the sorted keys */
+    fault_arm(FAULT_ALLOC, 0);
+}
+
 TEST(json, settles_duplicates_as_told)
 {
     struct str text = STR("{\"a\":1,\"b\":[2],\"a\":{\"x\":3},\"c\":4,\"a\":\"last\",\"b\":5}");
