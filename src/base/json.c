@@ -64,13 +64,14 @@ static bool json_has_twin(const struct json_frame *f)
 /* Gives the first of two members with one key the value that the policy chooses. */
 static void json_merge_twin(struct json *first, const struct json *later, enum json_duplicates how)
 {
-    struct json kept = *first;
+    uint32_t at = first->at;
+    struct json *next = first->next;
 
     if (how != JSON_DUPLICATES_LAST)
         return;
     *first = *later;
-    first->at = kept.at;
-    first->next = kept.next;
+    first->at = at;
+    first->next = next;
 }
 
 /* Unlinks the members whose key is marked as gone. */

@@ -109,55 +109,57 @@ static const char json_escapes[256] = {
     ['<'] = 'u',           ['>'] = 'u',  ['\\'] = '\\',         [0x80 ... 0xff] = '+',
 };
 
-static void json_put_unicode(struct json_writer *w, uint32_t code)
+/* The code to escape in place of the first *ret_n bytes of s, or -1 when they stand for themselves.
+ */
+static int32_t json_escaped_code(struct str s, size_t *ret_n)
 {
-    char text[8];
+    unsigned char c = (unsigned char)s.p[0];
+    uint32_t code;
+    int n;
 
-    snprintf(text, sizeof(text), "\\u%04x", code & 0xffff);
-    json_put(w, str_make(text, 6));
+    *ret_n = 1;
+    if (!json_escapes[c])
+        return -1;
+    if (c < 0x80)
+        return c;
+    n = utf8_decode(s, &code);
+    if (n < 0)
+        return 0xfffd;
+    *ret_n = (size_t)n;
+    return code == 0x85 || code == 0x2028 || code == 0x2029 ? (int32_t)code : -1;
 }
 
-/* Bytes at the start of s that are written as they are; sets *ret_skip to those behind them that
- * need `*ret_code` escaped in their place. */
-static size_t json_literal_run(struct str s, size_t *ret_skip, uint32_t *ret_code)
+static void json_put_escape(struct json_writer *w, int32_t code)
 {
-    size_t i = 0;
+    char text[8];
+    int n;
 
-    *ret_skip = 0;
-    while (i < s.n) {
-        unsigned char c = (unsigned char)s.p[i];
-        int n = 1;
-
-        *ret_code = c;
-        if (json_escapes[c] == '+') {
-            n = utf8_decode(str_skip(s, i), ret_code);
-            if (n < 0)
-                *ret_code = 0xfffd;
-        }
-        if (n < 0 || (n == 1 && json_escapes[c]) || *ret_code == 0x85 || *ret_code == 0x2028 ||
-            *ret_code == 0x2029) {
-            *ret_skip = n < 0 ? 1 : (size_t)n;
-            return i;
-        }
-        i += (size_t)n;
-    }
-    return i;
+    if (code < 0x80 && json_escapes[code] != 'u')
+        n = snprintf(text, sizeof(text), "\\%c", json_escapes[code]);
+    else
+        n = snprintf(text, sizeof(text), "\\u%04x", (unsigned)code & 0xffff);
+    json_put(w, str_make(text, (size_t)n));
 }
 
 static void json_put_string(struct json_writer *w, struct str s)
 {
-    json_put(w, STR("\""));
-    while (s.n && !w->error) {
-        uint32_t code = 0;
-        size_t skip, run = json_literal_run(s, &skip, &code);
+    size_t plain = 0; /* bytes at the start of s that stand for themselves */
 
-        json_put(w, str_make(s.p, run));
-        s = str_skip(s, run + skip);
-        if (skip && code < 0x80 && json_escapes[code] != 'u')
-            json_put(w, str_make((char[]){'\\', json_escapes[code]}, 2));
-        else if (skip)
-            json_put_unicode(w, code);
+    json_put(w, STR("\""));
+    while (plain < s.n && !w->error) {
+        size_t n;
+        int32_t code = json_escaped_code(str_skip(s, plain), &n);
+
+        if (code < 0) {
+            plain += n;
+            continue;
+        }
+        json_put(w, str_make(s.p, plain));
+        json_put_escape(w, code);
+        s = str_skip(s, plain + n);
+        plain = 0;
     }
+    json_put(w, s);
     json_put(w, STR("\""));
 }
 
@@ -194,12 +196,14 @@ struct json_digits {
 static bool json_print_digits(struct json_digits *d, double v, int n)
 {
     char text[DOUBLE_TEXT_MAX];
-    const char *e;
+    char *e;
 
     snprintf(text, sizeof(text), "%.*e", n - 1, v);
-    if (strtod(text, NULL) != v)
-        return false;
     e = strchr(text, 'e');
+    /* Doubles lie closer together below a power of two than above it: there the nearest decimal may
+     * miss where the next one up hits. */
+    if (strtod(text, NULL) != v && (e[-1] == '9' || (e[-1]++, strtod(text, NULL) != v)))
+        return false;
     d->exponent = (int)strtol(e + 1, NULL, 10);
     d->n = 0;
     for (const char *c = text; c < e; c++)

@@ -6,7 +6,8 @@
  * error json_echo --doubles        a hexadecimal IEEE 754 double per line; prints each as a number
  *   json_echo --bench ROUNDS   parses one document so often, prints MiB/s
  *
- * Flags before these: --replace, --last, --first, --depth N. */
+ * Flags before these: --replace, --last, --first, --depth N; --values prints numbers from their
+ * decoded value instead of their text. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,18 +19,59 @@
 
 enum { BYTES_MAX = 64 << 20, ARENA_BYTES_MAX = 512 << 20 };
 
-static int echo_document(struct str text, const struct json_limits *limits, struct buf *out,
+struct options {
+    struct json_limits limits;
+    bool values;
+};
+
+static void write_number(struct json_writer *w, const struct json *v)
+{
+    if (v->number == JSON_INT)
+        json_write_i64(w, v->i64);
+    else if (v->number == JSON_UINT)
+        json_write_u64(w, v->u64);
+    else
+        json_write_double(w, v->real);
+}
+
+/* Like json_write_value(), but for numbers. Recursion is bounded by the depth the parser allowed.
+ */
+static void write_by_value(struct json_writer *w, const struct json *v)
+{
+    if (v->type == JSON_NUMBER) {
+        write_number(w, v);
+    } else if (v->type == JSON_ARRAY) {
+        json_write_array(w);
+        json_each(item, v) write_by_value(w, item);
+        json_write_array_end(w);
+    } else if (v->type == JSON_OBJECT) {
+        json_write_object(w);
+        json_each(member, v)
+        {
+            json_write_key(w, member->key);
+            write_by_value(w, member);
+        }
+        json_write_object_end(w);
+    } else {
+        json_write_value(w, v);
+    }
+}
+
+static int echo_document(struct str text, const struct options *options, struct buf *out,
                          struct err *e)
 {
     AUTO_ARENA(a, ARENA_BYTES_MAX);
     struct json_writer w;
     struct json *v;
-    int r = json_parse(&a, text, limits, &v, e);
+    int r = json_parse(&a, text, &options->limits, &v, e);
 
     if (r < 0)
         return r;
     json_write_begin(&w, out);
-    json_write_value(&w, v);
+    if (options->values)
+        write_by_value(&w, v);
+    else
+        json_write_value(&w, v);
     r = json_write_end(&w);
     return r < 0 ? err_sys(e, -r, "write") : 0;
 }
@@ -51,7 +93,7 @@ static int read_all(struct buf *in)
     }
 }
 
-static int run_single(const struct json_limits *limits)
+static int run_single(const struct options *options)
 {
     AUTO_BUF(in, BYTES_MAX);
     AUTO_BUF(out, BYTES_MAX);
@@ -59,7 +101,7 @@ static int run_single(const struct json_limits *limits)
     int r = read_all(&in);
 
     if (r == 0)
-        r = echo_document(buf_str(&in), limits, &out, &e);
+        r = echo_document(buf_str(&in), options, &out, &e);
     if (r < 0) {
         fprintf(stderr, "json_echo: %s\n", e.code ? e.msg : strerror(-r));
         return 1;
@@ -81,7 +123,7 @@ static int take_document(struct str *in, struct str *ret_text)
     return 0;
 }
 
-static int run_batch(const struct json_limits *limits)
+static int run_batch(const struct options *options)
 {
     AUTO_BUF(in, BYTES_MAX);
     AUTO_BUF(out, BYTES_MAX);
@@ -96,7 +138,7 @@ static int run_batch(const struct json_limits *limits)
         if (take_document(&rest, &text) < 0)
             return 2;
         buf_clear(&out);
-        ok = echo_document(text, limits, &out, &e) == 0;
+        ok = echo_document(text, options, &out, &e) == 0;
         if (!ok)
             buf_add(&out, str_of(e.msg));
         printf("%s %zu\n", ok ? "ok" : "no", out.n);
@@ -130,7 +172,7 @@ static int run_doubles(void)
     return 0;
 }
 
-static int run_bench(const struct json_limits *limits, struct str rounds_text)
+static int run_bench(const struct options *options, struct str rounds_text)
 {
     AUTO_BUF(in, BYTES_MAX);
     AUTO_ARENA(a, ARENA_BYTES_MAX);
@@ -145,7 +187,7 @@ static int run_bench(const struct json_limits *limits, struct str rounds_text)
         struct json *v;
 
         arena_reset(&a);
-        if (json_parse(&a, buf_str(&in), limits, &v, NULL) < 0)
+        if (json_parse(&a, buf_str(&in), &options->limits, &v, NULL) < 0)
             return 1;
     }
     clock_gettime(CLOCK_MONOTONIC, &to);
@@ -154,36 +196,45 @@ static int run_bench(const struct json_limits *limits, struct str rounds_text)
     return 0;
 }
 
-int main(int argc, char **argv)
+/* Takes the flags; returns the index of the first argument that is none. */
+static int parse_flags(int argc, char **argv, struct options *o)
 {
-    struct json_limits limits = {.text_bytes_max = BYTES_MAX};
-    uint64_t depth = 0;
+    uint64_t depth;
     int i = 1;
 
     for (; i < argc; i++) {
         struct str arg = str_of(argv[i]);
 
         if (str_eq(arg, STR("--replace")))
-            limits.replace_invalid = true;
+            o->limits.replace_invalid = true;
         else if (str_eq(arg, STR("--last")))
-            limits.duplicates = JSON_DUPLICATES_LAST;
+            o->limits.duplicates = JSON_DUPLICATES_LAST;
         else if (str_eq(arg, STR("--first")))
-            limits.duplicates = JSON_DUPLICATES_FIRST;
+            o->limits.duplicates = JSON_DUPLICATES_FIRST;
+        else if (str_eq(arg, STR("--values")))
+            o->values = true;
         else if (str_eq(arg, STR("--depth")) && i + 1 < argc &&
                  str_to_u64_range(str_of(argv[i + 1]), 1, JSON_DEPTH_CEILING, &depth) == 0)
-            i++;
+            o->limits.depth_max = (unsigned)depth, i++;
         else
             break;
     }
-    limits.depth_max = (unsigned)depth;
+    return i;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.limits = {.text_bytes_max = BYTES_MAX}};
+    int i = parse_flags(argc, argv, &options);
+
     if (i == argc)
-        return run_single(&limits);
+        return run_single(&options);
     if (i + 1 == argc && str_eq(str_of(argv[i]), STR("--batch")))
-        return run_batch(&limits);
+        return run_batch(&options);
     if (i + 1 == argc && str_eq(str_of(argv[i]), STR("--doubles")))
         return run_doubles();
     if (i + 2 == argc && str_eq(str_of(argv[i]), STR("--bench")))
-        return run_bench(&limits, str_of(argv[i + 1]));
+        return run_bench(&options, str_of(argv[i + 1]));
     fprintf(stderr, "usage: json_echo [FLAGS] [--batch | --doubles | --bench ROUNDS]\n");
     return 2;
 }

@@ -1,0 +1,106 @@
+/* json_bind.h - JSON objects into C structs, by table.
+ *
+ *   static const struct json_field renew_fields[] = {
+ *       JSON_FIELD("expiresAt", JSON_AS_CUSTOM, JSON_REQUIRED, struct renew, expires_at,
+ *                  .parse = renew_parse_time),
+ *       JSON_FIELD("reason", JSON_AS_STR, JSON_NULLABLE, struct renew, reason, .max = 200),
+ *       JSON_LIST("tags", JSON_AS_ARRAY, 0, struct renew, tags, .element = &tag_element),
+ *   };
+ *   static const struct json_table renew = JSON_TABLE(struct renew, renew_fields, JSON_STRICT);
+ *
+ * Strings and raw values borrow from the tree, arrays and maps are made in the arena. */
+#pragma once
+
+#include "base/json.h"
+
+/* The C type at the offset. */
+enum json_as {
+    JSON_AS_STR,    /* struct str */
+    JSON_AS_BOOL,   /* bool */
+    JSON_AS_I64,    /* int64_t, and so on: integers without fraction or exponent */
+    JSON_AS_I32,    /* int32_t */
+    JSON_AS_U64,    /* uint64_t */
+    JSON_AS_U32,    /* uint32_t */
+    JSON_AS_U16,    /* uint16_t */
+    JSON_AS_DOUBLE, /* double */
+    JSON_AS_RAW,    /* const struct json *; null is a value like any other */
+    JSON_AS_ENUM,   /* int, by .names */
+    JSON_AS_OBJECT, /* a struct, by .table */
+    JSON_AS_ARRAY,  /* T *, by .element, and its count */
+    JSON_AS_MAP,    /* struct json_pair *, an object of strings, and its count */
+    JSON_AS_CUSTOM, /* what .parse makes of it */
+};
+
+enum json_field_flags {
+    JSON_REQUIRED = 1 << 0,
+    JSON_NULLABLE = 1 << 1, /* null counts as absent */
+};
+
+enum json_table_flags {
+    JSON_STRICT = 1 << 0, /* refuse keys that no row names; otherwise they are ignored */
+};
+
+struct json_field;
+struct json_table;
+
+/* Reads `v` into *ret. On failure sets `e`, in front of which the binder puts the path, and returns
+ * -errno. */
+typedef int json_parse_fn(struct arena *a, const struct json *v, const struct json_field *f,
+                          void *ret, struct err *e);
+
+struct json_name { /* a row of an enum; the last has a NULL name */
+    const char *name;
+    int value;
+};
+
+struct json_pair {
+    struct str key, value;
+};
+
+struct json_field {
+    const char *name; /* NULL in an .element */
+    enum json_as as;
+    unsigned flags;
+    size_t at; /* offset of the target */
+    /* Bounds, inclusive; both 0 means none but the type's own. Of an integer or double its value,
+     * of a string its bytes, of an array or map its elements. */
+    int64_t min;
+    uint64_t max;
+    size_t seen_at;  /* JSON_SEEN(type, member): a bool set to whether the field was given */
+    size_t count_at; /* offset of the size_t beside an array or map */
+    const struct json_field *element;
+    const struct json_table *table;
+    const struct json_name *names;
+    json_parse_fn *parse;
+    size_t size;     /* of an .element that is a list, a map or custom */
+    const void *arg; /* for .parse */
+};
+
+struct json_table {
+    const struct json_field *fields;
+    size_t count, size;
+    unsigned flags;
+};
+
+/* Rows; behind the member come the fields that this kind needs, by name. */
+#define JSON_FIELD(name, as, flags, type, member, ...)                                             \
+    {                                                                                              \
+        name, as, flags, offsetof(type, member), __VA_ARGS__                                       \
+    }
+/* A row for an array or a map, whose count is the member called <member>_count. */
+#define JSON_LIST(name, as, flags, type, member, ...)                                              \
+    JSON_FIELD(name, as, flags, type, member, .count_at = offsetof(type, member##_count),          \
+               __VA_ARGS__)
+#define JSON_SEEN(type, member) (offsetof(type, member) + 1)
+#define JSON_TABLE(type, fields, flags)                                                            \
+    {                                                                                              \
+        (fields), ARRAY_LEN(fields), sizeof(type), (flags)                                         \
+    }
+
+/* Fills the struct at `ret`. Absent fields are left as they are, so the caller sets defaults first;
+ * nested objects too, array elements start zeroed. -EBADMSG when a value does not fit its row, with
+ * its path ("networkPolicy.egress[2].target: expected a string, got a number"); -EMSGSIZE when
+ * tables nest deeper than 32; -ENOMEM; or what a custom row returned. After a failure *ret is half
+ * filled. */
+int json_bind(struct arena *a, const struct json *v, const struct json_table *t, void *ret,
+              struct err *e);
