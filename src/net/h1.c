@@ -60,10 +60,11 @@ static enum h1_error skip_empty_lines(struct str in, struct h1_scan *scan)
 }
 
 /* What the limits say about a head of which `n` bytes are there. Said before it is complete, or the
- * sender could make us hold any amount. */
+ * sender could make us hold any amount; and before anything else is said about those bytes, or the
+ * verdict would depend on how they arrived. */
 static enum h1_error check_size(size_t n, bool in_headers, const struct h1_limits *limits)
 {
-    if (!in_headers && n > limits->target_bytes_max + LINE_BYTES_EXTRA)
+    if (!in_headers && n > LINE_BYTES_EXTRA && n - LINE_BYTES_EXTRA > limits->target_bytes_max)
         return H1_TARGET_TOO_LONG;
     return n > limits->head_bytes_max ? H1_HEAD_TOO_LARGE : H1_OK;
 }
@@ -82,11 +83,11 @@ enum h1_error h1_find_head(struct str in, const struct h1_limits *limits, struct
         if (!lf)
             break;
         at = (size_t)(lf - in.p);
-        if (in.p[at - 1] != '\r') /* at > start: its byte is neither CR nor LF */
-            return H1_BARE_LF;
         e = check_size(at - scan->start + 1, scan->in_headers, limits);
         if (e)
             return e;
+        if (in.p[at - 1] != '\r') /* at > start, where neither CR nor LF stands */
+            return H1_BARE_LF;
         scan->pos = at + 1;
         if (scan->in_headers && in.p[at - 2] == '\n') {
             *ret_head = str_make(in.p + scan->start, at + 1 - scan->start);
@@ -243,8 +244,7 @@ static enum h1_error parse_absolute(struct str target, struct h1_request *req)
     return H1_OK;
 }
 
-/* Whether an authority names a port, too: the last byte tells "[::1]" and "host:" from "[::1]:80".
- */
+/* Whether an authority names a port: its last byte tells "[::1]" and "host:" from "[::1]:80". */
 static bool has_port(struct str s)
 {
     return http_is_authority(s) && str_find(s, ':') < s.n && ascii_is_digit(s.p[s.n - 1]);

@@ -320,6 +320,20 @@ TEST(h1, holds_its_limits)
     }
 }
 
+TEST(h1, says_too_long_before_malformed_however_it_arrives)
+{
+    static char in[H1_TARGET_BYTES_MAX + 100];
+    struct h1_scan at_once = {0}, in_two = {0};
+    struct str head;
+
+    memset(in, 'x', sizeof(in));
+    in[sizeof(in) - 1] = '\n';
+    CHECK_EQ(h1_find_head(str_make(in, sizeof(in)), &h1_default_limits, &at_once, &head),
+             H1_TARGET_TOO_LONG);
+    CHECK_EQ(h1_find_head(str_make(in, sizeof(in) - 1), &h1_default_limits, &in_two, &head),
+             H1_TARGET_TOO_LONG);
+}
+
 TEST(h1, gives_every_error_a_status_and_a_sentence)
 {
     for (int e = H1_BARE_LF; e < H1_ERROR_COUNT; e++) {
