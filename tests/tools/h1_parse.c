@@ -5,6 +5,8 @@
  *     {"method":"474554","target":"2f","minor":1,"headers":[["486f7374","68"]],"body":"","used":27}
  *     {"error":"BARE_LF","status":400}
  * "AGAIN" is the error of a message that is not complete. */
+#include <stdio.h>
+
 #include "base/buf.h"
 #include "base/defs.h"
 #include "net/h1.h"
