@@ -5,6 +5,8 @@
 /* Beside the target, a request line holds a method and "  HTTP/1.1\r\n". */
 enum { METHOD_BYTES_MAX = 32, LINE_BYTES_EXTRA = METHOD_BYTES_MAX + 12, EMPTY_LINES_MAX = 2 };
 
+#define HEAD_END STR("\r\n\r\n")
+
 const struct h1_limits h1_default_limits = {
     .head_bytes_max = H1_HEAD_BYTES_MAX,
     .target_bytes_max = H1_TARGET_BYTES_MAX,
@@ -58,10 +60,11 @@ static enum h1_error skip_empty_lines(struct str in, struct h1_scan *scan)
 }
 
 /* What the limits say about a head of which `n` bytes are there. Said before it is complete, or the
- * sender could make us hold any amount. */
+ * sender could make us hold any amount; and before anything else is said about those bytes, or the
+ * verdict would depend on how they arrived. */
 static enum h1_error check_size(size_t n, bool in_headers, const struct h1_limits *limits)
 {
-    if (!in_headers && n > limits->target_bytes_max + LINE_BYTES_EXTRA)
+    if (!in_headers && n > LINE_BYTES_EXTRA && n - LINE_BYTES_EXTRA > limits->target_bytes_max)
         return H1_TARGET_TOO_LONG;
     return n > limits->head_bytes_max ? H1_HEAD_TOO_LARGE : H1_OK;
 }
@@ -80,11 +83,11 @@ enum h1_error h1_find_head(struct str in, const struct h1_limits *limits, struct
         if (!lf)
             break;
         at = (size_t)(lf - in.p);
-        if (in.p[at - 1] != '\r') /* at > start: its byte is neither CR nor LF */
-            return H1_BARE_LF;
         e = check_size(at - scan->start + 1, scan->in_headers, limits);
         if (e)
             return e;
+        if (in.p[at - 1] != '\r') /* at > start, where neither CR nor LF stands */
+            return H1_BARE_LF;
         scan->pos = at + 1;
         if (scan->in_headers && in.p[at - 2] == '\n') {
             *ret_head = str_make(in.p + scan->start, at + 1 - scan->start);
@@ -97,7 +100,19 @@ enum h1_error h1_find_head(struct str in, const struct h1_limits *limits, struct
     return e ? e : H1_AGAIN;
 }
 
-/* Notes a row that matters for framing. Its length tells most names apart. */
+/* Compares a token with small letters and dashes: of all token bytes, setting 0x20 takes none but a
+ * capital to a small letter, and none but the dash to the dash. */
+static bool is_name(struct str token, struct str lower)
+{
+    if (token.n != lower.n)
+        return false;
+    for (size_t i = 0; i < lower.n; i++)
+        if ((token.p[i] | 0x20) != lower.p[i])
+            return false;
+    return true;
+}
+
+/* Notes a row that matters for framing. Its length tells these names apart. */
 static void note_field(struct h1_fields *fields, const struct http_header *row)
 {
     static const struct {
@@ -113,7 +128,7 @@ static void note_field(struct h1_fields *fields, const struct http_header *row)
     };
     size_t n = row->name.n;
 
-    if (n >= ARRAY_LEN(by_length) || !str_eq_nocase(row->name, by_length[n].name))
+    if (n >= ARRAY_LEN(by_length) || !is_name(row->name, by_length[n].name))
         return;
     if (fields->count[by_length[n].field]++ == 0)
         fields->value[by_length[n].field] = row->value;
@@ -127,7 +142,7 @@ static bool is_crlf(const char *p, const char *end)
 /* Why the byte at `p`, the first behind a header name, is not a colon. */
 static enum h1_error refuse_name(const char *line, const char *p, const char *end)
 {
-    if (p == end || is_crlf(p, end))
+    if (is_crlf(p, end))
         return H1_NO_COLON;
     if (*p == '\r' || *p == '\n')
         return *p == '\r' ? H1_BARE_CR : H1_BARE_LF;
@@ -135,9 +150,9 @@ static enum h1_error refuse_name(const char *line, const char *p, const char *en
         return H1_BAD_HEADER_NAME;
     if (p == line)
         return H1_OBS_FOLD;
-    while (p < end && (*p == ' ' || *p == '\t'))
+    while (*p == ' ' || *p == '\t')
         p++;
-    return p < end && *p == ':' ? H1_SPACE_BEFORE_COLON : H1_BAD_HEADER_NAME;
+    return *p == ':' ? H1_SPACE_BEFORE_COLON : H1_BAD_HEADER_NAME;
 }
 
 /* Why the byte at `p`, the first that no text of a line may hold, does not begin a CRLF. */
@@ -157,7 +172,8 @@ static struct str trimmed(const char *p, const char *end)
     return str_make(p, (size_t)(end - p));
 }
 
-/* Parses field lines from `p` up to and with the empty line. */
+/* Parses field lines from `p` up to and with the empty line. The last byte before `end` is LF,
+ * which stops every walk over tokens. */
 static enum h1_error parse_headers(const char *p, const char *end, struct http_headers *headers,
                                    struct h1_fields *fields)
 {
@@ -167,9 +183,9 @@ static enum h1_error parse_headers(const char *p, const char *end, struct http_h
         const char *line = p, *value;
         struct http_header *row = &headers->rows[headers->count];
 
-        while (p < end && http_byte_is(*p, HTTP_BYTE_TOKEN))
+        while (http_byte_is(*p, HTTP_BYTE_TOKEN))
             p++;
-        if (p == end || p == line || *p != ':')
+        if (*p != ':' || p == line)
             return refuse_name(line, p, end);
         if (headers->count == headers->max)
             return H1_TOO_MANY_HEADERS;
@@ -228,8 +244,7 @@ static enum h1_error parse_absolute(struct str target, struct h1_request *req)
     return H1_OK;
 }
 
-/* Whether an authority names a port, too: the last byte tells "[::1]" and "host:" from "[::1]:80".
- */
+/* Whether an authority names a port: its last byte tells "[::1]" and "host:" from "[::1]:80". */
 static bool has_port(struct str s)
 {
     return http_is_authority(s) && str_find(s, ':') < s.n && ascii_is_digit(s.p[s.n - 1]);
@@ -266,7 +281,7 @@ static enum h1_error parse_target(struct h1_request *req)
 /* Why the target ends at `p` before its space. */
 static enum h1_error refuse_target(const char *p, const char *end)
 {
-    if (p == end || is_crlf(p, end) || *p == ' ')
+    if (is_crlf(p, end) || *p == ' ')
         return H1_BAD_START_LINE;
     if (*p == '#')
         return H1_FRAGMENT;
@@ -280,16 +295,16 @@ static enum h1_error parse_request_line(struct str head, size_t target_bytes_max
     const char *p = head.p, *end = head.p + head.n, *target, *version;
     enum h1_error e;
 
-    while (p < end && http_byte_is(*p, HTTP_BYTE_TOKEN))
+    while (http_byte_is(*p, HTTP_BYTE_TOKEN))
         p++;
-    if (p == end || p == head.p || *p != ' ' || p - head.p > METHOD_BYTES_MAX)
-        return p < end && *p == '\n' ? H1_BARE_LF : H1_BAD_METHOD;
+    if (p == head.p || *p != ' ' || p - head.p > METHOD_BYTES_MAX)
+        return H1_BAD_METHOD;
     req->method_name = str_make(head.p, (size_t)(p - head.p));
     req->method = http_method_of(req->method_name);
     target = ++p;
-    while (p < end && http_byte_is(*p, HTTP_BYTE_TARGET))
+    while (http_byte_is(*p, HTTP_BYTE_TARGET))
         p++;
-    if (p == end || p == target || *p != ' ')
+    if (p == target || *p != ' ')
         return refuse_target(p, end);
     req->target = str_make(target, (size_t)(p - target));
     if (req->target.n > target_bytes_max)
@@ -333,6 +348,8 @@ enum h1_error h1_parse_request(struct str head, const struct h1_limits *limits,
     const char *rest;
     enum h1_error e;
 
+    if (!str_ends(head, HEAD_END))
+        return H1_BAD_START_LINE;
     req.query = req.host = STR_NONE;
     req.headers = rows_within(room, limits->headers_max);
     e = parse_request_line(head, limits->target_bytes_max, &req, &rest);
@@ -380,6 +397,8 @@ enum h1_error h1_parse_response(struct str head, const struct h1_limits *limits,
     const char *rest;
     enum h1_error e;
 
+    if (!str_ends(head, HEAD_END))
+        return H1_BAD_START_LINE;
     res.headers = rows_within(room, limits->headers_max);
     e = parse_status_line(head, &res, &rest);
     if (!e)

@@ -1,0 +1,100 @@
+#include "net/h1_write.h"
+
+#include <time.h>
+
+#include "test.h"
+
+TEST(h1_write, writes_a_response_head)
+{
+    AUTO_BUF(b, 4096);
+
+    CHECK_EQ(h1_write_status(&b, 404), 0);
+    CHECK_EQ(h1_write_header(&b, STR("Server"), STR("")), 0);
+    CHECK_EQ(h1_write_header(&b, STR("X"), STR("a\tb \xc3\xa9")), 0);
+    CHECK_EQ(h1_write_header_u64(&b, STR("Content-Length"), 0), 0);
+    CHECK_EQ(h1_write_header_u64(&b, STR("Big"), UINT64_MAX), 0);
+    CHECK_EQ(h1_write_end(&b), 0);
+    CHECK_STR(b.p, "HTTP/1.1 404 Not Found\r\nServer: \r\nX: a\tb \xc3\xa9\r\nContent-Length: 0\r\n"
+                   "Big: 18446744073709551615\r\n\r\n");
+}
+
+TEST(h1_write, writes_statuses_without_a_phrase)
+{
+    AUTO_BUF(b, 4096);
+
+    CHECK_EQ(h1_write_status(&b, 299), 0);
+    CHECK_STR(b.p, "HTTP/1.1 299 \r\n");
+    CHECK_EQ(h1_write_status(&b, 99), -EINVAL);
+    CHECK_EQ(h1_write_status(&b, 600), -EINVAL);
+    CHECK_EQ(h1_write_status(&b, -200), -EINVAL);
+}
+
+TEST(h1_write, refuses_to_carry_somebody_elses_header)
+{
+    AUTO_BUF(b, 4096);
+
+    CHECK_EQ(h1_write_header(&b, STR("A"), STR("b\r\nSet-Cookie: c")), -EINVAL);
+    CHECK_EQ(h1_write_header(&b, STR("A"), STR("b\nC: d")), -EINVAL);
+    CHECK_EQ(h1_write_header(&b, STR("A"), STR("b\r")), -EINVAL);
+    CHECK_EQ(h1_write_header(&b, STR("A"), STR("b\0")), -EINVAL);
+    CHECK_EQ(h1_write_header(&b, STR("A: b\r\nC"), STR("d")), -EINVAL);
+    CHECK_EQ(h1_write_header(&b, STR("A "), STR("d")), -EINVAL);
+    CHECK_EQ(h1_write_header(&b, STR(""), STR("d")), -EINVAL);
+    CHECK_EQ(h1_write_request_line(&b, STR("GET"), STR("/ HTTP/1.1\r\nA: b")), -EINVAL);
+    CHECK_EQ(h1_write_request_line(&b, STR("GET"), STR("/a b")), -EINVAL);
+    CHECK_EQ(h1_write_request_line(&b, STR("GET"), STR("")), -EINVAL);
+    CHECK_EQ(h1_write_request_line(&b, STR("GET /x"), STR("/")), -EINVAL);
+    CHECK_EQ(h1_write_request_line(&b, STR(""), STR("/")), -EINVAL);
+    CHECK_STR(b.p, "");
+    CHECK_EQ(h1_write_request_line(&b, STR("PURGE"), STR("/a?b")), 0);
+    CHECK_STR(b.p, "PURGE /a?b HTTP/1.1\r\n");
+}
+
+TEST(h1_write, adds_whole_lines_or_nothing)
+{
+    AUTO_BUF(b, 10);
+
+    CHECK_EQ(h1_write_header(&b, STR("A"), STR("12345")), 0);
+    CHECK_EQ(h1_write_header(&b, STR("A"), STR("1")), -EMSGSIZE);
+    CHECK_STR(b.p, "A: 12345\r\n");
+    buf_clear(&b);
+    CHECK_EQ(h1_write_status(&b, 200), -EMSGSIZE);
+    CHECK_EQ(h1_write_request_line(&b, STR("GET"), STR("/")), -EMSGSIZE);
+    CHECK_STR(b.p, "");
+}
+
+TEST(h1_write, formats_dates_as_the_calendar_does)
+{
+    const int64_t last = INT64_C(253402300799);
+    int64_t s = 0;
+    char got[HTTP_DATE_BYTES + 1] = "", want[64];
+
+    for (int i = 0; s <= last; i++, s += 86400 * 13 + 4567) {
+        time_t t = (time_t)s;
+        struct tm tm;
+
+        CHECK(gmtime_r(&t, &tm));
+        CHECK_EQ(strftime(want, sizeof(want), "%a, %d %b %Y %H:%M:%S GMT", &tm), HTTP_DATE_BYTES);
+        h1_format_date(got, s);
+        CHECK_STR(got, want);
+    }
+    h1_format_date(got, 784111777);
+    CHECK_STR(got, "Sun, 06 Nov 1994 08:49:37 GMT");
+    h1_format_date(got, 951782400);
+    CHECK_STR(got, "Tue, 29 Feb 2000 00:00:00 GMT");
+    h1_format_date(got, INT64_MIN);
+    CHECK_STR(got, "Thu, 01 Jan 1970 00:00:00 GMT");
+    h1_format_date(got, INT64_MAX);
+    CHECK_STR(got, "Fri, 31 Dec 9999 23:59:59 GMT");
+}
+
+TEST(h1_write, keeps_the_date_for_a_second)
+{
+    struct h1_date_cache cache = {0};
+    struct str line = h1_date_line(&cache, 0);
+
+    CHECK_SPAN(line, "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
+    cache.line[6] = '!';
+    CHECK_SPAN(h1_date_line(&cache, 0), "Date: !hu, 01 Jan 1970 00:00:00 GMT\r\n");
+    CHECK_SPAN(h1_date_line(&cache, 1), "Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n");
+}
