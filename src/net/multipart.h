@@ -36,6 +36,7 @@ struct multipart { /* fields are the reader's own */
     size_t part_count, preamble_bytes;
     struct buf head;
     struct multipart_part part;
+    uint8_t steps[256], last_step;              /* of the search for the delimiter */
     char delimiter[MULTIPART_BOUNDARY_MAX + 7]; /* CRLF "--" boundary "--" NUL */
 };
 
