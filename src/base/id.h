@@ -1,0 +1,24 @@
+/* id.h - randomness from the kernel, and identifiers made of it. */
+#pragma once
+
+#include "base/defs.h"
+
+/* Fills from getrandom(2). There is no failure to handle: a kernel that gives no randomness ends
+ * the process with a sentence, because a guessable id is worse. May block early at boot. */
+void id_random_bytes(void *p, size_t n);
+
+enum {
+    ID_UUID_MAX = sizeof("00000000-0000-4000-8000-000000000000"),
+    ID_SHORT_LEN_MAX = 64,
+    ID_REQUEST_MAX = 32 + 1,
+};
+
+/* A random UUID (version 4, RFC 9562) in lower case. */
+void id_uuid(char out[ID_UUID_MAX]);
+
+/* `len` characters of 0-9a-z, each equally likely, and a NUL; len <= ID_SHORT_LEN_MAX. A character
+ * carries 5.17 bits. */
+void id_short(char *out, size_t len);
+
+/* The id of a request that came without one: 32 hexadecimal digits. */
+void id_request(char out[ID_REQUEST_MAX]);
