@@ -95,7 +95,7 @@ static void enter(struct multipart *m, enum stage stage)
 {
     m->stage = (uint8_t)stage;
     m->held_from = m->held_until = 0;
-    m->flushing = m->saw_cr = false;
+    m->saw_cr = false;
 }
 
 /* Index at which the delimiter, or the part of it that the input still shows, begins; or s.n.
@@ -137,14 +137,12 @@ static int flush_held(struct multipart *m, struct err *e)
     size_t n = (size_t)(m->held_until - m->held_from);
     ssize_t taken = n ? emit(m, str_make(m->delimiter + m->held_from, n), e) : 0;
 
-    m->flushing = true;
     if (taken < 0)
         return (int)taken;
     m->held_from = (uint8_t)(m->held_from + taken);
     if (m->held_from < m->held_until)
         return 0;
     m->held_from = m->held_until = 0;
-    m->flushing = false;
     return 1;
 }
 
@@ -174,7 +172,7 @@ static ssize_t read_content(struct multipart *m, struct str s, struct err *e)
     size_t n;
     ssize_t r;
 
-    if (m->held_until && !m->flushing) {
+    if (m->held_until) {
         r = take_matching(m, s);
         if (r != 0)
             return r;
@@ -185,8 +183,7 @@ static ssize_t read_content(struct multipart *m, struct str s, struct err *e)
             r = end_part(m);
             return r < 0 ? r : 1;
         }
-    }
-    if (m->held_until) {
+        /* The byte that broke the match stays in the input, so a full sink changes nothing. */
         r = flush_held(m, e);
         if (r <= 0)
             return r;
