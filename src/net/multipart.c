@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 enum stage { STAGE_PREAMBLE, STAGE_LINE_END, STAGE_HEADERS, STAGE_DATA, STAGE_EPILOGUE };
 
@@ -18,6 +19,19 @@ static const struct multipart_limits default_limits = {
     .part_header_bytes_max = 8 << 10,
     .preamble_bytes_max = 8 << 10,
 };
+
+/* How far a byte under the delimiter's last place lets the search move on; 0 where it matches. */
+static void set_steps(struct multipart *m)
+{
+    uint8_t last = (uint8_t)(m->delimiter_n - 1);
+    uint8_t *matching = &m->steps[(uint8_t)m->delimiter[last]];
+
+    memset(m->steps, m->delimiter_n, sizeof(m->steps));
+    for (uint8_t i = 0; i < last; i++)
+        m->steps[(uint8_t)m->delimiter[i]] = (uint8_t)(last - i);
+    m->last_step = *matching;
+    *matching = 0;
+}
 
 int multipart_init(struct multipart *m, struct str content_type, const struct multipart_ops *ops,
                    void *ctx, const struct multipart_limits *limits, struct err *e)
@@ -39,6 +53,7 @@ int multipart_init(struct multipart *m, struct str content_type, const struct mu
     *m = (struct multipart){.ops = ops, .ctx = ctx, .limits = l, .stage = STAGE_PREAMBLE};
     m->delimiter_n = (uint8_t)(4 + strlen(boundary));
     snprintf(m->delimiter, sizeof(m->delimiter), "\r\n--%s--", boundary);
+    set_steps(m);
     m->held_from = m->held_until = 2; /* the body's first line needs no line end before it */
     buf_init(&m->head, 2 * l.part_header_bytes_max);
     return 0;
@@ -80,20 +95,37 @@ static void enter(struct multipart *m, enum stage stage)
 {
     m->stage = (uint8_t)stage;
     m->held_from = m->held_until = 0;
-    m->flushing = m->saw_cr = false;
+    m->saw_cr = false;
 }
 
-/* Index at which the delimiter, or the part of it that the input still shows, begins; or s.n. */
+/* Index at which the delimiter, or the part of it that the input still shows, begins; or s.n.
+ *
+ * Horspool's search: the byte under the delimiter's last place tells how far to move on, mostly by
+ * the delimiter's whole length. The delimiter begins with its only CR, so a comparison that gets
+ * past that byte is rare, and content made to be slow costs a step for each byte at worst. */
 static size_t find_delimiter(const struct multipart *m, struct str s)
 {
+    size_t last = m->delimiter_n - 1U, end = last;
     const char *cr;
 
-    for (size_t at = 0; at < s.n; at++) {
+    while (end < s.n) {
+        size_t step = m->steps[(uint8_t)s.p[end]];
+
+        if (step == 0) {
+            const char *at = s.p + end - last;
+
+            if (*at == '\r' && memcmp(at, m->delimiter, last) == 0)
+                return end - last;
+            step = m->last_step;
+        }
+        end += step;
+    }
+    for (size_t at = end - last; at < s.n; at++) { /* too short for a whole one */
         cr = memchr(s.p + at, '\r', s.n - at);
         if (!cr)
             return s.n;
         at = (size_t)(cr - s.p);
-        if (memcmp(cr, m->delimiter, min_size(m->delimiter_n, s.n - at)) == 0)
+        if (memcmp(cr, m->delimiter, s.n - at) == 0)
             return at;
     }
     return s.n;
@@ -105,14 +137,12 @@ static int flush_held(struct multipart *m, struct err *e)
     size_t n = (size_t)(m->held_until - m->held_from);
     ssize_t taken = n ? emit(m, str_make(m->delimiter + m->held_from, n), e) : 0;
 
-    m->flushing = true;
     if (taken < 0)
         return (int)taken;
     m->held_from = (uint8_t)(m->held_from + taken);
     if (m->held_from < m->held_until)
         return 0;
     m->held_from = m->held_until = 0;
-    m->flushing = false;
     return 1;
 }
 
@@ -142,7 +172,7 @@ static ssize_t read_content(struct multipart *m, struct str s, struct err *e)
     size_t n;
     ssize_t r;
 
-    if (m->held_until && !m->flushing) {
+    if (m->held_until) {
         r = take_matching(m, s);
         if (r != 0)
             return r;
@@ -153,8 +183,7 @@ static ssize_t read_content(struct multipart *m, struct str s, struct err *e)
             r = end_part(m);
             return r < 0 ? r : 1;
         }
-    }
-    if (m->held_until) {
+        /* The byte that broke the match stays in the input, so a full sink changes nothing. */
         r = flush_held(m, e);
         if (r <= 0)
             return r;

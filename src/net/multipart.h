@@ -30,12 +30,12 @@ struct multipart { /* fields are the reader's own */
     int failed; /* the negative errno to repeat; 0 while all is well */
     uint8_t stage;
     bool saw_cr, in_part, full;
-    bool flushing;                 /* the withheld input is content, being passed on */
     uint8_t delimiter_n;           /* length of CRLF "--" boundary */
     uint8_t held_from, held_until; /* delimiter[from..until) is withheld input */
     size_t part_count, preamble_bytes;
     struct buf head;
     struct multipart_part part;
+    uint8_t steps[256], last_step;              /* of the search for the delimiter */
     char delimiter[MULTIPART_BOUNDARY_MAX + 7]; /* CRLF "--" boundary "--" NUL */
 };
 

@@ -11,6 +11,9 @@
 
 #include <assert.h>
 
+#include "base/codec.h"
+#include "base/sha.h"
+
 enum { STAGE_HEAD, STAGE_PAYLOAD, STAGE_CLOSED, STAGE_FAILED };
 
 enum {
@@ -376,15 +379,31 @@ bool ws_close_code_is_valid(uint16_t code)
     return false;
 }
 
+/* By shape: a key's last character may carry bits that no byte uses, which clients' random strings
+ * do and our base64 refuses. */
 bool ws_key_is_valid(struct str key)
 {
-    if (key.n != 24 || !str_ends(key, STR("==")))
+    if (key.n != WS_KEY_CHARS || !str_ends(key, STR("==")))
         return false;
-    for (size_t i = 0; i < 22; i++) {
+    for (size_t i = 0; i < key.n - 2; i++) {
         char c = key.p[i];
 
         if (!ascii_is_alpha(c) && !ascii_is_digit(c) && c != '+' && c != '/')
             return false;
     }
     return true;
+}
+
+void ws_accept_key(struct str key, char ret_accept[WS_ACCEPT_SIZE])
+{
+    static const char salt[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* RFC 6455, 1.3 */
+    char text[WS_KEY_CHARS + sizeof(salt) - 1];
+    uint8_t digest[SHA1_BYTES];
+
+    static_assert(WS_ACCEPT_SIZE == BASE64_TEXT_MAX(SHA1_BYTES), "room for the digest");
+    assert(key.n == WS_KEY_CHARS);
+    memcpy(text, key.p, WS_KEY_CHARS);
+    memcpy(text + WS_KEY_CHARS, salt, sizeof(salt) - 1);
+    sha1_of(str_make(text, sizeof(text)), digest);
+    base64_encode(str_make((const char *)digest, sizeof(digest)), BASE64_STD, ret_accept);
 }

@@ -33,6 +33,8 @@ enum {
     WS_HEADER_MAX = 14,
     WS_CONTROL_BYTES_MAX = 125,
     WS_MESSAGE_BYTES_DEFAULT = 16 << 20,
+    WS_KEY_CHARS = 24,
+    WS_ACCEPT_SIZE = 29, /* 28 characters and a NUL */
 };
 
 enum ws_event_type {
@@ -88,3 +90,6 @@ bool ws_close_code_is_valid(uint16_t code);
 
 /* True for a Sec-WebSocket-Key: 16 bytes in base64. */
 bool ws_key_is_valid(struct str key);
+
+/* The Sec-WebSocket-Accept that answers a valid key, as a C string. */
+void ws_accept_key(struct str key, char ret_accept[WS_ACCEPT_SIZE]);

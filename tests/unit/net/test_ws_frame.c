@@ -360,6 +360,7 @@ TEST(ws_frame, accepts_keys_of_sixteen_bytes_in_base64)
 {
     CHECK(ws_key_is_valid(STR("dGhlIHNhbXBsZSBub25jZQ==")));
     CHECK(ws_key_is_valid(STR("+/+/+/+/+/+/+/+/+/+/+w==")));
+    CHECK(ws_key_is_valid(STR("dGhlIHNhbXBsZSBub25jZR=="))); /* spare bits set */
     CHECK(!ws_key_is_valid(STR("")));
     CHECK(!ws_key_is_valid(STR("dGhlIHNhbXBsZSBub25jZQ=")));
     CHECK(!ws_key_is_valid(STR("dGhlIHNhbXBsZSBub25jZQA=")));  /* 17 bytes */
@@ -367,4 +368,12 @@ TEST(ws_frame, accepts_keys_of_sixteen_bytes_in_base64)
     CHECK(!ws_key_is_valid(STR("dGhlIHNhbXBsZSBub25jZ===")));  /* 15 and a half */
     CHECK(!ws_key_is_valid(STR("dGhlIHNhbXBsZSBub25j-_==")));  /* the other alphabet */
     CHECK(!ws_key_is_valid(STR("dGhlIHNhbXBsZSBub25jZQ== "))); /* untrimmed */
+}
+
+TEST(ws_frame, answers_the_key_of_the_rfc)
+{
+    char accept[WS_ACCEPT_SIZE];
+
+    ws_accept_key(STR("dGhlIHNhbXBsZSBub25jZQ=="), accept);
+    CHECK_STR(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
