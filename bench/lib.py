@@ -74,6 +74,7 @@ class Bench:
         self.name = name
         self.rows = {}
         self.notes = []
+        self.results = {}
         self.children = []
         self.load_before = load_average()
         self.started = time.time()
@@ -135,8 +136,13 @@ class Bench:
 
     def row(self, who, **figures):
         """Figures of one contestant: figure=[a number per repetition], or one number."""
-        self.rows[who] = {name: spread(value if isinstance(value, (list, tuple)) else [value])
-                          for name, value in figures.items()}
+        self.rows.setdefault(who, {}).update({
+            name: spread(value if isinstance(value, (list, tuple)) else [value])
+            for name, value in figures.items()})
+
+    def result(self, **figures):
+        """The figures the benchmark is about: top-level keys of the JSON."""
+        self.results.update({name: round(value, 3) for name, value in figures.items()})
 
     def note(self, text):
         """Something a reader of the figures must know."""
@@ -149,13 +155,15 @@ class Bench:
         if busy:
             self.note(f"the machine was busy before the run (load {self.load_before})")
         record = {"bench": self.name, "time": int(self.started), "machine": machine(),
-                  "load": {"before": self.load_before, "after": load_after},
+                  "load": {"before": self.load_before, "after": load_after}, **self.results,
                   "rows": self.rows, "notes": self.notes}
         print(f"{'':20} {'figure':24} {'min':>12} {'median':>12} {'max':>12}  runs")
         for who, figures in self.rows.items():
             for figure, s in figures.items():
                 print(f"{who:20} {figure:24} {s['min']:12.6g} {s['median']:12.6g} {s['max']:12.6g}"
                       f"  {s['runs']:4}")
+        for name, value in self.results.items():
+            print(f"{name:45} {value:12.6g}")
         for note in self.notes:
             print(f"note: {note}")
         RESULTS.mkdir(parents=True, exist_ok=True)
