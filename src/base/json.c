@@ -131,15 +131,17 @@ static struct json *json_add_node(struct json_parser *p, enum json_type type, in
         *ret_r = json_fail_limit(p, "too many values");
         return NULL;
     }
-    v = arena_new(p->arena, struct json);
+    v = arena_alloc(p->arena, sizeof(*v));
     if (!v) {
         *ret_r = err_set(p->e, ENOMEM, "no memory left for the document");
         return NULL;
     }
     p->nodes++;
-    v->type = (uint8_t)type;
-    v->key = p->key;
-    v->at = p->key.p ? p->key_at : (uint32_t)(p->at - p->copy);
+    *v = (struct json){
+        .type = (uint8_t)type,
+        .key = p->key,
+        .at = p->key.p ? p->key_at : (uint32_t)(p->at - p->copy),
+    };
     p->key = STR_NONE;
     *f->tail = v;
     f->tail = &v->next;
@@ -191,6 +193,7 @@ static int json_open(struct json_parser *p, struct json *v)
     if (p->depth == p->limits.depth_max)
         return json_fail_limit(p, "nested too deeply");
     p->depth++;
+    v->first = NULL;
     *json_top(p) = (struct json_frame){.node = v, .tail = &v->first};
     p->at++;
     json_skip_space(p);
