@@ -19,17 +19,20 @@ int http_reply_header(struct http_req *req, struct str name, struct str value)
 
 /* --- the head --- */
 
+/* "Date: ...", made anew once a second. */
 static struct str reply_date_line(struct http_server *s)
 {
     uint64_t now = loop_now_ns(s->loop);
 
     if (now >= s->date_until_ns) {
+        char date[TIME_HTTP_MAX];
         int64_t wall_us = time_wall_us();
 
+        time_format_http(wall_us, date);
+        snprintf(s->date_line, sizeof(s->date_line), "Date: %s\r\n", date);
         s->date_until_ns = now + (uint64_t)(TIME_US_PER_S - wall_us % TIME_US_PER_S) * 1000;
-        (void)h1_date_line(&s->date, wall_us / TIME_US_PER_S);
     }
-    return str_make(s->date.line, s->date.line_bytes);
+    return str_make(s->date_line, sizeof(s->date_line) - 1);
 }
 
 static bool status_has_body(int status)

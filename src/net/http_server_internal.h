@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/list.h"
+#include "base/time.h"
 #include "net/h1_chunked.h"
 #include "net/h1_write.h"
 #include "net/http_server.h"
@@ -23,8 +24,8 @@ struct http_server {
     struct list busy;
     size_t connections, idle_count;
     uint64_t accepted, requests;
-    struct h1_date_cache date;
-    uint64_t date_until_ns; /* when the cached line is to be made anew */
+    char date_line[sizeof("Date: \r\n") + TIME_HTTP_MAX - 1];
+    uint64_t date_until_ns; /* when that line is to be made anew */
     struct arena spare[HTTP_SPARE_ARENAS];
     size_t spare_count;
     bool draining;

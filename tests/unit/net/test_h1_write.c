@@ -1,6 +1,5 @@
 #include "net/h1_write.h"
 
-#include <time.h>
 
 #include "test.h"
 
@@ -61,40 +60,4 @@ TEST(h1_write, adds_whole_lines_or_nothing)
     CHECK_EQ(h1_write_status(&b, 200), -EMSGSIZE);
     CHECK_EQ(h1_write_request_line(&b, STR("GET"), STR("/")), -EMSGSIZE);
     CHECK_STR(b.p, "");
-}
-
-TEST(h1_write, formats_dates_as_the_calendar_does)
-{
-    const int64_t last = INT64_C(253402300799);
-    int64_t s = 0;
-    char got[HTTP_DATE_BYTES + 1] = "", want[64];
-
-    for (int i = 0; s <= last; i++, s += 86400 * 13 + 4567) {
-        time_t t = (time_t)s;
-        struct tm tm;
-
-        CHECK(gmtime_r(&t, &tm));
-        CHECK_EQ(strftime(want, sizeof(want), "%a, %d %b %Y %H:%M:%S GMT", &tm), HTTP_DATE_BYTES);
-        h1_format_date(got, s);
-        CHECK_STR(got, want);
-    }
-    h1_format_date(got, 784111777);
-    CHECK_STR(got, "Sun, 06 Nov 1994 08:49:37 GMT");
-    h1_format_date(got, 951782400);
-    CHECK_STR(got, "Tue, 29 Feb 2000 00:00:00 GMT");
-    h1_format_date(got, INT64_MIN);
-    CHECK_STR(got, "Thu, 01 Jan 1970 00:00:00 GMT");
-    h1_format_date(got, INT64_MAX);
-    CHECK_STR(got, "Fri, 31 Dec 9999 23:59:59 GMT");
-}
-
-TEST(h1_write, keeps_the_date_for_a_second)
-{
-    struct h1_date_cache cache = {0};
-    struct str line = h1_date_line(&cache, 0);
-
-    CHECK_SPAN(line, "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
-    cache.line[6] = '!';
-    CHECK_SPAN(h1_date_line(&cache, 0), "Date: !hu, 01 Jan 1970 00:00:00 GMT\r\n");
-    CHECK_SPAN(h1_date_line(&cache, 1), "Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n");
 }
