@@ -19,6 +19,7 @@ struct httpd {
     const char *file;
     struct http_client *client;
     struct sock_addr backend; /* of /proxy */
+    uint32_t deadline_ms;     /* for it to answer */
 };
 
 /* --- routes --- */
@@ -171,7 +172,7 @@ static void any_proxy(struct http_req *req)
     struct http_proxy_target target = {
         .addr = &h->backend,
         .target = str_skip(req->head.target, STR("/proxy").n),
-        .head_ms = 10000,
+        .head_ms = h->deadline_ms,
     };
 
     http_proxy_forward(req, h->client, &target);
@@ -222,7 +223,7 @@ static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_serve
         } else if (str_to_u32(str_of(argv[i + 1]), &n) < 0)
             return err_set(e, EINVAL, "%s: not a number: %s", argv[i], argv[i + 1]);
         else if (str_eq(option, STR("--deadlines")))
-            conf->head_ms = conf->body_ms = conf->idle_ms = conf->stall_ms = n;
+            conf->head_ms = conf->body_ms = conf->idle_ms = conf->stall_ms = h->deadline_ms = n;
         else if (str_eq(option, STR("--connections")))
             conf->connections_max = n;
         else
