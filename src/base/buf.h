@@ -42,7 +42,7 @@ void buf_claim(struct buf *b, size_t n);
 int buf_add(struct buf *b, struct str s);
 int buf_add_char(struct buf *b, char c);
 int buf_addf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
-int buf_vaddf(struct buf *b, const char *fmt, va_list ap);
+int buf_vaddf(struct buf *b, const char *fmt, va_list ap) PRINTF_LIKE(2, 0);
 
 void buf_drop_front(struct buf *b, size_t n); /* moves the rest down; n <= b->n */
 void buf_cut(struct buf *b, size_t n);        /* shortens to n bytes; n <= b->n */

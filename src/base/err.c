@@ -17,7 +17,7 @@ static void err_mark_cut(struct err *e)
     memcpy(e->msg + end, "...", sizeof("..."));
 }
 
-static void err_format(struct err *e, const char *fmt, va_list ap)
+static PRINTF_LIKE(2, 0) void err_format(struct err *e, const char *fmt, va_list ap)
 {
     char text[sizeof(e->msg)]; /* an argument may be e->msg itself */
     int n = vsnprintf(text, sizeof(text), fmt, ap);
