@@ -4,6 +4,12 @@
 
 #include "base/mem.h"
 
+/* gcc and clang each have their own way to say that ASan is on. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #else
@@ -64,7 +70,7 @@ static int arena_grow(struct arena *a, size_t n)
 
     if (n > a->max || a->used > a->max - n)
         return -1;
-    size = min_size(size, a->max - a->used);
+    size = min_size(size, a->max - a->used); /* want is small, and n was checked */
     b = mem_try_realloc(NULL, sizeof(*b) + size);
     if (!b)
         return -1;
@@ -83,8 +89,8 @@ void *arena_alloc(struct arena *a, size_t n)
     size_t rounded;
     char *p;
 
-    if (n > SIZE_MAX - ARENA_ALIGN)
-        return NULL;
+    if (n > PTRDIFF_MAX - ARENA_ALIGN - sizeof(struct arena_block))
+        return NULL; /* sums below cannot overflow */
     rounded = (max_size(n, 1) + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
     if (rounded > (size_t)(a->end - a->at) && arena_grow(a, rounded) < 0)
         return NULL;

@@ -19,16 +19,17 @@ void buf_done(struct buf *b)
 
 int buf_reserve(struct buf *b, size_t more)
 {
+    size_t max = min_size(b->max, PTRDIFF_MAX - 1); /* sums below cannot overflow */
     size_t need, cap;
     char *p;
 
-    if (more > b->max || b->n > b->max - more)
+    if (more > max || b->n > max - more)
         return -EMSGSIZE;
     need = b->n + more + 1;
     if (need <= b->cap)
         return 0;
     cap = max_size(b->cap + b->cap / 2, BUF_FIRST_BYTES);
-    cap = min_size(max_size(cap, need), b->max + 1);
+    cap = min_size(max_size(cap, need), max + 1);
     p = mem_try_realloc(b->cap ? b->p : NULL, cap);
     if (!p)
         return -ENOMEM;

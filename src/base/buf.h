@@ -24,6 +24,8 @@ void buf_done(struct buf *b); /* frees; b is empty and usable again */
 
 static inline void buf_clear(struct buf *b) /* keeps the memory */
 {
+    if (b->n == 0)
+        return; /* p may be buf_empty, which all threads share */
     b->n = 0;
     b->p[0] = '\0';
 }

@@ -19,11 +19,13 @@ static void err_mark_cut(struct err *e)
 
 static PRINTF_LIKE(2, 0) void err_format(struct err *e, const char *fmt, va_list ap)
 {
-    int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    char text[sizeof(e->msg)]; /* an argument may be e->msg itself */
+    int n = vsnprintf(text, sizeof(text), fmt, ap);
 
     if (n < 0)
-        e->msg[0] = '\0';
-    else if ((size_t)n >= sizeof(e->msg))
+        text[0] = '\0';
+    memcpy(e->msg, text, strlen(text) + 1);
+    if (n >= (int)sizeof(e->msg))
         err_mark_cut(e);
 }
 

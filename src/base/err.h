@@ -9,7 +9,7 @@ struct err {
 };
 
 /* Both accept e == NULL and then only return the code. Neither can fail: text that does not fit is
- * cut at a character boundary and ends in "...". */
+ * cut at a character boundary and ends in "...". Arguments may point into e->msg. */
 int err_set(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4); /* returns -code */
 int err_wrap(struct err *e, int r, const char *fmt, ...) PRINTF_LIKE(3, 4);   /* returns r */
 

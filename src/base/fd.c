@@ -109,6 +109,7 @@ int fd_recv(int sock, void *data, size_t size, size_t *ret_n, int fds[FD_SEND_MA
                          .msg_iovlen = 1,
                          .msg_control = control.room,
                          .msg_controllen = sizeof(control.room)};
+    int got_fds[FD_SEND_MAX];
     ssize_t got;
     size_t count;
 
@@ -117,12 +118,13 @@ int fd_recv(int sock, void *data, size_t size, size_t *ret_n, int fds[FD_SEND_MA
     while (got < 0 && errno == EINTR);
     if (got < 0)
         return -errno;
-    count = fd_collect(&msg, fds);
+    count = fd_collect(&msg, got_fds);
     if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
         while (count > 0)
-            fd_close(fds[--count]);
+            fd_close(got_fds[--count]);
         return -EMSGSIZE;
     }
+    memcpy(fds, got_fds, count * sizeof(int));
     *ret_n = (size_t)got;
     *ret_fd_count = count;
     return 0;

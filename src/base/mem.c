@@ -61,6 +61,8 @@ void *mem_try_realloc(void *p, size_t n)
 
 void mem_wipe(void *p, size_t n)
 {
+    if (n == 0)
+        return;
     memset(p, 0, n);
     __asm__ volatile("" : : "r"(p) : "memory");
 }

@@ -21,7 +21,7 @@ void *mem_zalloc_array(size_t n, size_t size) MUST_USE;
  * the old block stays valid then. */
 void *mem_try_realloc(void *p, size_t n) MUST_USE;
 
-/* Overwrites a secret in a way the compiler keeps. */
+/* Overwrites a secret in a way the compiler keeps. NULL is fine when n is 0. */
 void mem_wipe(void *p, size_t n);
 
 static inline void mem_freep(void *pp)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/defs.h"
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -21,7 +22,13 @@ struct str {
 #define STR_NONE ((struct str){NULL, 0})
 
 /* For printf: "%.*s", STR_ARG(s). */
-#define STR_ARG(s) (int)(s).n, (s).p
+#define STR_ARG(s) str_arg_n(s), (s).p
+
+/* A precision past INT_MAX would turn negative, which printf takes for none. */
+static inline int str_arg_n(struct str s)
+{
+    return s.n > INT_MAX ? INT_MAX : (int)s.n;
+}
 
 static inline struct str str_of(const char *cstr)
 {
@@ -41,7 +48,7 @@ static inline bool str_eq(struct str a, struct str b)
 /* Drops the first n bytes; n must not exceed s.n. */
 static inline struct str str_skip(struct str s, size_t n)
 {
-    return (struct str){s.p + n, s.n - n};
+    return (struct str){n ? s.p + n : s.p, s.n - n}; /* adding 0 to NULL is undefined */
 }
 
 bool str_eq_nocase(struct str a, struct str b);

@@ -25,6 +25,18 @@ TEST(buf, refuses_to_grow_past_its_ceiling)
     CHECK_STR(b.p, "abcd"); /* and what was there is intact */
 }
 
+TEST(buf, may_have_no_ceiling_at_all)
+{
+    AUTO_BUF(b, SIZE_MAX);
+
+    CHECK_EQ(buf_add(&b, STR("abcd")), 0);
+    CHECK(b.cap > 4);
+    CHECK_STR(b.p, "abcd");
+    CHECK_EQ(buf_reserve(&b, SIZE_MAX), -EMSGSIZE);
+    CHECK_EQ(buf_reserve(&b, SIZE_MAX - 4), -EMSGSIZE); /* no room for the NUL */
+    CHECK_STR(b.p, "abcd");
+}
+
 TEST(buf, keeps_its_content_when_memory_is_out)
 {
     AUTO_BUF(b, 4096);

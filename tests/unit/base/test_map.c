@@ -39,8 +39,8 @@ TEST(map, hashes_as_siphash_1_3_does)
 
 TEST(map, finds_what_was_added_and_nothing_else)
 {
+    int a = 1, b = 2; /* they outlive the map */
     auto_map m;
-    int a = 1, b = 2;
 
     map_init(&m, 10, NULL);
     CHECK(!map_get(&m, STR("a")));
@@ -59,8 +59,8 @@ TEST(map, finds_what_was_added_and_nothing_else)
 TEST(map, copies_its_keys)
 {
     char key[] = "first";
-    auto_map m;
     int v = 1;
+    auto_map m;
 
     map_init(&m, 10, NULL);
     CHECK_EQ(map_add(&m, str_of(key), &v), 0);
@@ -71,8 +71,8 @@ TEST(map, copies_its_keys)
 
 TEST(map, refuses_a_second_value_on_add_and_replaces_it_on_set)
 {
+    int a = 1, b = 2; /* they outlive the map */
     auto_map m;
-    int a = 1, b = 2;
 
     map_init(&m, 1, count_free);
     CHECK_EQ(map_set(&m, STR("k"), &a), 0);
@@ -88,8 +88,8 @@ TEST(map, refuses_a_second_value_on_add_and_replaces_it_on_set)
 
 TEST(map, stops_at_its_ceiling)
 {
-    auto_map m;
     int v = 1;
+    auto_map m;
 
     map_init(&m, 2, count_free);
     CHECK_EQ(map_add(&m, STR("a"), &v), 0);
