@@ -93,14 +93,16 @@ static int step_descriptors(const struct proc_spec *spec, pid_t parent)
     return 0;
 }
 
-/* Ignored signals and the mask would be inherited through exec. Handlers go by themselves. */
+/* Ignored signals and the mask would be inherited through exec. Handlers go by themselves. The system
+ * call itself, because libc's wrapper refuses the two signals it keeps for threads, and whoever started
+ * us may have ignored those, too. */
 static int step_signals(const struct proc_spec *spec, pid_t parent)
 {
-    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    static const unsigned long dfl[8]; /* the kernel's struct sigaction: all zero is SIG_DFL */
     sigset_t none;
 
     for (int sig = 1; sig <= SIGNAL_COUNT; sig++)
-        (void)sigaction(sig, &dfl, NULL); /* KILL, STOP and libc's own are refused, and fine */
+        (void)syscall(SYS_rt_sigaction, sig, dfl, NULL, SIGNAL_COUNT / 8); /* not KILL and STOP */
     sigemptyset(&none);
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
