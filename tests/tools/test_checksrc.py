@@ -10,8 +10,8 @@ checksrc = tap.load_tool("checksrc")
 EXAMPLES = [
     ("unfinished_work", "src/base/a.c", "/* TODO later */\n", "open an issue", "/* to do */\n"),
     ("trailing_blanks", "tools/x.py", "a = 1 \n", "blanks at the end", "a = 1\n"),
-    ("long_lines", "tests/a.c", "x" * 101 + "\n", "longer than 100", "x" * 100 + "\n"),
-    ("long_lines_count_characters", "tests/a.c", "é" * 101 + "\n", "longer", "é" * 100 + "\n"),
+    ("long_lines", "tests/a.py", "x" * 101 + "\n", "longer than 100", "x" * 100 + "\n"),
+    ("long_lines_count_characters", "tests/a.py", "é" * 101 + "\n", "longer", "é" * 100 + "\n"),
     ("tabs", "src/base/a.c", "\tint x;\n", "a tab", "    int x;\n"),
     ("bare_malloc", "src/net/a.c", "p = malloc(3);\n", "base/mem.h", "p = mem_alloc(3);\n"),
     ("bare_strdup", "src/net/a.c", "p = strdup(s);\n", "base/mem.h", "p = mem_strdup(s);\n"),
