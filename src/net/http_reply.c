@@ -59,7 +59,9 @@ static int reply_write_connection(const struct http_req *req, struct buf *out)
 {
     if (!req->keep_alive)
         return buf_add(out, STR("Connection: close\r\n"));
-    return req->head.minor == 0 ? buf_add(out, STR("Connection: keep-alive\r\n")) : 0;
+    return req->head.minor == 0 || req->say_keep_alive
+               ? buf_add(out, STR("Connection: keep-alive\r\n"))
+               : 0;
 }
 
 /* Queues the head. A reply whose head cannot be queued cannot be given at all. */
@@ -247,6 +249,16 @@ void http_reply_end(struct http_req *req, int error)
         (void)stream_write(st, H1_LAST_CHUNK);
     }
     reply_done(req);
+}
+
+void http_reply_queue_max(struct http_req *req, uint32_t queue_bytes_max)
+{
+    stream_set_high(&req->conn->stream, queue_bytes_max);
+}
+
+void http_reply_cut(struct http_req *req, int error)
+{
+    stream_reset(&req->conn->stream, error);
 }
 
 /* --- files --- */

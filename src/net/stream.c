@@ -215,7 +215,8 @@ static void stream_flush(struct stream *s)
             return;
         }
     }
-    if (s->want_drain && stream_queued(s) <= STREAM_LOW_BYTES && s->file_left == 0) {
+    if (s->want_drain && stream_queued(s) <= s->high_bytes / STREAM_LOW_SHARE &&
+        s->file_left == 0) {
         s->want_drain = false;
         s->ops->on_drain(s);
     }
@@ -262,7 +263,12 @@ size_t stream_room(const struct stream *s)
 {
     size_t queued = stream_queued(s);
 
-    return queued < STREAM_HIGH_BYTES ? STREAM_HIGH_BYTES - queued : 0;
+    return queued < s->high_bytes ? s->high_bytes - queued : 0;
+}
+
+void stream_set_high(struct stream *s, uint32_t high_bytes)
+{
+    s->high_bytes = high_bytes;
 }
 
 void stream_want_drain(struct stream *s)
@@ -458,6 +464,7 @@ int stream_start(struct stream *s, struct loop *loop, int fd, const struct strea
         .transport = &stream_plain,
         .file_fd = -EBADF,
         .stall_ms = STREAM_STALL_MS_DEFAULT,
+        .high_bytes = STREAM_HIGH_BYTES,
     };
     buf_init(&s->in, STREAM_IN_BYTES_MAX);
     buf_init(&s->out, STREAM_OUT_BYTES_MAX);
