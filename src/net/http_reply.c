@@ -176,8 +176,8 @@ static int reply_write_piece(struct http_req *req, struct str data)
     char header[H1_CHUNK_HEADER_MAX];
     int r;
 
-    if (req->reply_state != HTTP_REPLY_CHUNKED)
-        return stream_write(st, data);
+    if (req->reply_state != HTTP_REPLY_CHUNKED || !stream_is_open(st))
+        return stream_write(st, data); /* a closed stream swallows */
     r = buf_reserve(stream_out(st), data.n + H1_CHUNK_HEADER_MAX + H1_CHUNK_END.n);
     if (r < 0)
         return r;

@@ -452,6 +452,7 @@ static void stream_on_turn(struct loop_task *t)
     if (s->state != STREAM_CLOSED || s->turn.queued)
         return;
     loop_buf_return(s->loop, &s->in);
+    loop_buf_return(s->loop, &s->out); /* someone may have written after the end */
     s->ops->on_close(s, s->error); /* may free s */
 }
 
