@@ -223,7 +223,8 @@ int http_reply_write_all(struct http_req *req, struct str data)
     struct stream *st = &req->conn->stream;
     ssize_t taken;
 
-    if (stream_is_open(st) && data.n > stream_room(st) && stream_queued(st) > 0) {
+    /* What is larger than the whole queue must fit when on_drain comes, or we would spin. */
+    if (stream_is_open(st) && data.n > stream_room(st) && stream_queued(st) > stream_low(st)) {
         stream_want_drain(st);
         return -EAGAIN;
     }

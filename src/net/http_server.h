@@ -143,7 +143,8 @@ void http_reply_error(struct http_req *req, int status, const char *code, const 
 void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length);
 /* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL. */
 ssize_t http_reply_write(struct http_req *req, struct str data);
-/* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now (on_drain will come). */
+/* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now. When on_drain comes it will
+ * fit, whatever its size. */
 int http_reply_write_all(struct http_req *req, struct str data);
 /* Makes this reply "full" at so many queued bytes instead of STREAM_HIGH_BYTES: what a client that
  * stops reading may cost. */

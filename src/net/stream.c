@@ -215,8 +215,7 @@ static void stream_flush(struct stream *s)
             return;
         }
     }
-    if (s->want_drain && stream_queued(s) <= s->high_bytes / STREAM_LOW_SHARE &&
-        s->file_left == 0) {
+    if (s->want_drain && stream_queued(s) <= stream_low(s) && s->file_left == 0) {
         s->want_drain = false;
         s->ops->on_drain(s);
     }
@@ -264,6 +263,11 @@ size_t stream_room(const struct stream *s)
     size_t queued = stream_queued(s);
 
     return queued < s->high_bytes ? s->high_bytes - queued : 0;
+}
+
+size_t stream_low(const struct stream *s)
+{
+    return s->high_bytes / STREAM_LOW_SHARE;
 }
 
 void stream_set_high(struct stream *s, uint32_t high_bytes)
@@ -453,7 +457,7 @@ static void stream_on_turn(struct loop_task *t)
         return;
     loop_buf_return(s->loop, &s->in);
     loop_buf_return(s->loop, &s->out); /* someone may have written after the end */
-    s->ops->on_close(s, s->error); /* may free s */
+    s->ops->on_close(s, s->error);     /* may free s */
 }
 
 int stream_start(struct stream *s, struct loop *loop, int fd, const struct stream_ops *ops,

@@ -101,6 +101,7 @@ void stream_flush_soon(struct stream *s);
 
 size_t stream_queued(const struct stream *s); /* bytes and file bytes not yet sent */
 size_t stream_room(const struct stream *s);   /* what a polite producer may add now */
+size_t stream_low(const struct stream *s);    /* on_drain comes with no more than this queued */
 void stream_want_drain(struct stream *s);     /* call on_drain once, when there is room again */
 /* Lets stream_room end earlier than STREAM_HIGH_BYTES: where thousands of peers may lag. */
 void stream_set_high(struct stream *s, uint32_t high_bytes);
