@@ -70,7 +70,6 @@ static void hub_add_event(struct sse_hub *hub, struct hub_event *ev)
 {
     list_push(&hub->events, &ev->link);
     hub->stats.lag_bytes += event_cost(ev);
-    hub->stats.lag_bytes_peak = max_size(hub->stats.lag_bytes_peak, hub->stats.lag_bytes);
 }
 
 static void hub_on_lag_due(struct loop_timer *t);
@@ -277,6 +276,7 @@ static int hub_publish_bytes(struct sse_hub *hub, struct str bytes)
     }
     hub->stats.published++;
     hub_trim(hub);
+    hub->stats.lag_bytes_peak = max_size(hub->stats.lag_bytes_peak, hub->stats.lag_bytes);
     hub_arm_ping(hub);
     return 0;
 }
