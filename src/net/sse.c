@@ -171,9 +171,15 @@ void sse_set_ping(struct sse *s, uint32_t interval_ms)
         sse_arm_ping(s);
 }
 
+/* Nobody will read more: the stream was ended, or answered with something that is no stream. */
+static bool sse_is_over(const struct sse *s)
+{
+    return s->ended || (!s->begun && s->req->reply_state != HTTP_REPLY_NONE);
+}
+
 int sse_send_bytes(struct sse *s, struct str bytes)
 {
-    if (s->ended || bytes.n == 0)
+    if (sse_is_over(s) || bytes.n == 0)
         return 0;
     if (!s->begun) {
         s->begun = true;
@@ -186,7 +192,7 @@ int sse_send_bytes(struct sse *s, struct str bytes)
 /* An event is formatted in a buffer of the loop's. False when nobody is there to read it. */
 static bool sse_borrow(struct sse *s, struct buf *b)
 {
-    if (s->ended)
+    if (sse_is_over(s))
         return false;
     buf_init(b, SSE_EVENT_BYTES_MAX);
     loop_buf_borrow(http_req_loop(s->req), b);
@@ -224,7 +230,7 @@ int sse_send_comment(struct sse *s, struct str text)
 
 void sse_end(struct sse *s, int error)
 {
-    if (s->ended)
+    if (sse_is_over(s))
         return;
     s->ended = true;
     loop_timer_stop(http_req_loop(s->req), &s->ping);

@@ -58,7 +58,8 @@ void sse_begin(struct sse *s, struct http_req *req, const struct sse_ops *ops);
 void sse_set_ping(struct sse *s, uint32_t interval_ms);
 
 /* 0, or -EAGAIN when the client lags by more than its queue holds (http_reply_queue_max): nothing
- * was taken, on_drain will come. After the end, or when the client is gone, events vanish. */
+ * was taken, on_drain will come. After the end, or when the client is gone, events vanish; that it
+ * is gone shows only when something is sent, which is what pings are for. */
 int sse_send(struct sse *s, const struct sse_event *ev);
 int sse_send_bare(struct sse *s, struct str line);
 int sse_send_comment(struct sse *s, struct str text);

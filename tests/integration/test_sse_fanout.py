@@ -29,8 +29,8 @@ STOP_AT = 40  # where those who stop later do so
 COUNT = STOP_AT + LAG // EVENT + 40  # the rest is what kernel and server queue per client
 SECONDS_MAX = 60
 SEND_BUFFER = 16 * 1024
-# A connection and its request (8), and its queue of 16 KiB in a buffer of at most twice that. Copies
-# of what slow clients lag would cost LAG for each of them, and not fit.
+# A connection and its request (8), and its queue of 16 KiB in a buffer of at most twice that.
+# Copies of what slow clients lag would cost LAG for each of them, and not fit.
 KIB_PER_CLIENT = 40
 KIB_MARGIN = 1024  # of the allocator, and for answering /stats
 

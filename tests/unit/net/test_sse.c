@@ -288,6 +288,27 @@ TEST(sse, can_still_fail_with_a_plain_error_before_its_first_event)
     rig_done(&r);
 }
 
+TEST(sse, stays_silent_behind_a_plain_error)
+{
+    struct rig r;
+    AUTO_BUF(b, 1 << 20);
+    int fd;
+
+    rig_init(&r);
+    fd = client_open(&r, get_one);
+    fail_plainly(&r);
+    CHECK_EQ(r.closed, -1); /* comes at the end of the turn; what happens until then? */
+    CHECK_EQ(sse_send_bare(&r.sse, STR("one")), 0);
+    sse_end(&r.sse, EIO);
+    rig_run(&r, 10);
+    CHECK_EQ(r.closed, 0);
+    CHECK_EQ(client_read(fd, &b), 0);
+    CHECK(str_starts(buf_str(&b), STR("HTTP/1.1 404 ")));
+    CHECK(str_ends(buf_str(&b), STR("no such context\"}")));
+    fd_close(fd);
+    rig_done(&r);
+}
+
 TEST(sse, ends_with_an_error_as_a_broken_transfer)
 {
     struct rig r;
