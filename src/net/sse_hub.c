@@ -95,6 +95,7 @@ static void hub_trim(struct sse_hub *hub)
             break;
         hub->stats.lag_bytes -= event_cost(oldest);
         list_remove(&oldest->link);
+        assert(hub->events.next != &oldest->link); /* spelled out for static analysis */
         free(oldest);
     }
     hub_arm_lag_timer(hub);
