@@ -179,6 +179,8 @@ static bool sse_is_over(const struct sse *s)
 
 int sse_send_bytes(struct sse *s, struct str bytes)
 {
+    int r;
+
     if (sse_is_over(s) || bytes.n == 0)
         return 0;
     if (!s->begun) {
@@ -186,7 +188,8 @@ int sse_send_bytes(struct sse *s, struct str bytes)
         sse_reply_head(s->req);
         sse_arm_ping(s);
     }
-    return http_reply_write_all(s->req, bytes);
+    r = http_reply_write_all(s->req, bytes);
+    return r == -EPIPE ? 0 : r; /* nobody reads any more; on_close is on its way */
 }
 
 /* An event is formatted in a buffer of the loop's. False when nobody is there to read it. */
