@@ -65,6 +65,7 @@ static void conn_end_req(struct http_conn *c, int error)
     struct http_req *req = c->req;
 
     c->req = NULL;
+    stream_set_high(&c->stream, STREAM_HIGH_BYTES);
     if (req->on_upgrade)
         req->on_upgrade(req->user, NULL, error ? error : ECONNABORTED);
     else if (req->ops && req->ops->on_close)
@@ -561,6 +562,11 @@ int http_req_peer(const struct http_req *req, struct sock_addr *ret)
 {
     *ret = (struct sock_addr){.size = sizeof(ret->path)};
     return getpeername(req->conn->stream.io.fd, &ret->any, &ret->size) < 0 ? -errno : 0;
+}
+
+struct loop *http_req_loop(const struct http_req *req)
+{
+    return req->conn->server->loop;
 }
 
 void http_req_upgrade(struct http_req *req, void (*on_upgrade)(void *, struct stream_parts *, int),

@@ -62,7 +62,9 @@ static int reply_write_connection(const struct http_req *req, struct buf *out)
 {
     if (!req->keep_alive)
         return buf_add(out, STR("Connection: close\r\n"));
-    return req->head.minor == 0 ? buf_add(out, STR("Connection: keep-alive\r\n")) : 0;
+    return req->head.minor == 0 || req->say_keep_alive
+               ? buf_add(out, STR("Connection: keep-alive\r\n"))
+               : 0;
 }
 
 /* Notes what kind of reply this is. */
@@ -212,8 +214,8 @@ static int reply_write_piece(struct http_req *req, struct str data)
     char header[H1_CHUNK_HEADER_MAX];
     int r;
 
-    if (req->reply_state != HTTP_REPLY_CHUNKED)
-        return stream_write(st, data);
+    if (req->reply_state != HTTP_REPLY_CHUNKED || !stream_is_open(st))
+        return stream_write(st, data); /* a closed stream swallows */
     r = buf_reserve(stream_out(st), data.n + H1_CHUNK_HEADER_MAX + H1_CHUNK_END.n);
     if (r < 0)
         return r;
@@ -259,7 +261,8 @@ int http_reply_write_all(struct http_req *req, struct str data)
     struct stream *st = &req->conn->stream;
     ssize_t taken;
 
-    if (stream_is_open(st) && data.n > stream_room(st) && stream_queued(st) > 0) {
+    /* What is larger than the whole queue must fit when on_drain comes, or we would spin. */
+    if (stream_is_open(st) && data.n > stream_room(st) && stream_queued(st) > stream_low(st)) {
         stream_want_drain(st);
         return -EAGAIN;
     }
@@ -285,6 +288,16 @@ void http_reply_end(struct http_req *req, int error)
         (void)stream_write(st, H1_LAST_CHUNK);
     }
     reply_done(req);
+}
+
+void http_reply_queue_max(struct http_req *req, uint32_t queue_bytes_max)
+{
+    stream_set_high(&req->conn->stream, queue_bytes_max);
+}
+
+void http_reply_cut(struct http_req *req, int error)
+{
+    stream_reset(&req->conn->stream, error);
 }
 
 /* --- files --- */

@@ -47,6 +47,7 @@ struct http_req {
     uint64_t begin_ns;
     int status;           /* of the reply; 0 before */
     uint64_t reply_bytes; /* body bytes of the reply so far */
+    bool say_keep_alive;  /* write "Connection: keep-alive" where HTTP/1.1 implies it */
 
     /* The rest is the server's. */
     struct http_conn *conn;
@@ -123,6 +124,7 @@ struct str http_req_param(const struct http_req *req,
 struct str http_req_header(const struct http_req *req,
                            struct str name); /* first; STR_NONE if none */
 int http_req_peer(const struct http_req *req, struct sock_addr *ret);
+struct loop *http_req_loop(const struct http_req *req);
 void http_req_resume(struct http_req *req); /* on_body may be called again */
 
 /* --- the reply --- */
@@ -144,11 +146,18 @@ void http_reply_begin_as(struct http_req *req, int status, struct str reason,
                          const struct http_headers *headers, uint64_t length);
 /* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL. */
 ssize_t http_reply_write(struct http_req *req, struct str data);
-/* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now (on_drain will come). */
+/* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now. When on_drain comes it will
+ * fit, whatever its size. */
 int http_reply_write_all(struct http_req *req, struct str data);
+/* Makes this reply "full" at so many queued bytes instead of STREAM_HIGH_BYTES: what a client that
+ * stops reading may cost. */
+void http_reply_queue_max(struct http_req *req, uint32_t queue_bytes_max);
 /* error != 0, or fewer bytes than promised, cuts the connection: a broken transfer must not look
  * like a clean end. */
 void http_reply_end(struct http_req *req, int error);
+/* Gives a reply up at once: the client sees a reset, and what was queued for it is gone. on_close
+ * comes at the end of the turn with `error`, a positive errno. */
+void http_reply_cut(struct http_req *req, int error);
 
 /* Replies with an open file by sendfile: honours Range, If-Modified-Since, If-Unmodified-Since and
  * HEAD; adds Accept-Ranges, Last-Modified, Content-Range. Takes over fd. */

@@ -111,20 +111,29 @@ void loop_stop(struct loop *l)
         assert(errno == EAGAIN);
 }
 
-static void loop_on_wake(struct loop_io *io, uint32_t events UNUSED)
+/* Whether there were any. */
+static bool loop_run_posted(struct loop *l)
 {
-    struct loop *l = container_of(io, struct loop, wake);
     struct task_list mine;
-    uint64_t count;
+    bool any;
 
-    if (read(l->wake_fd, &count, sizeof(count)) < 0)
-        return;
     pthread_mutex_lock(&l->posted_lock);
     mine = l->posted;
     l->posted = (struct task_list){0};
     pthread_mutex_unlock(&l->posted_lock);
+    any = mine.first;
     for (struct loop_task *t; (t = tasks_pop(&mine));)
         t->run(t);
+    return any;
+}
+
+static void loop_on_wake(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct loop *l = container_of(io, struct loop, wake);
+    uint64_t count;
+
+    if (read(l->wake_fd, &count, sizeof(count)) == (ssize_t)sizeof(count))
+        (void)loop_run_posted(l);
 }
 
 static void loop_run_deferred(struct loop *l)
@@ -142,7 +151,7 @@ static void loop_run_deferred(struct loop *l)
 
 void loop_settle(struct loop *l)
 {
-    while (l->deferred.first)
+    while (loop_run_posted(l) || l->deferred.first)
         loop_run_deferred(l);
 }
 

@@ -20,7 +20,7 @@ void loop_free(struct loop *l); /* NULL is fine; watchers must be stopped before
 int loop_run(struct loop *l, struct err *e); /* until loop_stop; 0, or -errno from epoll */
 void loop_stop(struct loop *l);              /* any thread */
 
-/* Runs deferred tasks until none is left: for tearing things down outside loop_run. */
+/* Runs deferred and posted tasks until none is left: for tearing things down outside loop_run. */
 void loop_settle(struct loop *l);
 
 /* Monotonic time when this turn began: cheap, and the same for all callbacks of the turn. */

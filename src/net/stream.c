@@ -215,7 +215,7 @@ static void stream_flush(struct stream *s)
             return;
         }
     }
-    if (s->want_drain && stream_queued(s) <= STREAM_LOW_BYTES && s->file_left == 0) {
+    if (s->want_drain && stream_queued(s) <= stream_low(s) && s->file_left == 0) {
         s->want_drain = false;
         s->ops->on_drain(s);
     }
@@ -230,6 +230,12 @@ struct buf *stream_out(struct stream *s)
 {
     if (!s->out.cap)
         loop_buf_borrow(s->loop, &s->out);
+    /* Under a steady producer the queue may never run empty: what was sent must go all the same.
+     * Once it is the larger part, moving the rest costs less than was gained by sending it. */
+    if (s->out_at > s->out.n / 2) {
+        buf_drop_front(&s->out, s->out_at);
+        s->out_at = 0;
+    }
     return &s->out;
 }
 
@@ -256,7 +262,17 @@ size_t stream_room(const struct stream *s)
 {
     size_t queued = stream_queued(s);
 
-    return queued < STREAM_HIGH_BYTES ? STREAM_HIGH_BYTES - queued : 0;
+    return queued < s->high_bytes ? s->high_bytes - queued : 0;
+}
+
+size_t stream_low(const struct stream *s)
+{
+    return s->high_bytes / STREAM_LOW_SHARE;
+}
+
+void stream_set_high(struct stream *s, uint32_t high_bytes)
+{
+    s->high_bytes = high_bytes;
 }
 
 void stream_want_drain(struct stream *s)
@@ -440,7 +456,8 @@ static void stream_on_turn(struct loop_task *t)
     if (s->state != STREAM_CLOSED || s->turn.queued)
         return;
     loop_buf_return(s->loop, &s->in);
-    s->ops->on_close(s, s->error); /* may free s */
+    loop_buf_return(s->loop, &s->out); /* someone may have written after the end */
+    s->ops->on_close(s, s->error);     /* may free s */
 }
 
 int stream_start(struct stream *s, struct loop *loop, int fd, const struct stream_ops *ops,
@@ -452,6 +469,7 @@ int stream_start(struct stream *s, struct loop *loop, int fd, const struct strea
         .transport = &stream_plain,
         .file_fd = -EBADF,
         .stall_ms = STREAM_STALL_MS_DEFAULT,
+        .high_bytes = STREAM_HIGH_BYTES,
     };
     buf_init(&s->in, STREAM_IN_BYTES_MAX);
     buf_init(&s->out, STREAM_OUT_BYTES_MAX);

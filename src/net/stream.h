@@ -37,7 +37,7 @@ extern const struct stream_transport stream_plain;
 
 enum {
     STREAM_HIGH_BYTES = 256 * 1024,      /* stream_room is 0 from here on */
-    STREAM_LOW_BYTES = 64 * 1024,        /* on_drain comes below this */
+    STREAM_LOW_SHARE = 4,                /* on_drain comes at a quarter of that */
     STREAM_OUT_BYTES_MAX = 32 << 20,     /* hard ceiling of the queue */
     STREAM_IN_BYTES_MAX = 256 * 1024,    /* hard ceiling of what was offered and not taken */
     STREAM_STALL_MS_DEFAULT = 30 * 1000, /* a peer that takes nothing for so long is gone */
@@ -53,7 +53,7 @@ struct stream {
     struct buf in, out;
     size_t out_at; /* sent already */
     int file_fd;   /* being sent behind `out`; borrowed */
-    uint32_t stall_ms;
+    uint32_t stall_ms, high_bytes;
     int64_t file_at;
     uint64_t file_left;
     uint64_t bytes_in, bytes_out;
@@ -101,7 +101,10 @@ void stream_flush_soon(struct stream *s);
 
 size_t stream_queued(const struct stream *s); /* bytes and file bytes not yet sent */
 size_t stream_room(const struct stream *s);   /* what a polite producer may add now */
+size_t stream_low(const struct stream *s);    /* on_drain comes with no more than this queued */
 void stream_want_drain(struct stream *s);     /* call on_drain once, when there is room again */
+/* Lets stream_room end earlier than STREAM_HIGH_BYTES: where thousands of peers may lag. */
+void stream_set_high(struct stream *s, uint32_t high_bytes);
 
 /* Sends part of a file behind what is queued. One at a time, nothing may be queued until it is
  * sent; on_drain tells. The descriptor stays the caller's and must stay open until then. */

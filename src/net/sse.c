@@ -1,0 +1,247 @@
+#include "net/sse.h"
+
+#include <errno.h>
+
+#include "net/sse_internal.h"
+
+enum { NS_PER_MS = 1000000 };
+
+/* --- formatting --- */
+
+static bool is_one_line(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] == '\n' || s.p[i] == '\r' || s.p[i] == '\0')
+            return false;
+    return true;
+}
+
+static int add_field(struct buf *out, struct str label, struct str value)
+{
+    int r = buf_add(out, label);
+
+    if (r == 0)
+        r = buf_add(out, value);
+    return r < 0 ? r : buf_add_char(out, '\n');
+}
+
+/* Cuts the first line off *text and its line break, whichever of the three it is. False when it was
+ * the last. */
+static bool cut_line(struct str *text, struct str *ret_line)
+{
+    size_t n = 0;
+
+    while (n < text->n && text->p[n] != '\n' && text->p[n] != '\r')
+        n++;
+    *ret_line = str_make(text->p, n);
+    if (n == text->n)
+        return false;
+    n += str_starts(str_skip(*text, n), STR("\r\n")) ? 2 : 1;
+    *text = str_skip(*text, n);
+    return true;
+}
+
+static int add_data(struct buf *out, struct str data)
+{
+    struct str line;
+    bool more;
+    int r;
+
+    do {
+        more = cut_line(&data, &line);
+        r = add_field(out, STR("data: "), line);
+    } while (r == 0 && more);
+    return r;
+}
+
+/* Closes an event with its blank line, or takes back what was added since `start`. */
+static int end_event(struct buf *out, size_t start, int r)
+{
+    if (r == 0)
+        r = buf_add_char(out, '\n');
+    if (r < 0)
+        buf_cut(out, start);
+    return r;
+}
+
+int sse_format(struct buf *out, const struct sse_event *ev)
+{
+    size_t start = out->n;
+    int r = 0;
+
+    if (!is_one_line(ev->name) || !is_one_line(ev->id))
+        return -EINVAL;
+    if (ev->name.n)
+        r = add_field(out, STR("event: "), ev->name);
+    if (r == 0 && ev->id.n)
+        r = add_field(out, STR("id: "), ev->id);
+    if (r == 0)
+        r = add_data(out, ev->data);
+    return end_event(out, start, r);
+}
+
+int sse_format_bare(struct buf *out, struct str line)
+{
+    size_t start = out->n;
+
+    if (!line.n || !is_one_line(line))
+        return -EINVAL;
+    return end_event(out, start, add_field(out, STR(""), line));
+}
+
+int sse_format_comment(struct buf *out, struct str text)
+{
+    size_t start = out->n;
+
+    if (!is_one_line(text))
+        return -EINVAL;
+    return end_event(out, start, add_field(out, text.n ? STR(": ") : STR(":"), text));
+}
+
+/* --- the reply --- */
+
+void sse_reply_head(struct http_req *req)
+{
+    /* Names and values are ours: these cannot fail but for the first lack of memory, and a head
+     * without them is still right. */
+    (void)http_reply_header(req, STR("Cache-Control"), STR("no-cache"));
+    (void)http_reply_header(req, STR("X-Accel-Buffering"), STR("no"));
+    req->say_keep_alive = true;
+    http_reply_begin(req, 200, STR("text/event-stream"), HTTP_UNKNOWN_LENGTH);
+}
+
+static void sse_arm_ping(struct sse *s);
+
+static void sse_on_ping(struct loop_timer *t)
+{
+    struct sse *s = container_of(t, struct sse, ping);
+
+    sse_arm_ping(s);
+    if (s->ops->on_ping)
+        s->ops->on_ping(s);
+    else
+        (void)sse_send_comment(s, STR("")); /* a client too full for it has other things to read */
+}
+
+static void sse_arm_ping(struct sse *s)
+{
+    struct loop *loop = http_req_loop(s->req);
+
+    if (s->ping_ms)
+        loop_timer_set(loop, &s->ping, loop_now_ns(loop) + (uint64_t)s->ping_ms * NS_PER_MS,
+                       sse_on_ping);
+    else
+        loop_timer_stop(loop, &s->ping);
+}
+
+static void sse_on_drain(struct http_req *req)
+{
+    struct sse *s = req->user;
+
+    if (s->ops->on_drain && !s->ended)
+        s->ops->on_drain(s);
+}
+
+static void sse_on_close(struct http_req *req, int error)
+{
+    struct sse *s = req->user;
+
+    s->ended = true;
+    loop_timer_stop(http_req_loop(req), &s->ping);
+    if (s->ops->on_close)
+        s->ops->on_close(s, error);
+}
+
+static const struct http_req_ops sse_req_ops = {
+    .on_drain = sse_on_drain,
+    .on_close = sse_on_close,
+};
+
+void sse_begin(struct sse *s, struct http_req *req, const struct sse_ops *ops)
+{
+    *s = (struct sse){.req = req, .ops = ops};
+    req->ops = &sse_req_ops;
+    req->user = s;
+}
+
+void sse_set_ping(struct sse *s, uint32_t interval_ms)
+{
+    s->ping_ms = interval_ms;
+    if (s->begun && !s->ended)
+        sse_arm_ping(s);
+}
+
+/* Nobody will read more: the stream was ended, or answered with something that is no stream. */
+static bool sse_is_over(const struct sse *s)
+{
+    return s->ended || (!s->begun && s->req->reply_state != HTTP_REPLY_NONE);
+}
+
+int sse_send_bytes(struct sse *s, struct str bytes)
+{
+    int r;
+
+    if (sse_is_over(s) || bytes.n == 0)
+        return 0;
+    if (!s->begun) {
+        s->begun = true;
+        sse_reply_head(s->req);
+        sse_arm_ping(s);
+    }
+    r = http_reply_write_all(s->req, bytes);
+    return r == -EPIPE ? 0 : r; /* nobody reads any more; on_close is on its way */
+}
+
+/* An event is formatted in a buffer of the loop's. False when nobody is there to read it. */
+static bool sse_borrow(struct sse *s, struct buf *b)
+{
+    if (sse_is_over(s))
+        return false;
+    buf_init(b, SSE_EVENT_BYTES_MAX);
+    loop_buf_borrow(http_req_loop(s->req), b);
+    return true;
+}
+
+static int sse_send_borrowed(struct sse *s, struct buf *b, int r)
+{
+    if (r == 0)
+        r = sse_send_bytes(s, buf_str(b));
+    loop_buf_return(http_req_loop(s->req), b);
+    return r;
+}
+
+int sse_send(struct sse *s, const struct sse_event *ev)
+{
+    struct buf b;
+
+    return sse_borrow(s, &b) ? sse_send_borrowed(s, &b, sse_format(&b, ev)) : 0;
+}
+
+int sse_send_bare(struct sse *s, struct str line)
+{
+    struct buf b;
+
+    return sse_borrow(s, &b) ? sse_send_borrowed(s, &b, sse_format_bare(&b, line)) : 0;
+}
+
+int sse_send_comment(struct sse *s, struct str text)
+{
+    struct buf b;
+
+    return sse_borrow(s, &b) ? sse_send_borrowed(s, &b, sse_format_comment(&b, text)) : 0;
+}
+
+void sse_end(struct sse *s, int error)
+{
+    if (sse_is_over(s))
+        return;
+    s->ended = true;
+    loop_timer_stop(http_req_loop(s->req), &s->ping);
+    if (!s->begun && error) {
+        http_reply_error(s->req, 500, NULL, "the stream failed before its first event");
+        return;
+    }
+    if (!s->begun)
+        sse_reply_head(s->req);
+    http_reply_end(s->req, error);
+}

@@ -1,0 +1,7 @@
+/* sse_internal.h - what single event streams and hubs share. */
+#pragma once
+
+#include "net/sse.h"
+
+/* Sends the head of an event stream. */
+void sse_reply_head(struct http_req *req);
