@@ -112,6 +112,8 @@ void stream_resume(struct stream *s); /* offers kept input again, at the end of 
 
 /* What was received and not taken yet. */
 struct str stream_kept(const struct stream *s);
+/* Whether the peer said something that nobody took: kept, or still in the kernel. */
+bool stream_has_unread(const struct stream *s);
 
 /* Ends after the queue is sent. With linger the peer gets a moment to read the rest before its
  * unread input turns into a reset. */
