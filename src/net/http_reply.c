@@ -66,17 +66,19 @@ static int reply_write_connection(const struct http_req *req, struct buf *out)
 static int reply_head(struct http_req *req, int status, struct str type, uint64_t length)
 {
     struct http_conn *c = req->conn;
-    struct buf *out = stream_out(&c->stream);
+    struct buf *out;
     int r;
 
     assert(req->reply_state == HTTP_REPLY_NONE);
     req->status = status;
     req->reply_state = reply_framing(req, status, length);
     req->reply_left = length;
-    if (req->reply_state == HTTP_REPLY_CLOSE || c->server->draining)
+    if (req->reply_state == HTTP_REPLY_CLOSE || c->server->draining ||
+        http_req_body_in_the_way(req))
         req->keep_alive = false;
     if (!stream_is_open(&c->stream))
         return 0;
+    out = stream_out(&c->stream);
     r = h1_write_status(out, status);
     if (r == 0)
         r = buf_add(out, reply_date_line(c->server));
@@ -165,7 +167,8 @@ void http_reply_error(struct http_req *req, int status, const char *code, const 
 
 void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length)
 {
-    (void)reply_head(req, status, type, length);
+    if (reply_head(req, status, type, length) == 0 && req->reply_state == HTTP_REPLY_SILENT)
+        reply_done(req);
 }
 
 static int reply_write_piece(struct http_req *req, struct str data)
@@ -189,12 +192,14 @@ static ssize_t reply_write_some(struct http_req *req, struct str data, size_t ro
 {
     int r;
 
+    if (req->reply_state == HTTP_REPLY_DONE || !stream_is_open(&req->conn->stream))
+        return -EPIPE;
     if (req->reply_state == HTTP_REPLY_LENGTH && data.n > req->reply_left)
         return -EINVAL;
     data.n = min_size(data.n, room);
     if (data.n == 0)
         return 0;
-    r = req->reply_state == HTTP_REPLY_SILENT ? 0 : reply_write_piece(req, data);
+    r = reply_write_piece(req, data);
     if (r < 0) {
         stream_close(&req->conn->stream, -r);
         return r;
@@ -208,8 +213,7 @@ static ssize_t reply_write_some(struct http_req *req, struct str data, size_t ro
 ssize_t http_reply_write(struct http_req *req, struct str data)
 {
     struct stream *st = &req->conn->stream;
-    size_t room = stream_is_open(st) ? stream_room(st) : data.n;
-    ssize_t taken = reply_write_some(req, data, room);
+    ssize_t taken = reply_write_some(req, data, stream_room(st));
 
     if (taken >= 0 && (size_t)taken < data.n)
         stream_want_drain(st);

@@ -69,7 +69,7 @@ struct http_req {
         HTTP_REPLY_LENGTH, /* reply_left bytes to come */
         HTTP_REPLY_CHUNKED,
         HTTP_REPLY_CLOSE,  /* ends with the connection (HTTP/1.0) */
-        HTTP_REPLY_SILENT, /* HEAD, 204, 304: bytes are counted, not sent */
+        HTTP_REPLY_SILENT, /* HEAD, 204, 304: complete with its head */
         HTTP_REPLY_FILE,   /* the stream sends it */
         HTTP_REPLY_DONE,
     } reply_state;
@@ -137,11 +137,14 @@ void http_reply_error(struct http_req *req, int status, const char *code, const 
     PRINTF_LIKE(4, 5);
 
 #define HTTP_UNKNOWN_LENGTH UINT64_MAX
-/* A reply in pieces: the head now, then writes, then one end. */
+/* A reply in pieces: the head now, then writes, then one end. Where no body may follow (HEAD, 204,
+ * 304) the reply is complete with its head. */
 void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length);
-/* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL. */
+/* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL; -EPIPE when nobody
+ * will read it: the connection is lost, or the reply has no body. on_close follows. */
 ssize_t http_reply_write(struct http_req *req, struct str data);
-/* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now (on_drain will come). */
+/* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now (on_drain will come). Fails
+ * as http_reply_write does. */
 int http_reply_write_all(struct http_req *req, struct str data);
 /* error != 0, or fewer bytes than promised, cuts the connection: a broken transfer must not look
  * like a clean end. */
