@@ -1,0 +1,203 @@
+"""httplib.py - what the HTTP tests share: a server to attack, a client that sends raw bytes, TAP."""
+import contextlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+import traceback
+
+SECONDS_MAX = 10
+
+
+class Skip(Exception):
+    """This machine cannot answer the question; the text says why."""
+
+
+class Response:
+    def __init__(self, head):
+        lines = head.decode("latin-1").split("\r\n")
+        self.version, self.status = lines[0].split(" ")[0], int(lines[0].split(" ")[1])
+        self.rows = [tuple(part.strip() for part in line.split(":", 1)) for line in lines[1:]]
+        self.body = b""
+
+    def get(self, name):
+        """The value of a header that stands once, or None."""
+        values = [value for row, value in self.rows if row.lower() == name.lower()]
+        assert len(values) <= 1, f"{name} stands {len(values)} times"
+        return values[0] if values else None
+
+
+class Client:
+    """One connection. Everything received and not asked for yet waits in self.inbox."""
+
+    def __init__(self, address, timeout=SECONDS_MAX, receive_bytes=None):
+        self.sock = socket.socket()
+        self.sock.settimeout(timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if receive_bytes:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.sock.connect(address)
+        self.inbox = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def receive(self):
+        data = self.sock.recv(1 << 18)
+        if not data:
+            raise EOFError(f"the server closed; before that came {self.inbox[:200]!r}")
+        self.inbox += data
+
+    def take_until(self, mark):
+        while mark not in self.inbox:
+            self.receive()
+        found, self.inbox = self.inbox.split(mark, 1)
+        return found
+
+    def take(self, count):
+        while len(self.inbox) < count:
+            self.receive()
+        found, self.inbox = self.inbox[:count], self.inbox[count:]
+        return found
+
+    def take_chunks(self):
+        body = b""
+        while True:
+            size = int(self.take_until(b"\r\n"), 16)
+            body += self.take(size)
+            assert self.take(2) == b"\r\n", "a chunk does not end in CRLF"
+            if size == 0:
+                return body
+
+    def take_rest(self):
+        with contextlib.suppress(EOFError):
+            while True:
+                self.receive()
+        rest, self.inbox = self.inbox, b""
+        return rest
+
+    def response(self, no_body=False):
+        r = Response(self.take_until(b"\r\n\r\n"))
+        length = r.get("Content-Length")
+        if no_body or r.status < 200 or r.status in (204, 304):
+            return r
+        if r.get("Transfer-Encoding") == "chunked":
+            assert length is None, "both Content-Length and Transfer-Encoding"
+            r.body = self.take_chunks()
+        elif length is not None:
+            r.body = self.take(int(length))
+        else:
+            r.body = self.take_rest()
+        return r
+
+    def ask(self, data, no_body=False):
+        self.send(data)
+        return self.response(no_body)
+
+    def wait_closed(self):
+        """Asserts that the server ends the connection and says nothing more before."""
+        with contextlib.suppress(ConnectionError):
+            rest = self.take_rest()
+            assert rest == b"", f"and then came {rest[:200]!r}"
+
+    def half_close(self):
+        self.sock.shutdown(socket.SHUT_WR)
+
+
+def request(method, target, *headers, body=b"", version="1.1"):
+    """A well-formed request; Content-Length is added when there is a body."""
+    lines = [f"{method} {target} HTTP/{version}", "Host: test", *headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+GET_JSON = request("GET", "/json")
+
+
+class Server:
+    """httpd on a port of its own; stopped by pid at the end of the `with` block."""
+
+    def __init__(self, program, *args, descriptors_max=None):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
+
+        self.process = subprocess.Popen([program, "127.0.0.1:0", *args], stdout=subprocess.PIPE,
+                                        preexec_fn=limit if descriptors_max else None)
+        host, port = self.process.stdout.readline().decode().strip().rsplit(":", 1)
+        self.address = (host, int(port))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process.stdout.close()
+
+    def connect(self, **options):
+        return Client(self.address, **options)
+
+    def ask(self, data, no_body=False):
+        """One request on a connection of its own."""
+        with self.connect() as c:
+            return c.ask(data, no_body)
+
+    def is_well(self):
+        assert self.process.poll() is None, f"the server died: {self.process.returncode}"
+        assert self.ask(GET_JSON).status == 200, "the server does not answer any more"
+
+    def rss_bytes(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            row = next(line for line in status if line.startswith("VmRSS:"))
+        return int(row.split()[1]) * 1024
+
+    def drain(self):
+        """SIGTERM; returns at once."""
+        os.kill(self.process.pid, signal.SIGTERM)
+
+    def exit_status(self):
+        return self.process.wait(SECONDS_MAX)
+
+
+def wait_for(condition, seconds=SECONDS_MAX):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.01)
+
+
+class Tap:
+    """Runs checks and prints TAP. A check is a callable that raises when the sentence is false."""
+
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def check(self, sentence, run, *args):
+        self.count += 1
+        try:
+            run(*args)
+            print(f"ok {self.count} - {sentence}", flush=True)
+        except Skip as reason:
+            print(f"ok {self.count} - {sentence} # SKIP {reason}", flush=True)
+        except Exception:  # whatever went wrong, the next check still runs
+            self.failed += 1
+            print(f"not ok {self.count} - {sentence}")
+            print("# " + traceback.format_exc().strip().replace("\n", "\n# "), flush=True)
+
+    def end(self):
+        print(f"1..{self.count}")
+        return 1 if self.failed or not self.count else 0
