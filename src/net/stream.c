@@ -307,7 +307,7 @@ void stream_resume(struct stream *s)
     s->paused = false;
     if (!s->eof)
         stream_watch(s, EPOLLIN, 0);
-    if (s->in.n || s->eof) {
+    if (s->in.n || (s->eof && !s->eof_told)) {
         s->offer_again = true;
         loop_defer(s->loop, &s->turn, stream_on_turn);
     }
@@ -332,8 +332,12 @@ static void stream_offer(struct stream *s, char *p, size_t n, bool kept)
     }
 }
 
+/* Once, and after all input that came before it was offered. */
 static void stream_tell_eof(struct stream *s)
 {
+    if (!s->eof || s->eof_told || s->paused || s->offer_again || s->state != STREAM_OPEN)
+        return;
+    s->eof_told = true;
     if (s->ops->on_eof)
         s->ops->on_eof(s);
     else
@@ -427,8 +431,7 @@ static void stream_offer_again(struct stream *s)
     s->offer_again = false;
     if (s->in.n && !s->paused)
         stream_offer(s, s->in.p, s->in.n, true);
-    if (s->eof && !s->paused && s->state == STREAM_OPEN)
-        stream_tell_eof(s);
+    stream_tell_eof(s);
 }
 
 static void stream_on_turn(struct loop_task *t)
