@@ -294,6 +294,15 @@ static void req_body_end(struct http_req *req)
     req->in_callback = false;
 }
 
+/* More came than the row allows. What of it was taken cannot be called back; no more will be. */
+static void req_body_too_large(struct http_req *req)
+{
+    if (req->reply_state == HTTP_REPLY_NONE)
+        reply_too_large(req);
+    else
+        stream_close(&req->conn->stream, EMSGSIZE);
+}
+
 /* The next piece of the body, and how much input it and its framing used. */
 static enum h1_error conn_next_piece(struct http_conn *c, struct str in, struct str *ret_piece,
                                      size_t *ret_used)
@@ -333,11 +342,10 @@ static size_t conn_take_body(struct http_conn *c, struct str in)
         conn_refuse(c, error);
         return in.n;
     }
-    if (req->framing.body_bytes > req_body_max(req) && req->reply_state == HTTP_REPLY_NONE) {
-        reply_too_large(req);
-    } else if (piece.n) {
+    if (req->framing.body_bytes > req_body_max(req) && req->body_state != HTTP_BODY_DISCARD)
+        req_body_too_large(req);
+    else if (piece.n)
         req_body_piece(req, piece);
-    }
     if (stream_is_open(&c->stream) && conn_body_complete(c) && !c->stream.paused)
         req_body_end(req);
     conn_settle(c);
@@ -386,22 +394,29 @@ static bool conn_offer_held(struct http_conn *c)
 
 /* --- settling --- */
 
+bool http_req_body_in_the_way(const struct http_req *req)
+{
+    uint64_t bytes = req->framing.body == H1_BODY_LENGTH ? req->body_left : req->framing.body_bytes;
+
+    return req->body_state != HTTP_BODY_DONE &&
+           (bytes > HTTP_DISCARD_BYTES_MAX || req->continue_due);
+}
+
 /* The reply is complete and the client is still sending: read on a little to save the connection,
  * or give it up when that would take long. */
 static void conn_give_up_body(struct http_conn *c)
 {
     struct http_req *req = c->req;
-    bool much = req->framing.body == H1_BODY_LENGTH
-                    ? req->body_left > HTTP_DISCARD_BYTES_MAX
-                    : req->framing.body_bytes > HTTP_DISCARD_BYTES_MAX;
 
-    if (req->body_state != HTTP_BODY_DISCARD) {
+    if (http_req_body_in_the_way(req))
+        req->keep_alive = false;
+    if (conn_body_complete(c)) { /* received, only not taken by its handler */
+        req->body_state = HTTP_BODY_DONE;
+    } else if (req->body_state != HTTP_BODY_DISCARD) {
         req->body_state = HTTP_BODY_DISCARD;
         stream_resume(&c->stream);
         http_conn_deadline(c, c->server->conf.body_ms);
     }
-    if (much || req->continue_due)
-        req->keep_alive = false;
 }
 
 /* Moves the connection on to whatever comes next. */
@@ -444,10 +459,12 @@ static void conn_on_task(struct loop_task *t)
     }
     if (c->req && stream_is_open(&c->stream) && c->stream.paused &&
         c->req->body_state == HTTP_BODY_STREAM && conn_offer_held(c)) {
-        if (conn_body_complete(c))
+        if (conn_body_complete(c)) {
             req_body_end(c->req);
-        else
+        } else {
             stream_resume(&c->stream);
+            http_conn_deadline(c, c->server->conf.body_ms);
+        }
     }
     conn_settle(c);
 }

@@ -46,6 +46,22 @@ static int file_condition(const struct http_req *req, int64_t mtime_s)
     return 0;
 }
 
+/* The Range header, if it is to be honoured: of GET, in bytes, and of the file the client knows. */
+static struct str file_range_wanted(const struct http_req *req, int64_t mtime_s)
+{
+    const struct str unit = STR("bytes=");
+    struct str wanted = http_req_header(req, STR("Range"));
+    struct str known = http_req_header(req, STR("If-Range"));
+    int64_t us;
+
+    if (req->head.method != HTTP_GET || wanted.n < unit.n ||
+        !str_eq_nocase(str_make(wanted.p, unit.n), unit))
+        return STR_NONE;
+    if (known.p && (time_parse_http(known, &us, NULL) < 0 || us / TIME_US_PER_S != mtime_s))
+        return STR_NONE;
+    return wanted;
+}
+
 static void file_send(struct http_req *req, int fd, int status, struct str type,
                       struct http_range range)
 {
@@ -82,7 +98,7 @@ static void file_send_range(struct http_req *req, int fd, struct str type, uint6
 
 void http_reply_file(struct http_req *req, int fd, struct str type)
 {
-    struct str wanted = http_req_header(req, STR("Range"));
+    struct str wanted;
     char date[TIME_HTTP_MAX];
     struct stat st;
     int status;
@@ -98,12 +114,12 @@ void http_reply_file(struct http_req *req, int fd, struct str type)
         http_reply(req, status, STR_NONE, STR_NONE);
         return;
     }
-    if (wanted.p && st.st_size > 0) {
-        file_send_range(req, fd, type, (uint64_t)st.st_size, wanted);
-        return;
-    }
     time_format_http((int64_t)st.st_mtime * TIME_US_PER_S, date);
     file_header(req, STR("Accept-Ranges"), "bytes");
     file_header(req, STR("Last-Modified"), "%s", date);
-    file_send(req, fd, 200, type, (struct http_range){0, (uint64_t)st.st_size});
+    wanted = file_range_wanted(req, st.st_mtime);
+    if (wanted.p && st.st_size > 0)
+        file_send_range(req, fd, type, (uint64_t)st.st_size, wanted);
+    else
+        file_send(req, fd, 200, type, (struct http_range){0, (uint64_t)st.st_size});
 }

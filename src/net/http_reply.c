@@ -74,7 +74,8 @@ static void reply_start(struct http_req *req, int status, uint64_t length)
     req->status = status;
     req->reply_state = reply_framing(req, status, length);
     req->reply_left = length;
-    if (req->reply_state == HTTP_REPLY_CLOSE || req->conn->server->draining)
+    if (req->reply_state == HTTP_REPLY_CLOSE || req->conn->server->draining ||
+        http_req_body_in_the_way(req))
         req->keep_alive = false;
 }
 
@@ -114,27 +115,6 @@ static int reply_head(struct http_req *req, int status, struct str type, uint64_
     if (r == 0)
         r = buf_add(out, buf_str(&req->reply_headers));
     return reply_head_written(req, r);
-}
-
-void http_reply_begin_as(struct http_req *req, int status, struct str reason,
-                         const struct http_headers *headers, uint64_t length)
-{
-    struct stream *st = &req->conn->stream;
-    struct buf *out;
-    int r;
-
-    reply_start(req, status, length);
-    if (!stream_is_open(st))
-        return;
-    out = stream_out(st);
-    r = buf_addf(out, "HTTP/1.1 %d %.*s\r\n", status, STR_ARG(reason));
-    for (size_t i = 0; r == 0 && i < headers->count; i++)
-        r = h1_write_header(out, headers->rows[i].name, headers->rows[i].value);
-    if (r == 0 && req->reply_state == HTTP_REPLY_CHUNKED)
-        r = reply_write_framing(req, out, status, length);
-    if (r == 0)
-        r = reply_write_connection(req, out);
-    (void)reply_head_written(req, r);
 }
 
 void http_reply_continue(struct http_req *req)
@@ -205,7 +185,30 @@ void http_reply_error(struct http_req *req, int status, const char *code, const 
 
 void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length)
 {
-    (void)reply_head(req, status, type, length);
+    if (reply_head(req, status, type, length) == 0 && req->reply_state == HTTP_REPLY_SILENT)
+        reply_done(req);
+}
+
+void http_reply_begin_as(struct http_req *req, int status, struct str reason,
+                         const struct http_headers *headers, uint64_t length)
+{
+    struct stream *st = &req->conn->stream;
+    struct buf *out;
+    int r;
+
+    reply_start(req, status, length);
+    if (!stream_is_open(st))
+        return;
+    out = stream_out(st);
+    r = buf_addf(out, "HTTP/1.1 %d %.*s\r\n", status, STR_ARG(reason));
+    for (size_t i = 0; r == 0 && i < headers->count; i++)
+        r = h1_write_header(out, headers->rows[i].name, headers->rows[i].value);
+    if (r == 0 && req->reply_state == HTTP_REPLY_CHUNKED)
+        r = reply_write_framing(req, out, status, length);
+    if (r == 0)
+        r = reply_write_connection(req, out);
+    if (reply_head_written(req, r) == 0 && req->reply_state == HTTP_REPLY_SILENT)
+        reply_done(req);
 }
 
 static int reply_write_piece(struct http_req *req, struct str data)
@@ -229,12 +232,14 @@ static ssize_t reply_write_some(struct http_req *req, struct str data, size_t ro
 {
     int r;
 
+    if (req->reply_state == HTTP_REPLY_DONE || !stream_is_open(&req->conn->stream))
+        return -EPIPE;
     if (req->reply_state == HTTP_REPLY_LENGTH && data.n > req->reply_left)
         return -EINVAL;
     data.n = min_size(data.n, room);
     if (data.n == 0)
         return 0;
-    r = req->reply_state == HTTP_REPLY_SILENT ? 0 : reply_write_piece(req, data);
+    r = reply_write_piece(req, data);
     if (r < 0) {
         stream_close(&req->conn->stream, -r);
         return r;
@@ -248,8 +253,7 @@ static ssize_t reply_write_some(struct http_req *req, struct str data, size_t ro
 ssize_t http_reply_write(struct http_req *req, struct str data)
 {
     struct stream *st = &req->conn->stream;
-    size_t room = stream_is_open(st) ? stream_room(st) : data.n;
-    ssize_t taken = reply_write_some(req, data, room);
+    ssize_t taken = reply_write_some(req, data, stream_room(st));
 
     if (taken >= 0 && (size_t)taken < data.n)
         stream_want_drain(st);

@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "net/http_server_internal.h"
 
+enum { EVICTION_LOOKS_MAX = 16 };
+
 struct http_listener {
     struct sock_listener sock;
     struct http_server *server;
@@ -53,6 +55,7 @@ int http_server_new(struct loop *loop, const struct http_server_conf *conf,
     }
     s->loop = loop;
     s->conf = conf_complete(*conf);
+    s->listening = true;
     list_init(&s->listeners);
     list_init(&s->idle);
     list_init(&s->busy);
@@ -62,10 +65,25 @@ int http_server_new(struct loop *loop, const struct http_server_conf *conf,
 
 /* --- connections --- */
 
-static void server_resume_listening(struct http_server *s)
+/* Listens while there is room, or somebody idle to make it. One past the cap, whose predecessor is
+ * closed already and only not gone, is as many as there can be. */
+static void server_update_listening(struct http_server *s)
 {
+    uint32_t max = s->conf.connections_max;
+    bool listening = s->connections < max || (s->connections == max && s->idle_count > 0);
+
+    if (listening == s->listening)
+        return;
+    s->listening = listening;
     LIST_EACH(&s->listeners, at)
-    sock_listener_resume(&container_of(at, struct http_listener, link)->sock);
+    {
+        struct sock_listener *l = &container_of(at, struct http_listener, link)->sock;
+
+        if (listening)
+            sock_listener_resume(l);
+        else
+            sock_listener_pause(l);
+    }
 }
 
 static void server_on_drain_task(struct loop_task *t)
@@ -96,6 +114,7 @@ void http_conn_mark_idle(struct http_conn *c, bool idle)
     list_move(idle ? &s->idle : &s->busy, &c->link);
     if (idle && s->draining)
         stream_finish(&c->stream, false);
+    server_update_listening(s);
 }
 
 void http_conn_gone(struct http_conn *c)
@@ -106,22 +125,30 @@ void http_conn_gone(struct http_conn *c)
     list_remove(&c->link);
     s->idle_count -= c->idle;
     free(c);
-    if (s->connections-- == s->conf.connections_max && !s->draining)
-        server_resume_listening(s);
+    s->connections--;
+    server_update_listening(s);
     if (s->draining && s->connections == 0)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
 }
 
-/* At the cap, the connection that has idled longest makes room; if none idles, newcomers wait in
- * the backlog until a connection ends. */
-static void server_make_room(struct http_server *s)
+/* At the cap, the connection that has idled longest makes room, unless its next request is there
+ * already. Should all that are looked at have one, the cap is passed by one until others end. */
+static void server_evict_idle(struct http_server *s)
 {
-    if (s->connections < s->conf.connections_max)
+    int looks = 0;
+
+    LIST_EACH(&s->idle, at)
+    {
+        struct http_conn *c = container_of(at, struct http_conn, link);
+
+        if (looks++ == EVICTION_LOOKS_MAX)
+            return;
+        if (stream_has_unread(&c->stream))
+            continue;
+        http_conn_mark_idle(c, false);
+        stream_close(&c->stream, 0);
         return;
-    if (!list_empty(&s->idle))
-        stream_close(&container_of(s->idle.next, struct http_conn, link)->stream, 0);
-    LIST_EACH(&s->listeners, at)
-    sock_listener_pause(&container_of(at, struct http_listener, link)->sock);
+    }
 }
 
 static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer UNUSED)
@@ -137,12 +164,12 @@ static void server_on_accept(struct sock_listener *l, int fd, const struct sock_
     }
     s->accepted++;
     s->connections++;
-    list_push(&s->idle, &c->link);
-    c->idle = true;
-    s->idle_count++;
+    list_push(&s->busy, &c->link);
     c->stream.stall_ms = s->conf.stall_ms;
     http_conn_deadline(c, s->conf.head_ms); /* whoever connects has something to say */
-    server_make_room(s);
+    if (s->connections > s->conf.connections_max)
+        server_evict_idle(s);
+    server_update_listening(s);
 }
 
 int http_server_listen(struct http_server *s, int fd, struct err *e)
@@ -189,6 +216,18 @@ static void server_on_drain_due(struct loop_timer *t)
     server_close_all(s, &s->busy, ETIMEDOUT);
 }
 
+/* Ends the connections that are not in a request. */
+static void server_finish_silent(struct list *connections)
+{
+    LIST_EACH(connections, at)
+    {
+        struct http_conn *c = container_of(at, struct http_conn, link);
+
+        if (!c->req && !c->head_begun)
+            stream_finish(&c->stream, false);
+    }
+}
+
 void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drained)(void *),
                        void *user)
 {
@@ -196,8 +235,8 @@ void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drain
     s->on_drained = on_drained;
     s->drained_user = user;
     server_stop_listening(s);
-    LIST_EACH(&s->idle, at)
-    stream_finish(&container_of(at, struct http_conn, link)->stream, false);
+    server_finish_silent(&s->idle);
+    server_finish_silent(&s->busy);
     if (s->connections == 0)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
     else

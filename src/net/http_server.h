@@ -70,7 +70,7 @@ struct http_req {
         HTTP_REPLY_LENGTH, /* reply_left bytes to come */
         HTTP_REPLY_CHUNKED,
         HTTP_REPLY_CLOSE,  /* ends with the connection (HTTP/1.0) */
-        HTTP_REPLY_SILENT, /* HEAD, 204, 304: bytes are counted, not sent */
+        HTTP_REPLY_SILENT, /* HEAD, 204, 304: complete with its head */
         HTTP_REPLY_FILE,   /* the stream sends it */
         HTTP_REPLY_DONE,
     } reply_state;
@@ -138,16 +138,18 @@ void http_reply(struct http_req *req, int status, struct str type, struct str bo
 void http_reply_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
-/* A reply in pieces: the head now, then writes, then one end. */
+/* A reply in pieces: the head now, then writes, then one end. Where no body may follow (HEAD, 204,
+ * 304) the reply is complete with its head. */
 void http_reply_begin(struct http_req *req, int status, struct str type, uint64_t length);
 /* The same with another server's head: its reason and rows as they are, Content-Length among them,
  * but no connection or transfer-coding rows. Nothing else is added. */
 void http_reply_begin_as(struct http_req *req, int status, struct str reason,
                          const struct http_headers *headers, uint64_t length);
-/* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL. */
+/* Bytes taken; 0 = full: wait for on_drain. More than was promised is -EINVAL; -EPIPE when nobody
+ * will read it: the connection is lost, or the reply has no body. on_close follows. */
 ssize_t http_reply_write(struct http_req *req, struct str data);
 /* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now. When on_drain comes it will
- * fit, whatever its size. */
+ * fit, whatever its size. Fails as http_reply_write does. */
 int http_reply_write_all(struct http_req *req, struct str data);
 /* Makes this reply "full" at so many queued bytes instead of STREAM_HIGH_BYTES: what a client that
  * stops reading may cost. */

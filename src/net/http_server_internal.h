@@ -21,7 +21,8 @@ struct http_server {
     struct router *router;
     struct list listeners; /* of struct http_listener */
     struct list idle;      /* connections between two requests, longest idle first */
-    struct list busy;
+    struct list busy;      /* all others, newcomers too: they have something to say */
+    bool listening;        /* false: at the cap, newcomers wait in the backlog */
     size_t connections, idle_count;
     uint64_t accepted, requests;
     char date_line[sizeof("Date: \r\n") + TIME_HTTP_MAX - 1];
@@ -57,6 +58,8 @@ void http_arena_give(struct http_server *s, struct arena *a);
 /* http_conn.c */
 int http_conn_start(struct http_conn *c, int fd, struct err *e);
 void http_conn_settle_soon(struct http_conn *c); /* body or reply may be complete now */
+/* Whether the rest of the body is too much to read away for the sake of the connection. */
+bool http_req_body_in_the_way(const struct http_req *req);
 
 /* http_reply.c */
 void http_reply_continue(struct http_req *req); /* 100 Continue */

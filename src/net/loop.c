@@ -232,6 +232,7 @@ int loop_new(struct loop **ret_loop, struct err *e)
     struct loop *l = mem_new(struct loop);
     int r;
 
+    (void)signal(SIGPIPE, SIG_IGN);
     l->wake_fd = -EBADF;
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (l->epoll_fd < 0) {

@@ -14,6 +14,7 @@
 struct buf;
 struct loop;
 
+/* Also makes the process ignore SIGPIPE: send has a flag against it, sendfile and splice do not. */
 int loop_new(struct loop **ret_loop, struct err *e);
 void loop_free(struct loop *l); /* NULL is fine; watchers must be stopped before */
 

@@ -75,9 +75,12 @@ static struct route_node *node_step(struct route_node *n, struct str segment, bo
 
     if (str_eq(segment, STR("*")))
         return last ? node_add(&n->rest, segment) : NULL;
-    if (segment.n > 2 && segment.p[0] == '{' && segment.p[segment.n - 1] == '}') {
-        struct str name = str_make(segment.p + 1, segment.n - 2);
+    if (segment.n && segment.p[0] == '{') {
+        struct str name;
 
+        if (segment.n < 3 || segment.p[segment.n - 1] != '}')
+            return NULL;
+        name = str_make(segment.p + 1, segment.n - 2);
         child = node_add(&n->param, name);
         return str_eq(child->segment, name) ? child : NULL;
     }

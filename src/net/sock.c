@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -159,9 +160,15 @@ static void sock_set(int fd, int level, int option, int value)
 static int sock_clear_stale(const struct sock_addr *a)
 {
     auto_fd probe = sock_new(a);
+    struct stat st;
 
     if (probe < 0)
         return probe;
+    /* A plain file refuses connections just as a dead socket does. */
+    if (lstat(a->path.sun_path, &st) < 0)
+        return -errno;
+    if (!S_ISSOCK(st.st_mode))
+        return -EADDRINUSE;
     if (connect(probe, &a->any, a->size) == 0 || errno == EAGAIN)
         return -EADDRINUSE;
     if (errno != ECONNREFUSED)
@@ -172,7 +179,6 @@ static int sock_clear_stale(const struct sock_addr *a)
 static int sock_bind(int fd, const struct sock_addr *a)
 {
     bool file = a->any.sa_family == AF_UNIX && a->path.sun_path[0];
-
     int r;
 
     if (bind(fd, &a->any, a->size) == 0)

@@ -15,7 +15,7 @@ enum {
     SENDFILE_BYTES = 1 << 20, /* per call */
     SENDFILES_PER_TURN = 2,
     LINGER_MS = 2000,
-    LINGER_BYTES_MAX = 1 << 20,
+    LINGER_BYTES_MAX = 64 << 20,
 };
 
 static void stream_on_turn(struct loop_task *t);
@@ -101,7 +101,7 @@ void stream_finish(struct stream *s, bool linger)
 }
 
 /* Closing over unread input makes the kernel send a reset, which can overtake our last words. */
-static bool stream_has_unread(const struct stream *s)
+bool stream_has_unread(const struct stream *s)
 {
     int n = 0;
 
@@ -226,16 +226,21 @@ void stream_flush_soon(struct stream *s)
     loop_defer(s->loop, &s->turn, stream_on_turn);
 }
 
+/* A queue that is never quite empty must not keep what was sent. Moving down only what is smaller
+ * than the gap costs each byte one move at most. */
+static void stream_compact(struct stream *s)
+{
+    if (s->out_at <= s->out.n - s->out_at)
+        return;
+    buf_drop_front(&s->out, s->out_at);
+    s->out_at = 0;
+}
+
 struct buf *stream_out(struct stream *s)
 {
     if (!s->out.cap)
         loop_buf_borrow(s->loop, &s->out);
-    /* Under a steady producer the queue may never run empty: what was sent must go all the same.
-     * Once it is the larger part, moving the rest costs less than was gained by sending it. */
-    if (s->out_at > s->out.n / 2) {
-        buf_drop_front(&s->out, s->out_at);
-        s->out_at = 0;
-    }
+    stream_compact(s);
     return &s->out;
 }
 
@@ -311,7 +316,7 @@ void stream_resume(struct stream *s)
     s->paused = false;
     if (!s->eof)
         stream_watch(s, EPOLLIN, 0);
-    if (s->in.n || s->eof) {
+    if (s->in.n || (s->eof && !s->eof_told)) {
         s->offer_again = true;
         loop_defer(s->loop, &s->turn, stream_on_turn);
     }
@@ -336,8 +341,12 @@ static void stream_offer(struct stream *s, char *p, size_t n, bool kept)
     }
 }
 
+/* Once, and after all input that came before it was offered. */
 static void stream_tell_eof(struct stream *s)
 {
+    if (!s->eof || s->eof_told || s->paused || s->offer_again || s->state != STREAM_OPEN)
+        return;
+    s->eof_told = true;
     if (s->ops->on_eof)
         s->ops->on_eof(s);
     else
@@ -347,20 +356,10 @@ static void stream_tell_eof(struct stream *s)
 /* Receives once. Returns whether it is worth receiving again now. */
 static bool stream_receive(struct stream *s)
 {
-    bool keep = s->in.n > 0;
-    size_t room = LOOP_SCRATCH_BYTES;
+    size_t room = min_size(LOOP_SCRATCH_BYTES, STREAM_IN_BYTES_MAX - s->in.n);
     char *p = loop_scratch(s->loop);
-    ssize_t r;
+    ssize_t r = room ? s->transport->recv(s, p, room) : -ENOBUFS;
 
-    if (keep) {
-        room = min_size(room, STREAM_IN_BYTES_MAX - s->in.n);
-        if (room == 0 || buf_reserve(&s->in, room) < 0) {
-            stream_close(s, ENOBUFS);
-            return false;
-        }
-        p = s->in.p + s->in.n;
-    }
-    r = s->transport->recv(s, p, room);
     if (r == -EAGAIN)
         return false;
     if (r < 0) {
@@ -374,12 +373,12 @@ static bool stream_receive(struct stream *s)
         return false;
     }
     s->bytes_in += (uint64_t)r;
-    if (keep) {
-        buf_claim(&s->in, (size_t)r);
-        stream_offer(s, s->in.p, s->in.n, true);
-    } else {
+    if (s->in.n == 0)
         stream_offer(s, p, (size_t)r, false);
-    }
+    else if (buf_add(&s->in, str_make(p, (size_t)r)) == 0)
+        stream_offer(s, s->in.p, s->in.n, true);
+    else
+        stream_close(s, ENOBUFS);
     return (size_t)r == room && s->state == STREAM_OPEN && !s->paused;
 }
 
@@ -441,8 +440,7 @@ static void stream_offer_again(struct stream *s)
     s->offer_again = false;
     if (s->in.n && !s->paused)
         stream_offer(s, s->in.p, s->in.n, true);
-    if (s->eof && !s->paused && s->state == STREAM_OPEN)
-        stream_tell_eof(s);
+    stream_tell_eof(s);
 }
 
 static void stream_on_turn(struct loop_task *t)
@@ -451,7 +449,7 @@ static void stream_on_turn(struct loop_task *t)
 
     if (s->offer_again && s->state == STREAM_OPEN)
         stream_offer_again(s);
-    if (s->state != STREAM_CLOSED)
+    if (s->state == STREAM_OPEN || s->state == STREAM_FINISHING)
         stream_flush(s);
     if (s->state != STREAM_CLOSED || s->turn.queued)
         return;

@@ -18,8 +18,8 @@ struct stream_ops {
     /* Bytes arrived (writable, valid during the call). Returns how many were taken. Fewer than n
      * means "not without more", or that the owner paused the stream. */
     size_t (*on_data)(struct stream *s, char *p, size_t n);
-    /* The peer will send no more; writing still works. Default (NULL): close once output is sent.
-     */
+    /* The peer will send no more; writing still works. Comes once, after all input was offered.
+     * Default (NULL): close once output is sent. */
     void (*on_eof)(struct stream *s);
     /* The queue is nearly empty again after stream_want_drain. */
     void (*on_drain)(struct stream *s);
@@ -64,7 +64,7 @@ struct stream {
         STREAM_LINGERING, /* all is sent; the peer's last bytes are discarded */
         STREAM_CLOSED,    /* no descriptor any more; on_close is due or done */
     } state;
-    bool paused, eof, offer_again, want_drain, linger;
+    bool paused, eof, eof_told, offer_again, want_drain, linger;
 };
 
 /* A connection on its way from one owner to the next. */
@@ -115,6 +115,8 @@ void stream_resume(struct stream *s); /* offers kept input again, at the end of 
 
 /* What was received and not taken yet. */
 struct str stream_kept(const struct stream *s);
+/* Whether the peer said something that nobody took: kept, or still in the kernel. */
+bool stream_has_unread(const struct stream *s);
 
 /* Ends after the queue is sent. With linger the peer gets a moment to read the rest before its
  * unread input turns into a reset. */

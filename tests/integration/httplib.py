@@ -130,7 +130,10 @@ class Server:
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
 
+        # ASan keeps what was freed for a while, which would look like growth.
+        asan = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
         self.process = subprocess.Popen([program, "127.0.0.1:0", *args], stdout=subprocess.PIPE,
+                                        env={**os.environ, "ASAN_OPTIONS": asan},
                                         preexec_fn=limit if descriptors_max else None)
         host, port = self.process.stdout.readline().decode().strip().rsplit(":", 1)
         self.address = (host, int(port))

@@ -9,11 +9,12 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "httpd_uploads.h"
 #include "net/http_proxy.h"
 #include "net/http_server.h"
 
 struct httpd {
-    struct loop *loop;
+    struct loop *loop; /* first: handlers in other files reach it through server_user */
     struct http_server *server;
     struct loop_signals signals;
     const char *file;
@@ -52,33 +53,6 @@ static void get_file(struct http_req *req)
         http_reply_error(req, 404, NULL, "no file");
     else
         http_reply_file(req, fd, STR("application/octet-stream"));
-}
-
-/* Counts an upload of any size. */
-static ssize_t upload_piece(struct http_req *req, struct str piece)
-{
-    uint64_t *count = req->user;
-
-    *count += piece.n;
-    return (ssize_t)piece.n;
-}
-
-static void upload_end(struct http_req *req)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%llu\n", (unsigned long long)*(uint64_t *)req->user);
-    http_reply(req, 200, STR("text/plain"), str_of(text));
-}
-
-static const struct http_req_ops upload_ops = {.on_body = upload_piece, .on_body_end = upload_end};
-
-static void post_upload(struct http_req *req)
-{
-    req->user = arena_new(&req->arena, uint64_t);
-    req->ops = &upload_ops;
-    if (req->body_state == HTTP_BODY_DONE)
-        upload_end(req);
 }
 
 /* Sends `bytes` (query) of zeros as a stream, as fast as the client reads. */
@@ -179,16 +153,21 @@ static void any_proxy(struct http_req *req)
 }
 
 static const struct http_route routes[] = {
-    {HTTP_ANY_METHOD,                          "/proxy/*",      ROUTE_STREAM_BODY, any_proxy,   0   },
-    {HTTP_BIT(HTTP_GET),                       "/json",         0,                 get_json,    0   },
-    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/echo",         0,                 post_echo,   0   },
-    {HTTP_BIT(HTTP_POST),                      "/small",        0,                 post_echo,   1024},
-    {HTTP_BIT(HTTP_GET),                       "/params/{a}/*", 0,                 get_params,  0   },
-    {HTTP_BIT(HTTP_GET),                       "/file",         0,                 get_file,    0   },
-    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/upload",       ROUTE_STREAM_BODY, post_upload, 0   },
-    {HTTP_BIT(HTTP_GET),                       "/flood",        0,                 get_flood,   0   },
-    {HTTP_BIT(HTTP_GET),                       "/nap",          0,                 get_nap,     0   },
-    {HTTP_BIT(HTTP_GET),                       "/broken",       0,                 get_broken,  0   },
+    {HTTP_ANY_METHOD,                          "/proxy/*",      ROUTE_STREAM_BODY, any_proxy,    0   },
+    {HTTP_BIT(HTTP_GET),                       "/json",         0,                 get_json,     0   },
+    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/echo",         0,                 post_echo,    0   },
+    {HTTP_BIT(HTTP_POST),                      "/small",        0,                 post_echo,    1024},
+    {HTTP_BIT(HTTP_GET),                       "/params/{a}/*", 0,                 get_params,   0   },
+    {HTTP_BIT(HTTP_GET),                       "/file",         0,                 get_file,     0   },
+    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/upload",       ROUTE_STREAM_BODY, httpd_count,  0   },
+    {HTTP_BIT(HTTP_POST),                      "/limited",      ROUTE_STREAM_BODY, httpd_count,  1024},
+    {HTTP_BIT(HTTP_POST),                      "/refuse",       ROUTE_STREAM_BODY, httpd_refuse, 0   },
+    {HTTP_BIT(HTTP_POST),                      "/early",        ROUTE_STREAM_BODY, httpd_early,  0   },
+    {HTTP_BIT(HTTP_POST),                      "/sip",          ROUTE_STREAM_BODY, httpd_sip,    0   },
+    {HTTP_BIT(HTTP_POST),                      "/form",         ROUTE_STREAM_BODY, httpd_form,   0   },
+    {HTTP_BIT(HTTP_GET),                       "/flood",        0,                 get_flood,    0   },
+    {HTTP_BIT(HTTP_GET),                       "/nap",          0,                 get_nap,      0   },
+    {HTTP_BIT(HTTP_GET),                       "/broken",       0,                 get_broken,   0   },
 };
 
 /* --- the program --- */

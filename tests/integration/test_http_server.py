@@ -1,0 +1,860 @@
+#!/usr/bin/env python3
+"""test_http_server.py HTTPD [UPLOAD_MIB] - the HTTP server against clients that mean it no good.
+
+Every case has one right answer. Whatever is refused ends the connection, and bytes behind it never
+become a second request. TAP on standard output.
+"""
+import concurrent.futures
+import contextlib
+import email.utils
+import os
+import socket
+import struct
+import sys
+import tempfile
+import time
+
+from httplib import GET_JSON, Server, Tap, request, wait_for
+
+MIB = 1 << 20
+DEADLINE_S = 0.5
+FILE_BYTES = bytes(range(256)) * 400  # 102,400
+
+# --- what is no request: (sentence, bytes, status) ---
+
+SMUGGLED = b"GET /json?smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def post(*headers, body=b"", path="/echo"):
+    return ("\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *headers]) + "\r\n\r\n").encode() + body
+
+
+def chunked(body, path="/echo"):
+    return post("Transfer-Encoding: chunked", body=body, path=path)
+
+
+def get(*lines):
+    return ("\r\n".join(["GET /json HTTP/1.1", *lines]) + "\r\n\r\n").encode("latin-1")
+
+
+REFUSED = [
+    ("Content-Length with chunked", post("Content-Length: 5", "Transfer-Encoding: chunked",
+                                         body=b"0\r\n\r\n"), 400),
+    ("chunked with Content-Length", post("Transfer-Encoding: chunked", "Content-Length: 5",
+                                         body=b"0\r\n\r\n"), 400),
+    ("the same Content-Length twice", post("Content-Length: 5", "Content-Length: 5",
+                                           body=b"hello"), 400),
+    ("two Content-Lengths", post("Content-Length: 5", "Content-Length: 6", body=b"hello"), 400),
+    ("a Content-Length list", post("Content-Length: 5,5", body=b"hello"), 400),
+    ("a Content-Length with a plus", post("Content-Length: +5", body=b"hello"), 400),
+    ("a negative Content-Length", post("Content-Length: -1"), 400),
+    ("a hexadecimal Content-Length", post("Content-Length: 0x5", body=b"hello"), 400),
+    ("a Content-Length with a space inside", post("Content-Length: 1 0", body=b"hello"), 400),
+    ("a Content-Length with a unit", post("Content-Length: 5b", body=b"hello"), 400),
+    ("an empty Content-Length", post("Content-Length:"), 400),
+    ("a Content-Length of 2^63", post("Content-Length: 9223372036854775808"), 413),
+    ("a Content-Length of 2^64", post("Content-Length: 18446744073709551616"), 413),
+    ("a Content-Length of 2^64 + 5", post("Content-Length: 18446744073709551621"), 413),
+    ("chunked twice", post("Transfer-Encoding: chunked, chunked", body=b"0\r\n\r\n"), 400),
+    ("chunked in two rows", post("Transfer-Encoding: chunked", "Transfer-Encoding: chunked",
+                                 body=b"0\r\n\r\n"), 400),
+    ("chunked before another coding", post("Transfer-Encoding: chunked, gzip"), 400),
+    ("identity and chunked", post("Transfer-Encoding: identity, chunked"), 501),
+    ("gzip and chunked", post("Transfer-Encoding: gzip, chunked"), 501),
+    ("xchunked", post("Transfer-Encoding: xchunked"), 501),
+    ("a quoted chunked", post('Transfer-Encoding: "chunked"'), 501),
+    ("an empty Transfer-Encoding", post("Transfer-Encoding:"), 400),
+    ("chunked behind a vertical tab", post("Transfer-Encoding: \x0bchunked"), 400),
+    ("Transfer-Encoding in HTTP/1.0", b"POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
+     b"0\r\n\r\n", 400),
+    ("Transfer-Encoding with a space before the colon",
+     post("Transfer-Encoding : chunked", body=b"0\r\n\r\n"), 400),
+    ("a folded header", get("Host: x", "A: b", " c"), 400),
+    ("a folded Transfer-Encoding", post("Transfer-Encoding:", " chunked"), 400),
+    ("a bare LF in the request line", b"GET /json HTTP/1.1\nHost: x\r\n\r\n", 400),
+    ("a bare LF behind a header", b"GET /json HTTP/1.1\r\nHost: x\n\r\n", 400),
+    ("a head that ends in bare LFs", b"GET /json HTTP/1.1\r\nHost: x\r\n\n", 400),
+    ("a bare CR in a value", get("Host: x", "A: b\rContent-Length: 9"), 400),
+    ("a bare CR in the target", b"GET /js\ron HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a NUL in a value", get("Host: x", "A: b\0c"), 400),
+    ("a NUL in a name", get("Host: x", "A\0: b"), 400),
+    ("a NUL in the target", b"GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a control byte in a value", get("Host: x", "A: \x01"), 400),
+    ("a DEL in a value", get("Host: x", "A: \x7f"), 400),
+    ("a byte above ASCII in a name", get("Host: x", "\xe4: b"), 400),
+    ("a space before the colon", get("Host : x"), 400),
+    ("a space in a name", get("Host: x", "A b: c"), 400),
+    ("an empty name", get("Host: x", ": b"), 400),
+    ("a line without a colon", get("Host: x", "nonsense"), 400),
+    ("a space in the target", b"GET /js on HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("two spaces before the target", b"GET  /json HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a tab before the target", b"GET\t/json HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a fragment in the target", b"GET /json#a HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a byte above ASCII in the target", b"GET /\xc3\xa4 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a target without a slash", b"GET json HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("GET *", b"GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("no Host", get(), 400),
+    ("two Hosts", get("Host: x", "Host: x"), 400),
+    ("an empty Host", get("Host:"), 400),
+    ("a Host with a path", get("Host: x/y"), 400),
+    ("a Host with a user", get("Host: a@b"), 400),
+    ("a Host with a bad port", get("Host: x:y"), 400),
+    ("another scheme in the target", b"GET ftp://x/json HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("CONNECT with a path", b"CONNECT /json HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("HTTP/0.9", b"GET /json\r\n\r\n", 400),
+    ("HTTP/1.2", b"GET /json HTTP/1.2\r\nHost: x\r\n\r\n", 505),
+    ("HTTP/2.0", b"GET /json HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+    ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    ("http/1.1 in lower case", b"GET /json http/1.1\r\nHost: x\r\n\r\n", 400),
+    ("HTTP/1.01", b"GET /json HTTP/1.01\r\nHost: x\r\n\r\n", 400),
+    ("a space behind the version", b"GET /json HTTP/1.1 \r\nHost: x\r\n\r\n", 400),
+    ("garbage", b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
+    ("a method that is no token", b"G@T /json HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a method of 33 bytes", b"G" * 33 + b" /json HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("three empty lines", b"\r\n\r\n\r\n" + GET_JSON, 400),
+    ("a target of 17 KiB", request("GET", "/" + "a" * 17 * 1024), 414),
+    ("a request line without end", b"GET /" + b"a" * 20000, 414),
+    ("a header of 33 KiB", get("Host: x", "A: " + "b" * 33 * 1024), 431),
+    ("a head of 33 KiB", get("Host: x", *[f"A{i}: " + "b" * 1000 for i in range(33)]), 431),
+    ("a head without end", b"GET /json HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 40000, 431),
+    ("101 headers", get("Host: x", *[f"A{i}: b" for i in range(100)]), 431),
+    ("another expectation", post("Expect: 200-ok", "Content-Length: 5", body=b"hello"), 417),
+    ("a chunk size that is no number", chunked(b"xyz\r\n"), 400),
+    ("an empty chunk size", chunked(b"\r\n"), 400),
+    ("a negative chunk size", chunked(b"-1\r\n"), 400),
+    ("a chunk size with 0x", chunked(b"0x5\r\nhello\r\n"), 400),
+    ("a chunk size of 2^63", chunked(b"8000000000000000\r\n"), 413),
+    ("a chunk size of 2^64 + 5", chunked(b"10000000000000005\r\nhello\r\n0\r\n\r\n"), 400),
+    ("a chunk size of 17 zeros", chunked(b"0" * 17 + b"\r\n\r\n"), 400),
+    ("a chunk size that ends in LF", chunked(b"5\nhello\r\n0\r\n\r\n"), 400),
+    ("a chunk size with a space and digits", chunked(b"5 5\r\nhello\r\n"), 400),
+    ("a chunk without CRLF behind it", chunked(b"5\r\nhello0\r\n\r\n"), 400),
+    ("a chunk longer than its size", chunked(b"4\r\nhello\r\n0\r\n\r\n"), 400),
+    ("a chunk that ends in LF", chunked(b"5\r\nhello\n0\r\n\r\n"), 400),
+    ("a chunk extension with a bare LF", chunked(b"5;a\nb\r\nhello\r\n0\r\n\r\n"), 400),
+    ("a chunk extension with a NUL", chunked(b"5;\0\r\nhello\r\n0\r\n\r\n"), 400),
+    ("chunk extensions of 5 KiB", chunked(b"5;" + b"a" * 5000 + b"\r\nhello\r\n0\r\n\r\n"), 400),
+    ("many small chunk extensions", chunked(b"1;aaaaaaa\r\nx\r\n" * 1000), 400),
+    ("a trailer without a colon", chunked(b"0\r\nnonsense\r\n\r\n"), 400),
+    ("a trailer with a bare LF", chunked(b"0\r\nA: b\n\r\n"), 400),
+    ("a folded trailer", chunked(b"0\r\nA: b\r\n c\r\n\r\n"), 400),
+    ("trailers of 9 KiB", chunked(b"0\r\nA: " + b"b" * 9000 + b"\r\n\r\n"), 431),
+    ("a bad chunk of a streamed upload", chunked(b"5\r\nhelloX", path="/upload"), 400),
+]
+
+
+def is_refused(server, data, status):
+    with server.connect() as c:
+        with contextlib.suppress(ConnectionError):  # the answer may come before all is sent
+            c.send(data + SMUGGLED)
+        r = c.response()
+        assert r.status == status, f"status {r.status}: {r.body!r}"
+        assert r.get("Connection") == "close", r.rows
+        c.wait_closed()
+
+
+# --- what is one request, or several: (sentence, bytes, [status, ...], last body or None) ---
+
+OK_JSON = b'{"status":"ok","count":42}'
+
+ANSWERED = [
+    ("spaces around a Content-Length", post("Content-Length: \t 5 \t", body=b"hello"), [200], b"hello"),
+    ("leading zeros of a Content-Length", post("Content-Length: 005", body=b"hello"), [200], b"hello"),
+    ("a POST without a body", post(), [200], b""),
+    ("a Content-Length of 0", post("Content-Length: 0"), [200], b""),
+    ("Chunked in capitals", post("Transfer-Encoding: CHUNKED", body=b"5\r\nhello\r\n0\r\n\r\n"), [200],
+     b"hello"),
+    ("two chunks", chunked(b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"), [200], b"hello world"),
+    ("a chunk size with leading zeros", chunked(b"0005\r\nhello\r\n000\r\n\r\n"), [200], b"hello"),
+    ("chunk extensions", chunked(b'5;a=b;c="d"\r\nhello\r\n0;e\r\n\r\n'), [200], b"hello"),
+    ("trailers", chunked(b"5\r\nhello\r\n0\r\nA: b\r\nContent-Length: 99\r\n\r\n"), [200], b"hello"),
+    ("an upload in chunks", chunked(b"5\r\nhello\r\n0\r\n\r\n", path="/upload"), [200], b"5\n"),
+    ("two empty lines before a request", b"\r\n\r\n" + GET_JSON, [200], OK_JSON),
+    ("the absolute form", b"GET http://y/json HTTP/1.1\r\nHost: x\r\n\r\n", [200], OK_JSON),
+    ("an IPv6 host", get("Host: [::1]:80"), [200], OK_JSON),
+    ("100 headers", get("Host: x", *[f"A{i}: b" for i in range(99)]), [200], OK_JSON),
+    ("a head of 31 KiB", get("Host: x", *[f"A{i}: " + "b" * 1000 for i in range(31)]), [200], OK_JSON),
+    ("a header value above ASCII", get("Host: x", "A: \xe4\xff"), [200], OK_JSON),
+    ("an empty header value", get("Host: x", "A:"), [200], OK_JSON),
+    ("a GET with a body", get("Host: x", "Content-Length: 5") + b"hello" + GET_JSON, [200, 200], OK_JSON),
+    ("an unknown path", request("GET", "/nowhere"), [404], None),
+    ("an unknown path with a body, then a known one",
+     post("Content-Length: 5", body=b"hello", path="/nowhere") + GET_JSON, [404, 200], OK_JSON),
+    ("an unknown method on a known path", request("BREW", "/json") + GET_JSON, [405, 200], OK_JSON),
+    ("a method in lower case", request("get", "/json"), [405], None),
+    ("CONNECT", b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n", [501], None),
+    ("a percent-encoded slash", request("GET", "/params/a%2Fb/c//d?e=f"), [200], b"a%2Fb|c//d|e=f\n"),
+    ("an empty rest", request("GET", "/params/a/"), [200], b"a||\n"),
+    ("no rest at all", request("GET", "/params/a"), [404], None),
+    ("an empty parameter", request("GET", "/params//b"), [404], None),
+    ("a body the handler refused, then a request",
+     post("Content-Length: 5", body=b"hello", path="/refuse") + GET_JSON, [403, 200], OK_JSON),
+    ("a chunked body the handler refused, then a request",
+     chunked(b"5\r\nhello\r\n0\r\n\r\n", path="/refuse") + GET_JSON, [403, 200], OK_JSON),
+    ("an upload taken sip by sip, then a request",
+     post("Content-Length: 90000", body=b"s" * 90000, path="/sip") + GET_JSON, [200, 200], OK_JSON),
+    ("a streamed body within its limit", post("Content-Length: 1024", body=b"x" * 1024,
+                                              path="/limited"), [200], b"1024\n"),
+    ("a request behind one with Connection: close",
+     get("Host: x", "Connection: close") + SMUGGLED, [200], OK_JSON),
+]
+
+
+def is_answered(server, data, statuses, body):
+    with server.connect() as c:
+        c.send(data)
+        c.half_close()
+        for status in statuses:
+            r = c.response()
+            assert r.status == status, f"status {r.status}, not {status}: {r.body!r}"
+        assert body is None or r.body == body, f"body {r.body!r}"
+        c.wait_closed()
+
+
+# --- connections ---
+
+
+def keeps_order_of_a_hundred(server):
+    with server.connect() as c:
+        c.send(b"".join(request("GET", f"/params/{i}/x") for i in range(100)))
+        for i in range(100):
+            assert c.response().body == f"{i}|x|\n".encode()
+
+
+def reads_byte_by_byte(server):
+    with server.connect() as c:
+        for byte in chunked(b"5;x\r\nhello\r\n0\r\nA: b\r\n\r\n") + request("GET", "/params/a/b"):
+            c.send(bytes([byte]))
+            time.sleep(0.0005)
+        assert c.response().body == b"hello"
+        assert c.response().body == b"a|b|\n"
+
+
+def waits_for_the_slow_one(server):
+    with server.connect() as c:
+        c.send(GET_JSON + request("GET", "/nap?100") + request("GET", "/params/a/b") +
+               request("GET", "/nap?1") + GET_JSON)
+        bodies = [c.response().body for _ in range(5)]
+    assert bodies == [OK_JSON, b"slept\n", b"a|b|\n", b"slept\n", OK_JSON], bodies
+
+
+# (sentence, version, headers, Connection of the answer, stays open)
+LIFETIMES = [
+    ("HTTP/1.1", "1.1", [], None, True),
+    ("HTTP/1.1 with Connection: close", "1.1", ["Connection: close"], "close", False),
+    ("HTTP/1.1 with a list that has close", "1.1", ["Connection: foo, Close"], "close", False),
+    ("HTTP/1.1 with close in a second row", "1.1", ["Connection: foo", "Connection: close"], "close", False),
+    ("HTTP/1.0", "1.0", [], "close", False),
+    ("HTTP/1.0 with keep-alive", "1.0", ["Connection: Keep-Alive"], "keep-alive", True),
+    ("HTTP/1.0 with keep-alive and close", "1.0", ["Connection: keep-alive, close"], "close", False),
+]
+
+
+def lives_on(server, version, headers, connection, stays):
+    with server.connect() as c:
+        r = c.ask(request("GET", "/json", *headers, version=version))
+        assert (r.status, r.version, r.get("Connection")) == (200, "HTTP/1.1", connection), r.rows
+        if stays:
+            assert c.ask(GET_JSON).status == 200
+        else:
+            c.wait_closed()
+
+
+def answers_head(server):
+    with server.connect() as c:
+        r = c.ask(request("HEAD", "/json"), no_body=True)
+        assert (r.status, r.get("Content-Length")) == (200, str(len(OK_JSON))), r.rows
+        r = c.ask(request("HEAD", "/file"), no_body=True)
+        assert (r.status, r.get("Content-Length")) == (200, str(len(FILE_BYTES))), r.rows
+        r = c.ask(request("HEAD", "/flood?18446744073709551615"), no_body=True)
+        assert (r.status, r.get("Transfer-Encoding")) == (200, "chunked"), r.rows
+        r = c.ask(request("HEAD", "/nowhere"), no_body=True)
+        assert r.status == 404 and int(r.get("Content-Length")) > 0, r.rows
+        assert c.ask(GET_JSON).body == OK_JSON
+
+
+def names_what_is_allowed(server):
+    with server.connect() as c:
+        for data, status, allow in [
+                (request("OPTIONS", "/json"), 204, "GET, HEAD, OPTIONS"),
+                (request("OPTIONS", "*"), 204, "OPTIONS"),
+                (request("DELETE", "/json"), 405, "GET, HEAD, OPTIONS"),
+                (request("GET", "/echo"), 405, "POST, PUT, OPTIONS"),
+                (request("HEAD", "/echo"), 405, "POST, PUT, OPTIONS")]:
+            r = c.ask(data, no_body=data.startswith(b"HEAD"))
+            assert (r.status, r.get("Allow")) == (status, allow), (data, r.status, r.rows)
+
+
+def answers_a_half_closed_client(server):
+    with server.connect() as c:
+        c.send(request("GET", "/nap?150"))
+        c.half_close()
+        assert c.response().body == b"slept\n"
+        c.wait_closed()
+
+
+def ends_http10_streams_by_closing(server):
+    with server.connect() as c:
+        r = c.ask(request("GET", "/flood?300000", "Connection: keep-alive", version="1.0"))
+        assert r.get("Transfer-Encoding") is None and r.get("Connection") == "close", r.rows
+        assert len(r.body) == 300000
+
+
+def breaks_what_the_handler_broke(server):
+    with server.connect() as c:
+        try:
+            r = c.ask(request("GET", "/broken"))
+        except (EOFError, ConnectionError):
+            return
+        raise AssertionError(f"a broken transfer looks complete: {r.body!r}")
+
+
+# --- bodies ---
+
+
+def says_continue(server):
+    with server.connect() as c:
+        r = c.ask(post("Expect: 100-continue", "Content-Length: 5"))
+        assert r.status == 100, r.status
+        r = c.ask(b"hello")
+        assert (r.status, r.body) == (200, b"hello")
+        assert c.ask(post("Expect: 100-continue", "Transfer-Encoding: chunked", path="/upload")).status == 100
+        assert c.ask(b"5\r\nhello\r\n0\r\n\r\n").body == b"5\n"
+        r = c.ask(post("Expect: 100-continue"))
+        assert (r.status, r.body) == (200, b""), "no body, so nothing to continue with"
+
+
+def does_not_ask_for_what_it_refuses(server):
+    for path, headers, status in [("/small", ["Content-Length: 1025"], 413),
+                                  ("/limited", ["Content-Length: 1025"], 413),
+                                  ("/nowhere", ["Content-Length: 5"], 404),
+                                  ("/early", ["Content-Length: 5"], 200)]:
+        with server.connect() as c:
+            r = c.ask(post("Expect: 100-continue", *headers, path=path))
+            assert (r.status, r.get("Connection")) == (status, "close"), (path, r.status, r.rows)
+            c.wait_closed()
+
+
+def refuses_large(server, path, headers, body):
+    """The client sends all of it before it reads: it must be able to, and then find the answer."""
+    with server.connect() as c:
+        c.send(post(*headers, path=path))
+        c.send(body)
+        r = c.response()
+        assert (r.status, r.get("Connection")) == (413, "close"), (r.status, r.rows)
+        c.wait_closed()
+
+
+def chunks_of(count, size):
+    return (b"%x\r\n" % size + b"x" * size + b"\r\n") * count + b"0\r\n\r\n"
+
+
+LARGE = [
+    ("a body of 1,025 bytes", "/small", ["Content-Length: 1025"], b"x" * 1025),
+    ("chunks of 1,025 bytes", "/small", ["Transfer-Encoding: chunked"], chunks_of(205, 5)),
+    ("a streamed body past its limit", "/limited", ["Content-Length: 2000"], b"x" * 2000),
+    ("streamed chunks past their limit", "/limited", ["Transfer-Encoding: chunked"], chunks_of(3, 1000)),
+    ("a body of 8 MiB", "/echo", [f"Content-Length: {8 * MIB}"], bytes(8 * MIB)),
+    ("chunks of 8 MiB", "/echo", ["Transfer-Encoding: chunked"], chunks_of(128, 65536)),
+]
+
+
+def answers_early(server):
+    with server.connect() as c:  # a short body is read away and the connection goes on
+        r = c.ask(post("Content-Length: 100000", path="/early"))
+        assert (r.status, r.body, r.get("Connection")) == (200, b"early\n", None), r.rows
+        c.send(b"x" * 100000)
+        assert c.ask(GET_JSON).status == 200
+    with server.connect() as c:  # a long one is not worth it, and the answer says so
+        c.send(post(f"Content-Length: {8 * MIB}", path="/early"))
+        c.send(bytes(8 * MIB))
+        r = c.response()
+        assert (r.status, r.body, r.get("Connection")) == (200, b"early\n", "close"), r.rows
+        c.wait_closed()
+
+
+def survives_lost_clients(server):
+    for data in (post("Content-Length: 100", body=b"half"), chunked(b"5\r\nhel"),
+                 post("Content-Length: 100", body=b"half", path="/upload"), b"GET /js",
+                 post("Content-Length: 200000", body=b"s" * 150000, path="/sip")):
+        with server.connect() as c:  # an orderly end
+            c.send(data)
+            c.half_close()
+            c.wait_closed()
+        with server.connect() as c:  # a reset
+            c.send(data)
+            time.sleep(0.01)
+            c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for target in ("/flood?100000000", "/file", "/nap?50", "/nap?300"):
+        for linger in (True, False):
+            with server.connect(receive_bytes=4096) as c:
+                c.send(request("GET", target))
+                time.sleep(0.01)
+                if linger:
+                    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    server.is_well()
+
+
+def survives_readers_that_leave_during_a_file(server):
+    """Whoever closes with a FIN first and a reset later must not leave us with a SIGPIPE."""
+    for _ in range(30):
+        with server.connect(receive_bytes=4096) as c:
+            c.send(request("GET", "/file") * 20)
+            c.half_close()
+            c.take_until(b"\r\n\r\n")
+    server.is_well()
+
+
+def upload_fast(server, total, chunk):
+    """Sends `total` bytes from page cache; with `chunk`, as chunks of that many bytes."""
+    piece = chunk or 16 * MIB
+    with server.connect(timeout=60) as c, tempfile.TemporaryFile() as source:
+        source.truncate(piece)
+        before = server.rss_bytes()
+        peak = before
+        c.send(post("Transfer-Encoding: chunked" if chunk else f"Content-Length: {total}", path="/upload"))
+        for start in range(0, total, piece):
+            if chunk:
+                c.send(b"%x\r\n" % piece)
+            c.sock.sendfile(source, 0, piece)
+            if chunk:
+                c.send(b"\r\n")
+            if start % (256 * MIB) == 0:
+                peak = max(peak, server.rss_bytes())
+        if chunk:
+            c.send(b"0\r\n\r\n")
+        r = c.response()
+        assert (r.status, r.body) == (200, b"%d\n" % total), (r.status, r.body)
+        growth = max(peak, server.rss_bytes()) - before
+        assert growth <= 4 * MIB, f"memory grew by {growth} bytes"
+
+
+# --- files ---
+
+# (Range, status, Content-Range or None, body or None)
+RANGES = [
+    ("bytes=0-9", 206, "bytes 0-9/102400", FILE_BYTES[:10]),
+    ("bytes=300-", 206, "bytes 300-102399/102400", FILE_BYTES[300:]),
+    ("bytes=-5", 206, "bytes 102395-102399/102400", FILE_BYTES[-5:]),
+    ("bytes=-200000", 206, "bytes 0-102399/102400", FILE_BYTES),
+    ("bytes=102399-200000", 206, "bytes 102399-102399/102400", FILE_BYTES[-1:]),
+    ("bytes=5-6,10-20", 206, "bytes 5-6/102400", FILE_BYTES[5:7]),
+    ("bytes=200000-, 7-7", 206, "bytes 7-7/102400", FILE_BYTES[7:8]),
+    ("BYTES=0-0", 206, "bytes 0-0/102400", FILE_BYTES[:1]),
+    ("bytes=102400-", 416, "bytes */102400", None),
+    ("bytes=-0", 416, "bytes */102400", None),
+    ("bytes=18446744073709551615-", 416, "bytes */102400", None),
+    ("bytes=5-2", 416, "bytes */102400", None),
+    ("bytes=a-b", 416, "bytes */102400", None),
+    ("bytes=", 416, "bytes */102400", None),
+    ("bytes=+1-2", 416, "bytes */102400", None),
+    ("items=0-9", 200, None, FILE_BYTES),
+]
+
+
+def sends_range(server, wanted, status, content_range, body):
+    with server.connect() as c:
+        r = c.ask(request("GET", "/file", f"Range: {wanted}"))
+        assert (r.status, r.get("Content-Range")) == (status, content_range), (r.status, r.rows)
+        assert body is None or r.body == body, f"{len(r.body)} bytes"
+        assert c.ask(GET_JSON).status == 200
+
+
+def date(offset_s):
+    return email.utils.formatdate(FILE_TIME + offset_s, usegmt=True)
+
+
+FILE_TIME = 1700000000
+
+# (headers, status)
+CONDITIONS = [
+    (["If-Modified-Since: " + date(0)], 304),
+    (["If-Modified-Since: " + date(10)], 304),
+    (["If-Modified-Since: " + date(-1)], 200),
+    (["If-Modified-Since: yesterday"], 200),
+    (["If-Unmodified-Since: " + date(0)], 200),
+    (["If-Unmodified-Since: " + date(-1)], 412),
+    (["If-Range: " + date(0), "Range: bytes=0-9"], 206),
+    (["If-Range: " + date(-1), "Range: bytes=0-9"], 200),
+    (["If-Range: " + date(1), "Range: bytes=0-9"], 200),
+    (['If-Range: "etag"', "Range: bytes=0-9"], 200),
+]
+
+
+def meets_condition(server, headers, status):
+    with server.connect() as c:
+        r = c.ask(request("GET", "/file", *headers))
+        assert r.status == status, f"status {r.status}"
+        if status in (200, 206):
+            assert r.get("Last-Modified") == date(0) and r.get("Accept-Ranges") == "bytes", r.rows
+        assert c.ask(GET_JSON).status == 200
+
+
+def ignores_ranges_of_head(server):
+    r = server.ask(request("HEAD", "/file", "Range: bytes=0-9"), no_body=True)
+    assert (r.status, r.get("Content-Length")) == (200, str(len(FILE_BYTES))), (r.status, r.rows)
+
+
+def sends_an_empty_file(program, folder):
+    path = os.path.join(folder, "empty")
+    with open(path, "wb"):
+        pass
+    with Server(program, "--file", path) as server, server.connect() as c:
+        for headers in ([], ["Range: bytes=0-9"]):
+            r = c.ask(request("GET", "/file", *headers))
+            assert (r.status, r.body) == (200, b""), (r.status, r.body)
+    assert server.exit_status() == 0
+
+
+def breaks_when_the_file_shrinks(program, folder):
+    path = os.path.join(folder, "shrinking")
+    size = 64 * MIB
+    with open(path, "wb") as f:
+        f.truncate(size)
+    with Server(program, "--file", path) as server:
+        with server.connect(receive_bytes=4096) as c:
+            c.send(request("GET", "/file"))
+            c.take_until(b"\r\n\r\n")
+            os.truncate(path, MIB)
+            with contextlib.suppress(ConnectionError):
+                assert len(c.take_rest()) < size, "the promise was kept with bytes from nowhere"
+        server.is_well()
+    assert server.exit_status() == 0
+
+
+# --- time ---
+
+
+def ends_within_deadline(c, statuses, began):
+    """The server must give up about DEADLINE_S after `began`, with one of these answers or none."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        r = c.response()
+        assert r.status in statuses, f"status {r.status}"
+        c.wait_closed()
+    took = time.monotonic() - began
+    assert DEADLINE_S * 0.8 < took < DEADLINE_S * 3, f"after {took:.2f} s"
+
+
+def drips(server, before, start, drop):
+    with server.connect() as c:
+        if before:
+            assert c.ask(before).status == 200
+        c.send(start)
+        began = time.monotonic()
+        c.sock.settimeout(0.05)
+        while time.monotonic() < began + DEADLINE_S * 3:
+            try:
+                c.send(drop)
+                c.receive()
+            except TimeoutError:
+                continue
+            except (EOFError, ConnectionError):
+                break
+            break
+        c.sock.settimeout(10)
+        ends_within_deadline(c, [408], began)
+
+
+# (sentence, a request before, first bytes, drop every 50 ms)
+DRIPS = [
+    ("a head drips", b"", b"GET /json HTTP/1.1\r\nHost: x\r\nA: ", b"a"),
+    ("a second head drips", GET_JSON, b"GET /json HTTP/1.1\r\nHost: x\r\nA: ", b"a"),
+    ("a collected body drips", b"", post("Content-Length: 1000"), b"a"),
+    ("chunk extensions drip", b"", chunked(b"5;"), b"a"),
+    ("trailers drip", b"", chunked(b"0\r\nA: ", path="/upload"), b"a"),
+]
+
+
+def waits_in_vain(server, start, statuses):
+    with server.connect() as c:
+        c.send(start)
+        began = time.monotonic()
+        for status in statuses[:-1]:
+            assert c.response().status == status
+        ends_within_deadline(c, statuses[-1:], began)
+
+
+# (sentence, first bytes, answers before the end; the last may be missing)
+SILENCES = [
+    ("nothing is said", b"", [408]),
+    ("half a head is said", b"GET /json HTTP/1.1\r\nHo", [408]),
+    ("half a body is sent", post("Content-Length: 10", body=b"half"), [408]),
+    ("half an upload is sent", post("Content-Length: 10", body=b"half", path="/upload"), [408]),
+    ("half an upload is sent, and sipped", post("Content-Length: 200000", body=b"s" * 100000, path="/sip"), [408]),
+    ("half a refused body is sent", post("Content-Length: 10", body=b"half", path="/early"), [200, 0]),
+    ("a kept connection idles", GET_JSON, [200, 0]),
+]
+
+
+def stops_for_one_that_never_reads(server):
+    before = server.rss_bytes()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect(receive_bytes=4096)) for _ in range(8)]
+        began = time.monotonic()
+        for c in clients:
+            c.send(request("GET", "/flood?1000000000000"))
+        time.sleep(DEADLINE_S / 2)
+        growth = server.rss_bytes() - before
+        assert growth <= 8 * MIB, f"memory grew by {growth} bytes"
+        time.sleep(DEADLINE_S * 2)
+        for c in clients:  # what the kernel held is still to be read; then the end
+            with contextlib.suppress(ConnectionError):
+                received = len(c.take_rest())
+                assert 0 < received < 64 * MIB, f"{received} bytes"
+        assert time.monotonic() < began + 10 * DEADLINE_S
+    server.is_well()
+
+
+def stops_for_one_that_only_asks(server):
+    before = server.rss_bytes()
+    with server.connect(receive_bytes=4096, timeout=DEADLINE_S / 2) as c:
+        sent = 0
+        try:
+            for _ in range(200000):
+                c.send(GET_JSON * 100)
+                sent += 100
+        except (TimeoutError, ConnectionError):
+            pass
+        assert sent < 10000000, "the server swallowed it all"
+        growth = server.rss_bytes() - before
+        assert growth <= 8 * MIB, f"memory grew by {growth} bytes"
+        time.sleep(DEADLINE_S * 2)
+        c.sock.settimeout(10)
+        with contextlib.suppress(ConnectionError):
+            c.take_rest()
+    server.is_well()
+
+
+def serves_a_slow_steady_reader(server):
+    """Its queue is never empty; what was sent must not pile up behind it."""
+    total = 48 * MIB
+    with server.connect(receive_bytes=16384) as c:
+        before = server.rss_bytes()
+        c.send(request("GET", f"/flood?{total}", version="1.0"))
+        received, peak = 0, before
+        while True:
+            data = c.sock.recv(16384)
+            if not data:
+                break
+            received += len(data)
+            if received % 64 == 0:
+                peak = max(peak, server.rss_bytes())
+        assert received > total, f"{received} bytes"
+        assert peak - before <= 4 * MIB, f"memory grew by {peak - before} bytes"
+
+
+def holds_many_slow_heads_in_little_memory(program):
+    with Server(program) as server, contextlib.ExitStack() as stack:
+        server.is_well()
+        before = server.rss_bytes()
+        clients = [stack.enter_context(server.connect()) for _ in range(500)]
+        for piece in (b"GET /json HTTP/1.1\r\n", b"Host: x\r\n", b"A: b\r\n"):
+            for c in clients:
+                c.send(piece)
+        server.is_well()
+        each = (server.rss_bytes() - before) / len(clients)
+        assert each <= 16 * 1024, f"{each:.0f} bytes for each"
+        for c in clients:
+            c.send(b"\r\n")
+        for c in clients:
+            assert c.response().status == 200
+        stack.close()
+        server.drain()
+        assert server.exit_status() == 0
+
+
+# --- limits and the end ---
+
+
+def nap(server, ms):
+    return server.ask(request("GET", f"/nap?{ms}")).status
+
+
+def lets_the_next_wait(program):
+    """All connections busy: newcomers wait, and nobody is dropped."""
+    with Server(program, "--connections", "50") as server, \
+            concurrent.futures.ThreadPoolExecutor(60) as pool:
+        busy = [pool.submit(nap, server, 400) for _ in range(50)]
+        time.sleep(0.2)
+        began = time.monotonic()
+        late = [pool.submit(nap, server, 1) for _ in range(10)]
+        assert [f.result() for f in late] == [200] * 10
+        assert time.monotonic() - began > 0.1, "nobody waited"
+        assert [f.result() for f in busy] == [200] * 50
+
+
+def fills_the_last_place(program):
+    """The newcomer that reaches the cap is served while all others are busy."""
+    with Server(program, "--connections", "50") as server, \
+            concurrent.futures.ThreadPoolExecutor(60) as pool:
+        busy = [pool.submit(nap, server, 500) for _ in range(49)]
+        time.sleep(0.2)
+        with server.connect() as c:
+            time.sleep(0.05)
+            assert c.ask(GET_JSON).status == 200
+        assert [f.result() for f in busy] == [200] * 49
+
+
+def evicts_the_longest_idle(program):
+    with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(50):
+            clients.append(stack.enter_context(server.connect()))
+            assert clients[-1].ask(GET_JSON).status == 200
+        for _ in range(5):
+            server.is_well()
+        clients[0].wait_closed()
+        assert clients[-1].ask(GET_JSON).status == 200, "not the longest idle was closed"
+
+
+def evicts_once_others_idle(program):
+    """Everybody was busy when the newcomer came; it is served as soon as one of them idles."""
+    with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(50)]
+        for c in clients:
+            c.send(request("GET", "/nap?400"))
+        time.sleep(0.2)
+        began = time.monotonic()
+        server.is_well()
+        assert 0.1 < time.monotonic() - began < 5, "the newcomer waited for an idle timeout"
+        assert [c.response().status for c in clients] == [200] * 50
+
+
+def drains(program):
+    with Server(program) as server, contextlib.ExitStack() as stack:
+        idle, fresh, busy, dripping, streaming = [stack.enter_context(server.connect()) for _ in range(5)]
+        assert idle.ask(GET_JSON).status == 200
+        busy.send(request("GET", "/nap?500"))
+        dripping.send(b"GET /json HTTP/1.1\r\nHo")
+        streaming.send(post("Content-Length: 10", body=b"half", path="/upload"))
+        time.sleep(0.1)
+        server.drain()
+        idle.wait_closed()
+        fresh.wait_closed()
+
+        def refused():
+            try:
+                server.connect().sock.close()
+            except ConnectionRefusedError:
+                return True
+            return False
+
+        wait_for(refused)
+        dripping.send(b"st: x\r\n\r\n")
+        streaming.send(b"123456")
+        for c, body in ((dripping, OK_JSON), (streaming, b"10\n"), (busy, b"slept\n")):
+            r = c.response()
+            assert (r.status, r.body, r.get("Connection")) == (200, body, "close"), (r.status, r.rows)
+            c.wait_closed()
+        assert server.exit_status() == 0
+
+
+def survives_running_out_of_descriptors(program):
+    with Server(program, descriptors_max=64) as server:
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(server.connect()) for _ in range(100)]
+            assert clients[0].ask(GET_JSON).status == 200
+            assert clients[1].ask(request("GET", "/nap?50")).status == 200
+            for c in clients[:50]:
+                c.sock.close()
+            for c in clients[50:]:
+                assert c.ask(GET_JSON).status == 200
+        server.is_well()
+    assert server.exit_status() == 0
+
+
+# --- the order of things ---
+
+
+def check_messages(tap, server):
+    for sentence, data, status in REFUSED:
+        tap.check(f"{sentence}: {status} and the end", is_refused, server, data, status)
+    for sentence, data, statuses, body in ANSWERED:
+        tap.check(f"{sentence}: {statuses}", is_answered, server, data, statuses, body)
+
+
+def check_connections(tap, server):
+    tap.check("100 requests in one packet are answered in order", keeps_order_of_a_hundred, server)
+    tap.check("two requests are read byte by byte", reads_byte_by_byte, server)
+    tap.check("requests behind a slow one wait for it", waits_for_the_slow_one, server)
+    for sentence, *row in LIFETIMES:
+        tap.check(f"{sentence} {'stays open' if row[-1] else 'is closed'}", lives_on, server, *row)
+    tap.check("HEAD gets the head and nothing else", answers_head, server)
+    tap.check("OPTIONS and 405 name the methods", names_what_is_allowed, server)
+    tap.check("a client that closed its side gets its answer", answers_a_half_closed_client, server)
+    tap.check("a stream to HTTP/1.0 ends with the connection", ends_http10_streams_by_closing, server)
+    tap.check("a broken reply looks broken", breaks_what_the_handler_broke, server)
+
+
+def check_bodies(tap, server):
+    tap.check("100 comes before the body", says_continue, server)
+    tap.check("no 100 for a body that is not wanted", does_not_ask_for_what_it_refuses, server)
+    for sentence, *row in LARGE:
+        tap.check(f"{sentence} gets a 413 the client can read", refuses_large, server, *row)
+    tap.check("a handler may answer before the body is there", answers_early, server)
+    tap.check("clients that vanish harm nobody", survives_lost_clients, server)
+    tap.check("readers that leave harm nobody", survives_readers_that_leave_during_a_file, server)
+
+
+def check_files(tap, server, program, folder):
+    for row in RANGES:
+        tap.check(f"Range: {row[0]} gets {row[1]}", sends_range, server, *row)
+    for headers, status in CONDITIONS:
+        tap.check(f"{' and '.join(headers)}: {status}", meets_condition, server, headers, status)
+    tap.check("HEAD knows no ranges", ignores_ranges_of_head, server)
+    tap.check("a file of no bytes is sent", sends_an_empty_file, program, folder)
+    tap.check("a file that shrinks breaks the transfer", breaks_when_the_file_shrinks, program, folder)
+
+
+def check_deadlines(tap, server):
+    for sentence, *row in DRIPS:
+        tap.check(f"the server gives up when {sentence}", drips, server, *row)
+    for sentence, *row in SILENCES:
+        tap.check(f"the server gives up when {sentence}", waits_in_vain, server, *row)
+    tap.check("one that never reads stops its producer", stops_for_one_that_never_reads, server)
+    tap.check("one that only asks is not read any more", stops_for_one_that_only_asks, server)
+
+
+def check_limits(tap, program):
+    tap.check("at the cap newcomers wait", lets_the_next_wait, program)
+    tap.check("the last place can be taken", fills_the_last_place, program)
+    tap.check("at the cap the longest idle makes room", evicts_the_longest_idle, program)
+    tap.check("at the cap the first to idle makes room", evicts_once_others_idle, program)
+    tap.check("SIGTERM lets requests end and refuses others", drains, program)
+    tap.check("running out of descriptors is survived", survives_running_out_of_descriptors, program)
+    tap.check("slow heads cost little memory", holds_many_slow_heads_in_little_memory, program)
+
+
+def main():
+    program, upload = sys.argv[1], int(sys.argv[2] if len(sys.argv) > 2 else 10240) * MIB
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "file")
+        with open(path, "wb") as f:
+            f.write(FILE_BYTES)
+        os.utime(path, (FILE_TIME, FILE_TIME))
+        with Server(program, "--file", path) as server:
+            check_messages(tap, server)
+            check_connections(tap, server)
+            check_bodies(tap, server)
+            check_files(tap, server, program, folder)
+            tap.check("a slow steady reader gets it all", serves_a_slow_steady_reader, server)
+            tap.check(f"an upload of {upload // MIB} MiB needs no memory", upload_fast, server, upload, 0)
+            tap.check("1 GiB in chunks needs no memory", upload_fast, server, 1024 * MIB, 65536)
+            server.drain()
+            tap.check("the server was well to the end", lambda: check_status(server))
+        with Server(program, "--deadlines", str(int(DEADLINE_S * 1000))) as server:
+            check_deadlines(tap, server)
+            server.drain()
+            tap.check("the impatient server was well to the end", lambda: check_status(server))
+        check_limits(tap, program)
+    return tap.end()
+
+
+def check_status(server):
+    status = server.exit_status()
+    assert status == 0, f"exit status {status}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
