@@ -28,7 +28,7 @@ int buf_reserve(struct buf *b, size_t more)
     if (need <= b->cap)
         return 0;
     cap = max_size(b->cap + b->cap / 2, BUF_FIRST_BYTES);
-    cap = min_size(max_size(cap, need), b->max + 1);
+    cap = min_size(max_size(cap, need) - 1, b->max) + 1; /* a ceiling may be SIZE_MAX */
     p = mem_try_realloc(b->cap ? b->p : NULL, cap);
     if (!p)
         return -ENOMEM;
