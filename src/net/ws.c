@@ -493,7 +493,7 @@ struct ws *ws_new(struct loop *loop, enum ws_role role, const struct ws_conf *co
     ws->user = user;
     ws->close_code = WS_CLOSE_ABNORMAL;
     ws_decoder_init(&ws->decoder, role, conf->message_bytes_max);
-    buf_init(&ws->message, SIZE_MAX); /* the decoder sets the limit */
+    buf_init(&ws->message, max_size(ws->decoder.message_bytes_max, STREAM_IN_BYTES_MAX));
     if (role == WS_CLIENT)
         ws->masks = mem_alloc(WS_MASKS_BYTES);
     return ws;
