@@ -4,62 +4,15 @@
 #include <stdio.h>
 
 #include "base/toml_internal.h"
+#include "base/utf8.h"
 
-/* Length of the UTF-8 sequence at p, or 0 if it is not one (overlong, surrogate, cut short). */
-static size_t toml_utf8_length(const char *p, const char *end)
+/* Bytes of the character at s->at, which is not the end; 0 if it is broken. */
+static size_t toml_char_bytes(const struct toml_scan *s)
 {
-    static const struct {
-        unsigned char first, last, second_min, second_max, length;
-    } rows[] = {
-        {0x00, 0x7f, 0,    0,    1},
-        {0xc2, 0xdf, 0x80, 0xbf, 2},
-        {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3},
-        {0xed, 0xed, 0x80, 0x9f, 3},
-        {0xee, 0xef, 0x80, 0xbf, 3},
-        {0xf0, 0xf0, 0x90, 0xbf, 4},
-        {0xf1, 0xf3, 0x80, 0xbf, 4},
-        {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-    const unsigned char *u = (const unsigned char *)p;
+    uint32_t code;
+    int n = utf8_decode(str_make(s->at, (size_t)(s->end - s->at)), &code);
 
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        if (u[0] < rows[i].first || u[0] > rows[i].last)
-            continue;
-        if ((size_t)(end - p) < rows[i].length)
-            return 0;
-        if (rows[i].length > 1 && (u[1] < rows[i].second_min || u[1] > rows[i].second_max))
-            return 0;
-        for (size_t k = 2; k < rows[i].length; k++)
-            if ((u[k] & 0xc0) != 0x80)
-                return 0;
-        return rows[i].length;
-    }
-    return 0;
-}
-
-static size_t toml_utf8_encode(uint32_t code, char out[4])
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        out[0] = (char)(0xc0 | code >> 6);
-        out[1] = (char)(0x80 | (code & 0x3f));
-        return 2;
-    }
-    if (code < 0x10000) {
-        out[0] = (char)(0xe0 | code >> 12);
-        out[1] = (char)(0x80 | (code >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (code & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | code >> 18);
-    out[1] = (char)(0x80 | (code >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (code >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (code & 0x3f));
-    return 4;
+    return n < 0 ? 0 : (size_t)n;
 }
 
 struct toml_pos toml_scan_pos(struct toml_scan *s)
@@ -100,8 +53,7 @@ int toml_fail_expected(struct toml_scan *s, const char *what)
         return toml_fail_at(s, at, "expected %s, found the end of the line", what);
     if (*s->at == '\t')
         return toml_fail_at(s, at, "expected %s, found a tab", what);
-    return toml_fail_at(s, at, "expected %s, found '%.*s'", what,
-                        (int)toml_utf8_length(s->at, s->end), s->at);
+    return toml_fail_at(s, at, "expected %s, found '%.*s'", what, (int)toml_char_bytes(s), s->at);
 }
 
 int toml_fail_limit(struct toml_scan *s, const char *what)
@@ -135,7 +87,7 @@ static int toml_check_text(struct toml_scan *s)
 {
     while (s->at < s->end) {
         unsigned char c = (unsigned char)*s->at;
-        size_t n = toml_utf8_length(s->at, s->end);
+        size_t n = toml_char_bytes(s);
 
         if (n == 0)
             return toml_fail_at(s, toml_scan_pos(s), "not valid UTF-8 (byte 0x%02x)", c);
@@ -223,7 +175,7 @@ static int toml_scan_unicode(struct toml_parser *p, int digits, struct toml_pos 
 {
     struct toml_scan *s = &p->s;
     uint32_t code = 0;
-    char utf8[4];
+    char utf8[UTF8_BYTES_MAX];
 
     for (int i = 0; i < digits; i++, s->at++) {
         int value = s->at < s->end ? ascii_hex_value(*s->at) : -1;
@@ -233,9 +185,9 @@ static int toml_scan_unicode(struct toml_parser *p, int digits, struct toml_pos 
                                                      : "8 hexadecimal digits after \\U");
         code = code << 4 | (uint32_t)value;
     }
-    if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+    if (code > UTF8_CODE_MAX || (code >= 0xd800 && code <= 0xdfff))
         return toml_fail_at(s, start, "escape U+%04X is not a Unicode character", code);
-    return toml_add(p, str_make(utf8, toml_utf8_encode(code, utf8)));
+    return toml_add(p, str_make(utf8, utf8_encode(code, utf8)));
 }
 
 /* A backslash at the end of a line: drops the line break and all white space behind it. */

@@ -636,6 +636,11 @@ int http_client_new(struct loop *loop, const struct http_client_conf *conf,
     return 0;
 }
 
+struct loop *http_client_loop(const struct http_client *c)
+{
+    return c->loop;
+}
+
 void http_client_free(struct http_client *c)
 {
     if (!c)

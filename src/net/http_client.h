@@ -27,6 +27,7 @@ struct http_client_conf {
 int http_client_new(struct loop *loop, const struct http_client_conf *conf,
                     struct http_client **ret_client, struct err *e);
 void http_client_free(struct http_client *c); /* calls in flight end with ECANCELED */
+struct loop *http_client_loop(const struct http_client *c);
 
 struct http_call_ops {
     /* The head is here: call->head. Interim (1xx) ones are skipped, but for 101. May be NULL. */

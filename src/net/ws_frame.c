@@ -27,60 +27,6 @@ enum {
     LENGTH_64 = 127, /* ... the next 8 */
 };
 
-/* UTF-8, one byte at a time. The state is 0 between characters; inside one it holds how many bytes
- * are missing and the range the next of them must lie in, so overlong forms, surrogates and code
- * points past U+10FFFF fail at their second byte. */
-enum { UTF8_BAD = UINT32_C(0x7FFFFFFF) };
-#define UTF8_NEED(missing, lo, hi)                                                                 \
-    ((uint32_t)(missing) << 16 | (uint32_t)(lo) << 8 | (uint32_t)(hi))
-
-static const struct utf8_lead {
-    uint8_t first, last;
-    uint32_t state;
-} utf8_leads[] = {
-    {0xC2, 0xDF, UTF8_NEED(1, 0x80, 0xBF)},
-    {0xE0, 0xE0, UTF8_NEED(2, 0xA0, 0xBF)},
-    {0xE1, 0xEC, UTF8_NEED(2, 0x80, 0xBF)},
-    {0xED, 0xED, UTF8_NEED(2, 0x80, 0x9F)},
-    {0xEE, 0xEF, UTF8_NEED(2, 0x80, 0xBF)},
-    {0xF0, 0xF0, UTF8_NEED(3, 0x90, 0xBF)},
-    {0xF1, 0xF3, UTF8_NEED(3, 0x80, 0xBF)},
-    {0xF4, 0xF4, UTF8_NEED(3, 0x80, 0x8F)},
-};
-
-static uint32_t utf8_step(uint32_t state, uint8_t c)
-{
-    if (state) {
-        if (c < (state >> 8 & 0xFF) || c > (state & 0xFF))
-            return UTF8_BAD;
-        return state >> 16 == 1 ? 0 : UTF8_NEED((state >> 16) - 1, 0x80, 0xBF);
-    }
-    if (c < 0x80)
-        return 0;
-    for (size_t i = 0; i < ARRAY_LEN(utf8_leads); i++) {
-        if (c >= utf8_leads[i].first && c <= utf8_leads[i].last)
-            return utf8_leads[i].state;
-    }
-    return UTF8_BAD;
-}
-
-static uint32_t utf8_feed(uint32_t state, struct str s)
-{
-    uint64_t word;
-
-    for (size_t i = 0; i < s.n && state != UTF8_BAD;) {
-        if (!state && s.n - i >= sizeof(word)) { /* plain ASCII runs eight at a time */
-            memcpy(&word, s.p + i, sizeof(word));
-            if (!(word & UINT64_C(0x8080808080808080))) {
-                i += sizeof(word);
-                continue;
-            }
-        }
-        state = utf8_step(state, (uint8_t)s.p[i++]);
-    }
-    return state;
-}
-
 void ws_decoder_init(struct ws_decoder *d, enum ws_role role, uint64_t message_bytes_max)
 {
     *d = (struct ws_decoder){
@@ -187,7 +133,7 @@ static uint16_t begin_frame(struct ws_decoder *d)
     if (d->opcode != WS_OP_CONTINUATION) {
         d->message_opcode = d->opcode;
         d->message_bytes = 0;
-        d->utf8 = 0;
+        d->utf8 = (struct utf8_state){0};
         d->fresh = true;
     }
     if (d->payload_left > d->message_bytes_max - d->message_bytes)
@@ -232,8 +178,7 @@ static size_t take_data(struct ws_decoder *d, char *p, size_t n, struct ws_event
     bool last = d->fin && d->payload_left == 0;
 
     if (d->message_opcode == WS_OP_TEXT) {
-        d->utf8 = utf8_feed(d->utf8, piece);
-        if (d->utf8 == UTF8_BAD || (last && d->utf8)) {
+        if (utf8_feed(&d->utf8, piece) < 0 || (last && !utf8_at_boundary(&d->utf8))) {
             fail(d, WS_CLOSE_BAD_TEXT, ret_event);
             return piece.n;
         }
@@ -265,7 +210,7 @@ static void end_close(struct ws_decoder *d, struct ws_event *ret_event)
             fail(d, WS_CLOSE_PROTOCOL_ERROR, ret_event);
             return;
         }
-        if (utf8_feed(0, reason) != 0) {
+        if (!utf8_valid(reason)) {
             fail(d, WS_CLOSE_BAD_TEXT, ret_event);
             return;
         }

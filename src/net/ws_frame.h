@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/str.h"
+#include "base/utf8.h"
 
 enum ws_opcode {
     WS_OP_CONTINUATION = 0x0,
@@ -58,7 +59,7 @@ struct ws_decoder { /* fields are the decoder's own */
     uint64_t message_bytes_max;
     uint64_t message_bytes; /* announced so far by the frames of the message under way */
     uint64_t payload_left;  /* of the frame under way */
-    uint32_t utf8;          /* validator state of the text message under way */
+    struct utf8_state utf8; /* validator state of the text message under way */
     uint16_t error_code;
     uint8_t role, stage;
     uint8_t opcode, message_opcode; /* of the frame; of the message under way, 0 = none */

@@ -1,6 +1,7 @@
 /* httpd.c - the HTTP engine with each of its features on a route, for tests and benchmarks.
  *
  * usage: httpd ADDRESS [--file PATH] [--backend ADDRESS] [--deadlines MS] [--connections N]
+ *              [--ping MS] [--stall MS]
  * Prints the address it listens on, then serves until SIGTERM, which drains. */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,17 +11,20 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "httpd_uploads.h"
+#include "httpd_ws.h"
 #include "net/http_proxy.h"
 #include "net/http_server.h"
 
 struct httpd {
-    struct loop *loop; /* first: handlers in other files reach it through server_user */
+    struct httpd_ws ws; /* first, for its handlers */
+    struct loop *loop;
     struct http_server *server;
     struct loop_signals signals;
     const char *file;
     struct http_client *client;
     struct sock_addr backend; /* of /proxy */
     uint32_t deadline_ms;     /* for it to answer */
+    int parts;                /* that are still ending */
 };
 
 /* --- routes --- */
@@ -153,35 +157,56 @@ static void any_proxy(struct http_req *req)
 }
 
 static const struct http_route routes[] = {
-    {HTTP_ANY_METHOD,                          "/proxy/*",      ROUTE_STREAM_BODY, any_proxy,    0   },
-    {HTTP_BIT(HTTP_GET),                       "/json",         0,                 get_json,     0   },
-    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/echo",         0,                 post_echo,    0   },
-    {HTTP_BIT(HTTP_POST),                      "/small",        0,                 post_echo,    1024},
-    {HTTP_BIT(HTTP_GET),                       "/params/{a}/*", 0,                 get_params,   0   },
-    {HTTP_BIT(HTTP_GET),                       "/file",         0,                 get_file,     0   },
-    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/upload",       ROUTE_STREAM_BODY, httpd_count,  0   },
-    {HTTP_BIT(HTTP_POST),                      "/limited",      ROUTE_STREAM_BODY, httpd_count,  1024},
-    {HTTP_BIT(HTTP_POST),                      "/refuse",       ROUTE_STREAM_BODY, httpd_refuse, 0   },
-    {HTTP_BIT(HTTP_POST),                      "/early",        ROUTE_STREAM_BODY, httpd_early,  0   },
-    {HTTP_BIT(HTTP_POST),                      "/sip",          ROUTE_STREAM_BODY, httpd_sip,    0   },
-    {HTTP_BIT(HTTP_POST),                      "/form",         ROUTE_STREAM_BODY, httpd_form,   0   },
-    {HTTP_BIT(HTTP_GET),                       "/flood",        0,                 get_flood,    0   },
-    {HTTP_BIT(HTTP_GET),                       "/nap",          0,                 get_nap,      0   },
-    {HTTP_BIT(HTTP_GET),                       "/broken",       0,                 get_broken,   0   },
+    {HTTP_ANY_METHOD,                          "/proxy/*",      ROUTE_STREAM_BODY, any_proxy,      0   },
+    {HTTP_BIT(HTTP_GET),                       "/json",         0,                 get_json,       0   },
+    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/echo",         0,                 post_echo,      0   },
+    {HTTP_BIT(HTTP_POST),                      "/small",        0,                 post_echo,      1024},
+    {HTTP_BIT(HTTP_GET),                       "/params/{a}/*", 0,                 get_params,     0   },
+    {HTTP_BIT(HTTP_GET),                       "/file",         0,                 get_file,       0   },
+    {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/upload",       ROUTE_STREAM_BODY, httpd_count,    0   },
+    {HTTP_BIT(HTTP_POST),                      "/limited",      ROUTE_STREAM_BODY, httpd_count,    1024},
+    {HTTP_BIT(HTTP_POST),                      "/refuse",       ROUTE_STREAM_BODY, httpd_refuse,   0   },
+    {HTTP_BIT(HTTP_POST),                      "/early",        ROUTE_STREAM_BODY, httpd_early,    0   },
+    {HTTP_BIT(HTTP_POST),                      "/sip",          ROUTE_STREAM_BODY, httpd_sip,      0   },
+    {HTTP_BIT(HTTP_POST),                      "/form",         ROUTE_STREAM_BODY, httpd_form,     0   },
+    {HTTP_BIT(HTTP_GET),                       "/flood",        0,                 get_flood,      0   },
+    {HTTP_BIT(HTTP_GET),                       "/nap",          0,                 get_nap,        0   },
+    {HTTP_BIT(HTTP_GET),                       "/broken",       0,                 get_broken,     0   },
+    {HTTP_BIT(HTTP_GET),                       "/ws/echo",      0,                 httpd_ws_echo,  0   },
+    {HTTP_BIT(HTTP_GET),                       "/ws/flood",     0,                 httpd_ws_flood, 0   },
+    {HTTP_BIT(HTTP_GET),                       "/ws/sink",      0,                 httpd_ws_sink,  0   },
+    {HTTP_BIT(HTTP_GET),                       "/ws/close",     0,                 httpd_ws_close, 0   },
+    {HTTP_BIT(HTTP_GET),                       "/ws/dial",      0,                 httpd_ws_dial,  0   },
 };
 
 /* --- the program --- */
 
+/* Requests and WebSockets are both finished before the end. */
+static void httpd_part_ended(struct httpd *h)
+{
+    if (--h->parts == 0)
+        loop_stop(h->loop);
+}
+
 static void on_drained(void *user)
 {
-    loop_stop(((struct httpd *)user)->loop);
+    httpd_part_ended(user);
+}
+
+static void on_ws_closed(struct httpd_ws *w)
+{
+    httpd_part_ended(container_of(w, struct httpd, ws));
 }
 
 static void on_signal(struct loop_signals *s, int signo UNUSED)
 {
     struct httpd *h = container_of(s, struct httpd, signals);
 
+    if (h->parts) /* it is on its way */
+        return;
+    h->parts = 2;
     http_server_drain(h->server, 5000, on_drained, h);
+    httpd_ws_close_all(&h->ws, on_ws_closed);
 }
 
 static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_server_conf *conf,
@@ -203,6 +228,10 @@ static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_serve
             return err_set(e, EINVAL, "%s: not a number: %s", argv[i], argv[i + 1]);
         else if (str_eq(option, STR("--deadlines")))
             conf->head_ms = conf->body_ms = conf->idle_ms = conf->stall_ms = h->deadline_ms = n;
+        else if (str_eq(option, STR("--stall")))
+            h->ws.conf.stall_ms = n;
+        else if (str_eq(option, STR("--ping")))
+            h->ws.conf.ping_ms = h->ws.conf.pong_ms = n;
         else if (str_eq(option, STR("--connections")))
             conf->connections_max = n;
         else
@@ -227,6 +256,7 @@ static int httpd_start(struct httpd *h, const struct http_server_conf *conf,
         r = loop_signals_start(h->loop, &h->signals, &set, on_signal, e);
     if (r == 0)
         r = http_client_new(h->loop, &(struct http_client_conf){0}, &h->client, e);
+    h->ws.client = h->client;
     if (r == 0)
         r = http_server_new(h->loop, conf, &h->server, e);
     if (r < 0)
@@ -256,7 +286,10 @@ int main(int argc, char **argv)
     };
     struct sock_addr addr;
     struct err e = {0};
-    int r = httpd_parse(argc, argv, &h, &conf, &addr, &e);
+    int r;
+
+    httpd_ws_init(&h.ws);
+    r = httpd_parse(argc, argv, &h, &conf, &addr, &e);
 
     if (r == 0)
         r = httpd_start(&h, &conf, &addr, &e);
@@ -264,6 +297,8 @@ int main(int argc, char **argv)
         r = loop_run(h.loop, &e);
     if (r < 0)
         fprintf(stderr, "httpd: %s\n", e.msg);
+    if (h.loop)
+        httpd_ws_done(&h.ws, h.loop);
     http_server_free(h.server);
     http_client_free(h.client);
     if (h.signals.loop)

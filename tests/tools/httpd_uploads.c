@@ -109,7 +109,7 @@ void httpd_sip(struct http_req *req)
 {
     struct sip *sip = arena_new(&req->arena, struct sip);
 
-    sip->loop = *(struct loop **)req->server_user; /* the first field of struct httpd */
+    sip->loop = http_req_loop(req);
     sip->req = req;
     req->user = sip;
     req->ops = &sip_ops;

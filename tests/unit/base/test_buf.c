@@ -73,3 +73,12 @@ TEST(buf, gives_its_memory_away)
     CHECK_STR(full, "x");
     CHECK_EQ(b.n, 0);
 }
+
+TEST(buf, may_have_no_ceiling_but_memory)
+{
+    AUTO_BUF(b, SIZE_MAX);
+
+    CHECK_EQ(buf_add(&b, STR("abc")), 0);
+    CHECK_EQ(buf_add(&b, STR("def")), 0);
+    CHECK_STR(b.p, "abcdef");
+}
