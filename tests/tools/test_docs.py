@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""test_docs.py - the documents name what exists, and leave no module out.
+
+Checks links and their anchors, paths in backticks, make targets, functions written as name() (in
+diagrams too), unit tests named in SECURITY.md, and that each header and decision has its place.
+"""
+import fnmatch
+import os
+import re
+import sys
+
+import tap
+
+ROOT = tap.ROOT
+NOT_OURS = {".git", "build", "node_modules"}
+DECISION_LINES_MAX = 60
+DECISION_PARTS = ("Status:", "## Context", "## Decision", "## Consequences", "## Alternatives")
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+PATH = re.compile(r"(?:src|tests|tools|bench|docs|examples|meson)/[\w./*<>-]*")
+MAKE = re.compile(r"(?:^|[\s&;])make ([a-z][a-z-]*)(?![\w=])", re.MULTILINE)
+FUNCTION = re.compile(r"(?<![\w.])([a-z]\w+)\(\)")
+UNIT_TEST = re.compile(r"([a-z0-9_]+)\.([a-z0-9]+(?:_[a-z0-9]+)+)")
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def pages():
+    """Every .md file of ours, as a path relative to the root."""
+    for folder, subfolders, names in os.walk(ROOT):
+        subfolders[:] = sorted(set(subfolders) - NOT_OURS)
+        for name in sorted(fnmatch.filter(names, "*.md")):
+            yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def without_fences(text):
+    return FENCE.sub("", text)
+
+
+def inline_code(text):
+    return CODE.findall(without_fences(text))
+
+
+def anchors(text):
+    """What a heading is called in a link: lower case, words joined by hyphens."""
+    for heading in HEADING.findall(without_fences(text)):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def broken_link(page, target):
+    """Why the link leads nowhere, or None."""
+    if re.match(r"[a-z]+:", target):
+        return None
+    path, _, anchor = target.partition("#")
+    to = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+    if not (ROOT / to).exists():
+        return f"{page}: no file behind the link {target}"
+    if anchor and anchor not in anchors(read(to)):
+        return f"{page}: no heading behind the link {target}"
+    return None
+
+
+def path_exists(path):
+    """Of a path with a <name> in it only what stands before must exist; a * must match."""
+    before = re.split(r"[^/]*<", path)[0]
+    return any(ROOT.glob(before.rstrip("/"))) if before else True
+
+
+def make_targets():
+    return set(re.findall(r"^([a-z][a-z-]*):", read("Makefile"), re.MULTILINE))
+
+
+def commands(text):
+    """Inline code, and the lines of shell blocks without their comments."""
+    yield from inline_code(text)
+    for language, block in FENCE.findall(text):
+        if language in ("sh", "console"):
+            yield re.sub(r"#.*", "", block)
+
+
+def sources(*folders):
+    return "\n".join(path.read_text(encoding="utf-8") for folder in folders
+                     for path in sorted((ROOT / folder).rglob("*.[ch]")))
+
+
+def expect_none(problems):
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def every_link_leads_somewhere():
+    found = [broken_link(page, target) for page in pages()
+             for target in LINK.findall(without_fences(read(page)))]
+    assert len(found) > 20, "the links were not found"
+    expect_none([problem for problem in found if problem])
+
+
+def every_path_in_backticks_exists():
+    named = {(page, code) for page in pages() for code in inline_code(read(page))
+             if PATH.fullmatch(code)}
+    assert len(named) > 20, "the paths were not found"
+    expect_none([f"{page}: {path} does not exist" for page, path in sorted(named)
+                 if not path_exists(path)])
+
+
+def every_make_target_exists():
+    targets = make_targets()
+    expect_none([f"{page}: the Makefile has no target {name}" for page in pages()
+                 for text in commands(read(page)) for name in MAKE.findall(text)
+                 if name not in targets])
+
+
+def the_readme_lists_every_make_target():
+    listed = {name for code in inline_code(read("README.md")) for name in MAKE.findall(code)}
+    described = set(re.findall(r"^([a-z][a-z-]*):.*##", read("Makefile"), re.MULTILINE))
+    missing = described - listed - {"all"}
+    expect_none([f"README.md: no row for make {name}" for name in sorted(missing)])
+
+
+def every_function_named_exists():
+    known = set(re.findall(r"\b\w+(?=\()", sources("src", "tests")))
+    expect_none([f"{page}: nothing is called {name}()" for page in pages()
+                 for name in FUNCTION.findall(read(page)) if name not in known])
+
+
+def every_unit_test_named_exists():
+    known = set(re.findall(r"^TEST\((\w+), (\w+)\)", sources("tests/unit"), re.MULTILINE))
+    named = [test.groups() for test in map(UNIT_TEST.fullmatch, inline_code(read("SECURITY.md")))
+             if test]
+    assert len(named) > 10, "the tests were not found"
+    expect_none([f"SECURITY.md: no test {module}.{name}" for module, name in named
+                 if (module, name) not in known])
+
+
+def every_header_is_described():
+    """In the README's tables and, at more length, in docs/internals."""
+    for layer in ("base", "net"):
+        for page in ("README.md", f"docs/internals/{layer}.md"):
+            text = read(page)
+            expect_none([f"{page}: src/{layer}/{path.name} is not mentioned"
+                         for path in sorted((ROOT / "src" / layer).glob("*.h"))
+                         if not path.name.endswith("_internal.h")
+                         and not re.search(rf"\b{re.escape(path.name)}", text)])
+
+
+def every_decision_is_whole_and_listed():
+    index = read("docs/decisions/README.md")
+    problems = []
+    for path in sorted((ROOT / "docs/decisions").glob("[0-9]*.md")):
+        text = path.read_text(encoding="utf-8")
+        problems += [f"{path.name}: no '{part}'" for part in DECISION_PARTS
+                     if f"\n{part}" not in text]
+        if not text.startswith(f"# {path.name[:4]}: "):
+            problems.append(f"{path.name}: its title has another number")
+        if f"]({path.name})" not in index:
+            problems.append(f"{path.name}: not in the index")
+        if len(text.splitlines()) > DECISION_LINES_MAX:
+            problems.append(f"{path.name}: longer than {DECISION_LINES_MAX} lines")
+    expect_none(problems)
+
+
+def what_is_wrong_is_found():
+    """The checks themselves: each can fail."""
+    assert broken_link("README.md", "docs/nowhere.md")
+    assert broken_link("README.md", "README.md#no-such-heading")
+    assert broken_link("docs/decisions/README.md", "../../README.md") is None
+    assert broken_link("README.md", "https://example.org/") is None
+    assert not path_exists("src/base/nothing.h") and not path_exists("src/none/*.h")
+    assert path_exists("tests/unit/<layer>/test_<module>.c") and path_exists("src/base/*.h")
+    assert not path_exists("tests/none/<name>.c")
+    assert "nothing" not in make_targets() and "test-asan" in make_targets()
+    assert MAKE.findall("make nothing J=2 && make test") == ["nothing", "test"]
+    assert list(commands("```sh\nmake one # make two\n```\n`make three`\n")) == \
+        ["make three", "make one \n"]
+    assert inline_code("```c\n`a`\n```\n`b`\n") == ["b"]
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run([
+        every_link_leads_somewhere,
+        every_path_in_backticks_exists,
+        every_make_target_exists,
+        the_readme_lists_every_make_target,
+        every_function_named_exists,
+        every_unit_test_named_exists,
+        every_header_is_described,
+        every_decision_is_whole_and_listed,
+        what_is_wrong_is_found,
+    ]))
