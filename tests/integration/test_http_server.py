@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import email.utils
 import os
+import random
 import socket
 import struct
 import sys
@@ -211,6 +212,39 @@ def is_answered(server, data, statuses, body):
         c.wait_closed()
 
 
+def is_refused_in_two_pieces(server):
+    """Where the bytes are split must not change the verdict."""
+    dice = random.Random(1)
+    for sentence, data, status in REFUSED:
+        at = dice.randrange(1, len(data))
+        with server.connect() as c:
+            with contextlib.suppress(ConnectionError):
+                c.send(data[:at])
+                time.sleep(0.002)
+                c.send(data[at:] + SMUGGLED)
+            r = c.response()
+            assert r.status == status, f"{sentence}, split at {at}: {r.status}, not {status}"
+            c.wait_closed()
+
+
+def reads_the_same_however_split(server):
+    dice = random.Random(2)
+    rows = [row for row in ANSWERED if b"Connection: close" not in row[1]]
+    for _ in range(20):
+        dice.shuffle(rows)
+        data = b"".join(row[1] for row in rows)
+        cuts = sorted(dice.randrange(len(data)) for _ in range(30))
+        with server.connect() as c:
+            for begin, end in zip([0, *cuts], [*cuts, len(data)]):
+                c.send(data[begin:end])
+                time.sleep(0.0003)
+            for sentence, _, statuses, body in rows:
+                for status in statuses:
+                    r = c.response()
+                    assert r.status == status, f"{sentence}: {r.status}, not {status}"
+                assert body is None or r.body == body, f"{sentence}: {r.body!r}"
+
+
 # --- connections ---
 
 
@@ -393,6 +427,36 @@ def survives_lost_clients(server):
                 if linger:
                     c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     server.is_well()
+
+
+def holds_a_fast_sender_back(server):
+    """A handler that sips must not make the server store what it did not take."""
+    total = 16 * MIB
+    with server.connect() as c:
+        before = server.rss_bytes()
+        c.send(post(f"Content-Length: {total}", path="/sip"))
+        sent, peak = 0, before
+        while sent < total:
+            c.send(bytes(256 * 1024))
+            sent += 256 * 1024
+            peak = max(peak, server.rss_bytes())
+        r = c.response()
+        assert (r.status, r.body) == (200, b"%d\n" % total), (r.status, r.body)
+        assert peak - before <= 2 * MIB, f"memory grew by {peak - before} bytes"
+
+
+def leaks_no_descriptor(server):
+    def count():
+        return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+    server.is_well()
+    wait_for(lambda: count() < 16)
+    for _ in range(500):
+        with server.connect() as c:
+            c.send(request("GET", "/file"))
+            c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    server.is_well()
+    wait_for(lambda: count() < 16)
 
 
 def survives_readers_that_leave_during_a_file(server):
@@ -740,6 +804,7 @@ def drains(program):
             return False
 
         wait_for(refused)
+        server.drain()  # once more changes nothing
         dripping.send(b"st: x\r\n\r\n")
         streaming.send(b"123456")
         for c, body in ((dripping, OK_JSON), (streaming, b"10\n"), (busy, b"slept\n")):
@@ -771,6 +836,8 @@ def check_messages(tap, server):
         tap.check(f"{sentence}: {status} and the end", is_refused, server, data, status)
     for sentence, data, statuses, body in ANSWERED:
         tap.check(f"{sentence}: {statuses}", is_answered, server, data, statuses, body)
+    tap.check("the verdict does not depend on the packets", is_refused_in_two_pieces, server)
+    tap.check("requests may be split anywhere", reads_the_same_however_split, server)
 
 
 def check_connections(tap, server):
@@ -793,6 +860,8 @@ def check_bodies(tap, server):
         tap.check(f"{sentence} gets a 413 the client can read", refuses_large, server, *row)
     tap.check("a handler may answer before the body is there", answers_early, server)
     tap.check("clients that vanish harm nobody", survives_lost_clients, server)
+    tap.check("a handler that sips holds its client back", holds_a_fast_sender_back, server)
+    tap.check("no descriptor is leaked", leaks_no_descriptor, server)
     tap.check("readers that leave harm nobody", survives_readers_that_leave_during_a_file, server)
 
 
