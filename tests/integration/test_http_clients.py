@@ -38,8 +38,9 @@ class Curl:
         """(exit status, body, trace of -v)"""
         if not shutil.which("curl"):
             raise Skip("curl is not installed")
-        done = subprocess.run(["curl", "-sv", "--max-time", str(SECONDS_MAX), *args, self.url + path],
-                              input=data, capture_output=True, check=False, timeout=2 * SECONDS_MAX)
+        command = ["curl", "-sv", "--max-time", str(SECONDS_MAX), *args, self.url + path]
+        done = subprocess.run(command, input=data, capture_output=True, check=False,
+                              timeout=2 * SECONDS_MAX)
         return done.returncode, done.stdout, done.stderr.decode("latin-1")
 
 
@@ -47,29 +48,40 @@ class Curl:
 CURL = [
     ("GET", "/json", [], None, 0, OK_JSON, ["< HTTP/1.1 200 OK", "< Content-Length: 26"]),
     ("HEAD", "/json", ["-I"], None, 0, None, ["< HTTP/1.1 200 OK", "< Content-Length: 26"]),
-    ("HEAD of a stream", "/flood?1000000000000", ["-I"], None, 0, None, ["< Transfer-Encoding: chunked"]),
+    ("HEAD of a stream", "/flood?1000000000000", ["-I"],
+     None, 0, None, ["< Transfer-Encoding: chunked"]),
     ("POST", "/echo", ["--data-binary", "@-"], b"hello", 0, b"hello", ["> Content-Length: 5"]),
     ("PUT", "/echo", ["-X", "PUT", "--data-binary", "@-"], b"hello", 0, b"hello", ["> PUT /echo"]),
-    ("an upload in chunks", "/upload", ["-T", "-"], BLOB, 0, b"2097152\n", ["> Transfer-Encoding: chunked"]),
-    ("HTTP/1.0", "/json", ["--http1.0"], None, 0, OK_JSON, ["> GET /json HTTP/1.0", "< Connection: close"]),
-    ("a stream to HTTP/1.0", "/flood?1000", ["--http1.0"], None, 0, bytes(1000), ["< Connection: close"]),
+    ("an upload in chunks", "/upload", ["-T", "-"], BLOB,
+     0, b"2097152\n", ["> Transfer-Encoding: chunked"]),
+    ("HTTP/1.0", "/json", ["--http1.0"], None, 0, OK_JSON,
+     ["> GET /json HTTP/1.0", "< Connection: close"]),
+    ("a stream to HTTP/1.0", "/flood?1000", ["--http1.0"],
+     None, 0, bytes(1000), ["< Connection: close"]),
     ("a stream", "/flood?3000000", [], None, 0, bytes(3000000), ["< Transfer-Encoding: chunked"]),
     ("a file", "/file", [], None, 0, BLOB, ["< Accept-Ranges: bytes"]),
-    ("a range", "/file", ["--range", "100-199"], None, 0, BLOB[100:200], ["< HTTP/1.1 206", "100-199/2097152"]),
+    ("a range", "/file", ["--range", "100-199"], None, 0,
+     BLOB[100:200], ["< HTTP/1.1 206", "100-199/2097152"]),
     ("a last range", "/file", ["--range", "-7"], None, 0, BLOB[-7:], ["< HTTP/1.1 206"]),
-    ("a range outside", "/file", ["--range", "3000000-"], None, 0, None, ["< HTTP/1.1 416", "bytes \\*/2097152"]),
+    ("a range outside", "/file", ["--range", "3000000-"],
+     None, 0, None, ["< HTTP/1.1 416", "bytes \\*/2097152"]),
     ("a wait for 100", "/upload", ["-H", "Expect: 100-continue", "--expect100-timeout", "9",
                                    "--max-time", "5", "--data-binary", "@-"], BLOB, 0, b"2097152\n",
      ["< HTTP/1.1 100 Continue"]),
     ("413 instead of 100", "/small", ["-H", "Expect: 100-continue", "--expect100-timeout", "9",
                                       "--max-time", "5", "--data-binary", "@-"], BLOB, 0, None,
      ["< HTTP/1.1 413", "< Connection: close"]),
-    ("413 while sending", "/small", ["-H", "Expect:", "--data-binary", "@-"], BLOB, 0, None, ["< HTTP/1.1 413"]),
+    ("413 while sending", "/small", ["-H", "Expect:", "--data-binary", "@-"],
+     BLOB, 0, None, ["< HTTP/1.1 413"]),
     ("404", "/nowhere", [], None, 0, None, ["< HTTP/1.1 404 Not Found"]),
-    ("405", "/json", ["-X", "DELETE"], None, 0, None, ["< HTTP/1.1 405", "< Allow: GET, HEAD, OPTIONS"]),
-    ("OPTIONS", "/echo", ["-X", "OPTIONS"], None, 0, b"", ["< HTTP/1.1 204", "< Allow: POST, PUT, OPTIONS"]),
-    ("OPTIONS *", "/", ["-X", "OPTIONS", "--request-target", "*"], None, 0, b"", ["< HTTP/1.1 204"]),
-    ("an answer to an unwanted upload", "/early", ["-T", "-", "-X", "POST"], BLOB, 0, b"early\n", []),
+    ("405", "/json", ["-X", "DELETE"], None, 0, None,
+     ["< HTTP/1.1 405", "< Allow: GET, HEAD, OPTIONS"]),
+    ("OPTIONS", "/echo", ["-X", "OPTIONS"], None, 0, b"",
+     ["< HTTP/1.1 204", "< Allow: POST, PUT, OPTIONS"]),
+    ("OPTIONS *", "/", ["-X", "OPTIONS", "--request-target", "*"],
+     None, 0, b"", ["< HTTP/1.1 204"]),
+    ("an answer to an unwanted upload", "/early",
+     ["-T", "-", "-X", "POST"], BLOB, 0, b"early\n", []),
     ("a broken transfer", "/broken", [], None, 18, b"only this", []),  # 18: partial file
 ]
 
@@ -85,7 +97,8 @@ def curl_agrees(curl, path, args, data, status, body, patterns):
 
 
 def curl_reuses_its_connection(curl):
-    status, body, trace = curl.run("/json", curl.url + "/nap?1", curl.url + "/file", curl.url + "/nowhere")
+    status, body, trace = curl.run("/json", curl.url + "/nap?1",
+                                   curl.url + "/file", curl.url + "/nowhere")
     assert status == 0 and OK_JSON in body, trace
     assert trace.count("Re-using existing connection") == 3, trace
 
@@ -96,7 +109,8 @@ def curl_sends_a_form(curl):
     with open(empty, "wb"):
         pass
     status, body, trace = curl.run("/form", "-F", "note=hello", "-F", f"big=@{curl.blob}", "-F",
-                                   'odd=@-;filename="x; y.txt"', "-F", f"none=@{empty}", data=tricky)
+                                   'odd=@-;filename="x; y.txt"', "-F", f"none=@{empty}",
+                                   data=tricky)
     assert status == 0 and "< HTTP/1.1 200" in trace, trace[-1000:]
     parts = [("note", None, b"hello"), ("big", "blob", BLOB), ("odd", "x; y.txt", tricky),
              ("none", "empty", b"")]
@@ -108,7 +122,8 @@ def curl_learns_why_a_form_is_malformed(curl):
     for kind, data in (("text/plain", b"x"), ("multipart/form-data", b"x"),
                        ("multipart/form-data; boundary=b", b"--b\r\nnonsense\r\n\r\n--b--"),
                        ("multipart/form-data; boundary=b", b"--b\r\n\r\nnever ends")):
-        _, body, trace = curl.run("/form", "-H", f"Content-Type: {kind}", "--data-binary", "@-", data=data)
+        _, body, trace = curl.run("/form", "-H", f"Content-Type: {kind}", "--data-binary", "@-",
+                                  data=data)
         assert "< HTTP/1.1 400" in trace and json.loads(body)["message"], trace[-1000:]
 
 
@@ -130,8 +145,10 @@ def python_keeps_a_connection(server):
     for method, path, body, status, wanted in [
             ("GET", "/json", None, 200, OK_JSON), ("HEAD", "/json", None, 200, b""),
             ("POST", "/echo", b"hello", 200, b"hello"), ("GET", "/nowhere", None, 404, None),
-            ("PUT", "/upload", BLOB, 200, b"2097152\n"), ("GET", "/flood?100000", None, 200, bytes(100000)),
-            ("POST", "/upload", iter([b"a", b"bc"]), 200, b"3\n"), ("GET", "/nap?5", None, 200, b"slept\n")]:
+            ("PUT", "/upload", BLOB, 200, b"2097152\n"),
+            ("GET", "/flood?100000", None, 200, bytes(100000)),
+            ("POST", "/upload", iter([b"a", b"bc"]), 200, b"3\n"),
+            ("GET", "/nap?5", None, 200, b"slept\n")]:
         c.request(method, path, body, encode_chunked=True,
                   headers={"Transfer-Encoding": "chunked"} if hasattr(body, "__next__") else {})
         sock = c.sock
@@ -173,8 +190,9 @@ def urllib_reads_errors(server):
 def wrk_finds_no_error(server):
     if not shutil.which("wrk"):
         raise Skip("wrk is not installed")
-    done = subprocess.run(["wrk", "-t1", "-c64", "-d2s", f"http://{server.address[0]}:{server.address[1]}/json"],
-                          capture_output=True, text=True, check=True, timeout=2 * SECONDS_MAX)
+    url = f"http://{server.address[0]}:{server.address[1]}/json"
+    done = subprocess.run(["wrk", "-t1", "-c64", "-d2s", url], capture_output=True, text=True,
+                          check=True, timeout=2 * SECONDS_MAX)
     assert re.search(r"\b[1-9]\d* requests in", done.stdout), done.stdout
     assert "Socket errors" not in done.stdout and "Non-2xx" not in done.stdout, done.stdout
 
@@ -191,7 +209,8 @@ def main():
                 tap.check(f"curl gets {sentence}", curl_agrees, curl, *row)
             tap.check("curl reuses its connection", curl_reuses_its_connection, curl)
             tap.check("curl sends a form", curl_sends_a_form, curl)
-            tap.check("curl learns why a form is malformed", curl_learns_why_a_form_is_malformed, curl)
+            tap.check("curl learns why a form is malformed",
+                      curl_learns_why_a_form_is_malformed, curl)
             tap.check("curl resumes a download", curl_resumes_a_download, curl)
             tap.check("http.client keeps its connection", python_keeps_a_connection, server)
             tap.check("http.client sees a broken transfer", python_sees_a_broken_transfer, server)
