@@ -1,4 +1,4 @@
-"""httplib.py - what the HTTP tests share: a server to attack, a client that sends raw bytes, TAP."""
+"""httplib.py - what the HTTP tests share: a server to attack, a client of raw bytes, TAP."""
 import contextlib
 import os
 import resource
