@@ -393,7 +393,6 @@ static void ws_on_task(struct loop_task *t)
         ws_offer_held(ws);
     if (ws->held || ws->paused || ws->state != WS_STATE_OPEN)
         return;
-    ws->bytes_seen = UINT64_MAX; /* we were the silent ones */
     stream_resume(&ws->stream);
 }
 

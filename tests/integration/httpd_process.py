@@ -1,4 +1,4 @@
-"""httpd_process.py - runs our test server for a while; knows its address, memory and descriptors."""
+"""httpd_process.py - runs our test server; knows its address, memory, descriptors."""
 import os
 import pathlib
 import signal
@@ -6,7 +6,7 @@ import subprocess
 
 
 class Httpd:
-    """with Httpd(program, "--option", "value") as server: ... ends it by SIGTERM, expecting success."""
+    """with Httpd(program, "--option", "value") as server: ... ends it by SIGTERM, in good order."""
 
     def __init__(self, program, *options):
         self.process = subprocess.Popen([program, "127.0.0.1:0", *options], stdout=subprocess.PIPE)
@@ -30,7 +30,7 @@ class Httpd:
 
     def memory_kib(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(status.split("VmRSS:")[1].split()[0])
 
     def check_growth(self, before_kib, kib_max):
         grown = self.memory_kib() - before_kib

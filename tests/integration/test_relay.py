@@ -44,7 +44,8 @@ class Tunnels:
         self.pipes = self.proxy.descriptors().count("pipe")  # standard output and the like
 
     def open(self, with_ask=b"", with_switch=b""):
-        client = self.stack.enter_context(socket.create_connection(self.proxy.endpoint, SECONDS_MAX))
+        client = socket.create_connection(self.proxy.endpoint, SECONDS_MAX)
+        self.stack.enter_context(client)
         client.sendall(ASK + with_ask)
         backend = self.stack.enter_context(self.listener.accept()[0])
         backend.settimeout(SECONDS_MAX)
