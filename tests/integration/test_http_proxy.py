@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from httplib import Client, Server, Tap, request, wait_for
+from httplib import Client, Connection, Server, Tap, request, wait_for
 
 MIB = 1 << 20
 RSS_GROWTH_MAX = int(sys.argv[2]) * MIB
@@ -50,8 +50,9 @@ class Backend:
 
 
 class BackendConn(Client):
-    def __init__(self, backend, sock):  # the peer's end of a Client
-        self.backend, self.sock, self.inbox = backend, sock, b""
+    def __init__(self, backend, sock):
+        Connection.__init__(self, sock)
+        self.backend = backend
         sock.settimeout(20)
 
     def read_head(self):

@@ -285,7 +285,7 @@ def holds_a_fast_sender_back(server):
 
 def leaks_no_descriptor(server):
     def count():
-        return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+        return len(server.descriptors())
 
     server.is_well()
     wait_for(lambda: count() < 16)
