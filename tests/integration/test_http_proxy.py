@@ -249,15 +249,18 @@ def passes_bodies():
 
 
 def passes_an_early_answer():
+    passed = threading.Event()
+
     def script(conn):
         conn.read_head()
         conn.send(b"HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmuch")
-        time.sleep(0.2)
+        passed.wait(10)  # closing over unread bytes would take the answer back
 
     with proxy_to(script) as (_, server), server.connect() as c:
         c.send(request("POST", "/proxy/", "Content-Length: 100000000"))
         c.send(b"x" * 100000)
         r = c.response()
+        passed.set()
         assert (r.status, r.body) == (413, b"much")
         server.is_well()
 
