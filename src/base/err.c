@@ -17,11 +17,15 @@ static void err_mark_cut(struct err *e)
     memcpy(e->msg + end, "...", sizeof("..."));
 }
 
-static PRINTF_LIKE(2, 0) void err_format(struct err *e, const char *fmt, va_list ap)
+static PRINTF_LIKE(3, 0) void err_fill(struct err *e, int code, const char *fmt, va_list ap)
 {
     char text[sizeof(e->msg)]; /* an argument may be e->msg itself */
-    int n = vsnprintf(text, sizeof(text), fmt, ap);
+    int n;
 
+    if (!e)
+        return;
+    e->code = code;
+    n = vsnprintf(text, sizeof(text), fmt, ap);
     if (n < 0)
         text[0] = '\0';
     memcpy(e->msg, text, strlen(text) + 1);
@@ -41,16 +45,13 @@ static void err_append(struct err *e, const char *tail)
         err_mark_cut(e);
 }
 
-int err_set(struct err *e, int code, const char *fmt, ...)
+int(err_set)(struct err *e, int code, const char *fmt, ...)
 {
     va_list ap;
 
     assert(code > 0);
-    if (!e)
-        return -code;
-    e->code = code;
     va_start(ap, fmt);
-    err_format(e, fmt, ap);
+    err_fill(e, code, fmt, ap);
     va_end(ap);
     return -code;
 }
@@ -60,13 +61,11 @@ int err_sys(struct err *e, int code, const char *fmt, ...)
     va_list ap;
 
     assert(code > 0);
-    if (!e)
-        return -code;
-    e->code = code;
     va_start(ap, fmt);
-    err_format(e, fmt, ap);
+    err_fill(e, code, fmt, ap);
     va_end(ap);
-    err_append(e, strerror(code));
+    if (e)
+        err_append(e, strerror(code));
     return -code;
 }
 
@@ -79,9 +78,8 @@ int err_wrap(struct err *e, int r, const char *fmt, ...)
     if (!e)
         return r;
     inner = *e;
-    e->code = -r;
     va_start(ap, fmt);
-    err_format(e, fmt, ap);
+    err_fill(e, -r, fmt, ap);
     va_end(ap);
     err_append(e, inner.code && inner.msg[0] ? inner.msg : strerror(-r));
     return r;

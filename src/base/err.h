@@ -15,3 +15,12 @@ int err_wrap(struct err *e, int r, const char *fmt, ...) PRINTF_LIKE(3, 4);   /*
 
 /* Like err_set, and appends ": " and the system's text for the code. */
 int err_sys(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+/* err_set's result where a compiler or analyser that reads only the caller's file can see it, and
+ * knows which branches a failure takes. */
+#define err_set(e, code, ...)                                                                      \
+    ({                                                                                             \
+        int err_code_ = (code);                                                                    \
+        (err_set)((e), err_code_, __VA_ARGS__);                                                    \
+        -err_code_;                                                                                \
+    })

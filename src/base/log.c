@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "base/utf8.h"
 
 enum {
     RESERVE_TAIL = sizeof("\",\"cut\":true}\n"),                          /* the longest end */
@@ -106,32 +107,22 @@ static void line_close(struct line *l, struct str s)
     l->n += s.n;
 }
 
-/* Length of the well-formed UTF-8 sequence at the front, 0 when there is none (RFC 3629: no
- * overlong forms, no surrogates, nothing past U+10FFFF). */
-static size_t utf8_length(struct str s)
+/* C0, DEL and C1: what a terminal or a reader of lines would act on. */
+static bool is_control(uint32_t code)
 {
-    const unsigned char *p = (const unsigned char *)s.p;
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-
-    if (n < 2)
-        return n;
-    if (p[0] > 0xf4 || n > s.n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
+    return code < 0x20 || (code >= 0x7f && code < 0xa0);
 }
 
-/* C0, DEL and C1: what a terminal or a reader of lines would act on. */
-static bool is_control(struct str s)
+static PRINTF_LIKE(2, 3) void line_put_escape(struct line *l, const char *fmt, ...)
 {
-    const unsigned char *p = (const unsigned char *)s.p;
+    char escape[16];
+    va_list ap;
+    int n;
 
-    return p[0] < 0x20 || p[0] == 0x7f || (s.n > 1 && p[0] == 0xc2 && p[1] < 0xa0);
+    va_start(ap, fmt);
+    n = vsnprintf(escape, sizeof(escape), fmt, ap);
+    va_end(ap);
+    line_put(l, str_make(escape, (size_t)n));
 }
 
 /* Adds a string with everything escaped that JSON, or a line of text, could not bear. The one place
@@ -141,24 +132,24 @@ static void line_put_escaped(struct line *l, struct str s)
     bool json = log_conf.format == LOG_JSON;
 
     while (s.n && !l->cut) {
-        size_t n = utf8_length(s);
-        unsigned char c = (unsigned char)s.p[0];
-        char escape[8];
+        uint32_t code = 0; /* stays so for a malformed byte, which is escaped like it */
+        int n = utf8_decode(s, &code);
 
-        if (n == 0 && json)
+        if (n < 0 && json) {
             line_put(l, STR("\\ufffd"));
-        else if (c == '"' || c == '\\')
-            line_put(l, str_make(escape, (size_t)snprintf(escape, sizeof(escape), "\\%c", c)));
-        else if (c == '\n')
+        } else if (code == '"' || code == '\\') {
+            line_put_escape(l, "\\%c", (int)code);
+        } else if (code == '\n') {
             line_put(l, STR("\\n"));
-        else if (n == 0 || is_control(s))
-            line_put(l, str_make(escape, (size_t)snprintf(escape, sizeof(escape),
-                                                          json ? "\\u%04x" : "\\x%02x",
-                                                          json && n == 2 ? s.p[1] & 0xff : c)));
-        else
-            line_put(l, str_make(s.p, n));
-        /* In text a C1 control is two escaped bytes, the second one malformed on its own. */
-        s = str_skip(s, n == 2 && is_control(s) && !json ? 1 : max_size(n, 1));
+        } else if (is_control(code) && json) {
+            line_put_escape(l, "\\u%04x", code);
+        } else if (is_control(code)) {
+            line_put_escape(l, "\\x%02x", s.p[0] & 0xff);
+            n = 1; /* the second byte of a C1 control is malformed on its own */
+        } else {
+            line_put(l, str_make(s.p, (size_t)n));
+        }
+        s = str_skip(s, n < 0 ? 1 : (size_t)n);
     }
 }
 

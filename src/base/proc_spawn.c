@@ -93,9 +93,9 @@ static int step_descriptors(const struct proc_spec *spec, pid_t parent)
     return 0;
 }
 
-/* Ignored signals and the mask would be inherited through exec. Handlers go by themselves. The system
- * call itself, because libc's wrapper refuses the two signals it keeps for threads, and whoever started
- * us may have ignored those, too. */
+/* Ignored signals and the mask would be inherited through exec. Handlers go by themselves. The
+ * system call itself, because libc's wrapper refuses the two signals it keeps for threads, and
+ * whoever started us may have ignored those, too. */
 static int step_signals(const struct proc_spec *spec, pid_t parent)
 {
     static const unsigned long dfl[8]; /* the kernel's struct sigaction: all zero is SIG_DFL */

@@ -231,13 +231,15 @@ static int toml_parse_pair(struct toml_parser *p, struct toml *table)
     return 0;
 }
 
-/* Behind '['; elements, comments and lines up to ']'. */
+/* From '[': elements, comments and lines up to ']'. */
 static int toml_parse_array(struct toml_parser *p, struct toml *array)
 {
     struct toml_scan *s = &p->s;
     struct toml *v;
     int r;
 
+    array->type = TOML_ARRAY;
+    s->at++;
     for (;;) {
         toml_skip_blanks_and_lines(s);
         if (toml_accept(s, ']'))
@@ -254,12 +256,14 @@ static int toml_parse_array(struct toml_parser *p, struct toml *array)
     }
 }
 
-/* Behind '{'; pairs on one line up to '}', no comma at the end. */
+/* From '{': pairs on one line up to '}', no comma at the end. */
 static int toml_parse_inline_table(struct toml_parser *p, struct toml *table)
 {
     struct toml_scan *s = &p->s;
     int r;
 
+    table->type = TOML_TABLE;
+    s->at++;
     toml_skip_blanks(s);
     if (toml_accept(s, '}'))
         return 0;
@@ -278,19 +282,24 @@ static int toml_parse_inline_table(struct toml_parser *p, struct toml *table)
 /* Calls itself through arrays and inline tables, TOML_DEPTH_MAX levels at most: toml_new counts. */
 static int toml_parse_value(struct toml_parser *p, const struct toml *parent, struct toml **ret)
 {
-    struct toml_scan *s = &p->s;
-    int c = toml_peek(s), r;
+    int c = toml_peek(&p->s), r;
+    struct toml *v;
 
-    r = toml_new(p, parent, TOML_STRING, TOML_BY_VALUE, ret);
+    r = toml_new(p, parent, TOML_STRING, TOML_BY_VALUE, &v);
     if (r < 0)
         return r;
     if (c == '"' || c == '\'')
-        return toml_scan_string(p, &(*ret)->u.string);
-    if (c != '[' && c != '{')
-        return toml_scan_scalar(p, *ret);
-    s->at++;
-    (*ret)->type = c == '[' ? TOML_ARRAY : TOML_TABLE;
-    return c == '[' ? toml_parse_array(p, *ret) : toml_parse_inline_table(p, *ret);
+        r = toml_scan_string(p, &v->u.string);
+    else if (c == '[')
+        r = toml_parse_array(p, v);
+    else if (c == '{')
+        r = toml_parse_inline_table(p, v);
+    else
+        r = toml_scan_scalar(p, v);
+    if (r < 0)
+        return r;
+    *ret = v;
+    return 0;
 }
 
 static int toml_parse_document(struct toml_parser *p, struct toml *root)

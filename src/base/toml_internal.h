@@ -6,6 +6,8 @@
  *   toml_node.c   the tree: key index, iteration, typed reads */
 #pragma once
 
+#include <errno.h>
+
 #include "base/buf.h"
 #include "base/toml.h"
 
@@ -94,8 +96,18 @@ void toml_skip_blanks_and_lines(struct toml_scan *s); /* comments too */
 /* -EINVAL. */
 int toml_fail_at(struct toml_scan *s, struct toml_pos at, const char *fmt, ...) PRINTF_LIKE(3, 4);
 int toml_fail_expected(struct toml_scan *s, const char *what); /* here, and names what is there */
-int toml_fail_limit(struct toml_scan *s, const char *what);    /* here; -E2BIG */
-int toml_fail_memory(struct toml_scan *s);                     /* -ENOMEM */
+
+static inline int toml_fail_limit(struct toml_scan *s, const char *what) /* here */
+{
+    struct toml_pos at = toml_scan_pos(s);
+
+    return err_set(s->e, E2BIG, "%s:%u:%u: %s", s->filename, at.line, at.column, what);
+}
+
+static inline int toml_fail_memory(struct toml_scan *s)
+{
+    return err_set(s->e, ENOMEM, "%s:%u: the document needs too much memory", s->filename, s->line);
+}
 
 /* Strings and keys are copied into the arena. Both stand at their first character. */
 int toml_scan_string(struct toml_parser *p, struct str *ret);

@@ -56,18 +56,6 @@ int toml_fail_expected(struct toml_scan *s, const char *what)
     return toml_fail_at(s, at, "expected %s, found '%.*s'", what, (int)toml_char_bytes(s), s->at);
 }
 
-int toml_fail_limit(struct toml_scan *s, const char *what)
-{
-    struct toml_pos at = toml_scan_pos(s);
-
-    return err_set(s->e, E2BIG, "%s:%u:%u: %s", s->filename, at.line, at.column, what);
-}
-
-int toml_fail_memory(struct toml_scan *s)
-{
-    return err_set(s->e, ENOMEM, "%s:%u: the document needs too much memory", s->filename, s->line);
-}
-
 struct toml_shown toml_show(struct str name)
 {
     struct toml_shown shown;

@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/mem.h"
-#include "net/h1_chunked.h"
+#include "net/h1_body.h"
 #include "net/h1_write.h"
 
 enum {
@@ -33,7 +33,7 @@ struct client_conn {
     struct loop_timer timer; /* for the head of the response, or for being kept */
     struct http_call *call;
     struct h1_scan scan;
-    struct h1_chunked chunked;
+    struct h1_body_reader body;
     uint64_t bytes_in_before; /* when the call began */
     bool kept, reused;
 };
@@ -188,10 +188,7 @@ static bool conn_begin_response(struct client_conn *c)
     struct http_call *call = c->call;
 
     call->head_done = true;
-    call->body_left = call->framing.body_bytes;
-    call->body_done = call->framing.body == H1_BODY_NONE ||
-                      (call->framing.body == H1_BODY_LENGTH && call->body_left == 0);
-    c->chunked = (struct h1_chunked){0};
+    h1_body_begin(&c->body, &call->framing);
     conn_deadline(c, 0);
     call->in_callback = true;
     if (call->ops->on_head)
@@ -224,7 +221,7 @@ static size_t conn_take_head(struct client_conn *c, struct str in)
             &c->stream); /* on_drain hands it over, once this input is accounted for */
     } else if (status == 101) {
         conn_fail_call(c, EPROTO, "the server switched protocols unasked");
-    } else if (status >= 200 && conn_begin_response(c) && c->call->body_done) {
+    } else if (status >= 200 && conn_begin_response(c) && h1_body_ended(&c->body)) {
         conn_finish_call(c, used == in.n);
     }
     return used;
@@ -256,32 +253,11 @@ static bool conn_deliver(struct client_conn *c, struct str piece)
     return true;
 }
 
-static enum h1_error conn_next_piece(struct client_conn *c, struct str in, struct str *ret_piece,
-                                     size_t *ret_used)
-{
-    struct http_call *call = c->call;
-
-    if (call->framing.body == H1_BODY_CHUNKED) {
-        enum h1_error error = h1_chunked_next(&c->chunked, in, ret_piece, ret_used);
-
-        call->body_done = h1_chunked_ended(&c->chunked);
-        return error;
-    }
-    *ret_piece = in;
-    if (call->framing.body == H1_BODY_LENGTH) {
-        ret_piece->n = min_size(in.n, call->body_left);
-        call->body_left -= ret_piece->n;
-        call->body_done = call->body_left == 0;
-    }
-    *ret_used = ret_piece->n;
-    return H1_OK;
-}
-
 static size_t conn_take_body(struct client_conn *c, struct str in)
 {
     struct str piece = STR_NONE;
     size_t used = 0;
-    enum h1_error error = conn_next_piece(c, in, &piece, &used);
+    enum h1_error error = h1_body_next(&c->body, in, &piece, &used);
 
     if (error == H1_AGAIN)
         return used;
@@ -291,7 +267,7 @@ static size_t conn_take_body(struct client_conn *c, struct str in)
     }
     if (piece.n && !conn_deliver(c, piece))
         return used;
-    if (c->call->body_done && c->call->held.n == 0)
+    if (h1_body_ended(&c->body) && c->call->held.n == 0)
         conn_finish_call(c, used == in.n);
     return used;
 }
@@ -596,7 +572,7 @@ void http_call_resume(struct http_call *call)
         return;
     if (call->held.n)
         return;
-    if (call->body_done)
+    if (h1_body_ended(&c->body))
         conn_finish_call(c, stream_kept(&c->stream).n == 0);
     else
         stream_resume(&c->stream);

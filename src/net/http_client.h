@@ -59,9 +59,8 @@ struct http_call {
     struct str request;    /* as sent, for a second try; STR_NONE if there must be none */
     struct buf held;       /* of the body, not taken by on_body */
     uint64_t request_left; /* bytes promised and not written yet */
-    uint64_t body_left;
     uint32_t head_ms;
-    bool request_chunked, request_done, upgrade, head_done, body_done, in_callback, ended;
+    bool request_chunked, request_done, upgrade, head_done, in_callback, ended;
 };
 
 struct http_call_spec {

@@ -160,10 +160,8 @@ static void conn_begin_req(struct http_conn *c)
     http_conn_deadline(c, 0);
     req->keep_alive = req->framing.keep_alive && !c->server->draining;
     req->continue_due = req->framing.expect_continue;
-    req->body_left = req->framing.body_bytes;
-    req->body_state =
-        req->framing.body == H1_BODY_CHUNKED || req->body_left ? HTTP_BODY_COLLECT : HTTP_BODY_DONE;
-    c->chunked = (struct h1_chunked){0};
+    h1_body_begin(&c->body, &req->framing);
+    req->body_state = h1_body_ended(&c->body) ? HTTP_BODY_DONE : HTTP_BODY_COLLECT;
     req->in_callback = true;
     req_route(req);
     req->in_callback = false;
@@ -303,37 +301,12 @@ static void req_body_too_large(struct http_req *req)
         stream_close(&req->conn->stream, EMSGSIZE);
 }
 
-/* The next piece of the body, and how much input it and its framing used. */
-static enum h1_error conn_next_piece(struct http_conn *c, struct str in, struct str *ret_piece,
-                                     size_t *ret_used)
-{
-    struct http_req *req = c->req;
-
-    if (req->framing.body == H1_BODY_CHUNKED) {
-        enum h1_error error = h1_chunked_next(&c->chunked, in, ret_piece, ret_used);
-
-        if (error == H1_OK)
-            req->framing.body_bytes += ret_piece->n; /* as far as known */
-        return error;
-    }
-    *ret_piece = str_make(in.p, min_size(in.n, req->body_left));
-    *ret_used = ret_piece->n;
-    req->body_left -= ret_piece->n;
-    return H1_OK;
-}
-
-static bool conn_body_complete(const struct http_conn *c)
-{
-    return c->req->framing.body == H1_BODY_CHUNKED ? h1_chunked_ended(&c->chunked)
-                                                   : c->req->body_left == 0;
-}
-
 static size_t conn_take_body(struct http_conn *c, struct str in)
 {
     struct http_req *req = c->req;
     struct str piece = STR_NONE;
     size_t used = 0;
-    enum h1_error error = conn_next_piece(c, in, &piece, &used);
+    enum h1_error error = h1_body_next(&c->body, in, &piece, &used);
 
     if (error == H1_AGAIN)
         return used;
@@ -342,11 +315,13 @@ static size_t conn_take_body(struct http_conn *c, struct str in)
         conn_refuse(c, error);
         return in.n;
     }
+    if (req->framing.body == H1_BODY_CHUNKED)
+        req->framing.body_bytes += piece.n; /* as far as known */
     if (req->framing.body_bytes > req_body_max(req) && req->body_state != HTTP_BODY_DISCARD)
         req_body_too_large(req);
     else if (piece.n)
         req_body_piece(req, piece);
-    if (stream_is_open(&c->stream) && conn_body_complete(c) && !c->stream.paused)
+    if (stream_is_open(&c->stream) && h1_body_ended(&c->body) && !c->stream.paused)
         req_body_end(req);
     conn_settle(c);
     return used;
@@ -396,7 +371,8 @@ static bool conn_offer_held(struct http_conn *c)
 
 bool http_req_body_in_the_way(const struct http_req *req)
 {
-    uint64_t bytes = req->framing.body == H1_BODY_LENGTH ? req->body_left : req->framing.body_bytes;
+    const struct h1_body_reader *b = &req->conn->body;
+    uint64_t bytes = b->kind == H1_BODY_LENGTH ? b->left : req->framing.body_bytes;
 
     return req->body_state != HTTP_BODY_DONE &&
            (bytes > HTTP_DISCARD_BYTES_MAX || req->continue_due);
@@ -410,7 +386,7 @@ static void conn_give_up_body(struct http_conn *c)
 
     if (http_req_body_in_the_way(req))
         req->keep_alive = false;
-    if (conn_body_complete(c)) { /* received, only not taken by its handler */
+    if (h1_body_ended(&c->body)) { /* received, only not taken by its handler */
         req->body_state = HTTP_BODY_DONE;
     } else if (req->body_state != HTTP_BODY_DISCARD) {
         req->body_state = HTTP_BODY_DISCARD;
@@ -459,7 +435,7 @@ static void conn_on_task(struct loop_task *t)
     }
     if (c->req && stream_is_open(&c->stream) && c->stream.paused &&
         c->req->body_state == HTTP_BODY_STREAM && conn_offer_held(c)) {
-        if (conn_body_complete(c)) {
+        if (h1_body_ended(&c->body)) {
             req_body_end(c->req);
         } else {
             stream_resume(&c->stream);

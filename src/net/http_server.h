@@ -55,7 +55,6 @@ struct http_req {
     size_t param_count;
     struct buf body_buf;      /* the body being collected, or what on_body did not take */
     struct buf reply_headers; /* added by http_reply_header */
-    uint64_t body_left;
     uint64_t reply_left;
     int file_fd, error;
     void (*on_upgrade)(void *user, struct stream_parts *parts, int error);

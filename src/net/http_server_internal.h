@@ -3,7 +3,7 @@
 
 #include "base/list.h"
 #include "base/time.h"
-#include "net/h1_chunked.h"
+#include "net/h1_body.h"
 #include "net/h1_write.h"
 #include "net/http_server.h"
 
@@ -43,7 +43,7 @@ struct http_conn {
     struct loop_timer timer;
     struct loop_task task; /* looks after a reply that was made outside our callbacks */
     struct h1_scan scan;
-    struct h1_chunked chunked;
+    struct h1_body_reader body;
     struct http_req *req; /* the one being read or answered */
     bool idle, head_begun, dead;
 };

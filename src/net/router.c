@@ -20,34 +20,37 @@ struct router {
     struct route_node root;
 };
 
-static void node_free(struct route_node *n);
-
-static void node_free_children(struct route_node *n)
-{
-    while (n->first_child) {
-        struct route_node *child = n->first_child;
-
-        n->first_child = child->next;
-        node_free(child);
-    }
-    node_free(n->param);
-    node_free(n->rest);
-}
-
-/* Recursion follows our own table, at most ROUTE_SEGMENTS_MAX deep. */
-static void node_free(struct route_node *n)
+/* Puts a node, if there is one, in front of a list linked by `next`. */
+static void nodes_push(struct route_node **list, struct route_node *n)
 {
     if (!n)
         return;
-    node_free_children(n);
-    free(n);
+    n->next = *list;
+    *list = n;
+}
+
+static void nodes_push_children(struct route_node **list, const struct route_node *n)
+{
+    for (struct route_node *c = n->first_child, *next; c; c = next) {
+        next = c->next;
+        nodes_push(list, c);
+    }
+    nodes_push(list, n->param);
+    nodes_push(list, n->rest);
 }
 
 void router_free(struct router *r)
 {
+    struct route_node *doomed = NULL, *n;
+
     if (!r)
         return;
-    node_free_children(&r->root);
+    nodes_push_children(&doomed, &r->root);
+    while ((n = doomed)) {
+        doomed = n->next;
+        nodes_push_children(&doomed, n);
+        free(n);
+    }
     free(r);
 }
 

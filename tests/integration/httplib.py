@@ -1,18 +1,18 @@
 """httplib.py - what the HTTP tests share: a server to attack, a client of raw bytes, TAP."""
 import contextlib
 import os
+import pathlib
 import resource
 import signal
 import socket
 import subprocess
+import sys
 import time
-import traceback
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+from tap import Skip, Tap, run_tests  # noqa: E402, F401
 
 SECONDS_MAX = 10
-
-
-class Skip(Exception):
-    """This machine cannot answer the question; the text says why."""
 
 
 class Response:
@@ -29,16 +29,11 @@ class Response:
         return values[0] if values else None
 
 
-class Client:
+class Connection:
     """One connection. Everything received and not asked for yet waits in self.inbox."""
 
-    def __init__(self, address, timeout=SECONDS_MAX, receive_bytes=None):
-        self.sock = socket.socket()
-        self.sock.settimeout(timeout)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if receive_bytes:
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.sock.connect(address)
+    def __init__(self, sock):
+        self.sock = sock
         self.inbox = b""
 
     def __enter__(self):
@@ -47,13 +42,10 @@ class Client:
     def __exit__(self, *_):
         self.sock.close()
 
-    def send(self, data):
-        self.sock.sendall(data)
-
     def receive(self):
         data = self.sock.recv(1 << 18)
         if not data:
-            raise EOFError(f"the server closed; before that came {self.inbox[:200]!r}")
+            raise EOFError(f"the peer closed; before that came {self.inbox[:200]!r}")
         self.inbox += data
 
     def take_until(self, mark):
@@ -67,6 +59,21 @@ class Client:
             self.receive()
         found, self.inbox = self.inbox[:count], self.inbox[count:]
         return found
+
+
+class Client(Connection):
+    """The client's end of a connection that speaks HTTP."""
+
+    def __init__(self, endpoint, timeout=SECONDS_MAX, receive_bytes=None):
+        super().__init__(socket.socket())
+        self.sock.settimeout(timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if receive_bytes:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.sock.connect(endpoint)
+
+    def send(self, data):
+        self.sock.sendall(data)
 
     def take_chunks(self):
         body = b""
@@ -135,24 +142,27 @@ class Server:
         self.process = subprocess.Popen([program, "127.0.0.1:0", *args], stdout=subprocess.PIPE,
                                         env={**os.environ, "ASAN_OPTIONS": asan},
                                         preexec_fn=limit if descriptors_max else None)
-        host, port = self.process.stdout.readline().decode().strip().rsplit(":", 1)
-        self.address = (host, int(port))
+        self.address = self.process.stdout.readline().decode().strip()
+        host, port = self.address.rsplit(":", 1)
+        self.endpoint = (host, int(port))
+        self.sanitized = b"__asan_init" in pathlib.Path(program).read_bytes()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGTERM)
-            try:
-                self.process.wait(SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self.process.stdout.close()
+        self.drain()
+        try:
+            status = self.exit_status()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        finally:
+            self.process.stdout.close()
+        assert status == 0, f"the server ended with {status}"
 
     def connect(self, **options):
-        return Client(self.address, **options)
+        return Client(self.endpoint, **options)
 
     def ask(self, data, no_body=False):
         """One request on a connection of its own."""
@@ -168,39 +178,30 @@ class Server:
             row = next(line for line in status if line.startswith("VmRSS:"))
         return int(row.split()[1]) * 1024
 
+    def check_growth(self, before_bytes, bytes_max):
+        """Since rss_bytes() was `before_bytes`. What the sanitizers take says nothing about us."""
+        grown = self.rss_bytes() - before_bytes
+        assert self.sanitized or grown < bytes_max, f"the server grew by {grown} bytes"
+
+    def descriptors(self):
+        """What each open descriptor is: "socket", "pipe", "anon_inode", a path."""
+        folder = f"/proc/{self.process.pid}/fd"
+        kinds = []
+        for fd in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+                kinds.append(os.readlink(f"{folder}/{fd}").split(":")[0])
+        return kinds
+
     def drain(self):
         """SIGTERM; returns at once."""
-        os.kill(self.process.pid, signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
 
     def exit_status(self):
         return self.process.wait(SECONDS_MAX)
 
 
-def wait_for(condition, seconds=SECONDS_MAX):
-    until = time.monotonic() + seconds
+def wait_for(condition, otherwise="waited in vain"):
+    until = time.monotonic() + SECONDS_MAX
     while not condition():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, otherwise
         time.sleep(0.01)
-
-
-class Tap:
-    """Runs checks and prints TAP. A check is a callable that raises when the sentence is false."""
-
-    def __init__(self):
-        self.count = self.failed = 0
-
-    def check(self, sentence, run, *args):
-        self.count += 1
-        try:
-            run(*args)
-            print(f"ok {self.count} - {sentence}", flush=True)
-        except Skip as reason:
-            print(f"ok {self.count} - {sentence} # SKIP {reason}", flush=True)
-        except Exception:  # whatever went wrong, the next check still runs
-            self.failed += 1
-            print(f"not ok {self.count} - {sentence}")
-            print("# " + traceback.format_exc().strip().replace("\n", "\n# "), flush=True)
-
-    def end(self):
-        print(f"1..{self.count}")
-        return 1 if self.failed or not self.count else 0

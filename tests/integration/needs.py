@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""needs.py PATH COMMAND... - runs the command if PATH exists; else a TAP skip that says what is missing."""
+"""needs.py PATH COMMAND... - runs the command if PATH exists, else skips and says what is not."""
 import os
 import sys
 

@@ -30,7 +30,7 @@ def sha256(data):
 
 class Curl:
     def __init__(self, server, folder):
-        self.url = f"http://{server.address[0]}:{server.address[1]}"
+        self.url = f"http://{server.address}"
         self.folder = folder
         self.blob = os.path.join(folder, "blob")
 
@@ -141,7 +141,7 @@ def curl_resumes_a_download(curl):
 
 
 def python_keeps_a_connection(server):
-    c = http.client.HTTPConnection(*server.address, timeout=SECONDS_MAX)
+    c = http.client.HTTPConnection(*server.endpoint, timeout=SECONDS_MAX)
     for method, path, body, status, wanted in [
             ("GET", "/json", None, 200, OK_JSON), ("HEAD", "/json", None, 200, b""),
             ("POST", "/echo", b"hello", 200, b"hello"), ("GET", "/nowhere", None, 404, None),
@@ -160,7 +160,7 @@ def python_keeps_a_connection(server):
 
 
 def python_sees_a_broken_transfer(server):
-    c = http.client.HTTPConnection(*server.address, timeout=SECONDS_MAX)
+    c = http.client.HTTPConnection(*server.endpoint, timeout=SECONDS_MAX)
     c.request("GET", "/broken")
     try:
         c.getresponse().read()
@@ -172,7 +172,7 @@ def python_sees_a_broken_transfer(server):
 
 
 def urllib_reads_errors(server):
-    url = f"http://{server.address[0]}:{server.address[1]}"
+    url = f"http://{server.address}"
     with urllib.request.urlopen(url + "/json", timeout=SECONDS_MAX) as r:
         assert json.load(r) == {"status": "ok", "count": 42}
     try:
@@ -190,7 +190,7 @@ def urllib_reads_errors(server):
 def wrk_finds_no_error(server):
     if not shutil.which("wrk"):
         raise Skip("wrk is not installed")
-    url = f"http://{server.address[0]}:{server.address[1]}/json"
+    url = f"http://{server.address}/json"
     done = subprocess.run(["wrk", "-t1", "-c64", "-d2s", url], capture_output=True, text=True,
                           check=True, timeout=2 * SECONDS_MAX)
     assert re.search(r"\b[1-9]\d* requests in", done.stdout), done.stdout

@@ -20,6 +20,7 @@ from httplib import GET_JSON, Server, Tap, request, wait_for
 
 MIB = 1 << 20
 DEADLINE_S = 0.5
+LATE_S = 8  # by then a deadline was missed, not just noticed late
 FILE_BYTES = bytes(range(256)) * 400  # 102,400
 
 # --- messages ---
@@ -285,7 +286,7 @@ def holds_a_fast_sender_back(server):
 
 def leaks_no_descriptor(server):
     def count():
-        return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+        return len(server.descriptors())
 
     server.is_well()
     wait_for(lambda: count() < 16)
@@ -428,24 +429,28 @@ def breaks_when_the_file_shrinks(program, folder):
 # --- time ---
 
 
-def ends_within_deadline(c, statuses, began):
-    """The server must give up about DEADLINE_S after `began`, with one of these answers or none."""
+def ends_by_deadline(c, statuses, began):
+    """The server must give up after DEADLINE_S, with one of these answers or none.
+
+    `began` is a moment before the server's clock started, so that it cannot end too early; a busy
+    machine may be late.
+    """
     with contextlib.suppress(EOFError, ConnectionError):
         r = c.response()
         assert r.status in statuses, f"status {r.status}"
         c.wait_closed()
     took = time.monotonic() - began
-    assert DEADLINE_S * 0.8 < took < DEADLINE_S * 3, f"after {took:.2f} s"
+    assert DEADLINE_S * 0.9 < took < LATE_S, f"after {took:.2f} s"
 
 
 def drips(server, before, start, drop):
     with server.connect() as c:
         if before:
             assert c.ask(before).status == 200
-        c.send(start)
         began = time.monotonic()
+        c.send(start)
         c.sock.settimeout(0.05)
-        while time.monotonic() < began + DEADLINE_S * 3:
+        while time.monotonic() < began + LATE_S:
             try:
                 c.send(drop)
                 c.receive()
@@ -455,7 +460,7 @@ def drips(server, before, start, drop):
                 break
             break
         c.sock.settimeout(10)
-        ends_within_deadline(c, [408], began)
+        ends_by_deadline(c, [408], began)
 
 
 # (sentence, a request before, first bytes, drop every 50 ms)
@@ -469,12 +474,12 @@ DRIPS = [
 
 
 def waits_in_vain(server, start, statuses):
+    began = time.monotonic()
     with server.connect() as c:
         c.send(start)
-        began = time.monotonic()
         for status in statuses[:-1]:
             assert c.response().status == status
-        ends_within_deadline(c, statuses[-1:], began)
+        ends_by_deadline(c, statuses[-1:], began)
 
 
 # (sentence, first bytes, answers before the end; the last may be missing)
@@ -506,7 +511,7 @@ def stops_for_one_that_never_reads(server):
             with contextlib.suppress(ConnectionError):
                 received = len(c.take_rest())
                 assert 0 < received < 64 * MIB, f"{received} bytes"
-        assert time.monotonic() < began + 10 * DEADLINE_S
+        assert time.monotonic() < began + LATE_S
     server.is_well()
 
 
@@ -583,13 +588,14 @@ def lets_the_next_wait(program):
     """All connections busy: newcomers wait until one of them ends, and nobody is dropped."""
     with Server(program, "--connections", "50") as server, \
             concurrent.futures.ThreadPoolExecutor(60) as pool:
-        busy = [pool.submit(timed_nap, server, 1000) for _ in range(50)]
+        busy = [pool.submit(timed_nap, server, 2000) for _ in range(50)]
+        wait_for(lambda: server.descriptors().count("socket") == 51)  # one listens
         time.sleep(0.2)
         late = [pool.submit(timed_nap, server, 1) for _ in range(10)]
-        ends = {name: [f.result() for f in futures] for name, futures in (("busy", busy), ("late", late))}
-        assert all(status == 200 for group in ends.values() for status, _ in group)
-        first = {name: min(when for _, when in group) for name, group in ends.items()}
-        assert first["late"] > first["busy"] - 0.4, "nobody waited"
+        busy, late = ([future.result() for future in futures] for futures in (busy, late))
+        assert all(status == 200 for status, _ in busy + late)
+        first_busy, first_late = (min(when for _, when in group) for group in (busy, late))
+        assert first_late > first_busy - 1, "nobody waited"
 
 
 def fills_the_last_place(program):
@@ -621,11 +627,11 @@ def evicts_once_others_idle(program):
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.connect()) for _ in range(50)]
         for c in clients:
-            c.send(request("GET", "/nap?400"))
+            c.send(request("GET", "/nap?1500"))
         time.sleep(0.2)
         began = time.monotonic()
         server.is_well()
-        assert 0.1 < time.monotonic() - began < 5, "the newcomer waited for an idle timeout"
+        assert 0.1 < time.monotonic() - began < LATE_S, "the newcomer waited for an idle timeout"
         assert [c.response().status for c in clients] == [200] * 50
 
 

@@ -5,15 +5,12 @@ ours that switches protocols and then does what the test wants.
 """
 import contextlib
 import hashlib
-import pathlib
 import socket
 import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
-import tap  # noqa: E402
-from httpd_process import Httpd  # noqa: E402
+from httplib import Server, run_tests, wait_for
 
 PROGRAM = sys.argv[1]
 SECONDS_MAX = 60
@@ -40,7 +37,7 @@ class Tunnels:
         self.stack = stack
         self.listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
         port = self.listener.getsockname()[1]
-        self.proxy = stack.enter_context(Httpd(PROGRAM, "--backend", f"127.0.0.1:{port}"))
+        self.proxy = stack.enter_context(Server(PROGRAM, "--backend", f"127.0.0.1:{port}"))
         self.pipes = self.proxy.descriptors().count("pipe")  # standard output and the like
 
     def open(self, with_ask=b"", with_switch=b""):
@@ -93,17 +90,10 @@ def check_stream(sock, seed, problems):
         problems.append(problem)
 
 
-def wait_for(condition, text):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, text
-        time.sleep(0.05)
-
-
 def bytes_pass_exactly_both_ways_at_once():
     with tunnels() as t:
         client, backend = t.open()
-        before = t.proxy.memory_kib()
+        before = t.proxy.rss_bytes()
         problems = []
         threads = [threading.Thread(target=send_stream, args=(client, b"there")),
                    threading.Thread(target=send_stream, args=(backend, b"back")),
@@ -115,7 +105,7 @@ def bytes_pass_exactly_both_ways_at_once():
             thread.join(SECONDS_MAX)
             assert not thread.is_alive(), "stuck"
         assert not problems, problems
-        t.proxy.check_growth(before, 4096)
+        t.proxy.check_growth(before, 4 << 20)
 
 
 def bytes_sent_along_with_the_handshake_arrive():
@@ -128,7 +118,7 @@ def bytes_sent_along_with_the_handshake_arrive():
 def a_reader_that_stops_stops_the_sender():
     with tunnels() as t:
         for sender, reader in (t.open(), reversed(t.open())):
-            before = t.proxy.memory_kib()
+            before = t.proxy.rss_bytes()
             sender.settimeout(1)
             sent = 0
             try:
@@ -137,7 +127,7 @@ def a_reader_that_stops_stops_the_sender():
             except TimeoutError:
                 pass
             assert sent < 128 << 20, "nothing stopped the sender"
-            t.proxy.check_growth(before, 1024)
+            t.proxy.check_growth(before, 1 << 20)
             sender.shutdown(socket.SHUT_WR)
             reader.settimeout(SECONDS_MAX)
             assert len(take_exactly(reader, sent)) == sent
@@ -226,4 +216,4 @@ TESTS = [
 ]
 
 if __name__ == "__main__":
-    sys.exit(tap.run(TESTS))
+    sys.exit(run_tests(TESTS))

@@ -18,16 +18,37 @@ def load_tool(name):
     return module
 
 
-def run(tests):
-    """Runs every function; its name is the test's. Returns the exit status."""
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, test in enumerate(tests, 1):
+class Skip(Exception):
+    """This machine cannot answer the question; the text says why."""
+
+
+class Tap:
+    """Runs checks and prints TAP. A check is a callable that raises when the sentence is false."""
+
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def check(self, sentence, run, *args):
+        self.count += 1
         try:
-            test()
-            print(f"ok {number} - {test.__name__}")
-        except Exception:  # whatever it is, it is this test's failure
-            failed += 1
-            print(f"not ok {number} - {test.__name__}")
-            print("# " + traceback.format_exc().strip().replace("\n", "\n# "))
-    return 1 if failed else 0
+            run(*args)
+            print(f"ok {self.count} - {sentence}", flush=True)
+        except Skip as reason:
+            print(f"ok {self.count} - {sentence} # SKIP {reason}", flush=True)
+        except Exception:  # whatever went wrong, the next check still runs
+            self.failed += 1
+            print(f"not ok {self.count} - {sentence}")
+            print("# " + traceback.format_exc().strip().replace("\n", "\n# "), flush=True)
+
+    def end(self):
+        """Prints the plan; returns the exit status."""
+        print(f"1..{self.count}")
+        return 1 if self.failed or not self.count else 0
+
+
+def run_tests(tests):
+    """Runs every function; its name is the test's. Returns the exit status."""
+    tap = Tap()
+    for test in tests:
+        tap.check(test.__name__, test)
+    return tap.end()

@@ -72,5 +72,5 @@ def lets_tests_allocate():
 
 
 if __name__ == "__main__":
-    sys.exit(tap.run([*(example(*row) for row in EXAMPLES), names_the_line, lets_mem_allocate,
+    sys.exit(tap.run_tests([*(example(*row) for row in EXAMPLES), names_the_line, lets_mem_allocate,
                       lets_tests_allocate]))

@@ -180,7 +180,7 @@ def what_is_wrong_is_found():
 
 
 if __name__ == "__main__":
-    sys.exit(tap.run([
+    sys.exit(tap.run_tests([
         every_link_leads_somewhere,
         every_path_in_backticks_exists,
         every_make_target_exists,

@@ -51,4 +51,4 @@ def runner_reports_the_reason_of_a_skip():
 
 
 if __name__ == "__main__":
-    sys.exit(tap.run([*(case(*row) for row in CASES), runner_reports_the_reason_of_a_skip]))
+    sys.exit(tap.run_tests([*(case(*row) for row in CASES), runner_reports_the_reason_of_a_skip]))

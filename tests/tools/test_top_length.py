@@ -51,4 +51,7 @@ def percentiles_of_nothing_are_zero():
 
 
 if __name__ == "__main__":
-    sys.exit(tap.run([lengths_are_counted_from_the_signature, percentiles_of_nothing_are_zero]))
+    sys.exit(tap.run_tests([
+        lengths_are_counted_from_the_signature,
+        percentiles_of_nothing_are_zero,
+    ]))

@@ -1,6 +1,5 @@
 #include "net/h1_write.h"
 
-
 #include "test.h"
 
 TEST(h1_write, writes_a_response_head)
