@@ -291,6 +291,8 @@ static void loop_dispatch(struct loop *l)
 
         if (io)
             io->on_ready(io, ev->events);
+        /* Not once for the whole batch: a peer can work on our answer while we serve the next. */
+        loop_run_deferred(l);
     }
     l->event_count = 0;
 }

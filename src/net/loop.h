@@ -24,9 +24,10 @@ void loop_stop(struct loop *l);              /* any thread */
 /* Runs deferred and posted tasks until none is left: for tearing things down outside loop_run. */
 void loop_settle(struct loop *l);
 
-/* Monotonic time when this turn began: cheap, and the same for all callbacks of the turn. */
+/* Monotonic time when the loop last woke: cheap, and the same for all events it woke for. */
 uint64_t loop_now_ns(const struct loop *l);
-/* The longest turn, in ns, since this was last asked: how late a timer may have been. */
+/* The longest the loop was awake, in ns, since this was last asked: how late a timer may have been.
+ */
 uint64_t loop_take_lag_ns(struct loop *l);
 
 /* --- descriptors (level-triggered) --- */
@@ -64,7 +65,10 @@ static inline bool loop_timer_armed(const struct loop_timer *t)
     return t->slot != 0;
 }
 
-/* --- work at the end of the turn, and from other threads --- */
+/* --- work at the end of a turn, and from other threads ---
+ *
+ * A turn is the handling of one event, or of the timers that are due: the callbacks, and then the
+ * tasks they deferred. */
 
 struct loop_task {
     void (*run)(struct loop_task *t);
@@ -72,8 +76,8 @@ struct loop_task {
     bool queued;
 };
 
-/* Runs the task after the events of this turn, before the loop sleeps. Queued twice runs once. Its
- * owner stays alive until it ran; freeing oneself in a deferred task is the way to die safely. */
+/* Runs the task at the end of this turn, before the next event. Queued twice runs once. Its owner
+ * stays alive until it ran; freeing oneself in a deferred task is the way to die safely. */
 void loop_defer(struct loop *l, struct loop_task *t, void (*run)(struct loop_task *));
 
 /* The same from any thread: wakes the loop. A task may be in one queue at a time only. */
