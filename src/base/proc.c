@@ -88,15 +88,27 @@ int proc_wait(int pidfd, uint64_t deadline, struct proc_exit *ret)
 }
 
 /* "42 (name) S 1 ...": the name may hold anything, also spaces and parentheses, so the last one is
- * what ends it. */
-int proc_parse_start_time(struct str stat, uint64_t *ret_ticks)
+ * what ends it. Returns what follows, from the state on; empty when there is no such thing. */
+static struct str stat_after_name(struct str stat)
 {
     const char *end = stat.n ? memrchr(stat.p, ')', stat.n) : NULL;
-    struct str rest, field;
 
     if (!end || stat.p + stat.n - end < 2 || end[1] != ' ')
-        return -EINVAL;
-    rest = str_skip(stat, (size_t)(end + 2 - stat.p));
+        return STR("");
+    return str_skip(stat, (size_t)(end + 2 - stat.p));
+}
+
+static char stat_state(struct str stat)
+{
+    struct str rest = stat_after_name(stat);
+
+    return rest.n ? rest.p[0] : '\0';
+}
+
+int proc_parse_start_time(struct str stat, uint64_t *ret_ticks)
+{
+    struct str rest = stat_after_name(stat), field;
+
     for (int i = STAT_FIELD_STATE; str_cut(&rest, ' ', &field); i++)
         if (i == STAT_FIELD_STARTTIME)
             return str_to_u64(field, ret_ticks) < 0 ? -EINVAL : 0;
@@ -113,5 +125,9 @@ int proc_start_time(pid_t pid, uint64_t *ret_ticks)
     r = io_read_file(AT_FDCWD, path, STAT_BYTES_MAX, &stat, NULL);
     if (r == -ENOENT)
         return -ESRCH;
-    return r < 0 ? r : proc_parse_start_time(buf_str(&stat), ret_ticks);
+    if (r < 0)
+        return r;
+    if (stat_state(buf_str(&stat)) == 'Z')
+        return -ESRCH; /* over: what is left is a line in a table */
+    return proc_parse_start_time(buf_str(&stat), ret_ticks);
 }

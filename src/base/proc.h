@@ -34,7 +34,7 @@ int proc_signal(int pidfd, int sig) MUST_USE;
 int proc_wait(int pidfd, uint64_t deadline, struct proc_exit *ret) MUST_USE;
 
 /* When the process started, in clock ticks since boot: with the pid it names a process for good,
- * also across our own restart. -ESRCH when there is no such process. */
+ * also across our own restart. -ESRCH when there is no such process, or only a zombie of it. */
 int proc_start_time(pid_t pid, uint64_t *ret_ticks) MUST_USE;
 /* Finds that field in the text of /proc/PID/stat. -EINVAL when the text is not of that form. */
 int proc_parse_start_time(struct str stat, uint64_t *ret_ticks) MUST_USE;
@@ -45,6 +45,11 @@ enum proc_flags {
     PROC_DIE_WITH_US = 1 << 2, /* SIGKILL when the thread that spawned it ends */
 };
 
+/* What a step in the child was doing, to what: becomes "change directory to '/x'". */
+struct proc_step {
+    const char *what, *name;
+};
+
 /* What to run. Pointers are borrowed for the call. */
 struct proc_spec {
     const char *path;        /* the file to run; no search in PATH */
@@ -53,6 +58,11 @@ struct proc_spec {
     int cwd_fd;              /* its working directory; -EBADF keeps ours */
     int stdio[3];          /* become 0, 1, 2; -EBADF is /dev/null. May be any of our descriptors */
     enum proc_flags flags; /* PROC_*, or-ed */
+    /* The child's last step before exec, or NULL: changing ids, say. Our other descriptors are
+     * still open in it, and will be closed by exec. Only what is safe after fork. May exec by
+     * itself; else 0, or -errno with *ret_step filled in. */
+    int (*prepare)(void *user, struct proc_step *ret_step);
+    void *user;
 };
 #define PROC_SPEC(file, args)                                                                      \
     {                                                                                              \

@@ -107,7 +107,8 @@ static int step_signals(const struct proc_spec *spec, pid_t parent)
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
-static int step_exec(const struct proc_spec *spec, pid_t parent)
+/* Returns only what went wrong; success closes the pipe. */
+static int spawn_exec(const struct proc_spec *spec)
 {
     static const char *const empty[] = {NULL};
     const char *const *env = spec->env ? spec->env : empty;
@@ -123,15 +124,25 @@ static const struct spawn_step spawn_steps[] = {
     {"connect standard files", step_stdio      },
     {"close the rest",         step_descriptors},
     {"reset signals",          step_signals    },
-    {"exec",                   step_exec       }, /* success closes the pipe */
 };
 
+/* Appends what fits of `more`, leaving room for a NUL. Returns the new length. */
+static size_t text_add(char *text, size_t n, size_t size, const char *more)
+{
+    while (*more && n < size - 1)
+        text[n++] = *more++;
+    return n;
+}
+
 /* Only the name of the step: the parent words the rest, because strerror may lock. */
-static NORETURN void spawn_fail(int report, int r, const char *step)
+static NORETURN void spawn_fail(int report, int r, struct proc_step step)
 {
     struct err e = {.code = -r};
+    const char *const parts[] = {step.what, " '", step.name, "'"};
+    size_t n = 0;
 
-    memcpy(e.msg, step, min_size(strlen(step), sizeof(e.msg) - 1));
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        n = text_add(e.msg, n, sizeof(e.msg), parts[i]);
     (void)!write(report, &e, sizeof(e)); /* below PIPE_BUF: whole or not at all */
     _exit(EXIT_SPAWN_FAILED);
 }
@@ -139,16 +150,21 @@ static NORETURN void spawn_fail(int report, int r, const char *step)
 static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int report)
 {
     int safe = fcntl(report, F_DUPFD_CLOEXEC, FIRST_FREE_FD); /* not where standard files go */
+    struct proc_step step = {"keep a descriptor", spec->path};
+    int r;
 
     if (safe < 0)
-        spawn_fail(report, -errno, "keep a descriptor");
+        spawn_fail(report, -errno, step);
     for (size_t i = 0; i < ARRAY_LEN(spawn_steps); i++) {
-        int r = spawn_steps[i].run(spec, parent);
-
+        step.what = spawn_steps[i].what;
+        r = spawn_steps[i].run(spec, parent);
         if (r < 0)
-            spawn_fail(safe, r, spawn_steps[i].what);
+            spawn_fail(safe, r, step);
     }
-    __builtin_unreachable(); /* the last step is exec */
+    r = spec->prepare ? spec->prepare(spec->user, &step) : 0;
+    if (r < 0)
+        spawn_fail(safe, r, step);
+    spawn_fail(safe, spawn_exec(spec), (struct proc_step){"exec", spec->path});
 }
 
 /* Forks with every signal blocked, in both; the parent gets its mask back. */
@@ -183,7 +199,7 @@ static int spawn_read_report(int fd, const struct proc_spec *spec, struct err *e
     if (n != sizeof(child) || child.code <= 0)
         return err_set(e, EPROTO, "spawn '%s': the child's report is broken", spec->path);
     child.msg[sizeof(child.msg) - 1] = '\0';
-    return err_sys(e, child.code, "%s '%s'", child.msg, spec->path);
+    return err_sys(e, child.code, "%s", child.msg);
 }
 
 /* Ends a child that will never be anyone's. It is ours and unreaped, so the number is still its

@@ -302,3 +302,59 @@ TEST(proc, knows_when_this_process_started)
     CHECK(mine > init && mine == again);
     CHECK_EQ(proc_start_time(0x3ffffff, &mine), -ESRCH);
 }
+
+TEST(proc, takes_a_zombie_for_dead)
+{
+    siginfo_t info = {0};
+    uint64_t ticks = 7;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(0);
+    CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    CHECK_EQ(proc_start_time(pid, &ticks), -ESRCH);
+    CHECK_EQ(ticks, 7);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+static int prepare_directory(void *user, struct proc_step *ret_step)
+{
+    *ret_step = (struct proc_step){"change directory to", user};
+    return chdir(user) < 0 ? -errno : 0;
+}
+
+TEST(proc, prepares_the_child_as_its_last_step_before_exec)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+
+    spec.prepare = prepare_directory;
+    spec.user = (void *)"/proc";
+    CHECK_STR(shell(&spec, "pwd", 0), "/proc\n");
+}
+
+TEST(proc, reports_what_the_preparation_failed_at)
+{
+    const char *const argv[] = {"true", NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/true", argv);
+    struct proc p = PROC_NONE;
+    struct err e = {0};
+
+    spec.prepare = prepare_directory;
+    spec.user = (void *)"/nonexistent";
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -ENOENT);
+    CHECK_STR(e.msg, "change directory to '/nonexistent': No such file or directory");
+}
+
+TEST(proc, cuts_the_report_of_a_step_with_a_long_name)
+{
+    char name[600] = "";
+    const char *const argv[] = {name, NULL};
+    struct proc_spec spec = PROC_SPEC(name, argv);
+    struct proc p = PROC_NONE;
+    struct err e = {0};
+
+    memset(name, 'n', sizeof(name) - 1);
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -ENAMETOOLONG);
+    CHECK(str_starts(str_of(e.msg), STR("exec 'nnn")));
+    CHECK(strlen(e.msg) < sizeof(e.msg));
+}

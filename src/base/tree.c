@@ -1,0 +1,88 @@
+#include "base/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum { DIR_CLOEXEC = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+
+/* Removes one entry: 0, 1 when it is a directory that holds something, or -errno. */
+static int entry_remove(int dir, const char *name)
+{
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return -errno;
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+        return 0;
+    return errno == ENOTEMPTY || errno == EEXIST ? 1 : -errno;
+}
+
+static bool is_dots(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Removes what can be removed from a directory. Returns the descriptor of the first subdirectory
+ * that must be emptied before, -ENOENT when there is none and all is gone, or another -errno. Takes
+ * fd. */
+static int level_clear(int fd, struct err *e)
+{
+    DIR *dir = fdopendir(fd);
+    int found = -ENOENT;
+
+    if (!dir) {
+        fd_close(fd);
+        return err_sys(e, errno, "read a directory");
+    }
+    for (struct dirent *d; found == -ENOENT && (d = readdir(dir));) {
+        int r = is_dots(d->d_name) ? 0 : entry_remove(dirfd(dir), d->d_name);
+
+        if (r == 1)
+            r = found = openat(dirfd(dir), d->d_name, DIR_CLOEXEC);
+        if (r < 0)
+            found = err_sys(e, r == -1 ? errno : -r, "remove '%s'", d->d_name);
+    }
+    closedir(dir);
+    return found;
+}
+
+/* Depth first without a stack: down into whatever is not empty, and up by "..", from where a second
+ * look removes it. What was removed is not seen again, so each directory is read about twice. */
+int tree_remove(int parent, const char *name, struct err *e)
+{
+    int r = entry_remove(parent, name);
+    size_t depth = 0;
+    int at;
+
+    if (r <= 0)
+        return r < 0 ? err_sys(e, -r, "remove '%s'", name) : 0;
+    at = openat(parent, name, DIR_CLOEXEC);
+    if (at < 0)
+        return err_sys(e, errno, "open '%s'", name);
+    for (;;) {
+        auto_fd here = at; /* to go up from, when this level is done */
+        int copy = fcntl(here, F_DUPFD_CLOEXEC, 0);
+        int down = copy < 0 ? err_sys(e, errno, "remove '%s'", name) : level_clear(copy, e);
+
+        if (down >= 0) {
+            at = down;
+            depth++;
+        } else if (down != -ENOENT) {
+            return down;
+        } else if (depth == 0) {
+            break;
+        } else {
+            at = openat(here, "..", DIR_CLOEXEC);
+            depth--;
+            if (at < 0)
+                return err_sys(e, errno, "leave a directory below '%s'", name);
+        }
+    }
+    return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? err_sys(e, errno, "remove '%s'", name) : 0;
+}

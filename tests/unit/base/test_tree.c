@@ -1,0 +1,60 @@
+#include "base/tree.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "test.h"
+
+static int scratch(char path[32])
+{
+    memcpy(path, "/tmp/tree-XXXXXX", sizeof("/tmp/tree-XXXXXX"));
+    CHECK(mkdtemp(path));
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+TEST(tree, removes_files_links_and_directories)
+{
+    char path[32];
+    auto_fd top = scratch(path);
+
+    CHECK_EQ(mkdirat(top, "a", 0755), 0);
+    CHECK_EQ(mkdirat(top, "a/b", 0755), 0);
+    CHECK_EQ(mkdirat(top, "a/b/c", 0), 0);
+    CHECK_EQ(mkdirat(top, "kept", 0755), 0);
+    CHECK_EQ(symlinkat("../../kept", top, "a/b/link"), 0);
+    CHECK_EQ(mknodat(top, "a/fifo", S_IFIFO | 0600, 0), 0);
+    for (int i = 0; i < 300; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "a/b/file-%d", i);
+        CHECK_EQ(mknodat(top, name, S_IFREG | 0600, 0), 0);
+    }
+    CHECK_EQ(tree_remove(top, "a", NULL), 0);
+    CHECK_EQ(faccessat(top, "a", F_OK, 0), -1);
+    CHECK_EQ(faccessat(top, "kept", F_OK, 0), 0); /* behind a link: not ours to remove */
+    CHECK_EQ(tree_remove(top, "a", NULL), 0);
+    CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
+}
+
+/* Deeper than any path name can say, and than we may have descriptors. */
+TEST(tree, removes_what_is_very_deep)
+{
+    char path[32];
+    auto_fd top = scratch(path);
+    int at = dup(top);
+
+    for (int i = 0; i < 5000; i++) {
+        int down;
+
+        CHECK_EQ(mkdirat(at, "deeper", 0700), 0);
+        down = openat(at, "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        CHECK(down >= 0);
+        close(at);
+        at = down;
+    }
+    close(at);
+    CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
+    CHECK_EQ(access(path, F_OK), -1);
+}
