@@ -1,0 +1,410 @@
+#include "sandbox/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "sandbox/cgroup_internal.h"
+
+enum {
+    INIT_MEMORY_BYTES = 64 << 20,
+    INIT_PIDS = 64,         /* execd's children are born in its group and then move */
+    INIT_CPU_WEIGHT = 1000, /* ten times the workload's */
+    WORK_PIDS = 1024,
+    FREEZE_TO_KILL_MS = 50,
+};
+
+static void slot_name(uint32_t slot, char name[CGROUP_NAME_MAX])
+{
+    snprintf(name, CGROUP_NAME_MAX, "%u", slot);
+}
+
+static void group_path(uint32_t slot, const char *leaf, char path[CGROUP_PATH_MAX])
+{
+    snprintf(path, CGROUP_PATH_MAX, "%u/%s", slot, leaf);
+}
+
+struct cgroup cgroup_at(const struct cgroup_host *h, uint32_t slot)
+{
+    struct cgroup c = {.host = h, .slot = slot, .init_fd = -EBADF};
+
+    for (size_t i = 0; i < CGROUP_LIMIT_COUNT; i++)
+        c.limit_fds[i] = -EBADF;
+    return c;
+}
+
+/* Opens what one enters by, and counts it. */
+static int open_members(const struct cgroup_hierarchy *y, uint32_t slot, const char *leaf, int *fds,
+                        size_t *count, struct err *e)
+{
+    char group[CGROUP_PATH_MAX];
+    int fd;
+
+    group_path(slot, leaf, group);
+    fd = cgroup_file_open(y, group, y->version->members, O_WRONLY, e);
+    if (fd >= 0)
+        fds[(*count)++] = fd;
+    return fd;
+}
+
+static enum cgroup_knob limit_knob(const struct cgroup_host *h, enum cgroup_limit_file file)
+{
+    static const enum cgroup_knob knobs[] = {
+        [CGROUP_LIMIT_MEMORY] = KNOB_MEMORY_MAX, [CGROUP_LIMIT_SWAP] = KNOB_SWAP_MAX,
+        [CGROUP_LIMIT_PIDS] = KNOB_PIDS_MAX,     [CGROUP_LIMIT_CPU] = KNOB_CPU_MAX,
+        [CGROUP_LIMIT_IO] = KNOB_IO_WEIGHT,
+    };
+
+    if (file == CGROUP_LIMIT_IO && !h->knobs[KNOB_IO_WEIGHT].y)
+        return KNOB_IO_WEIGHT_BFQ;
+    return knobs[file];
+}
+
+static int open_limits(struct cgroup *c, struct err *e)
+{
+    char work[CGROUP_PATH_MAX];
+
+    group_path(c->slot, "work", work);
+    for (size_t i = 0; i < CGROUP_LIMIT_COUNT; i++) {
+        const struct cgroup_bound *b = &c->host->knobs[limit_knob(c->host, i)];
+
+        if (!b->y)
+            continue;
+        c->limit_fds[i] = cgroup_file_open(b->y, work, b->file->name, O_WRONLY, e);
+        if (c->limit_fds[i] < 0)
+            return c->limit_fds[i];
+    }
+    return 0;
+}
+
+static int open_groups(struct cgroup *c, struct err *e)
+{
+    const struct cgroup_host *h = c->host;
+    int r;
+
+    for (size_t i = 0; i < h->count; i++) {
+        const struct cgroup_hierarchy *y = &h->hierarchies[i];
+
+        r = open_members(y, c->slot, "init", c->init_procs, &c->init_count, e);
+        if (r >= 0 && y->limits_work)
+            r = open_members(y, c->slot, "work", c->work_procs, &c->work_count, e);
+        if (r < 0)
+            return r;
+    }
+    if (h->abilities & CGROUP_INTO) {
+        char init[CGROUP_PATH_MAX];
+
+        slot_name(c->slot, init);
+        c->init_fd = cgroup_file_open(&h->hierarchies[0], init, "init", O_PATH | O_DIRECTORY, e);
+        if (c->init_fd < 0)
+            return c->init_fd;
+    }
+    return open_limits(c, e);
+}
+
+int cgroup_open(const struct cgroup_host *h, uint32_t slot, struct cgroup *ret, struct err *e)
+{
+    struct cgroup c = cgroup_at(h, slot);
+    int r = open_groups(&c, e);
+
+    if (r < 0) {
+        cgroup_close(&c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+void cgroup_close(struct cgroup *c)
+{
+    while (c->init_count > 0)
+        fd_close(c->init_procs[--c->init_count]);
+    while (c->work_count > 0)
+        fd_close(c->work_procs[--c->work_count]);
+    for (size_t i = 0; i < CGROUP_LIMIT_COUNT; i++)
+        fd_close(take_fd(&c->limit_fds[i]));
+    fd_close(take_fd(&c->init_fd));
+}
+
+/* What holds for every sandbox. */
+static const struct {
+    const char *leaf;
+    enum cgroup_knob knob;
+    uint64_t value;
+} fixed[] = {
+    {"init", KNOB_MEMORY_MAX, INIT_MEMORY_BYTES},
+    {"init", KNOB_SWAP_MAX,   INIT_MEMORY_BYTES},
+    {"init", KNOB_PIDS_MAX,   INIT_PIDS        },
+    {"init", KNOB_CPU_WEIGHT, INIT_CPU_WEIGHT  },
+    {"work", KNOB_OOM_GROUP,  1                },
+};
+
+static int write_fixed(const struct cgroup_host *h, uint32_t slot, struct err *e)
+{
+    char group[CGROUP_PATH_MAX];
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(fixed) && r >= 0; i++) {
+        const struct cgroup_bound *b = &h->knobs[fixed[i].knob];
+
+        group_path(slot, fixed[i].leaf, group);
+        if (b->y)
+            r = cgroup_knob_write(b, group, -EBADF, fixed[i].value, e);
+    }
+    return r;
+}
+
+int cgroup_make(const struct cgroup_host *h, uint32_t slot, struct cgroup *ret, struct err *e)
+{
+    char name[CGROUP_NAME_MAX];
+    int r;
+
+    slot_name(slot, name);
+    r = cgroup_tree_make(h, name, e);
+    if (r < 0)
+        return r;
+    r = write_fixed(h, slot, e);
+    if (r >= 0)
+        r = cgroup_open(h, slot, ret, e);
+    if (r < 0)
+        cgroup_tree_remove(h, name, NULL);
+    return r;
+}
+
+static int limit_write(const struct cgroup *c, enum cgroup_limit_file file, uint64_t value,
+                       struct err *e)
+{
+    static const char *const names[] = {
+        [CGROUP_LIMIT_MEMORY] = "memory", [CGROUP_LIMIT_SWAP] = "swap",
+        [CGROUP_LIMIT_PIDS] = "pids",     [CGROUP_LIMIT_CPU] = "cpu",
+        [CGROUP_LIMIT_IO] = "io weight",
+    };
+    const struct cgroup_bound *b = &c->host->knobs[limit_knob(c->host, file)];
+    char work[CGROUP_PATH_MAX];
+
+    if (!b->y)
+        return value ? err_set(e, ENOTSUP, "the control groups of this host have no limit of %s",
+                               names[file])
+                     : 0;
+    if (value == 0 && !b->file->none)
+        return 0;
+    group_path(c->slot, "work", work);
+    return cgroup_knob_write(b, work, c->limit_fds[file], value, e);
+}
+
+/* On v1 memory may not exceed memory-and-swap even for a moment: a rise lifts the latter first. */
+static int limit_memory(const struct cgroup *c, uint64_t bytes, struct err *e)
+{
+    bool has_swap_file = c->host->knobs[KNOB_SWAP_MAX].y;
+    int r = limit_write(c, CGROUP_LIMIT_MEMORY, bytes, e);
+
+    if (r == -EINVAL && has_swap_file) {
+        r = limit_write(c, CGROUP_LIMIT_SWAP, 0, e);
+        if (r >= 0)
+            r = limit_write(c, CGROUP_LIMIT_MEMORY, bytes, e);
+    }
+    if (r >= 0 && has_swap_file)
+        r = limit_write(c, CGROUP_LIMIT_SWAP, bytes, e);
+    return r;
+}
+
+int cgroup_limit(const struct cgroup *c, const struct plan_limits *limits, struct err *e)
+{
+    int r = limit_memory(c, limits->memory_bytes, e);
+
+    if (r >= 0)
+        r = limit_write(c, CGROUP_LIMIT_PIDS, limits->pids ? limits->pids : WORK_PIDS, e);
+    if (r >= 0)
+        r = limit_write(c, CGROUP_LIMIT_CPU, limits->cpu_millicores, e);
+    if (r >= 0)
+        r = limit_write(c, CGROUP_LIMIT_IO, limits->io_weight, e);
+    return r;
+}
+
+/* A wait that begins short and grows: 50 us to 5 ms. */
+static void pause_ns(long *ns)
+{
+    struct timespec t = {0, *ns};
+
+    nanosleep(&t, NULL);
+    if (*ns < 5 * 1000 * 1000)
+        *ns *= 2;
+}
+
+static int set_frozen(const struct cgroup_host *h, const char *name, bool frozen, uint64_t deadline,
+                      struct err *e)
+{
+    uint64_t now = !frozen;
+    long ns = 50 * 1000;
+    int r = cgroup_knob_write(&h->knobs[KNOB_FREEZE], name, -EBADF, frozen, e);
+
+    while (r >= 0) {
+        r = cgroup_knob_read(&h->knobs[KNOB_FROZEN], name, &now, e);
+        if (r < 0 || (now != 0) == frozen)
+            return r;
+        if (deadline_passed(deadline))
+            return err_set(e, ETIMEDOUT, "control group %s is still %s", name,
+                           frozen ? "running" : "frozen");
+        pause_ns(&ns);
+    }
+    return r;
+}
+
+int cgroup_freeze(const struct cgroup *c, bool frozen, uint32_t timeout_ms, struct err *e)
+{
+    char name[CGROUP_NAME_MAX];
+    int r;
+
+    slot_name(c->slot, name);
+    r = set_frozen(c->host, name, frozen, deadline_in_ms(timeout_ms), e);
+    if (r == -ETIMEDOUT && frozen)
+        cgroup_knob_write(&c->host->knobs[KNOB_FREEZE], name, -EBADF, false, NULL);
+    return r;
+}
+
+int cgroup_reclaim(const struct cgroup *c, struct err *e)
+{
+    const struct cgroup_bound *b = &c->host->knobs[KNOB_RECLAIM];
+    char name[CGROUP_NAME_MAX];
+    uint64_t bytes = 0;
+    int r;
+
+    if (!b->y)
+        return err_set(e, ENOTSUP, "this kernel cannot reclaim the memory of one control group");
+    slot_name(c->slot, name);
+    r = cgroup_knob_read(&c->host->knobs[KNOB_MEMORY_NOW], name, &bytes, e);
+    if (r < 0 || bytes == 0)
+        return r;
+    r = cgroup_knob_write(b, name, -EBADF, bytes, e); /* v1 takes any text */
+    return r == -EAGAIN || r == -EBUSY ? 0 : r;       /* some of it had to stay */
+}
+
+/* One round. Without cgroup.kill the group is frozen meanwhile: what cannot run cannot fork. */
+static int kill_round(const struct cgroup_host *h, const char *name, bool freeze, size_t *ret_count,
+                      struct err *e)
+{
+    int r;
+
+    if (freeze) {
+        r = set_frozen(h, name, true, deadline_in_ms(FREEZE_TO_KILL_MS), e);
+        if (r < 0 && r != -ETIMEDOUT)
+            return r == -ENOENT ? 0 : r;
+    }
+    r = cgroup_tree_signal(h, name, SIGKILL, ret_count, e);
+    if (freeze)
+        cgroup_knob_write(&h->knobs[KNOB_FREEZE], name, -EBADF, false, NULL);
+    return r;
+}
+
+int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e)
+{
+    const struct cgroup_host *h = c->host;
+    const struct cgroup_bound *at_once = &h->knobs[KNOB_KILL];
+    uint64_t deadline = deadline_in_ms(timeout_ms);
+    char name[CGROUP_NAME_MAX];
+    long ns = 50 * 1000;
+    size_t count = 0;
+    int r;
+
+    slot_name(c->slot, name);
+    if (at_once->y) {
+        r = cgroup_knob_write(at_once, name, -EBADF, 1, e);
+        if (r < 0 && r != -ENOENT)
+            return r;
+    }
+    for (;;) {
+        r = kill_round(h, name, !at_once->y, &count, e);
+        if (r < 0 || count == 0)
+            return r;
+        if (deadline_passed(deadline))
+            return err_set(e, ETIMEDOUT, "%zu processes outlive SIGKILL in control group %s", count,
+                           name);
+        pause_ns(&ns);
+    }
+}
+
+int cgroup_remove(const struct cgroup_host *h, uint32_t slot, struct err *e)
+{
+    char name[CGROUP_NAME_MAX];
+
+    slot_name(slot, name);
+    return cgroup_tree_remove(h, name, e);
+}
+
+int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e)
+{
+    struct cgroup_stat s = {0};
+    uint64_t frozen = 0;
+    const struct {
+        enum cgroup_knob knob;
+        const char *leaf;
+        uint64_t *value;
+    } rows[] = {
+        {KNOB_MEMORY_NOW,  ".",    &s.memory_bytes     },
+        {KNOB_MEMORY_PEAK, ".",    &s.memory_peak_bytes},
+        {KNOB_KERNEL_NOW,  ".",    &s.kernel_bytes     },
+        {KNOB_CPU_USED,    ".",    &s.cpu_us           },
+        {KNOB_PIDS_NOW,    ".",    &s.pids             },
+        {KNOB_OOM_KILLS,   "work", &s.oom_kills        }, /* v1 does not add up those below */
+        {KNOB_FROZEN,      ".",    &frozen             },
+    };
+    char group[CGROUP_PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct cgroup_bound *b = &c->host->knobs[rows[i].knob];
+        int r;
+
+        if (!b->y)
+            continue; /* older kernels lack some of them */
+        group_path(c->slot, rows[i].leaf, group);
+        r = cgroup_knob_read(b, group, rows[i].value, e);
+        if (r < 0)
+            return r;
+    }
+    s.frozen = frozen != 0;
+    if (!c->host->knobs[KNOB_MEMORY_PEAK].y)
+        s.memory_peak_bytes = s.memory_bytes;
+    *ret = s;
+    return 0;
+}
+
+/* A slot that an earlier hierarchy has was visited there. */
+static bool seen_before(const struct cgroup_host *h, size_t hierarchy, const char *name)
+{
+    for (size_t i = 0; i < hierarchy; i++)
+        if (faccessat(h->hierarchies[i].root_fd, name, F_OK, 0) == 0)
+            return true;
+    return false;
+}
+
+int cgroup_each_slot(const struct cgroup_host *h, void (*visit)(void *user, uint32_t slot),
+                     void *user, struct err *e)
+{
+    for (size_t i = 0; i < h->count; i++) {
+        const struct cgroup_hierarchy *y = &h->hierarchies[i];
+        int fd = openat(y->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *d;
+        uint32_t slot;
+
+        if (!dir) {
+            int r = err_sys(e, errno, "open %s", y->path);
+
+            fd_close(fd);
+            return r;
+        }
+        while ((d = readdir(dir)))
+            if (d->d_type == DT_DIR && str_to_u32(str_of(d->d_name), &slot) >= 0 &&
+                !seen_before(h, i, d->d_name))
+                visit(user, slot);
+        closedir(dir);
+    }
+    return 0;
+}

@@ -1,0 +1,134 @@
+/* cgroup_internal.h - what the files of cgroup share: the host's hierarchies, and a table per
+ * version that says which file does what.
+ *
+ * The code above the tables knows knobs only. A knob is bound, once, to the first hierarchy in
+ * which its file was seen to work. */
+#pragma once
+
+#include "base/buf.h"
+#include "sandbox/cgroup.h"
+
+enum cgroup_controller {
+    CONTROLLER_CORE, /* no controller: a file every group of that version has */
+    CONTROLLER_MEMORY,
+    CONTROLLER_CPU,
+    CONTROLLER_CPUACCT, /* v1 only */
+    CONTROLLER_PIDS,
+    CONTROLLER_IO,
+    CONTROLLER_FREEZER, /* v1 only */
+    CONTROLLER_COUNT,
+};
+
+enum cgroup_knob {
+    KNOB_MEMORY_MAX,
+    KNOB_SWAP_MAX,
+    KNOB_OOM_GROUP,
+    KNOB_PIDS_MAX,
+    KNOB_CPU_MAX,
+    KNOB_CPU_WEIGHT, /* 100 is the usual share */
+    KNOB_IO_WEIGHT,  /* 100 is the usual share */
+    KNOB_IO_WEIGHT_BFQ,
+    KNOB_FREEZE,
+    KNOB_KILL,
+    KNOB_RECLAIM,
+    KNOB_READABLE, /* from here on they are read */
+    KNOB_MEMORY_NOW = KNOB_READABLE,
+    KNOB_MEMORY_PEAK,
+    KNOB_KERNEL_NOW,
+    KNOB_CPU_USED, /* microseconds */
+    KNOB_PIDS_NOW,
+    KNOB_OOM_KILLS,
+    KNOB_FROZEN,
+    KNOB_COUNT,
+};
+
+/* One file of a group. A value v is written as v * times / per within [min, max]. */
+struct cgroup_file {
+    enum cgroup_controller controller;
+    const char *name;    /* NULL: this version has none */
+    const char *probe;   /* a harmless text that it must take; NULL: being there is enough */
+    const char *none;    /* what value 0 is written as: no limit */
+    const char *on;      /* what 1 is written as, and reads as; NULL: "1" */
+    const char *key;     /* reading: the number behind this word; NULL: the file is a number */
+    uint32_t times, per; /* 0, 0 is 1, 1 */
+    uint64_t min, max;   /* 0: no bound */
+};
+
+struct cgroup_hierarchy;
+
+struct cgroup_version {
+    const char *name;
+    const char *members;             /* the file that a process writes "0" to, to enter */
+    const struct cgroup_file *files; /* KNOB_COUNT of them */
+    /* Makes a group of processes' parent ready to hand its controllers down; NULL: nothing to do */
+    int (*enable_below)(const struct cgroup_hierarchy *y, const char *group, struct err *e);
+};
+
+extern const struct cgroup_version cgroup_v1, cgroup_v2;
+
+struct cgroup_hierarchy {
+    const struct cgroup_version *version;
+    unsigned controllers; /* 1 << enum cgroup_controller, or-ed */
+    int root_fd;          /* the directory of our name in it */
+    char *path;           /* of the same, for messages and removal */
+    bool limits_work;     /* "work" is a place of its own in it */
+};
+
+struct cgroup_bound {
+    const struct cgroup_hierarchy *y; /* NULL: no hierarchy has it */
+    const struct cgroup_file *file;
+};
+
+struct cgroup_host {
+    struct cgroup_hierarchy hierarchies[CGROUP_HIERARCHIES_MAX]; /* v2 first */
+    size_t count;
+    struct cgroup_bound knobs[KNOB_COUNT];
+    unsigned abilities;
+    char description[192];
+};
+
+/* cgroup_host.c */
+
+/* For tests: as if the host had only these versions (1 << 1, 1 << 2), and lacked abilities. */
+int cgroup_host_open_as(const char *name, unsigned versions, unsigned lacks,
+                        struct cgroup_host **ret_host, struct err *e);
+
+/* One mounted hierarchy as /proc tells it. */
+struct cgroup_mount {
+    const struct cgroup_version *version;
+    unsigned controllers;
+    char *point; /* where it is mounted */
+    char *own;   /* our own group below the mount: "" or "/..." */
+};
+
+/* cgroup_v2.c: finds a place for `name` where controllers can be had, and fills *ret. */
+int cgroup_v2_place(const struct cgroup_mount *m, const char *name, struct cgroup_hierarchy *ret,
+                    struct err *e);
+/* cgroup_v1.c */
+int cgroup_v1_place(const struct cgroup_mount *m, const char *name, struct cgroup_hierarchy *ret,
+                    struct err *e);
+/* mkdir (existing is fine) and open of the path in ret->path. */
+int cgroup_place_at(struct cgroup_hierarchy *ret, struct err *e);
+
+/* cgroup_file.c: `group` is a path below y's root: "17", "17/work". */
+enum { CGROUP_PATH_MAX = 96, CGROUP_NAME_MAX = 24 };
+
+int cgroup_file_open(const struct cgroup_hierarchy *y, const char *group, const char *file,
+                     int flags, struct err *e);
+int cgroup_file_write(const struct cgroup_hierarchy *y, const char *group, const char *file,
+                      struct str text, struct err *e);
+/* Reads into `text`, NUL-terminated; cut at its size. Returns the length. */
+int cgroup_file_read(const struct cgroup_hierarchy *y, const char *group, const char *file,
+                     char *text, size_t size, struct err *e);
+/* `fd` is the file when someone has it open, or negative. */
+int cgroup_knob_write(const struct cgroup_bound *b, const char *group, int fd, uint64_t value,
+                      struct err *e);
+int cgroup_knob_read(const struct cgroup_bound *b, const char *group, uint64_t *ret, struct err *e);
+bool cgroup_knob_works(const struct cgroup_bound *b, const char *group);
+
+/* cgroup_tree.c: the three groups of one sandbox, in every hierarchy. */
+int cgroup_tree_make(const struct cgroup_host *h, const char *name, struct err *e);
+int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err *e);
+/* Counts the processes in it, and signals each when `signal` is not 0. */
+int cgroup_tree_signal(const struct cgroup_host *h, const char *name, int signal, size_t *ret_count,
+                       struct err *e);

@@ -1,0 +1,144 @@
+/* One sandbox's three groups, in every hierarchy in use: made, removed, searched for processes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/time.h"
+#include "sandbox/cgroup_internal.h"
+
+enum {
+    PROCS_BYTES_MAX = 1 << 20,
+    REMOVE_TIMEOUT_MS =
+        1000, /* a killed process leaves its group a little after its parent knows */
+};
+
+static const char *const leaves[] = {"init", "work"};
+
+static int make_group(const struct cgroup_hierarchy *y, const char *group, struct err *e)
+{
+    if (mkdirat(y->root_fd, group, 0755) < 0)
+        return err_sys(e, errno, "mkdir %s/%s", y->path, group);
+    return 0;
+}
+
+static int make_in(const struct cgroup_hierarchy *y, const char *name, struct err *e)
+{
+    char group[CGROUP_PATH_MAX];
+    int r = make_group(y, name, e);
+
+    if (r >= 0 && y->version->enable_below)
+        r = y->version->enable_below(y, name, e);
+    for (size_t i = 0; r >= 0 && i < ARRAY_LEN(leaves); i++) {
+        snprintf(group, sizeof(group), "%s/%s", name, leaves[i]);
+        r = make_group(y, group, e);
+    }
+    return r;
+}
+
+int cgroup_tree_make(const struct cgroup_host *h, const char *name, struct err *e)
+{
+    int r;
+
+    for (size_t i = 0; i < h->count; i++) {
+        r = make_in(&h->hierarchies[i], name, e);
+        if (r == -EEXIST)
+            return r; /* someone's: theirs to remove */
+        if (r < 0) {
+            cgroup_tree_remove(h, name, NULL);
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int remove_group(const struct cgroup_hierarchy *y, const char *group, uint64_t deadline,
+                        struct err *e)
+{
+    struct timespec pause = {0, 100 * 1000};
+
+    while (unlinkat(y->root_fd, group, AT_REMOVEDIR) < 0) {
+        if (errno == ENOENT)
+            return 0;
+        if (errno != EBUSY || deadline_passed(deadline))
+            return err_sys(e, errno, "rmdir %s/%s", y->path, group);
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 5 * 1000 * 1000)
+            pause.tv_nsec *= 2;
+    }
+    return 0;
+}
+
+static int remove_in(const struct cgroup_hierarchy *y, const char *name, uint64_t deadline,
+                     struct err *e)
+{
+    char group[CGROUP_PATH_MAX];
+    int r;
+
+    for (size_t i = ARRAY_LEN(leaves); i-- > 0;) {
+        snprintf(group, sizeof(group), "%s/%s", name, leaves[i]);
+        r = remove_group(y, group, deadline, e);
+        if (r < 0)
+            return r;
+    }
+    return remove_group(y, name, deadline, e);
+}
+
+int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err *e)
+{
+    uint64_t deadline = deadline_in_ms(REMOVE_TIMEOUT_MS);
+    int r, first = 0;
+
+    for (size_t i = h->count; i-- > 0;) {
+        r = remove_in(&h->hierarchies[i], name, deadline, first < 0 ? NULL : e);
+        if (r < 0 && first == 0)
+            first = r;
+    }
+    return first;
+}
+
+/* Processes of other pid namespaces show as 0, which kill() would take for ourselves. */
+static size_t signal_listed(struct str list, int signal)
+{
+    struct str line;
+    size_t count = 0;
+    uint64_t pid;
+
+    while (str_cut(&list, '\n', &line)) {
+        if (str_to_u64_range(line, 0, INT_MAX, &pid) < 0)
+            continue;
+        count++;
+        if (signal && pid > 1 && (pid_t)pid != getpid())
+            kill((pid_t)pid, signal);
+    }
+    return count;
+}
+
+int cgroup_tree_signal(const struct cgroup_host *h, const char *name, int signal, size_t *ret_count,
+                       struct err *e)
+{
+    static const char *const groups[] = {"", "/init", "/work"};
+    AUTO_BUF(list, PROCS_BYTES_MAX);
+    char path[CGROUP_PATH_MAX];
+    size_t count = 0;
+    int r;
+
+    for (size_t i = 0; i < h->count * ARRAY_LEN(groups); i++) {
+        snprintf(path, sizeof(path), "%s%s/cgroup.procs", name, groups[i % ARRAY_LEN(groups)]);
+        buf_clear(&list);
+        r = io_read_file(h->hierarchies[i / ARRAY_LEN(groups)].root_fd, path, PROCS_BYTES_MAX,
+                         &list, e);
+        if (r == -ENOENT || r == -ENODEV)
+            continue; /* gone, or going */
+        if (r < 0)
+            return r;
+        count += signal_listed(buf_str(&list), signal);
+    }
+    *ret_count = count;
+    return 0;
+}

@@ -1,0 +1,78 @@
+/* mount_api.h - the kernel's mount calls as thin functions: 0 or a descriptor, else -errno.
+ *
+ * Our own, because libcs differ in which they have and <sys/mount.h> quarrels with <linux/mount.h>.
+ * No allocation: safe between clone and exec. */
+#pragma once
+
+#include <errno.h>
+#include <linux/mount.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MNT_DETACH
+#define MNT_DETACH 2
+#endif
+
+static inline int mnt_result(long r)
+{
+    return r < 0 ? -errno : (int)r;
+}
+
+/* A new, unattached superblock under construction; close-on-exec. */
+static inline int mnt_fs_open(const char *type)
+{
+    return mnt_result(syscall(SYS_fsopen, type, FSOPEN_CLOEXEC));
+}
+
+static inline int mnt_fs_set(int fs, const char *key, const char *value)
+{
+    return mnt_result(syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, key, value, 0));
+}
+
+static inline int mnt_fs_flag(int fs, const char *key)
+{
+    return mnt_result(syscall(SYS_fsconfig, fs, FSCONFIG_SET_FLAG, key, NULL, 0));
+}
+
+static inline int mnt_fs_create(int fs)
+{
+    return mnt_result(syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0));
+}
+
+/* The superblock mounted at dirfd/path, to be changed: set, then reconfigure. */
+static inline int mnt_fs_pick(int dirfd, const char *path)
+{
+    return mnt_result(syscall(SYS_fspick, dirfd, path, FSPICK_CLOEXEC | FSPICK_SYMLINK_NOFOLLOW));
+}
+
+static inline int mnt_fs_reconfigure(int fs)
+{
+    return mnt_result(syscall(SYS_fsconfig, fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0));
+}
+
+/* The superblock as a detached mount with MOUNT_ATTR_* flags. */
+static inline int mnt_fs_mount(int fs, unsigned attributes)
+{
+    return mnt_result(syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attributes));
+}
+
+/* A detached copy of the mount under dirfd/path (path "" is dirfd itself). */
+static inline int mnt_clone(int dirfd, const char *path, unsigned at_flags)
+{
+    return mnt_result(
+        syscall(SYS_open_tree, dirfd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | at_flags));
+}
+
+static inline int mnt_set(int fd, struct mount_attr *attr, unsigned at_flags)
+{
+    return mnt_result(syscall(SYS_mount_setattr, fd, "", at_flags, attr, sizeof(*attr)));
+}
+
+/* Attaches a detached mount onto, or moves an attached one with all that is mounted below it to,
+ * the directory or file that `target` is open on. */
+static inline int mnt_attach(int mount, int target)
+{
+    return mnt_result(syscall(SYS_move_mount, mount, "", target, "",
+                              MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
+}

@@ -1,0 +1,448 @@
+#include "sandbox/mounts.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "sandbox/host.h"
+#include "sandbox/mount_api.h"
+
+enum { OPTION_MAX = 64, LOWER_MAX = PLAN_LAYERS_MAX * 32 };
+
+#define MIB ((uint64_t)1 << 20)
+
+/* --- layers, in the parent --- */
+
+/* The same directory in our own mount namespace: a caller's descriptor belongs to the host's. */
+static int layer_reopen(int dir, struct err *e)
+{
+    char link[OPTION_MAX], path[PATH_MAX];
+    struct stat given, found;
+    auto_fd fd = -EBADF;
+    ssize_t n;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", dir);
+    n = readlink(link, path, sizeof(path) - 1);
+    if (n < 0)
+        return err_sys(e, errno, "find a layer");
+    path[n] = '\0';
+    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open layer '%s'", path);
+    if (fstat(dir, &given) < 0 || fstat(fd, &found) < 0 || given.st_dev != found.st_dev ||
+        given.st_ino != found.st_ino)
+        return err_set(e, ESTALE, "layer '%s' is another directory now", path);
+    return take_fd(&fd);
+}
+
+/* A lower directory as the sandbox's user namespace sees it: root outside is root inside. */
+static int layer_clone(int dir, int userns, struct err *e)
+{
+    struct mount_attr attr = {
+        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        .userns_fd = (uint64_t)userns,
+    };
+    auto_fd ours = layer_reopen(dir, e), layer = -EBADF;
+    int r;
+
+    if (ours < 0)
+        return ours;
+    layer = mnt_clone(ours, "", AT_EMPTY_PATH);
+    if (layer < 0)
+        return err_sys(e, -layer, "clone a layer");
+    r = mnt_set(layer, &attr, AT_EMPTY_PATH);
+    return r < 0 ? err_sys(e, -r, "map the ids of a layer") : take_fd(&layer);
+}
+
+void mounts_done(struct mounts *m)
+{
+    while (m->lower_count > 0)
+        fd_close(m->lowers[--m->lower_count]);
+    fd_close(take_fd(&m->usr_lower));
+}
+
+int mounts_prepare(struct mounts *m, const struct spawn_slot *slot, const struct plan *plan,
+                   const int *layers, struct err *e)
+{
+    bool of_host = plan->root == PLAN_ROOT_HOST;
+    size_t count = of_host ? 1 : plan->layer_count;
+    int r = 0;
+
+    *m = (struct mounts){.usr_lower = -EBADF,
+                         .disk = -EBADF,
+                         .state = -EBADF,
+                         .dir = -EBADF,
+                         .stage = -EBADF,
+                         .root = -EBADF};
+    if (of_host)
+        layers = &slot->host->host_root;
+    while (r >= 0 && m->lower_count < count) {
+        r = layer_clone(layers[m->lower_count], slot->userns, e);
+        if (r >= 0)
+            m->lowers[m->lower_count++] = r;
+    }
+    if (r >= 0 && of_host)
+        r = m->usr_lower = layer_clone(slot->host->host_usr, slot->userns, e);
+    if (r < 0)
+        mounts_done(m);
+    return r < 0 ? r : 0;
+}
+
+/* --- overlays, in the child --- */
+
+/* One option whose value is a directory we hold open, named through /proc. */
+static int overlay_set_dir(int fs, const char *key, int parent, const char *name, struct err *e)
+{
+    char path[OPTION_MAX];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", parent, name);
+    r = mnt_fs_set(fs, key, path);
+    return r < 0 ? err_sys(e, -r, "overlay %s", key) : 0;
+}
+
+/* "/proc/self/fd/7:/proc/self/fd/8": the one form every kernel takes. */
+static int overlay_set_lowers(int fs, const int *lowers, size_t count, struct err *e)
+{
+    char value[LOWER_MAX];
+    size_t n = 0;
+    int r;
+
+    for (size_t i = 0; i < count; i++)
+        n += (size_t)snprintf(value + n, sizeof(value) - n, "%s/proc/self/fd/%d", i ? ":" : "",
+                              lowers[i]);
+    r = mnt_fs_set(fs, "lowerdir", value);
+    return r < 0 ? err_sys(e, -r, "overlay lowerdir") : 0;
+}
+
+struct overlay {
+    const int *lowers;
+    size_t count;
+    const char *upper, *work; /* names in the slot's directory */
+};
+
+/* A detached overlay mount. */
+static int overlay_make(const struct mounts *m, const struct overlay *o, struct err *e)
+{
+    auto_fd fs = mnt_fs_open("overlay");
+    int r = fs < 0 ? err_sys(e, -fs, "overlay") : overlay_set_lowers(fs, o->lowers, o->count, e);
+
+    if (r == 0)
+        r = overlay_set_dir(fs, "upperdir", m->dir, o->upper, e);
+    if (r == 0)
+        r = overlay_set_dir(fs, "workdir", m->dir, o->work, e);
+    if (r < 0)
+        return r;
+    (void)mnt_fs_flag(fs, "volatile"); /* a sandbox does not outlive a crash of its host */
+    r = mnt_fs_create(fs);
+    if (r == 0)
+        r = mnt_fs_mount(fs, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
+    return r < 0 ? err_sys(e, -r, "overlay") : r;
+}
+
+/* --- places --- */
+
+/* Opens a directory below the root to mount on, made if it is missing. Links are not followed: an
+ * image must not decide where we mount. */
+static int place_open(int root, const char *path, struct err *e)
+{
+    const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW;
+    int fd = fd_open_at(root, path, flags, 0, PATH_STRICT, e);
+
+    if (fd == -ENOTDIR || fd == -ELOOP)
+        return err_set(e, ENOTDIR, "/%s of the image is no directory", path);
+    if (fd != -ENOENT)
+        return fd;
+    if (mkdirat(root, path, 0755) < 0)
+        return err_sys(e, errno, "make %s", path);
+    return fd_open_at(root, path, flags, 0, PATH_STRICT, e);
+}
+
+static int place_attach(int root, const char *path, int mount, struct err *e)
+{
+    auto_fd place = place_open(root, path, e);
+    int r;
+
+    if (place < 0)
+        return place;
+    r = mnt_attach(mount, place);
+    return r < 0 ? err_sys(e, -r, "mount %s", path) : 0;
+}
+
+/* Older kernels want an upper directory that is mounted; this mount goes with the old root. */
+int mounts_disk(struct mounts *m, struct err *e)
+{
+    auto_fd slot = -EBADF;
+    int r;
+
+    if (m->disk < 0)
+        return 0;
+    slot = take_fd(&m->dir);
+    r = place_attach(slot, "disk", m->disk, e);
+
+    if (r == 0)
+        m->dir = fd_open_at(slot, "disk", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+    return r < 0 ? r : m->dir < 0 ? m->dir : 0;
+}
+
+int mounts_open(struct mounts *m, struct err *e)
+{
+    char slot[OPTION_MAX];
+
+    (void)snprintf(slot, sizeof(slot), "slots/%u", m->slot->slot);
+    m->state =
+        fd_open_at(AT_FDCWD, m->slot->host->state_path, O_PATH | O_DIRECTORY, 0, PATH_FREE, e);
+    m->dir = m->state < 0 ? m->state
+                          : fd_open_at(m->state, slot, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+    m->stage = m->dir < 0 ? m->dir
+                          : fd_open_at(m->state, "stage", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+    return m->stage < 0 ? m->stage : 0;
+}
+
+/* Before Linux 6.15 overlayfs takes layers only from mounts of our namespace. So they are attached,
+ * one above the other where the new root will cover them; all go with the old root. */
+static int attach_lowers(const struct mounts *m, struct err *e)
+{
+    int r = m->usr_lower < 0 ? 0 : place_attach(m->state, "mnt", m->usr_lower, e);
+
+    for (size_t i = 0; r == 0 && i < m->lower_count; i++)
+        r = place_attach(m->state, "mnt", m->lowers[i], e);
+    return r < 0 ? err_wrap(e, r, "layers") : 0;
+}
+
+int mounts_root(struct mounts *m, struct err *e)
+{
+    struct overlay root_overlay = {m->lowers, m->lower_count, "upper", "work"};
+    struct overlay usr_overlay = {&m->usr_lower, 1, "usr", "usrwork"};
+    auto_fd root = -EBADF, usr = -EBADF;
+    int r = attach_lowers(m, e);
+
+    if (r == 0)
+        r = root = overlay_make(m, &root_overlay, e);
+    if (r >= 0)
+        r = place_attach(m->state, "mnt", root, e);
+    if (r < 0)
+        return r;
+    m->root = fd_open_at(m->state, "mnt", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+    if (m->root < 0 || m->usr_lower < 0)
+        return m->root < 0 ? m->root : 0;
+    usr = overlay_make(m, &usr_overlay, e);
+    return usr < 0 ? usr : place_attach(m->root, "usr", usr, e);
+}
+
+/* --- system file systems --- */
+
+struct system_mount {
+    const char *type, *path;
+    unsigned attributes;
+    const char
+        *options[5][2]; /* key, value; a NULL value is a flag; "%uid", "%tty", "%tmp", "%shm" */
+};
+
+#define QUIET (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+static const struct system_mount system_mounts[] = {
+    {"proc",   "proc",       QUIET,                                 {{NULL}}},
+    {"sysfs",  "sys",        QUIET | MOUNT_ATTR_RDONLY,             {{NULL}}},
+    {"devpts",
+     "dev/pts",              MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+     {{"newinstance", NULL},
+      {"ptmxmode", "0666"},
+      {"mode", "0620"},
+      {"gid", "%tty"},
+      {"max", "1024"}}                                                      },
+    {"tmpfs",
+     "dev/shm",              QUIET,
+     {{"mode", "1777"},
+      {"size", "%shm"},
+      {"nr_inodes", "131072"},
+      {"uid", "%uid"},
+      {"gid", "%uid"}}                                                      },
+    {"mqueue", "dev/mqueue", QUIET,                                 {{NULL}}},
+    {"tmpfs",
+     "tmp",                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+     {{"mode", "1777"},
+      {"size", "%tmp"},
+      {"nr_inodes", "131072"},
+      {"uid", "%uid"},
+      {"gid", "%uid"}}                                                      },
+};
+
+enum { TTY_GID = 5 };
+
+/* Puts the sandbox's numbers where a value begins with '%'. */
+static const char *option_value(const struct mounts *m, const char *value, char room[OPTION_MAX])
+{
+    struct {
+        const char *name;
+        uint64_t number;
+    } numbers[] = {
+        {"%uid", m->slot->uid_first          },
+        {"%tty", m->slot->uid_first + TTY_GID},
+        {"%tmp", 64 * MIB                    },
+        {"%shm", 64 * MIB                    },
+    };
+
+    for (size_t i = 0; value && i < ARRAY_LEN(numbers); i++) {
+        if (str_eq(str_of(value), str_of(numbers[i].name))) {
+            (void)snprintf(room, OPTION_MAX, "%llu", (unsigned long long)numbers[i].number);
+            return room;
+        }
+    }
+    return value;
+}
+
+static int system_mount_make(const struct mounts *m, const struct system_mount *sm)
+{
+    auto_fd fs = mnt_fs_open(sm->type);
+    int r = fs;
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_LEN(sm->options) && sm->options[i][0]; i++) {
+        char room[OPTION_MAX];
+        const char *value = option_value(m, sm->options[i][1], room);
+
+        r = value ? mnt_fs_set(fs, sm->options[i][0], value) : mnt_fs_flag(fs, sm->options[i][0]);
+    }
+    if (r >= 0)
+        r = mnt_fs_create(fs);
+    return r < 0 ? r : mnt_fs_mount(fs, sm->attributes);
+}
+
+/* The shared device nodes: a copy of a mount of the host's, read-only for everybody. */
+static int mount_dev(const struct mounts *m, struct err *e)
+{
+    auto_fd dev = mnt_clone(m->state, "dev", 0);
+
+    if (dev < 0)
+        return err_sys(e, -dev, "clone the device nodes");
+    return place_attach(m->stage, "dev", dev, e);
+}
+
+int mounts_system(const struct mounts *m, struct err *e)
+{
+    int r = mount_dev(m, e);
+
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(system_mounts); i++) {
+        const struct system_mount *sm = &system_mounts[i];
+        auto_fd mount = system_mount_make(m, sm);
+
+        r = mount < 0 ? err_sys(e, -mount, "mount %s", sm->path)
+                      : place_attach(m->stage, sm->path, mount, e);
+    }
+    return r;
+}
+
+/* --- masks --- */
+
+/* Absent ones are fine. What only the host's root can read or write is guarded by the user
+ * namespace already; these are open to all, or guard against a mistake there. */
+static const char *const masked_paths[] = {
+    "proc/kcore",       "proc/keys",          "proc/timer_list",
+    "proc/sched_debug", "proc/latency_stats", "proc/kpagecount",
+    "proc/kallsyms",    "proc/acpi",          "proc/scsi",
+    "proc/asound",      "sys/firmware",       "sys/kernel",
+    "sys/fs",           "sys/module",         "sys/devices/virtual/powercap",
+};
+
+static const char *const read_only_paths[] = {
+    "proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/sysrq-trigger",
+};
+
+static int mask_path(const struct mounts *m, const char *path, struct err *e)
+{
+    auto_fd place = fd_open_at(m->stage, path, O_PATH | O_NOFOLLOW, 0, PATH_STRICT, e);
+    auto_fd mount = -EBADF;
+    struct stat st;
+    int r;
+
+    if (place == -ENOENT)
+        return 0;
+    if (place < 0)
+        return place;
+    if (fstat(place, &st) < 0)
+        return err_sys(e, errno, "mask %s", path);
+    mount = mnt_clone(m->state, S_ISDIR(st.st_mode) ? "empty/dir" : "empty/file", 0);
+    if (mount < 0)
+        return err_sys(e, -mount, "mask %s", path);
+    r = mnt_attach(mount, place);
+    return r < 0 ? err_sys(e, -r, "mask %s", path) : 0;
+}
+
+static int protect_path(int stage, const char *path, struct err *e)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | QUIET};
+    auto_fd place = fd_open_at(stage, path, O_PATH | O_NOFOLLOW, 0, PATH_STRICT, e);
+    auto_fd mount = -EBADF;
+    int r;
+
+    if (place == -ENOENT)
+        return 0;
+    if (place < 0)
+        return place;
+    mount = mnt_clone(place, "", AT_EMPTY_PATH);
+    r = mount < 0 ? mount : mnt_set(mount, &attr, AT_EMPTY_PATH);
+    if (r >= 0)
+        r = mnt_attach(mount, place);
+    return r < 0 ? err_sys(e, -r, "protect %s", path) : 0;
+}
+
+int mounts_mask(const struct mounts *m, struct err *e)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(read_only_paths); i++)
+        r = protect_path(m->stage, read_only_paths[i], e);
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(masked_paths); i++)
+        r = mask_path(m, masked_paths[i], e);
+    return r;
+}
+
+/* --- from the stage to the root --- */
+
+static int resize(int root, const char *path, uint64_t bytes, struct err *e)
+{
+    char size[OPTION_MAX];
+    auto_fd fs = -EBADF;
+    int r;
+
+    if (bytes == 0)
+        return 0;
+    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
+    fs = r = mnt_fs_pick(root, path);
+    if (r >= 0)
+        r = mnt_fs_set(fs, "size", size);
+    if (r >= 0)
+        r = mnt_fs_reconfigure(fs);
+    return r < 0 ? err_sys(e, -r, "resize %s", path) : 0;
+}
+
+int mounts_unstage(const struct mounts *m, struct err *e)
+{
+    const struct plan_limits *l = &m->plan->limits;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < HOST_STAGE_DIRS; i++) {
+        auto_fd mount =
+            fd_open_at(m->stage, host_stage_dirs[i], O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+
+        r = mount < 0 ? mount : place_attach(m->root, host_stage_dirs[i], mount, e);
+    }
+    if (r == 0)
+        r = resize(m->root, "tmp", l->tmp_bytes, e);
+    return r < 0 ? r : resize(m->root, "dev/shm", l->shm_bytes, e);
+}
+
+int mounts_pivot(const struct mounts *m, struct err *e)
+{
+    if (fchdir(m->root) < 0)
+        return err_sys(e, errno, "enter the new root");
+    /* The old root ends up stacked on the new one, where it can be detached without a place for it.
+     */
+    if (syscall(SYS_pivot_root, ".", ".") < 0)
+        return err_sys(e, errno, "pivot");
+    if (syscall(SYS_umount2, ".", MNT_DETACH) < 0)
+        return err_sys(e, errno, "detach the old root");
+    return chdir("/") < 0 ? err_sys(e, errno, "enter /") : 0;
+}

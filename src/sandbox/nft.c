@@ -1,0 +1,301 @@
+#include "sandbox/nft.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <net/if.h>
+#include <string.h>
+
+enum {
+    REG_A = NFT_REG32_00, /* two registers that lie side by side */
+    REG_B = NFT_REG32_01,
+    REG_BYTES = 4,
+    PREFIX_BYTES_MAX = 16,
+};
+
+static void message(struct netlink_batch *b, const char *what, uint16_t type, uint16_t flags,
+                    uint8_t family)
+{
+    const struct nfgenmsg header = {.nfgen_family = family, .version = NFNETLINK_V0};
+
+    netlink_begin(b, what, (NFNL_SUBSYS_NFTABLES << 8) | type, flags | NLM_F_ACK, &header,
+                  sizeof(header));
+}
+
+static void batch_mark(struct netlink_batch *b, uint16_t type)
+{
+    const struct nfgenmsg header = {.version = NFNETLINK_V0, .res_id = htons(NFNL_SUBSYS_NFTABLES)};
+
+    netlink_begin(b, "change nftables", type, 0, &header, sizeof(header));
+}
+
+void nft_begin(struct netlink_batch *b)
+{
+    batch_mark(b, NFNL_MSG_BATCH_BEGIN);
+}
+
+/* A rule's expressions stay open until the next message begins. */
+static void rule_end(struct netlink_batch *b)
+{
+    while (b->nesting > 0)
+        netlink_nest_end(b);
+}
+
+void nft_commit(struct netlink_batch *b)
+{
+    rule_end(b);
+    batch_mark(b, NFNL_MSG_BATCH_END);
+}
+
+static void table_message(struct netlink_batch *b, const char *what, uint16_t type, uint16_t flags,
+                          const struct nft_table *t)
+{
+    rule_end(b);
+    message(b, what, type, flags, t->family);
+    netlink_add_str(b, NFTA_TABLE_NAME, t->name);
+}
+
+/* Deleting what is not there fails, so it is made first: as one transaction nobody sees it. */
+void nft_table_remove(struct netlink_batch *b, const struct nft_table *t)
+{
+    table_message(b, "make table", NFT_MSG_NEWTABLE, NLM_F_CREATE, t);
+    table_message(b, "remove table", NFT_MSG_DELTABLE, 0, t);
+}
+
+void nft_table_renew(struct netlink_batch *b, const struct nft_table *t)
+{
+    nft_table_remove(b, t);
+    table_message(b, "make table", NFT_MSG_NEWTABLE, NLM_F_CREATE, t);
+}
+
+void nft_chain_add(struct netlink_batch *b, const struct nft_table *t, const struct nft_chain *c)
+{
+    rule_end(b);
+    message(b, c->name, NFT_MSG_NEWCHAIN, NLM_F_CREATE, t->family);
+    netlink_add_str(b, NFTA_CHAIN_TABLE, t->name);
+    netlink_add_str(b, NFTA_CHAIN_NAME, c->name);
+    netlink_nest(b, NFTA_CHAIN_HOOK);
+    netlink_add_be32(b, NFTA_HOOK_HOOKNUM, c->hook);
+    netlink_add_be32(b, NFTA_HOOK_PRIORITY, (uint32_t)c->priority);
+    netlink_nest_end(b);
+    netlink_add_be32(b, NFTA_CHAIN_POLICY, NF_ACCEPT);
+    netlink_add_str(b, NFTA_CHAIN_TYPE, c->type);
+}
+
+void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, const char *set)
+{
+    enum { TYPE_MARK = 19, TYPE_BITS = 6 }; /* of the nft program: prints a number */
+
+    rule_end(b);
+    message(b, "make set", NFT_MSG_NEWSET, NLM_F_CREATE, t->family);
+    netlink_add_str(b, NFTA_SET_TABLE, t->name);
+    netlink_add_str(b, NFTA_SET_NAME, set);
+    netlink_add_be32(b, NFTA_SET_FLAGS, NFT_SET_CONSTANT);
+    netlink_add_be32(b, NFTA_SET_KEY_TYPE, TYPE_MARK << TYPE_BITS | TYPE_MARK);
+    netlink_add_be32(b, NFTA_SET_KEY_LEN, 2 * REG_BYTES);
+    netlink_add_be32(b, NFTA_SET_ID, 1);
+
+    message(b, "fill set", NFT_MSG_NEWSETELEM, NLM_F_CREATE, t->family);
+    netlink_add_str(b, NFTA_SET_ELEM_LIST_TABLE, t->name);
+    netlink_add_str(b, NFTA_SET_ELEM_LIST_SET, set);
+    netlink_nest(b, NFTA_SET_ELEM_LIST_ELEMENTS);
+    for (unsigned byte = 0; byte <= UINT8_MAX; byte++) {
+        const uint8_t key[2 * REG_BYTES] = {[0] = (uint8_t)byte, [REG_BYTES] = (uint8_t)byte};
+
+        netlink_nest(b, NFTA_LIST_ELEM);
+        netlink_nest(b, NFTA_SET_ELEM_KEY);
+        netlink_add(b, NFTA_DATA_VALUE, key, sizeof(key));
+        netlink_nest_end(b);
+        netlink_nest_end(b);
+    }
+    netlink_nest_end(b);
+}
+
+void nft_rule(struct netlink_batch *b, const struct nft_table *t, const char *chain)
+{
+    rule_end(b);
+    message(b, chain, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, t->family);
+    netlink_add_str(b, NFTA_RULE_TABLE, t->name);
+    netlink_add_str(b, NFTA_RULE_CHAIN, chain);
+    netlink_nest(b, NFTA_RULE_EXPRESSIONS);
+}
+
+static void expression(struct netlink_batch *b, const char *name)
+{
+    netlink_nest(b, NFTA_LIST_ELEM);
+    netlink_add_str(b, NFTA_EXPR_NAME, name);
+    netlink_nest(b, NFTA_EXPR_DATA);
+}
+
+static void expression_end(struct netlink_batch *b)
+{
+    netlink_nest_end(b);
+    netlink_nest_end(b);
+}
+
+static void data(struct netlink_batch *b, uint16_t attr, const void *value, size_t n)
+{
+    netlink_nest(b, attr);
+    netlink_add(b, NFTA_DATA_VALUE, value, n);
+    netlink_nest_end(b);
+}
+
+static void compare(struct netlink_batch *b, enum nft_cmp_ops op, const void *value, size_t n)
+{
+    expression(b, "cmp");
+    netlink_add_be32(b, NFTA_CMP_SREG, REG_A);
+    netlink_add_be32(b, NFTA_CMP_OP, op);
+    data(b, NFTA_CMP_DATA, value, n);
+    expression_end(b);
+}
+
+static void mask(struct netlink_batch *b, const void *bits, size_t n)
+{
+    const uint8_t zero[PREFIX_BYTES_MAX] = {0};
+
+    expression(b, "bitwise");
+    netlink_add_be32(b, NFTA_BITWISE_SREG, REG_A);
+    netlink_add_be32(b, NFTA_BITWISE_DREG, REG_A);
+    netlink_add_be32(b, NFTA_BITWISE_LEN, (uint32_t)n);
+    data(b, NFTA_BITWISE_MASK, bits, n);
+    data(b, NFTA_BITWISE_XOR, zero, n);
+    expression_end(b);
+}
+
+static void load_meta(struct netlink_batch *b, enum nft_meta_keys key)
+{
+    expression(b, "meta");
+    netlink_add_be32(b, NFTA_META_KEY, key);
+    netlink_add_be32(b, NFTA_META_DREG, REG_A);
+    expression_end(b);
+}
+
+static void load_payload(struct netlink_batch *b, uint32_t reg, struct nft_at at, size_t n)
+{
+    expression(b, "payload");
+    netlink_add_be32(b, NFTA_PAYLOAD_DREG, reg);
+    netlink_add_be32(b, NFTA_PAYLOAD_BASE, at.base);
+    netlink_add_be32(b, NFTA_PAYLOAD_OFFSET, at.offset);
+    netlink_add_be32(b, NFTA_PAYLOAD_LEN, (uint32_t)n);
+    expression_end(b);
+}
+
+static void match_name(struct netlink_batch *b, enum nft_meta_keys key, enum nft_cmp_ops op,
+                       const char *name)
+{
+    char padded[IFNAMSIZ] = {0};
+    size_t n = strnlen(name, IFNAMSIZ - 1);
+    bool wildcard = n > 0 && name[n - 1] == '*';
+
+    memcpy(padded, name, n);
+    load_meta(b, key);
+    compare(b, op, padded, wildcard ? n - 1 : IFNAMSIZ);
+}
+
+void nft_match_iif(struct netlink_batch *b, enum nft_cmp_ops op, const char *name)
+{
+    match_name(b, NFT_META_IIFNAME, op, name);
+}
+
+void nft_match_oif(struct netlink_batch *b, enum nft_cmp_ops op, const char *name)
+{
+    match_name(b, NFT_META_OIFNAME, op, name);
+}
+
+void nft_match_nfproto(struct netlink_batch *b, uint8_t nfproto)
+{
+    load_meta(b, NFT_META_NFPROTO);
+    compare(b, NFT_CMP_EQ, &nfproto, sizeof(nfproto));
+}
+
+void nft_match_l4proto(struct netlink_batch *b, uint8_t ipproto)
+{
+    load_meta(b, NFT_META_L4PROTO);
+    compare(b, NFT_CMP_EQ, &ipproto, sizeof(ipproto));
+}
+
+void nft_match_ct_state(struct netlink_batch *b, uint32_t state_bits)
+{
+    const uint32_t none = 0;
+
+    expression(b, "ct");
+    netlink_add_be32(b, NFTA_CT_KEY, NFT_CT_STATE);
+    netlink_add_be32(b, NFTA_CT_DREG, REG_A);
+    expression_end(b);
+    mask(b, &state_bits, sizeof(state_bits));
+    compare(b, NFT_CMP_NEQ, &none, sizeof(none));
+}
+
+void nft_match_daddr_type(struct netlink_batch *b, uint32_t rtn)
+{
+    expression(b, "fib");
+    netlink_add_be32(b, NFTA_FIB_DREG, REG_A);
+    netlink_add_be32(b, NFTA_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE);
+    netlink_add_be32(b, NFTA_FIB_FLAGS, NFTA_FIB_F_DADDR);
+    expression_end(b);
+    compare(b, NFT_CMP_EQ, &rtn, sizeof(rtn));
+}
+
+void nft_match_bytes(struct netlink_batch *b, enum nft_cmp_ops op, struct nft_at at,
+                     const void *bytes, size_t n)
+{
+    load_payload(b, REG_A, at, n);
+    compare(b, op, bytes, n);
+}
+
+void nft_match_prefix(struct netlink_batch *b, struct nft_at at, size_t n, const void *prefix,
+                      size_t bits)
+{
+    uint8_t masked[PREFIX_BYTES_MAX], ones[PREFIX_BYTES_MAX] = {0};
+
+    assert(n <= PREFIX_BYTES_MAX && bits <= n * 8);
+    for (size_t i = 0; i < bits; i++)
+        ones[i / 8] |= (uint8_t)(0x80 >> i % 8);
+    for (size_t i = 0; i < n; i++)
+        masked[i] = ((const uint8_t *)prefix)[i] & ones[i];
+    load_payload(b, REG_A, at, n);
+    if (bits < n * 8)
+        mask(b, ones, n);
+    compare(b, NFT_CMP_EQ, masked, n);
+}
+
+void nft_match_same(struct netlink_batch *b, const char *set, struct nft_at one,
+                    struct nft_at other)
+{
+    load_payload(b, REG_A, one, 1); /* a byte fills its register's first, the rest is zero */
+    load_payload(b, REG_B, other, 1);
+    expression(b, "lookup");
+    netlink_add_str(b, NFTA_LOOKUP_SET, set);
+    netlink_add_be32(b, NFTA_LOOKUP_SET_ID, 1);
+    netlink_add_be32(b, NFTA_LOOKUP_SREG, REG_A);
+    expression_end(b);
+}
+
+static void verdict(struct netlink_batch *b, uint32_t code)
+{
+    expression(b, "immediate");
+    netlink_add_be32(b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
+    netlink_nest(b, NFTA_IMMEDIATE_DATA);
+    netlink_nest(b, NFTA_DATA_VERDICT);
+    netlink_add_be32(b, NFTA_VERDICT_CODE, code);
+    netlink_nest_end(b);
+    netlink_nest_end(b);
+    expression_end(b);
+}
+
+void nft_accept(struct netlink_batch *b)
+{
+    verdict(b, NF_ACCEPT);
+}
+
+void nft_drop(struct netlink_batch *b)
+{
+    verdict(b, NF_DROP);
+}
+
+void nft_masquerade(struct netlink_batch *b)
+{
+    expression(b, "masq");
+    expression_end(b);
+}

@@ -1,0 +1,210 @@
+#include "sandbox/plan.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+enum {
+    LIMIT_PIDS_MAX = 4 * 1024 * 1024, /* the kernel's own ceiling on 64 bits */
+    LIMIT_MILLICORES_MAX = 1024 * 1000,
+    LIMIT_FILES_MAX = 1024 * 1024,
+    LIMIT_IO_WEIGHT_MAX = 10000,
+};
+#define LIMIT_BYTES_MAX (UINT64_C(1) << 50) /* a pebibyte: sums of such figures cannot wrap */
+
+void plan_init(struct plan *p)
+{
+    memset(p, 0, sizeof(*p));
+}
+
+/* Adds name, "=" when there is a value, value, and the NUL; all or nothing. */
+static int add_text(struct plan *p, struct str name, struct str sep, struct str value)
+{
+    const struct str parts[] = {name, sep, value};
+    size_t room = PLAN_TEXT_MAX - p->text_bytes, need = 1;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        if (str_find(parts[i], '\0') != parts[i].n)
+            return -EINVAL;
+        if (parts[i].n > room)
+            return -E2BIG;
+        need += parts[i].n;
+    }
+    if (need > room)
+        return -E2BIG;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        if (parts[i].n)
+            memcpy(p->text + p->text_bytes, parts[i].p, parts[i].n);
+        p->text_bytes += (uint32_t)parts[i].n;
+    }
+    p->text[p->text_bytes++] = '\0';
+    return 0;
+}
+
+int plan_add_arg(struct plan *p, struct str arg)
+{
+    int r;
+
+    assert(p->env_count == 0);
+    if (p->arg_count == PLAN_ARGS_MAX)
+        return -E2BIG;
+    r = add_text(p, arg, STR(""), STR(""));
+    p->arg_count += r == 0;
+    return r;
+}
+
+int plan_add_env(struct plan *p, struct str name, struct str value)
+{
+    int r;
+
+    if (name.n == 0 || str_find(name, '=') < name.n)
+        return -EINVAL;
+    if (p->env_count == PLAN_ENV_MAX)
+        return -E2BIG;
+    r = add_text(p, name, STR("="), value);
+    p->env_count += r == 0;
+    return r;
+}
+
+int plan_set_cwd(struct plan *p, struct str cwd)
+{
+    if (cwd.n == 0 || cwd.p[0] != '/')
+        return -EINVAL;
+    return add_text(p, cwd, STR(""), STR(""));
+}
+
+static bool is_name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || ascii_is_digit(c);
+}
+
+bool plan_id_is_valid(struct str id)
+{
+    if (id.n == 0 || id.n >= PLAN_ID_MAX)
+        return false;
+    for (size_t i = 0; i < id.n; i++)
+        if (!is_name_char(id.p[i]) && (id.p[i] != '-' || i == 0 || i + 1 == id.n))
+            return false;
+    return true;
+}
+
+/* Letters, digits, inner '-' and '.'; it becomes a line of /etc/hosts. */
+static bool hostname_is_valid(struct str name)
+{
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+
+        if (!is_name_char(ascii_lower(c)) && ((c != '-' && c != '.') || i == 0 || i + 1 == name.n))
+            return false;
+    }
+    return true;
+}
+
+/* The C string in an array, or STR_NONE when it does not end there. */
+static struct str field_str(const char *field, size_t size)
+{
+    size_t n = strnlen(field, size);
+
+    return n < size ? str_make(field, n) : STR_NONE;
+}
+
+static int check_names(const struct plan *p, struct err *e)
+{
+    struct str id = field_str(p->id, sizeof(p->id));
+    struct str hostname = field_str(p->hostname, sizeof(p->hostname));
+
+    if (!plan_id_is_valid(id))
+        return err_set(e, EINVAL, "plan: id is not of [a-z0-9-]");
+    if (!hostname.p || !hostname_is_valid(hostname))
+        return err_set(e, EINVAL, "plan: hostname is not of letters, digits, '-' and '.'");
+    return 0;
+}
+
+static int check_numbers(const struct plan *p, struct err *e)
+{
+    const struct plan_limits *l = &p->limits;
+    const struct {
+        const char *name;
+        uint64_t value, min, max;
+    } rows[] = {
+        {"root",                  (uint64_t)p->root, PLAN_ROOT_HOST,           PLAN_ROOT_DIR       },
+        {"net",                   (uint64_t)p->net,  PLAN_NET_NONE,            PLAN_NET_BRIDGE     },
+        {"layer_count",           p->layer_count,    p->root == PLAN_ROOT_DIR,
+         p->root == PLAN_ROOT_DIR ? PLAN_LAYERS_MAX : 0                                            },
+        {"uid",                   p->uid,            0,                        PLAN_UID_RANGE - 1  },
+        {"gid",                   p->gid,            0,                        PLAN_UID_RANGE - 1  },
+        {"limits.memory_bytes",   l->memory_bytes,   0,                        LIMIT_BYTES_MAX     },
+        {"limits.disk_bytes",     l->disk_bytes,     0,                        LIMIT_BYTES_MAX     },
+        {"limits.tmp_bytes",      l->tmp_bytes,      0,                        LIMIT_BYTES_MAX     },
+        {"limits.shm_bytes",      l->shm_bytes,      0,                        LIMIT_BYTES_MAX     },
+        {"limits.cpu_millicores", l->cpu_millicores, 0,                        LIMIT_MILLICORES_MAX},
+        {"limits.pids",           l->pids,           0,                        LIMIT_PIDS_MAX      },
+        {"limits.io_weight",      l->io_weight,      0,                        LIMIT_IO_WEIGHT_MAX },
+        {"limits.open_files",     l->open_files,     0,                        LIMIT_FILES_MAX     },
+        {"arg_count",             p->arg_count,      1,                        PLAN_ARGS_MAX       },
+        {"env_count",             p->env_count,      0,                        PLAN_ENV_MAX        },
+        {"text_bytes",            p->text_bytes,     1,                        PLAN_TEXT_MAX       },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].value < rows[i].min || rows[i].value > rows[i].max)
+            return err_set(e, EINVAL, "plan: %s is %llu, not %llu to %llu", rows[i].name,
+                           (unsigned long long)rows[i].value, (unsigned long long)rows[i].min,
+                           (unsigned long long)rows[i].max);
+    return 0;
+}
+
+/* Exactly as many strings as counted, the last one ending with the text. */
+static int check_text(const struct plan *p, struct err *e)
+{
+    size_t strings = p->arg_count + p->env_count + 1;
+    const char *at = p->text, *end = p->text + p->text_bytes;
+
+    for (size_t i = 0; i < strings; i++) {
+        struct str s = field_str(at, (size_t)(end - at));
+        bool is_env = i >= p->arg_count && i + 1 < strings;
+
+        if (!s.p)
+            return err_set(e, EINVAL, "plan: text has fewer strings than arg_count and env_count");
+        if (i == 0 && s.n == 0)
+            return err_set(e, EINVAL, "plan: the first argument is empty");
+        if (is_env && (s.n == 0 || s.p[0] == '=' || str_find(s, '=') == s.n))
+            return err_set(e, EINVAL, "plan: environment string %zu is not NAME=value",
+                           i - p->arg_count);
+        if (i + 1 == strings && (s.n == 0 || s.p[0] != '/'))
+            return err_set(e, EINVAL, "plan: cwd is not an absolute path");
+        at += s.n + 1;
+    }
+    if (at != end)
+        return err_set(e, EINVAL, "plan: text goes on behind cwd");
+    return 0;
+}
+
+int plan_check(const struct plan *p, struct err *e)
+{
+    int r = check_names(p, e);
+
+    if (r >= 0)
+        r = check_numbers(p, e);
+    if (r >= 0)
+        r = check_text(p, e);
+    return r;
+}
+
+/* Points at `count` strings in a row, and a NULL; returns what follows them. */
+static const char *point_at(const char *at, size_t count, const char **ret)
+{
+    for (size_t i = 0; i < count; i++) {
+        ret[i] = at;
+        at += strlen(at) + 1;
+    }
+    ret[count] = NULL;
+    return at;
+}
+
+void plan_strings(const struct plan *p, const char **argv, const char **env, const char **cwd)
+{
+    const char *at = point_at(p->text, p->arg_count, argv);
+
+    *cwd = point_at(at, p->env_count, env);
+}

@@ -1,0 +1,82 @@
+/* plan.h - what a sandbox is to be, as one flat struct of fixed size.
+ *
+ * The caller (unprivileged, it has parsed a stranger's request) fills it in; the broker
+ * (privileged) executes it. It holds numbers and bytes, no text to be parsed; whatever names a file
+ * outside the sandbox travels beside it as a descriptor. plan_check states everything the broker
+ * relies on. */
+#pragma once
+
+#include "base/err.h"
+#include "base/str.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    PLAN_ID_MAX = 64, /* with the NUL; [a-z0-9] and inner '-' */
+    PLAN_HOSTNAME_MAX = 64,
+    PLAN_LAYERS_MAX = 8, /* descriptors of lower directories, topmost first */
+    PLAN_DNS_MAX = 3,
+    PLAN_ARGS_MAX = 128,
+    PLAN_ENV_MAX = 512,
+    PLAN_TEXT_MAX = 48 * 1024, /* argv, then env, then cwd: NUL-terminated strings, back to back */
+    PLAN_UID_RANGE = 65536,    /* ids of a sandbox: 0..65535 inside */
+};
+
+enum plan_root {
+    PLAN_ROOT_HOST, /* the host's /usr under a root of our own making; no layer descriptors */
+    PLAN_ROOT_DIR,  /* 1..PLAN_LAYERS_MAX unpacked directories */
+};
+
+enum plan_net {
+    PLAN_NET_NONE,   /* loopback only */
+    PLAN_NET_BRIDGE, /* a veth to the host's bridge, NAT out */
+};
+
+/* 0 means no limit of ours, unless said otherwise. */
+struct plan_limits {
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;     /* of the writable layer; DISK_BYTES_MIN at least */
+    uint64_t tmp_bytes;      /* of /tmp; 0 = 64 MiB */
+    uint64_t shm_bytes;      /* of /dev/shm; 0 = 64 MiB */
+    uint32_t cpu_millicores; /* 1000 = one core */
+    uint32_t pids;           /* 0 = 1024 */
+    uint32_t io_weight;      /* 1..10000, 100 is the usual share */
+    uint32_t open_files;     /* 0 = 65536 */
+};
+
+struct plan {
+    char id[PLAN_ID_MAX];
+    char hostname[PLAN_HOSTNAME_MAX]; /* "" = the id */
+    enum plan_root root;
+    enum plan_net net;
+    struct plan_limits limits;
+    uint32_t uid, gid;          /* the entrypoint's, inside: below PLAN_UID_RANGE */
+    uint32_t dns[PLAN_DNS_MAX]; /* IPv4, network order; 0 = unset */
+    uint32_t layer_count;       /* descriptors that follow: layers, then the execd listener */
+    uint32_t arg_count, env_count;
+    uint32_t text_bytes;
+    char text[PLAN_TEXT_MAX];
+};
+
+/* Fills the text; call in this order. -E2BIG when it does not fit, -EINVAL for a NUL inside, an
+ * environment name that is empty or holds a =, a cwd that is not absolute; the plan is then as it
+ * was. */
+void plan_init(struct plan *p);
+int plan_add_arg(struct plan *p, struct str arg);
+int plan_add_env(struct plan *p, struct str name, struct str value);
+int plan_set_cwd(struct plan *p, struct str cwd); /* last, once */
+
+/* What there is to send or copy of it: up to the end of the text. */
+static inline size_t plan_bytes(const struct plan *p)
+{
+    return offsetof(struct plan, text) + p->text_bytes;
+}
+
+/* Everything the broker relies on; the error names the field. */
+int plan_check(const struct plan *p, struct err *e);
+
+bool plan_id_is_valid(struct str id);
+
+/* Points argv, env (both NULL-terminated, with room for PLAN_ARGS_MAX + 1 and PLAN_ENV_MAX + 1) and
+ * cwd into the text of a checked plan. */
+void plan_strings(const struct plan *p, const char **argv, const char **env, const char **cwd);

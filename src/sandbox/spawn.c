@@ -1,0 +1,545 @@
+#include "sandbox/spawn.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/caps.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/time.h"
+#include "sandbox/host.h"
+#include "sandbox/mounts.h"
+
+enum {
+    EXECD_LISTENER_FD = 3, /* execd knows these numbers: src/execd */
+    EXECD_EXIT_FD,
+    EXECD_LOG_FD,
+    EXECD_FDS = 3,
+    EXECD_WORK_FDS = EXECD_LISTENER_FD + EXECD_FDS,        /* and following */
+    FD_PARK = EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + 8, /* above them, while they move */
+    EXECD_OPTIONS_MAX = 16,
+    NOFILE_DEFAULT = 65536,
+    STEPS_MS_MAX = 30 * 1000, /* a layer's file system may hang; we must not */
+    FDS_KEPT = 5,             /* by a parked child, beside those of its control groups */
+};
+
+/* What the child works on: the slot from the start, the rest when the plan came. */
+struct spawn {
+    const struct spawn_slot *slot;
+    struct spawn_args args;
+    struct mounts mounts;
+    int channel, execd;
+    const char *argv[EXECD_OPTIONS_MAX + PLAN_ARGS_MAX + 1];
+    const char *env[PLAN_ENV_MAX + 1];
+    char uid[16], gid[16], work_fds[16];
+};
+
+/* The plan on its way to the child; descriptors beside it: lowers, then /usr's and the disk
+ * if any, then execd's. */
+struct spawn_message {
+    bool has_address, has_disk;
+    struct in_addr address;
+    struct plan plan;
+};
+
+/* --- steps done ahead --- */
+
+static int fd_compare(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Gives up what belongs to the broker and its other slots: it would cost time at exec, and keep
+ * alive what they removed meanwhile. */
+static int step_close(struct spawn *s, struct err *e)
+{
+    const struct cgroup *c = s->slot->cgroup;
+    int keep[FDS_KEPT + 2 * CGROUP_HIERARCHIES_MAX] = {s->channel, s->slot->userns, s->slot->netns,
+                                                       s->slot->host->execd, STDERR_FILENO};
+    size_t count = FDS_KEPT;
+
+    for (size_t i = 0; i < c->init_count; i++)
+        keep[count++] = c->init_procs[i];
+    for (size_t i = 0; i < c->work_count; i++)
+        keep[count++] = c->work_procs[i];
+    qsort(keep, count, sizeof(keep[0]), fd_compare);
+    for (size_t i = 0; i < count; i++) {
+        unsigned from = (unsigned)keep[i] + 1, to = i + 1 < count ? (unsigned)keep[i + 1] : ~0U;
+
+        if (from < to && syscall(SYS_close_range, from, to - (i + 1 < count), 0) < 0)
+            return err_sys(e, errno, "from %u", from);
+    }
+    return 0;
+}
+
+static int step_cgroups(struct spawn *s, struct err *e)
+{
+    const struct cgroup *c = s->slot->cgroup;
+
+    /* Where there is a v2 hierarchy it is the first, and clone3 has put us there already. */
+    for (size_t i = c->init_fd >= 0; i < c->init_count; i++)
+        if (write(c->init_procs[i], "0", 1) < 0)
+            return err_sys(e, errno, "hierarchy %zu", i);
+    return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(e, errno, "namespace") : 0;
+}
+
+static int step_network(struct spawn *s, struct err *e)
+{
+    return setns(s->slot->netns, CLONE_NEWNET) < 0 ? err_sys(e, errno, "enter") : 0;
+}
+
+static int step_open(struct spawn *s, struct err *e)
+{
+    s->mounts =
+        (struct mounts){.slot = s->slot, .root = -EBADF, .usr_lower = -EBADF, .disk = -EBADF};
+    return mounts_open(&s->mounts, e);
+}
+
+static int step_system(struct spawn *s, struct err *e)
+{
+    return mounts_system(&s->mounts, e);
+}
+
+static int step_mask(struct spawn *s, struct err *e)
+{
+    return mounts_mask(&s->mounts, e);
+}
+
+/* --- steps with the plan --- */
+
+/* Into a file that the slot has from the start. */
+static int write_etc_file(int etc, const char *name, const char *text, size_t n, struct err *e)
+{
+    auto_fd fd = openat(etc, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0 || write(fd, text, n) != (ssize_t)n)
+        return err_sys(e, errno, "write /etc/%s", name);
+    return 0;
+}
+
+/* hosts, hostname and resolv.conf go straight into the writable layer. */
+static int step_etc(struct spawn *s, struct err *e)
+{
+    const struct plan *p = s->args.plan;
+    const char *hostname = p->hostname[0] ? p->hostname : p->id;
+    auto_fd etc = openat(s->mounts.dir, "upper/etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char text[512], address[INET_ADDRSTRLEN];
+    int n, r;
+
+    if (etc < 0)
+        return err_sys(e, errno, "open");
+    n = snprintf(text, sizeof(text), "%s\n", hostname);
+    r = write_etc_file(etc, "hostname", text, (size_t)n, e);
+    if (r < 0)
+        return r;
+    n = snprintf(text, sizeof(text), "127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s %s\n",
+                 s->args.has_address
+                     ? inet_ntop(AF_INET, &s->args.address, address, sizeof(address))
+                     : "127.0.1.1",
+                 hostname);
+    r = write_etc_file(etc, "hosts", text, (size_t)n, e);
+    n = 0;
+    for (size_t i = 0; i < PLAN_DNS_MAX; i++)
+        if (p->dns[i])
+            n += snprintf(text + n, sizeof(text) - (size_t)n, "nameserver %s\n",
+                          inet_ntop(AF_INET, &p->dns[i], address, sizeof(address)));
+    return r < 0 || n == 0 ? r : write_etc_file(etc, "resolv.conf", text, (size_t)n, e);
+}
+
+static int step_disk(struct spawn *s, struct err *e)
+{
+    return mounts_disk(&s->mounts, e);
+}
+
+static int step_root(struct spawn *s, struct err *e)
+{
+    return mounts_root(&s->mounts, e);
+}
+
+static int step_unstage(struct spawn *s, struct err *e)
+{
+    return mounts_unstage(&s->mounts, e);
+}
+
+static int step_pivot(struct spawn *s, struct err *e)
+{
+    return mounts_pivot(&s->mounts, e);
+}
+
+static int step_hostname(struct spawn *s, struct err *e)
+{
+    const struct plan *p = s->args.plan;
+    const char *name = p->hostname[0] ? p->hostname : p->id;
+
+    if (sethostname(name, strlen(name)) < 0)
+        return err_sys(e, errno, "set '%s'", name);
+    return setsid() < 0 ? err_sys(e, errno, "new session") : 0;
+}
+
+/* The kernel has a ceiling of its own (fs.nr_open), and may be ours is lower still. */
+static int limit_open_files(uint32_t wanted)
+{
+    struct rlimit limit = {wanted, wanted}, have;
+
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return 0;
+    if (errno != EPERM || getrlimit(RLIMIT_NOFILE, &have) < 0)
+        return -errno;
+    limit.rlim_cur = limit.rlim_max = have.rlim_max < wanted ? have.rlim_max : wanted;
+    return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno : 0;
+}
+
+static int step_rlimits(struct spawn *s, struct err *e)
+{
+    uint32_t files = s->args.plan->limits.open_files;
+    struct rlimit core = {0, 0};
+    int r = limit_open_files(files ? files : NOFILE_DEFAULT);
+
+    (void)umask(022);
+    if (r < 0)
+        return err_sys(e, -r, "open files");
+    return setrlimit(RLIMIT_CORE, &core) < 0 ? err_sys(e, errno, "core files") : 0;
+}
+
+static int step_user(struct spawn *s, struct err *e)
+{
+    if (setns(s->slot->userns, CLONE_NEWUSER) < 0)
+        return err_sys(e, errno, "enter");
+    /* The system calls themselves: libc's would look for threads of ours. */
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+        syscall(SYS_setresuid, 0, 0, 0) < 0)
+        return err_sys(e, errno, "become root inside");
+    return 0;
+}
+
+static int step_caps(struct spawn *s UNUSED, struct err *e)
+{
+    int r = caps_limit(caps_init);
+
+    if (r < 0)
+        return err_sys(e, -r, "limit");
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? err_sys(e, errno, "no_new_privs") : 0;
+}
+
+/* Moves the descriptors execd expects to their numbers; two passes, so that none is in another's
+ * way. */
+static int step_descriptors(struct spawn *s, struct err *e)
+{
+    const struct spawn_args *a = &s->args;
+    const struct cgroup *c = s->slot->cgroup;
+    int from[EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX];
+    size_t count = 0;
+    int null;
+
+    from[count++] = a->listener;
+    from[count++] = a->exit_file;
+    from[count++] = a->log_file;
+    for (size_t i = 0; i < c->work_count; i++)
+        from[count++] = c->work_procs[i];
+    for (size_t i = 0; i < count; i++) {
+        from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FD_PARK);
+        if (from[i] < 0)
+            return err_sys(e, errno, "park");
+    }
+    s->execd = fcntl(s->slot->host->execd, F_DUPFD_CLOEXEC, FD_PARK);
+    if (s->execd < 0)
+        return err_sys(e, errno, "park execd");
+    /* The broker's own standard files are no business of a sandbox: its /dev/null is. */
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return err_sys(e, errno, "open /dev/null");
+    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
+        if (dup2(null, i) < 0)
+            return err_sys(e, errno, "place standard files");
+    for (size_t i = 0; i < count; i++)
+        if (dup2(from[i], EXECD_LISTENER_FD + (int)i) < 0)
+            return err_sys(e, errno, "place");
+    if (syscall(SYS_close_range, EXECD_LISTENER_FD + count, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        return err_sys(e, errno, "close the others");
+    return 0;
+}
+
+static int step_seccomp(struct spawn *s, struct err *e)
+{
+    int r = seccomp_install(&s->slot->host->seccomp);
+
+    return r < 0 ? err_sys(e, -r, "install") : 0;
+}
+
+static int step_exec(struct spawn *s, struct err *e)
+{
+    (void)syscall(SYS_execveat, s->execd, "", s->argv, s->env, AT_EMPTY_PATH);
+    return err_sys(e, errno, "execd");
+}
+
+struct spawn_step {
+    const char *name;
+    int (*run)(struct spawn *s, struct err *e);
+};
+
+static const struct spawn_step steps_ahead[] = {
+    {"close files",   step_close  },
+    {"enter cgroups", step_cgroups},
+    {"enter network", step_network},
+    {"open state",    step_open   },
+    {"mount system",  step_system },
+    {"mask paths",    step_mask   },
+};
+
+static const struct spawn_step steps_with_plan[] = {
+    {"mount disk",              step_disk       },
+    {"write /etc",              step_etc        },
+    {"mount root",              step_root       }, /* by real root, from here ... */
+    {"move system mounts",      step_unstage    },
+    {"pivot root",              step_pivot      }, /* no host path after this */
+    {"set hostname",            step_hostname   },
+    {"set limits",              step_rlimits    },
+    {"enter user namespace",    step_user       }, /* ... to here: root only inside now */
+    {"drop capabilities",       step_caps       },
+    {"place descriptors",       step_descriptors},
+    {"load system call filter", step_seccomp    },
+    {"exec",                    step_exec       },
+};
+
+/* --- the child --- */
+
+static void child_run(struct spawn *s, const struct spawn_step *steps, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct err e = {0};
+        int r = fault_hit(FAULT_SYSCALL) ? err_set(&e, ENOSYS, "injected") : steps[i].run(s, &e);
+
+        if (r < 0) {
+            (void)err_wrap(&e, r, "%s", steps[i].name);
+            r = fd_send(s->channel, &e, sizeof(e), NULL, 0); /* nobody there: nobody to tell */
+            _exit(r < 0 ? 126 : 127);
+        }
+    }
+}
+
+static void child_build_argv(struct spawn *s)
+{
+    const struct plan *p = s->args.plan;
+    const char *cwd, *entry[PLAN_ARGS_MAX + 1];
+    size_t n = 0;
+
+    plan_strings(p, entry, s->env, &cwd);
+    (void)snprintf(s->uid, sizeof(s->uid), "%u", p->uid);
+    (void)snprintf(s->gid, sizeof(s->gid), "%u", p->gid);
+    (void)snprintf(s->work_fds, sizeof(s->work_fds), "%zu", s->slot->cgroup->work_count);
+    const char *options[] = {"execd", "--init", "--uid",      s->uid,      "--gid", s->gid,
+                             "--cwd", cwd,      "--work-fds", s->work_fds, "--"};
+
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        s->argv[n++] = options[i];
+    for (size_t i = 0; i <= p->arg_count; i++)
+        s->argv[n++] = entry[i]; /* with its NULL */
+}
+
+/* Waits for the plan. Without one, or when the broker is gone, there is nothing to live for. */
+static void child_await(struct spawn *s, struct spawn_message *room)
+{
+    int fds[FD_SEND_MAX];
+    size_t n = 0, count = 0, at = 0;
+    bool of_host;
+
+    if (fd_recv(s->channel, room, sizeof(*room), &n, fds, &count) < 0 ||
+        n < offsetof(struct spawn_message, plan.text) ||
+        n != offsetof(struct spawn_message, plan) + plan_bytes(&room->plan))
+        _exit(125);
+    of_host = room->plan.root == PLAN_ROOT_HOST;
+    s->mounts.plan = &room->plan;
+    s->mounts.lower_count = of_host ? 1 : room->plan.layer_count;
+    if (count != s->mounts.lower_count + of_host + room->has_disk + EXECD_FDS)
+        _exit(125);
+    for (; at < s->mounts.lower_count; at++)
+        s->mounts.lowers[at] = fds[at];
+    if (of_host)
+        s->mounts.usr_lower = fds[at++];
+    if (room->has_disk)
+        s->mounts.disk = fds[at++];
+    s->args = (struct spawn_args){
+        .plan = &room->plan,
+        .listener = fds[at],
+        .exit_file = fds[at + 1],
+        .log_file = fds[at + 2],
+        .has_address = room->has_address,
+        .address = room->address,
+    };
+}
+
+static NORETURN void child_main(const struct spawn_slot *slot, int channel)
+{
+    static struct spawn s;
+    static struct spawn_message message;
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL); /* the broker blocks some while it works */
+    s.slot = slot;
+    s.channel = channel;
+    child_run(&s, steps_ahead, ARRAY_LEN(steps_ahead));
+    child_await(&s, &message);
+    child_build_argv(&s);
+    child_run(&s, steps_with_plan, ARRAY_LEN(steps_with_plan));
+    _exit(127);
+}
+
+/* --- the parent --- */
+
+int spawn_park(const struct spawn_slot *slot, struct parked *ret, struct err *e)
+{
+    const struct cgroup *c = slot->cgroup;
+    struct proc child = PROC_NONE;
+    struct clone_args args = {
+        .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_PIDFD |
+                 CLONE_CLEAR_SIGHAND,
+        .pidfd = (uint64_t)(uintptr_t)&child.pidfd,
+        .exit_signal = SIGCHLD,
+    };
+    int pair[2];
+    long pid;
+
+    if (c->init_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)c->init_fd;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(e, errno, "make a channel");
+    pid = syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        (void)close(pair[0]);
+        child_main(slot, pair[1]);
+    }
+    fd_close(pair[1]);
+    if (pid < 0) {
+        fd_close(pair[0]);
+        return err_sys(e, errno, "clone");
+    }
+    child.pid = (pid_t)pid;
+    *ret = (struct parked){child, pair[0]};
+    return 0;
+}
+
+void parked_kill(struct parked *p)
+{
+    struct proc_exit ignored;
+
+    if (p->proc.pidfd < 0)
+        return;
+    fd_close(take_fd(&p->channel));
+    if (proc_signal(p->proc.pidfd, SIGKILL) == 0)
+        (void)!proc_wait(p->proc.pidfd, DEADLINE_NEVER, &ignored);
+    proc_close(&p->proc);
+    p->proc = PROC_NONE;
+}
+
+static int spawn_send(struct parked *p, const struct spawn_args *args, const struct mounts *m)
+{
+    static struct spawn_message message; /* too large for the stack; single-threaded */
+    int fds[FD_SEND_MAX];
+    size_t count = 0;
+
+    message.has_address = args->has_address;
+    message.has_disk = args->disk >= 0;
+    message.address = args->address;
+    memcpy(&message.plan, args->plan, plan_bytes(args->plan));
+    for (size_t i = 0; i < m->lower_count; i++)
+        fds[count++] = m->lowers[i];
+    if (m->usr_lower >= 0)
+        fds[count++] = m->usr_lower;
+    if (args->disk >= 0)
+        fds[count++] = args->disk;
+    fds[count++] = args->listener;
+    fds[count++] = args->exit_file;
+    fds[count++] = args->log_file;
+    return fd_send(p->channel, &message,
+                   offsetof(struct spawn_message, plan) + plan_bytes(args->plan), fds, count);
+}
+
+/* One message; a child that failed ahead left the plan unread, which the kernel tells us first. */
+static int spawn_hear(int channel, struct err *ret_report, size_t *ret_n)
+{
+    int fds[FD_SEND_MAX];
+    size_t count = 0;
+    int r = fd_recv(channel, ret_report, sizeof(*ret_report), ret_n, fds, &count);
+
+    return r == -ECONNRESET ? fd_recv(channel, ret_report, sizeof(*ret_report), ret_n, fds, &count)
+                            : r;
+}
+
+/* execd runs, or ran and has told how it ended: some entrypoints are over before we look. */
+static bool spawn_became_execd(const struct parked *p, const struct spawn_args *args)
+{
+    struct stat st;
+
+    return proc_signal(p->proc.pidfd, 0) == 0 ||
+           (fstat(args->exit_file, &st) == 0 && st.st_size > 0);
+}
+
+/* The channel closes when execd runs; before that it may carry an error. */
+static int spawn_await(struct parked *p, const struct spawn_args *args, struct err *e)
+{
+    struct pollfd poll_channel = {.fd = p->channel, .events = POLLIN};
+    struct err report;
+    size_t n = 0;
+    int r;
+
+    do
+        r = poll(&poll_channel, 1, STEPS_MS_MAX);
+    while (r < 0 && errno == EINTR);
+    if (r == 0)
+        return err_set(e, ETIMEDOUT, "no step may take longer than %d s", STEPS_MS_MAX / 1000);
+    r = spawn_hear(p->channel, &report, &n);
+    if (r < 0)
+        return err_sys(e, -r, "hear from the child");
+    if (n == 0 && spawn_became_execd(p, args))
+        return 0;
+    if (n != sizeof(report) || report.code <= 0)
+        return err_set(e, ECHILD, "the child ended without a word");
+    report.msg[sizeof(report.msg) - 1] = '\0';
+    if (e)
+        *e = report;
+    return -report.code;
+}
+
+int spawn_go(const struct spawn_slot *slot, struct parked *p, const struct spawn_args *args,
+             struct proc *ret, struct err *e)
+{
+    struct mounts m;
+    int r = mounts_prepare(&m, slot, args->plan, args->layers, e);
+
+    if (r < 0) {
+        r = err_wrap(e, r, "mount root");
+    } else {
+        r = spawn_send(p, args, &m);
+        mounts_done(&m);
+        /* A child that failed ahead has closed its end: its report is what we want to read. */
+        if (r == 0 || r == -EPIPE)
+            r = spawn_await(p, args, e);
+        else
+            r = err_sys(e, -r, "send the plan");
+    }
+    if (r < 0) {
+        parked_kill(p);
+        return r;
+    }
+    fd_close(take_fd(&p->channel));
+    *ret = p->proc;
+    p->proc = PROC_NONE;
+    return 0;
+}

@@ -1,0 +1,527 @@
+/* Real groups and real processes. Each test runs on the host as it is and, where the host has them,
+ * as if it had v1 only and as if it had no cgroup.kill. */
+#include "sandbox/cgroup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/id.h"
+#include "base/time.h"
+#include "sandbox/cgroup_internal.h"
+#include "test.h"
+
+enum { SLOT = 7, TIMEOUT_MS = 10000, MIB = 1 << 20 };
+
+static const struct variant {
+    const char *name;
+    unsigned versions, lacks;
+} variants[] = {
+    {"as it is",            ~0U,    0          },
+    {"v1 only",             1 << 1, 0          },
+    {"without cgroup.kill", ~0U,    CGROUP_KILL},
+    {"v2 only",             1 << 2, 0          },
+};
+
+/* What must be gone after a test, also after a failed one; read by the exit handler. */
+static struct cgroup_host *open_host;
+
+static void remove_slot(void *user, uint32_t slot)
+{
+    struct cgroup c = cgroup_at(open_host, slot);
+
+    cgroup_kill(&c, TIMEOUT_MS, NULL);
+    cgroup_remove(open_host, slot, NULL);
+}
+
+static void clean_up(void)
+{
+    if (!open_host)
+        return;
+    cgroup_each_slot(open_host, remove_slot, NULL, NULL);
+    cgroup_host_remove(open_host, NULL);
+    cgroup_host_close(open_host);
+    open_host = NULL;
+}
+
+static void ok(int r, const struct err *e)
+{
+    if (r < 0)
+        test_fail(__FILE__, __LINE__, "%s (%d)", e->msg, r);
+}
+
+/* Runs a check on each variant of the host that can be had. */
+static void on_each_host(void (*check)(struct cgroup_host *h))
+{
+    size_t done = 0;
+    struct err e = {0};
+
+    if (geteuid() != 0)
+        test_skip("control groups are made by root");
+    atexit(clean_up);
+    for (size_t i = 0; i < ARRAY_LEN(variants); i++) {
+        char name[32] = "osbtest-";
+        int r;
+
+        id_short(name + strlen(name), 8);
+        r = cgroup_host_open_as(name, variants[i].versions, variants[i].lacks, &open_host, &e);
+        if (r < 0 && i > 0)
+            continue; /* the host has no such side */
+        if (r == -EROFS || r == -EACCES)
+            test_skip("control groups are read-only here");
+        if (r == -EBUSY)
+            test_skip("our own v2 group cannot hand controllers down: others run in it");
+        ok(r, &e);
+        printf("# %s (%s)\n", variants[i].name, cgroup_host_describe(open_host));
+        check(open_host);
+        clean_up();
+        done++;
+    }
+    CHECK(done > 0);
+}
+
+static struct cgroup make_slot(const struct cgroup_host *h, uint32_t slot)
+{
+    struct cgroup c;
+    struct err e = {0};
+
+    ok(cgroup_make(h, slot, &c, &e), &e);
+    return c;
+}
+
+static bool enter(const int *procs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (write(procs[i], "0", 1) != 1)
+            return false;
+    return true;
+}
+
+/* Starts a process in the workload's group; it runs `body` and exits with 0 when that returns. */
+static pid_t start_in(const struct cgroup *c, void (*body)(void *), void *user)
+{
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        if (!enter(c->init_procs, c->init_count) || !enter(c->work_procs, c->work_count))
+            _exit(99);
+        body(user);
+        _exit(0);
+    }
+    return pid;
+}
+
+static int wait_status(pid_t pid)
+{
+    int status = -1;
+
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void sleep_forever(void *user)
+{
+    for (;;)
+        pause();
+}
+
+/* Adds to the counter as fast as it can. */
+static void count_up(void *counter)
+{
+    for (;;)
+        (*(volatile uint64_t *)counter)++;
+}
+
+static uint64_t *shared_counter(void)
+{
+    void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(p != MAP_FAILED);
+    return p;
+}
+
+static void sleep_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+static void wait_until_counting(const uint64_t *counter)
+{
+    uint64_t deadline = deadline_in_ms(TIMEOUT_MS);
+
+    while (*(const volatile uint64_t *)counter == 0 && !deadline_passed(deadline))
+        sleep_ms(1);
+    CHECK(*(const volatile uint64_t *)counter > 0);
+}
+
+static void remove_and_check(const struct cgroup_host *h, struct cgroup *c)
+{
+    struct err e = {0};
+    uint32_t slot = c->slot;
+
+    cgroup_close(c);
+    ok(cgroup_kill(c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_remove(h, slot, &e), &e);
+    CHECK_EQ(cgroup_open(h, slot, c, NULL), -ENOENT);
+    CHECK_EQ(cgroup_remove(h, slot, &e), 0); /* absent is fine */
+}
+
+static void check_moves(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct cgroup_stat s;
+    struct err e = {0};
+    pid_t pid = start_in(&c, sleep_forever, NULL);
+    uint64_t deadline = deadline_in_ms(TIMEOUT_MS);
+
+    do {
+        ok(cgroup_stat(&c, &s, &e), &e);
+    } while (s.pids == 0 && !deadline_passed(deadline));
+    CHECK_EQ(s.pids, 1);
+    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, holds_and_kills_a_process_that_moved_in)
+{
+    on_each_host(check_moves);
+}
+
+static void check_refuses_twice(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT), again;
+    struct err e = {0};
+
+    CHECK_EQ(cgroup_make(h, SLOT, &again, &e), -EEXIST);
+    ok(cgroup_open(h, SLOT, &again, &e), &e); /* and what was there is intact */
+    cgroup_close(&again);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, refuses_to_make_a_slot_twice)
+{
+    on_each_host(check_refuses_twice);
+}
+
+enum { PIDS = 5 };
+
+/* Forks until that fails; exits with how many processes there are then, itself included. */
+static void fork_until_refused(void *user)
+{
+    int count = 1;
+
+    for (; count < 100; count++) {
+        pid_t pid = fork();
+
+        if (pid == 0)
+            sleep_forever(NULL);
+        if (pid < 0)
+            _exit(errno == EAGAIN ? count : 98);
+    }
+}
+
+static void check_pids(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.pids = PIDS};
+    struct err e = {0};
+    pid_t pid;
+
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    pid = start_in(&c, fork_until_refused, NULL);
+    CHECK_EQ(WEXITSTATUS(wait_status(pid)), PIDS);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, refuses_a_fork_beyond_the_limit)
+{
+    on_each_host(check_pids);
+}
+
+static void take_memory(void *user)
+{
+    size_t n = 256 * MIB;
+    char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        _exit(97);
+    memset(p, 1, n);
+}
+
+static void check_memory(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.memory_bytes = 32 * MIB};
+    struct cgroup_stat s;
+    struct err e = {0};
+    int status;
+
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    status = wait_status(start_in(&c, take_memory, NULL));
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQ(WTERMSIG(status), SIGKILL);
+    ok(cgroup_stat(&c, &s, &e), &e);
+    CHECK(s.oom_kills == 1 || (s.oom_kills == 2 && cgroup_host_abilities(h) & CGROUP_OOM_GROUP));
+    CHECK(s.memory_peak_bytes >= 16 * MIB && s.memory_peak_bytes <= 48 * MIB);
+
+    limits.memory_bytes = 512 * MIB; /* a limit can rise again ... */
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    CHECK_EQ(wait_status(start_in(&c, take_memory, NULL)), 0);
+    limits.memory_bytes = 0; /* ... and go */
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, ends_a_process_that_takes_more_memory_than_allowed)
+{
+    on_each_host(check_memory);
+}
+
+/* A bystander goes with the process that took too much, where the kernel can do that. */
+static void check_oom_group(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.memory_bytes = 32 * MIB};
+    struct err e = {0};
+    bool as_one = cgroup_host_abilities(h) & CGROUP_OOM_GROUP;
+    uint64_t *counter = shared_counter();
+    int status = 0;
+    pid_t bystander;
+
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    bystander = start_in(&c, count_up, counter);
+    wait_until_counting(counter);
+    CHECK(WIFSIGNALED(wait_status(start_in(&c, take_memory, NULL))));
+    if (as_one)
+        CHECK_EQ(WTERMSIG(wait_status(bystander)), SIGKILL);
+    else
+        CHECK_EQ(waitpid(bystander, &status, WNOHANG), 0);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, ends_the_whole_workload_when_memory_is_out_if_it_can)
+{
+    on_each_host(check_oom_group);
+}
+
+/* A tenth of a core for 500 ms is 50 ms; without the limit it would be ten times that. */
+static void check_cpu(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.cpu_millicores = 100};
+    struct cgroup_stat before, after;
+    struct err e = {0};
+    uint64_t *counter = shared_counter();
+
+    if (!(cgroup_host_abilities(h) & CGROUP_CPU)) {
+        CHECK_EQ(cgroup_limit(&c, &limits, &e), -ENOTSUP);
+        remove_and_check(h, &c);
+        return;
+    }
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    start_in(&c, count_up, counter);
+    wait_until_counting(counter);
+    ok(cgroup_stat(&c, &before, &e), &e);
+    sleep_ms(500);
+    ok(cgroup_stat(&c, &after, &e), &e);
+    CHECK(after.cpu_us > before.cpu_us);
+    CHECK(after.cpu_us - before.cpu_us < 200 * 1000);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, holds_a_busy_process_to_its_share_of_a_core)
+{
+    on_each_host(check_cpu);
+}
+
+static void check_io(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.io_weight = 200};
+    struct err e = {0};
+
+    if (cgroup_host_abilities(h) & CGROUP_IO) {
+        ok(cgroup_limit(&c, &limits, &e), &e);
+    } else {
+        CHECK_EQ(cgroup_limit(&c, &limits, &e), -ENOTSUP);
+        CHECK(strstr(e.msg, "io weight"));
+    }
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, sets_an_io_weight_or_says_that_it_cannot)
+{
+    on_each_host(check_io);
+}
+
+static void check_freeze(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    uint64_t *counter = shared_counter();
+    struct cgroup_stat s;
+    struct err e = {0};
+    uint64_t at_freeze;
+
+    start_in(&c, count_up, counter);
+    wait_until_counting(counter);
+    ok(cgroup_freeze(&c, true, TIMEOUT_MS, &e), &e);
+    at_freeze = *(volatile uint64_t *)counter;
+    ok(cgroup_stat(&c, &s, &e), &e);
+    CHECK(s.frozen);
+    sleep_ms(50);
+    CHECK_EQ(*(volatile uint64_t *)counter, at_freeze);
+
+    ok(cgroup_freeze(&c, false, TIMEOUT_MS, &e), &e);
+    ok(cgroup_stat(&c, &s, &e), &e);
+    CHECK(!s.frozen);
+    sleep_ms(50);
+    CHECK(*(volatile uint64_t *)counter > at_freeze);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, freezes_and_thaws)
+{
+    on_each_host(check_freeze);
+}
+
+static void check_kill_frozen(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    uint64_t *counter = shared_counter();
+    struct err e = {0};
+    pid_t pid = start_in(&c, count_up, counter);
+
+    wait_until_counting(counter);
+    ok(cgroup_freeze(&c, true, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, kills_what_is_frozen)
+{
+    on_each_host(check_kill_frozen);
+}
+
+/* Every process forks forever; the counter tells that it has begun. */
+static void fork_bomb(void *counter)
+{
+    signal(SIGCHLD, SIG_IGN);
+    for (;;) {
+        if (fork() == 0)
+            (*(volatile uint64_t *)counter)++;
+    }
+}
+
+static void check_fork_bomb(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.pids = 200};
+    uint64_t *counter = shared_counter(), forks;
+    struct err e = {0};
+    size_t left = 1;
+
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    start_in(&c, fork_bomb, counter);
+    wait_until_counting(counter);
+    sleep_ms(100);
+    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    forks = *(volatile uint64_t *)counter;
+    sleep_ms(50);
+    CHECK_EQ(*(volatile uint64_t *)counter, forks); /* nobody is left to count */
+    ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
+    CHECK_EQ(left, 0);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, kills_a_fork_bomb)
+{
+    on_each_host(check_fork_bomb);
+}
+
+static void check_into(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct cgroup_stat s = {0};
+    struct err e = {0};
+
+    CHECK_EQ(c.init_fd >= 0, (cgroup_host_abilities(h) & CGROUP_INTO) != 0);
+    CHECK(c.init_count > 0 && c.work_count > 0 && c.work_count <= c.init_count);
+    ok(cgroup_stat(&c, &s, &e), &e);
+    CHECK_EQ(s.pids, 0);
+    CHECK_EQ(s.oom_kills, 0);
+    CHECK(!s.frozen);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, opens_what_a_spawner_needs)
+{
+    on_each_host(check_into);
+}
+
+static void check_reclaim(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct err e = {0};
+    int r;
+
+    start_in(&c, sleep_forever, NULL);
+    ok(cgroup_freeze(&c, true, TIMEOUT_MS, &e), &e);
+    r = cgroup_reclaim(&c, &e);
+    CHECK_EQ(r, cgroup_host_abilities(h) & CGROUP_RECLAIM ? 0 : -ENOTSUP);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, reclaims_memory_of_a_frozen_slot)
+{
+    on_each_host(check_reclaim);
+}
+
+static void add_slot(void *seen, uint32_t slot)
+{
+    *(uint64_t *)seen |= UINT64_C(1) << slot;
+}
+
+static void check_each_slot(struct cgroup_host *h)
+{
+    const struct cgroup_hierarchy *last = &h->hierarchies[h->count - 1];
+    uint64_t seen = 0;
+    struct cgroup a = make_slot(h, 3), b = make_slot(h, 40);
+    struct err e = {0};
+
+    CHECK_EQ(mkdirat(last->root_fd, "11", 0755), 0); /* half made, in one hierarchy alone */
+    CHECK_EQ(mkdirat(last->root_fd, "other", 0755), 0);
+    ok(cgroup_each_slot(h, add_slot, &seen, &e), &e);
+    CHECK_EQ(seen, UINT64_C(1) << 3 | UINT64_C(1) << 11 | UINT64_C(1) << 40);
+    ok(cgroup_remove(h, 11, &e), &e);
+    CHECK_EQ(unlinkat(last->root_fd, "other", AT_REMOVEDIR), 0);
+    CHECK_EQ(cgroup_host_remove(h, &e), -EBUSY);
+    remove_and_check(h, &a);
+    remove_and_check(h, &b);
+}
+
+TEST(cgroup, lists_the_slots_that_have_groups)
+{
+    on_each_host(check_each_slot);
+}
+
+TEST(cgroup, refuses_a_name_that_leads_elsewhere)
+{
+    struct cgroup_host *h;
+    struct err e = {0};
+
+    CHECK_EQ(cgroup_host_open("", &h, &e), -EINVAL);
+    CHECK_EQ(cgroup_host_open("a/b", &h, &e), -EINVAL);
+    CHECK_EQ(cgroup_host_open("..", &h, &e), -EINVAL);
+}
