@@ -1,0 +1,66 @@
+/* broker.h - the one privileged program, from inside: single-threaded, it may block.
+ *
+ * A worker serves connections one request at a time and makes slots ahead while nobody asks.
+ * Workers share the host's preparation, the slot numbers and nothing else. */
+#pragma once
+
+#include "base/list.h"
+#include "broker/wire.h"
+#include "sandbox/host.h"
+#include "sandbox/slot.h"
+#include "sandbox/spawn.h"
+
+/* A slot made ahead: all it lacks is a plan. */
+struct ready {
+    struct list link;
+    enum plan_net net;
+    struct spawn_slot slot;
+    struct cgroup cgroup;
+    int dir;
+    struct parked parked;
+    struct slot_owner child; /* the parked one, while it surely lives; all 0 if it does not */
+};
+
+struct broker {
+    struct host host;
+    struct slot_owner self;
+    struct list ready[2]; /* by enum plan_net */
+    uint32_t ready_count[2], ready_wanted[2];
+    uint32_t slot_hint; /* where to look for a free number */
+};
+
+/* ready.c */
+/* Raises what is wanted to what one connection wants: the most of them counts. */
+void ready_want(struct broker *b, const struct broker_config *c);
+int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct err *e);
+void ready_free(struct broker *b, struct ready *r);            /* gives the slot back */
+struct ready *ready_take(struct broker *b, enum plan_net net); /* NULL when there is none */
+/* Makes one more if fewer than wanted are there: 1 = made, 0 = enough, -errno. */
+int ready_fill_one(struct broker *b, struct err *e);
+void ready_free_all(struct broker *b);
+
+/* One connection. */
+struct broker_peer {
+    uid_t uid;       /* as the kernel says */
+    bool configured; /* it said BROKER_CONFIG */
+    struct broker_config config;
+};
+
+/* ops.c: one request; *ret_files get BROKER_FILE_COUNT descriptors when true is returned. */
+bool broker_answer(struct broker *b, struct broker_peer *peer, const struct broker_request *request,
+                   size_t bytes, const int *fds, size_t fd_count, struct broker_reply *reply,
+                   int ret_files[BROKER_FILE_COUNT]);
+
+/* life.c: sandboxes by id */
+int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
+              struct err *e);
+int life_name(const struct broker *b, const char *id, uint32_t slot, struct err *e);
+/* Kills and removes everything of a slot, its claim last. `dir` is the slot's directory as the
+ * caller found it; its lock keeps others from doing the same. -ENOENT when someone was faster, and
+ * the number may be another's by now. */
+int life_destroy(const struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
+/* Leaves a slot that could not be destroyed to the next sweep. */
+void life_abandon(int dir);
+
+/* sweep.c: removes what no living process answers for. Returns how many slots. */
+int broker_sweep_all(struct broker *b, bool dead_too, struct err *e);

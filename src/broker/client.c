@@ -1,0 +1,248 @@
+#include "broker/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/time.h"
+
+enum { REPLY_MS_MAX = 60 * 1000 };
+
+void broker_handle_done(struct broker_handle *h)
+{
+    for (size_t i = 0; i < BROKER_FILE_COUNT; i++)
+        fd_close(take_fd(&h->files[i]));
+}
+
+void broker_close(struct broker_client *c)
+{
+    fd_close(take_fd(&c->sock));
+}
+
+/* --- one exchange --- */
+
+static int await_reply(int sock)
+{
+    struct pollfd p = {.fd = sock, .events = POLLIN};
+    uint64_t deadline = deadline_in_ms(REPLY_MS_MAX);
+    int r;
+
+    do
+        r = poll(&p, 1, deadline_left_ms(deadline));
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r == 0 ? -ETIMEDOUT : 0;
+}
+
+/* Files that came with the reply go to ret_files, of which there is room for BROKER_FILE_COUNT;
+ * NULL expects none. */
+static int exchange(struct broker_client *c, const struct broker_request *request, const int *fds,
+                    size_t fd_count, struct broker_reply *reply, int *ret_files, struct err *e)
+{
+    int got[FD_SEND_MAX];
+    size_t n = 0, count = 0, wanted = ret_files ? BROKER_FILE_COUNT : 0;
+    int r =
+        fd_send(c->sock, request, broker_request_bytes(request, sizeof(*request)), fds, fd_count);
+
+    if (r == 0)
+        r = await_reply(c->sock);
+    if (r == 0)
+        r = fd_recv(c->sock, reply, sizeof(*reply), &n, got, &count);
+    if (r == 0 && n == 0)
+        r = -EPIPE;
+    if (r < 0) {
+        broker_close(c); /* whatever comes later belongs to another question */
+        return err_sys(e, -r, "talk to the broker");
+    }
+    if (n != sizeof(*reply) || count != (reply->result < 0 ? 0 : wanted)) {
+        while (count > 0)
+            fd_close(got[--count]);
+        broker_close(c);
+        return err_set(e, EPROTO, "the broker answered something else");
+    }
+    reply->err.msg[sizeof(reply->err.msg) - 1] = '\0';
+    if (reply->result < 0 && e)
+        *e = reply->err;
+    for (size_t i = 0; i < count; i++)
+        ret_files[i] = got[i];
+    return reply->result;
+}
+
+static int ask_about(struct broker_client *c, enum broker_op op, const char *id, const int *fds,
+                     size_t fd_count, struct broker_reply *reply, int *ret_files, struct err *e)
+{
+    struct broker_request request = {.op = op};
+
+    if (str_copy(request.id.id, sizeof(request.id.id), str_of(id)) < 0)
+        return err_set(e, EINVAL, "'%.64s' is no sandbox id", id);
+    return exchange(c, &request, fds, fd_count, reply, ret_files, e);
+}
+
+/* --- the calls --- */
+
+int broker_connect(struct broker_client *c, const char *path, const struct broker_config *config,
+                   struct err *e)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct broker_request request = {.op = BROKER_CONFIG, .config = *config};
+    struct broker_reply reply;
+
+    request.config.version = BROKER_WIRE_VERSION;
+    c->sock = -EBADF;
+    if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_of(path)) < 0)
+        return err_set(e, ENAMETOOLONG, "socket path '%s' is too long", path);
+    c->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (c->sock < 0)
+        return err_sys(e, errno, "make a socket");
+    if (connect(c->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+        int r = err_sys(e, errno, "connect to the broker at '%s'", path);
+
+        broker_close(c);
+        return r;
+    }
+    return exchange(c, &request, NULL, 0, &reply, NULL, e);
+}
+
+int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers, int listener,
+                 struct broker_handle *ret, struct err *e)
+{
+    auto_free struct broker_request *request = mem_new(struct broker_request);
+    struct broker_reply reply;
+    int fds[PLAN_LAYERS_MAX + 1];
+    size_t count = 0;
+    int r = plan_check(plan, e);
+
+    if (r < 0)
+        return r;
+    request->op = BROKER_SPAWN;
+    memcpy(&request->plan, plan, plan_bytes(plan));
+    for (size_t i = 0; i < plan->layer_count; i++)
+        fds[count++] = layers[i];
+    fds[count++] = listener;
+    r = exchange(c, request, fds, count, &reply, ret->files, e);
+    if (r == 0)
+        ret->sandbox = reply.sandbox;
+    return r;
+}
+
+int broker_open(struct broker_client *c, const char *id, struct broker_handle *ret, struct err *e)
+{
+    struct broker_reply reply;
+    int r = ask_about(c, BROKER_OPEN, id, NULL, 0, &reply, ret->files, e);
+
+    if (r == 0)
+        ret->sandbox = reply.sandbox;
+    return r;
+}
+
+int broker_signal(struct broker_client *c, const char *id, int signal, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_SIGNAL, .signal.signal = signal};
+    struct broker_reply reply;
+
+    if (str_copy(request.signal.id, sizeof(request.signal.id), str_of(id)) < 0)
+        return err_set(e, EINVAL, "'%.64s' is no sandbox id", id);
+    return exchange(c, &request, NULL, 0, &reply, NULL, e);
+}
+
+int broker_pause(struct broker_client *c, const char *id, struct err *e)
+{
+    struct broker_reply reply;
+
+    return ask_about(c, BROKER_PAUSE, id, NULL, 0, &reply, NULL, e);
+}
+
+int broker_resume(struct broker_client *c, const char *id, struct err *e)
+{
+    struct broker_reply reply;
+
+    return ask_about(c, BROKER_RESUME, id, NULL, 0, &reply, NULL, e);
+}
+
+int broker_remove(struct broker_client *c, const char *id, struct err *e)
+{
+    struct broker_reply reply;
+
+    return ask_about(c, BROKER_REMOVE, id, NULL, 0, &reply, NULL, e);
+}
+
+int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e)
+{
+    struct broker_reply reply;
+
+    return ask_about(c, BROKER_SNAPSHOT, id, &dir, 1, &reply, NULL, e);
+}
+
+int broker_stat(struct broker_client *c, const char *id, struct broker_sandbox *ret_sandbox,
+                struct cgroup_stat *ret_stat, struct err *e)
+{
+    struct broker_reply reply;
+    int r = ask_about(c, BROKER_STAT, id, NULL, 0, &reply, NULL, e);
+
+    if (r == 0) {
+        *ret_sandbox = reply.sandbox;
+        *ret_stat = reply.stat;
+    }
+    return r;
+}
+
+int broker_fill(struct broker_client *c, const struct broker_config *config, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_FILL, .config = *config};
+    struct broker_reply reply;
+
+    request.config.version = BROKER_WIRE_VERSION;
+    return exchange(c, &request, NULL, 0, &reply, NULL, e);
+}
+
+int broker_sweep(struct broker_client *c, bool dead_too, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_SWEEP, .sweep.dead_too = dead_too};
+    struct broker_reply reply;
+
+    return exchange(c, &request, NULL, 0, &reply, NULL, e);
+}
+
+int broker_list(struct broker_client *c,
+                void (*visit)(void *user, const struct broker_sandbox *sandbox), void *user,
+                struct err *e)
+{
+    struct broker_request request = {.op = BROKER_LIST};
+    struct broker_reply reply;
+
+    do {
+        int r = exchange(c, &request, NULL, 0, &reply, NULL, e);
+
+        if (r < 0)
+            return r;
+        for (int i = 0; i < r && i < BROKER_LIST_MAX; i++)
+            visit(user, &reply.list[i]);
+        if (reply.next && reply.next <= request.list.from_slot)
+            return err_set(e, EPROTO, "the broker's list goes backwards");
+        request.list.from_slot = reply.next;
+    } while (reply.next);
+    return 0;
+}
+
+int broker_kill(struct broker_client *c, struct broker_handle *h, uint32_t grace_ms, struct err *e)
+{
+    struct pollfd p = {.fd = h->files[BROKER_FILE_PIDFD], .events = POLLIN};
+    int r = broker_signal(c, h->sandbox.id, SIGTERM, e);
+
+    if (r < 0 && r != -ESRCH)
+        return r;
+    if (r == 0) {
+        uint64_t deadline = deadline_in_ms(grace_ms);
+
+        (void)broker_resume(c, h->sandbox.id, NULL); /* a paused one could not hear it */
+        do
+            r = poll(&p, 1, deadline_left_ms(deadline));
+        while (r < 0 && errno == EINTR);
+    }
+    return broker_remove(c, h->sandbox.id, e);
+}

@@ -1,0 +1,78 @@
+#include "broker/confine.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/caps.h"
+
+/* What for. */
+static const struct {
+    int cap;
+    const char *name;
+} needed[] = {
+    {CAP_SYS_ADMIN,       "SYS_ADMIN"      }, /* namespaces, mounts */
+    {CAP_NET_ADMIN,       "NET_ADMIN"      }, /* veth, bridge, nftables */
+    {CAP_SETUID,          "SETUID"         }, /* user ids of sandboxes */
+    {CAP_SETGID,          "SETGID"         },
+    {CAP_CHOWN,           "CHOWN"          }, /* their directories */
+    {CAP_DAC_OVERRIDE,    "DAC_OVERRIDE"   }, /* and what they wrote there */
+    {CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH"},
+    {CAP_FOWNER,          "FOWNER"         },
+    {CAP_FSETID,          "FSETID"         },
+    {CAP_MKNOD,           "MKNOD"          }, /* /dev, and whiteouts of snapshots */
+    {CAP_KILL,            "KILL"           },
+    {CAP_SYS_PTRACE,      "SYS_PTRACE"     }, /* /proc/PID/ns of another user */
+    {CAP_SYS_CHROOT,      "SYS_CHROOT"     }, /* setns of a mount namespace */
+    {CAP_SETPCAP,         "SETPCAP"        }, /* to take capabilities away */
+    {CAP_SETFCAP,         "SETFCAP"        }, /* to map id 0 of a user namespace */
+};
+
+/* What we have now. */
+static int caps_permitted(uint64_t *ret, struct err *e)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+
+    if (syscall(SYS_capget, &head, data) < 0)
+        return err_sys(e, errno, "read our capabilities");
+    *ret = (uint64_t)data[1].permitted << 32 | data[0].permitted;
+    return 0;
+}
+
+int broker_check_privileges(struct err *e)
+{
+    AUTO_BUF(missing, 512);
+    uint64_t have = 0;
+    int r = caps_permitted(&have, e);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        if (!(have >> needed[i].cap & 1))
+            (void)buf_addf(&missing, "%sCAP_%s", missing.n ? ", " : "", needed[i].name);
+    if (missing.n)
+        return err_set(e, EPERM, "start it as root: %s missing (rootless sandboxes come later)",
+                       missing.p);
+    return 0;
+}
+
+int broker_confine(struct err *e)
+{
+    uint64_t keep = caps_init | (uint64_t)1 << CAP_SYS_RESOURCE; /* limits above our own */
+    uint64_t have = 0;
+    int r = caps_permitted(&have, e);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        keep |= (uint64_t)1 << needed[i].cap;
+    r = caps_limit(keep & have);
+    if (r < 0)
+        return err_sys(e, -r, "limit capabilities");
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? err_sys(e, errno, "no_new_privs") : 0;
+}

@@ -1,0 +1,138 @@
+/* life.c - sandboxes by id: <state>/ids/<id> is a link whose target is the slot's number. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/proc.h"
+#include "broker/broker.h"
+
+enum { KILL_MS_MAX = 10 * 1000 };
+
+int life_name(const struct broker *b, const char *id, uint32_t slot, struct err *e)
+{
+    char target[16];
+
+    (void)snprintf(target, sizeof(target), "%u", slot);
+    if (symlinkat(target, b->host.ids, id) < 0)
+        return errno == EEXIST ? err_set(e, EEXIST, "there is a sandbox '%s' already", id)
+                               : err_sys(e, errno, "name sandbox '%s'", id);
+    return 0;
+}
+
+static int life_slot_of(const struct broker *b, const char *id, uint32_t *ret_slot, struct err *e)
+{
+    char target[16];
+    uint64_t slot;
+    ssize_t n = readlinkat(b->host.ids, id, target, sizeof(target));
+
+    if (n < 0 || str_to_u64_range(str_make(target, (size_t)n), 0, SLOT_COUNT_MAX - 1, &slot) < 0)
+        return err_set(e, ENOENT, "there is no sandbox '%s'", id);
+    *ret_slot = (uint32_t)slot;
+    return 0;
+}
+
+int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
+              struct err *e)
+{
+    auto_fd dir = -EBADF;
+    uint32_t slot = 0;
+    int r = life_slot_of(b, id, &slot, e);
+
+    if (r < 0)
+        return r;
+    dir = slot_open(&b->host, slot, e);
+    r = dir < 0 ? dir : slot_read_record(dir, ret, e);
+    if (r < 0 || ret->state != SLOT_LIVE || !str_eq(str_of(ret->id), str_of(id)))
+        return err_set(e, ENOENT, "there is no sandbox '%s'", id);
+    *ret_dir = take_fd(&dir);
+    return 0;
+}
+
+/* True while the number still belongs to this very directory. */
+static bool life_is_current(const struct broker *b, uint32_t slot, int dir)
+{
+    auto_fd now = slot_open(&b->host, slot, NULL);
+    struct stat ours, theirs;
+
+    return now >= 0 && fstat(dir, &ours) == 0 && fstat(now, &theirs) == 0 &&
+           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+/* A name may have a new sandbox by now, if whoever removed it last died before it was done here. */
+static int life_unname(const struct broker *b, const char *id, uint32_t slot, struct err *e)
+{
+    uint32_t named = 0;
+
+    if (!id || !id[0] || life_slot_of(b, id, &named, NULL) < 0 || named != slot)
+        return 0;
+    if (unlinkat(b->host.ids, id, 0) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "forget the name");
+    return 0;
+}
+
+/* Whoever holds a slot dies by its process, too: control groups may have been moved, or be out of
+ * our sight, and a range of user ids must not be given back while someone runs under it. */
+static int life_kill_owner(int dir, struct err *e)
+{
+    struct slot_record record;
+    struct pollfd p = {.events = POLLIN};
+    auto_proc proc = PROC_NONE;
+    int r;
+
+    if (slot_read_record(dir, &record, NULL) < 0 || record.state != SLOT_LIVE ||
+        proc_open(record.owner.pid, &proc) < 0 || !slot_owner_alive(&record.owner))
+        return 0;
+    r = proc_signal(proc.pidfd, SIGKILL);
+    if (r < 0)
+        return r == -ESRCH ? 0 : err_sys(e, -r, "kill its first process");
+    p.fd = proc.pidfd;
+    do
+        r = poll(&p, 1, KILL_MS_MAX);
+    while (r < 0 && errno == EINTR);
+    return r > 0 ? 0 : err_set(e, ETIMEDOUT, "its first process outlives SIGKILL");
+}
+
+static int life_destroy_taken(const struct broker *b, uint32_t slot, int dir, const char *id,
+                              struct err *e)
+{
+    struct cgroup groups = cgroup_at(b->host.cgroups, slot);
+    int r = cgroup_kill(&groups, KILL_MS_MAX, e);
+
+    if (r < 0 && r != -ENOENT)
+        return err_wrap(e, r, "kill");
+    r = life_kill_owner(dir, e);
+    if (r < 0)
+        return r;
+    r = cgroup_remove(b->host.cgroups, slot, e);
+    if (r < 0)
+        return err_wrap(e, r, "remove cgroups");
+    if (b->host.has_bridge)
+        (void)netns_release(&b->host.net, slot, NULL);
+    life_abandon(dir); /* dying from here on, we leave it to any sweep */
+    r = life_unname(b, id, slot, e);
+    if (r == 0)
+        r = slot_remove(&b->host, slot, e);
+    return r < 0 ? err_wrap(e, r, "remove files") : 0;
+}
+
+void life_abandon(int dir)
+{
+    (void)unlinkat(dir, "record", 0);
+}
+
+int life_destroy(const struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    int r;
+
+    if (flock(dir, LOCK_EX) < 0)
+        return err_sys(e, errno, "lock slot %u", slot);
+    r = life_is_current(b, slot, dir) ? life_destroy_taken(b, slot, dir, id, e)
+                                      : err_set(e, ENOENT, "it is gone already");
+    (void)flock(dir, LOCK_UN); /* copies of the descriptor may live on in parked children */
+    return r;
+}

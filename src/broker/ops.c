@@ -1,0 +1,465 @@
+/* ops.c - what a broker does when asked, one row per operation. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/time.h"
+#include "broker/broker.h"
+#include "broker/snapshot.h"
+
+enum { FREEZE_MS_MAX = 5000, READY_MAX = 1024 };
+
+struct exchange {
+    struct broker *b;
+    struct broker_peer *peer;
+    const struct broker_request *request;
+    const int *fds;
+    size_t fd_count;
+    struct broker_reply *reply;
+    int files[BROKER_FILE_COUNT];
+    bool has_files;
+    struct err *e;
+};
+
+/* --- helpers --- */
+
+static int sandbox_files(struct exchange *x, int dir, int pidfd)
+{
+    static const char *const names[] = {[BROKER_FILE_EXIT] = "exit", [BROKER_FILE_LOG] = "log"};
+
+    x->files[BROKER_FILE_PIDFD] = pidfd;
+    for (int i = BROKER_FILE_EXIT; i < BROKER_FILE_COUNT; i++) {
+        int fd = fd_open_at(dir, names[i], O_RDONLY, 0, PATH_STRICT, x->e);
+
+        if (fd < 0) {
+            while (i > BROKER_FILE_EXIT)
+                fd_close(x->files[--i]);
+            return fd;
+        }
+        x->files[i] = fd;
+    }
+    x->has_files = true;
+    return 0;
+}
+
+static enum broker_state state_of(const struct broker *b, const struct slot_record *record)
+{
+    struct cgroup groups = cgroup_at(b->host.cgroups, record->slot);
+    struct cgroup_stat stat = {0};
+
+    if (!slot_owner_alive(&record->owner))
+        return BROKER_DEAD;
+    return cgroup_stat(&groups, &stat, NULL) == 0 && stat.frozen ? BROKER_PAUSED : BROKER_RUNNING;
+}
+
+static void describe(const struct broker *b, const struct slot_record *record,
+                     enum broker_state state, struct broker_sandbox *ret)
+{
+    *ret = (struct broker_sandbox){
+        .slot = record->slot,
+        .state = state,
+        .net = record->net,
+        .root = record->root,
+        .pid = record->owner.pid,
+        .start_ticks = record->owner.start_ticks,
+        .created_us = record->created_us,
+    };
+    if (record->net == PLAN_NET_BRIDGE)
+        ret->address = netns_slot_v4(&b->host.net, record->slot);
+    memcpy(ret->id, record->id, sizeof(ret->id));
+}
+
+/* The sandbox a request names. */
+static int find(const struct exchange *x, struct slot_record *ret, int *ret_dir)
+{
+    const char *id = x->request->id.id; /* where every such request begins */
+
+    if (id[PLAN_ID_MAX - 1] || !plan_id_is_valid(str_of(id)))
+        return err_set(x->e, EINVAL, "that is no sandbox id");
+    return life_find(x->b, id, ret, ret_dir, x->e);
+}
+
+/* --- operations --- */
+
+static int configure(struct exchange *x)
+{
+    const struct broker_config *c = &x->request->config;
+
+    if (c->version != BROKER_WIRE_VERSION)
+        return err_set(x->e, EPROTO, "this broker speaks version %d, not %u", BROKER_WIRE_VERSION,
+                       c->version);
+    if (c->ready_none > READY_MAX || c->ready_bridge > READY_MAX)
+        return err_set(x->e, EINVAL, "at most %d slots are made ahead", READY_MAX);
+    x->peer->config = *c;
+    x->peer->configured = true;
+    ready_want(x->b, c);
+    return 0;
+}
+
+static int op_config(struct exchange *x)
+{
+    if (x->peer->configured)
+        return err_set(x->e, EPROTO, "this connection is configured already");
+    return configure(x);
+}
+
+static int op_fill(struct exchange *x)
+{
+    int r = configure(x);
+
+    while (r >= 0 && (r = ready_fill_one(x->b, x->e)) > 0)
+        ;
+    return r;
+}
+
+static int spawn_open_files(int dir, struct spawn_args *args, struct err *e)
+{
+    args->exit_file = openat(dir, "exit", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    args->log_file = openat(dir, "log", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    return args->exit_file < 0 || args->log_file < 0 ? err_sys(e, errno, "open report files") : 0;
+}
+
+static int spawn_limit_disk(struct broker *b, const struct ready *r, uint64_t bytes, int *ret_disk,
+                            struct err *e)
+{
+    struct disk_limit limit = {r->slot.slot, r->slot.uid_first, bytes};
+    int error = bytes ? disk_limit(&b->host.disk, r->dir, &limit, ret_disk, e) : 0;
+
+    return error < 0 ? err_wrap(e, error, "limit the disk") : 0;
+}
+
+/* From a ready slot to a live one. The record is written last: until then, whatever happens, the
+ * slot counts as the broker's, and goes when it goes. */
+static int spawn_in(struct exchange *x, struct ready *r, struct proc *ret)
+{
+    const struct plan *plan = &x->request->plan;
+    struct spawn_args args = {
+        .plan = plan,
+        .layers = x->fds,
+        .listener = x->fds[plan->layer_count],
+        .exit_file = -EBADF,
+        .log_file = -EBADF,
+        .disk = -EBADF,
+        .has_address = plan->net == PLAN_NET_BRIDGE,
+        .address = netns_slot_v4(&x->b->host.net, r->slot.slot),
+    };
+    struct slot_record record = {
+        .slot = r->slot.slot,
+        .state = SLOT_LIVE,
+        .created_us = (uint64_t)time_wall_us(),
+        .net = plan->net,
+        .root = plan->root,
+    };
+    int error = cgroup_limit(&r->cgroup, &plan->limits, x->e);
+
+    if (error == 0)
+        error = spawn_limit_disk(x->b, r, plan->limits.disk_bytes, &args.disk, x->e);
+    if (error == 0)
+        error = spawn_open_files(r->dir, &args, x->e);
+    if (error == 0)
+        error = spawn_go(&r->slot, &r->parked, &args, ret, x->e);
+    fd_close(args.exit_file);
+    fd_close(args.log_file);
+    fd_close(args.disk);
+    if (error < 0)
+        return error;
+    memcpy(record.id, plan->id, sizeof(record.id));
+    record.owner = r->child;
+    if (record.owner.pid == 0)
+        return err_set(x->e, ESRCH, "its first process cannot be told from others");
+    error = slot_write_record(r->dir, &record, x->e);
+    if (error == 0)
+        describe(x->b, &record, BROKER_RUNNING, &x->reply->sandbox);
+    return error;
+}
+
+/* Under the lock, so that a sweep finds no name whose sandbox is still on its way. */
+static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
+{
+    const char *id = x->request->plan.id;
+    int error;
+
+    if (flock(x->b->host.lock, LOCK_SH) < 0)
+        return err_sys(x->e, errno, "lock the slots");
+    error = life_name(x->b, id, r->slot.slot, x->e);
+    if (error == 0) {
+        error = spawn_in(x, r, ret);
+        if (error == 0)
+            error = sandbox_files(x, r->dir, ret->pidfd);
+        if (error < 0)
+            (void)unlinkat(x->b->host.ids, id, 0);
+    }
+    (void)flock(x->b->host.lock, LOCK_UN);
+    return error;
+}
+
+/* What a directory holds is read with our rights and handed out with root's inside, and a snapshot
+ * may hold a setuid file of root's: so only root may say which directories. */
+static int check_may_name_dirs(const struct exchange *x)
+{
+    return x->peer->uid == 0
+               ? 0
+               : err_set(x->e, EPERM, "only root may give directories to sandboxes, or fill them");
+}
+
+/* A socket of the host's network must not get into a sandbox: it could be turned around and used to
+ * reach what the sandbox's own network cannot. One that listens on AF_UNIX cannot. */
+static int check_listener(int fd, struct err *e)
+{
+    int domain = 0, listens = 0;
+    socklen_t size = sizeof(int);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || domain != AF_UNIX ||
+        !listens)
+        return err_set(e, EINVAL, "expected a listening unix socket for execd");
+    return 0;
+}
+
+static int op_spawn(struct exchange *x)
+{
+    const struct plan *plan = &x->request->plan;
+    struct proc proc = PROC_NONE;
+    struct ready *r;
+    int error = plan_check(plan, x->e);
+
+    if (error < 0)
+        return error;
+    if (x->fd_count != plan->layer_count + 1)
+        return err_set(x->e, EINVAL, "expected %u layers and a listener", plan->layer_count);
+    if (plan->layer_count)
+        error = check_may_name_dirs(x);
+    if (error == 0)
+        error = check_listener(x->fds[plan->layer_count], x->e);
+    if (error < 0)
+        return error;
+    r = ready_take(x->b, plan->net);
+    if (!r) {
+        error = ready_make(x->b, plan->net, &r, x->e);
+        if (error < 0)
+            return error;
+    }
+    error = spawn_named(x, r, &proc);
+    if (error < 0) {
+        proc_close(&proc);
+        ready_free(x->b, r);
+        return error;
+    }
+    fd_close(r->slot.userns);
+    fd_close(r->slot.netns);
+    fd_close(r->dir);
+    cgroup_close(&r->cgroup);
+    free(r);
+    return 0;
+}
+
+static int op_open(struct exchange *x)
+{
+    struct slot_record record;
+    struct proc proc = PROC_NONE;
+    auto_fd dir = -EBADF;
+    int r = find(x, &record, &dir);
+
+    if (r < 0)
+        return r;
+    r = proc_open(record.owner.pid, &proc);
+    /* Whoever has the number now, if anyone: only with the same start is it our PID 1. */
+    if (r < 0 || !slot_owner_alive(&record.owner)) {
+        proc_close(&proc);
+        return err_set(x->e, ESRCH, "sandbox '%s' has ended", record.id);
+    }
+    describe(x->b, &record, state_of(x->b, &record), &x->reply->sandbox);
+    r = sandbox_files(x, dir, proc.pidfd);
+    if (r < 0)
+        proc_close(&proc);
+    return r;
+}
+
+static int op_signal(struct exchange *x)
+{
+    struct slot_record record;
+    auto_proc proc = PROC_NONE;
+    auto_fd dir = -EBADF;
+    int r = find(x, &record, &dir);
+
+    if (r < 0)
+        return r;
+    r = proc_open(record.owner.pid, &proc);
+    if (r == 0)
+        r = slot_owner_alive(&record.owner) ? proc_signal(proc.pidfd, x->request->signal.signal)
+                                            : -ESRCH;
+    return r < 0 ? err_sys(x->e, -r, "signal sandbox '%s'", record.id) : 0;
+}
+
+static int freeze(struct exchange *x, bool frozen)
+{
+    struct slot_record record;
+    auto_fd dir = -EBADF;
+    struct cgroup groups;
+    int r = find(x, &record, &dir);
+
+    if (r < 0)
+        return r;
+    if (!slot_owner_alive(&record.owner))
+        return err_set(x->e, ESRCH, "sandbox '%s' has ended", record.id);
+    groups = cgroup_at(x->b->host.cgroups, record.slot);
+    r = cgroup_freeze(&groups, frozen, FREEZE_MS_MAX, x->e);
+    if (r == 0 && frozen)
+        (void)cgroup_reclaim(&groups, NULL); /* where the kernel can */
+    return r;
+}
+
+static int op_pause(struct exchange *x)
+{
+    return freeze(x, true);
+}
+
+static int op_resume(struct exchange *x)
+{
+    return freeze(x, false);
+}
+
+static int op_stat(struct exchange *x)
+{
+    struct slot_record record;
+    auto_fd dir = -EBADF;
+    struct cgroup groups;
+    int r = find(x, &record, &dir);
+
+    if (r < 0)
+        return r;
+    describe(x->b, &record, state_of(x->b, &record), &x->reply->sandbox);
+    groups = cgroup_at(x->b->host.cgroups, record.slot);
+    return cgroup_stat(&groups, &x->reply->stat, x->e);
+}
+
+struct listing {
+    struct exchange *x;
+    uint32_t slots[SLOT_COUNT_MAX];
+    size_t count;
+};
+
+static void list_collect(void *user, uint32_t slot)
+{
+    struct listing *l = user;
+
+    if (slot >= l->x->request->list.from_slot && l->count < SLOT_COUNT_MAX)
+        l->slots[l->count++] = slot;
+}
+
+static int slot_compare(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int op_list(struct exchange *x)
+{
+    static struct listing l; /* too large for the stack; single-threaded */
+    int n = 0, r;
+
+    l = (struct listing){.x = x};
+    r = slot_each(&x->b->host, list_collect, &l, x->e);
+    if (r < 0)
+        return r;
+    qsort(l.slots, l.count, sizeof(l.slots[0]), slot_compare);
+    for (size_t i = 0; i < l.count; i++) {
+        auto_fd dir = slot_open(&x->b->host, l.slots[i], NULL);
+        struct slot_record record;
+
+        if (dir < 0 || slot_read_record(dir, &record, NULL) < 0 || record.state != SLOT_LIVE)
+            continue;
+        if (n == BROKER_LIST_MAX) {
+            x->reply->next = l.slots[i];
+            break;
+        }
+        describe(x->b, &record, state_of(x->b, &record), &x->reply->list[n++]);
+    }
+    return n;
+}
+
+static int op_remove(struct exchange *x)
+{
+    struct slot_record record;
+    auto_fd dir = -EBADF;
+    int r = find(x, &record, &dir);
+
+    if (r < 0)
+        return r;
+    r = life_destroy(x->b, record.slot, dir, record.id, x->e);
+    return r < 0 ? err_wrap(x->e, r, "remove sandbox '%s'", record.id) : 0;
+}
+
+static int op_snapshot(struct exchange *x)
+{
+    struct slot_record record;
+    auto_fd dir = -EBADF, layer = -EBADF;
+    int r = check_may_name_dirs(x);
+
+    if (r == 0)
+        r = find(x, &record, &dir);
+    if (r < 0)
+        return r;
+    layer = disk_open_layer(dir, x->e);
+    r = layer < 0 ? layer
+                  : snapshot_copy(layer, slot_uid_first(record.slot), record.root == PLAN_ROOT_HOST,
+                                  x->fds[0], x->e);
+    return r < 0 ? err_wrap(x->e, r, "snapshot of '%s'", record.id) : 0;
+}
+
+static int op_sweep(struct exchange *x)
+{
+    return broker_sweep_all(x->b, x->request->sweep.dead_too, x->e);
+}
+
+/* --- dispatch --- */
+
+enum { FDS_OF_PLAN = -1 };
+
+static const struct {
+    int fds; /* that must come along */
+    int (*run)(struct exchange *x);
+} ops[BROKER_OP_COUNT] = {
+    [BROKER_CONFIG] = {0,           op_config  },
+      [BROKER_SPAWN] = {FDS_OF_PLAN, op_spawn   },
+    [BROKER_OPEN] = {0,           op_open    },
+      [BROKER_SIGNAL] = {0,           op_signal  },
+    [BROKER_PAUSE] = {0,           op_pause   },
+      [BROKER_RESUME] = {0,           op_resume  },
+    [BROKER_STAT] = {0,           op_stat    },
+      [BROKER_LIST] = {0,           op_list    },
+    [BROKER_REMOVE] = {0,           op_remove  },
+      [BROKER_SNAPSHOT] = {1,           op_snapshot},
+    [BROKER_FILL] = {0,           op_fill    },
+      [BROKER_SWEEP] = {0,           op_sweep   },
+};
+
+bool broker_answer(struct broker *b, struct broker_peer *peer, const struct broker_request *request,
+                   size_t bytes, const int *fds, size_t fd_count, struct broker_reply *reply,
+                   int ret_files[BROKER_FILE_COUNT])
+{
+    struct exchange x = {b, peer, request, fds, fd_count, reply, {0}, false, &reply->err};
+    size_t want = broker_request_bytes(request, bytes);
+
+    memset(reply, 0, sizeof(*reply));
+    if (want == 0 || bytes != want)
+        reply->result = err_set(x.e, EPROTO, "no such request");
+    else if (request->op != BROKER_CONFIG && !peer->configured)
+        reply->result = err_set(x.e, EPROTO, "a connection begins with its configuration");
+    else if (ops[request->op].fds >= 0 && fd_count != (size_t)ops[request->op].fds)
+        reply->result = err_set(x.e, EPROTO, "expected %d descriptors", ops[request->op].fds);
+    else
+        reply->result = ops[request->op].run(&x);
+    if (reply->result < 0 && !reply->err.code)
+        (void)err_sys(&reply->err, -reply->result, "failed");
+    if (x.has_files)
+        memcpy(ret_files, x.files, sizeof(x.files));
+    return x.has_files;
+}

@@ -1,0 +1,139 @@
+/* ready.c - slots made ahead, so that creating a sandbox waits for none of the kernel's slow
+ * objects. */
+#include <errno.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "broker/broker.h"
+#include "sandbox/userns.h"
+
+/* Claims a number and says whose it is, before anybody can take it for a leftover. */
+static int ready_claim(struct broker *b, struct ready *r, struct err *e)
+{
+    struct slot_record record = {.state = SLOT_READY, .owner = b->self, .net = r->net};
+    int error;
+
+    if (flock(b->host.lock, LOCK_SH) < 0)
+        return err_sys(e, errno, "lock the slots");
+    error = slot_claim(&b->host, b->slot_hint, &r->slot.slot, &r->dir, e);
+    if (error == 0) {
+        record.slot = r->slot.slot;
+        record.created_us = (uint64_t)time_wall_us();
+        error = slot_write_record(r->dir, &record, e);
+    }
+    (void)flock(b->host.lock, LOCK_UN);
+    b->slot_hint = (r->slot.slot + 1) % SLOT_COUNT_MAX;
+    return error;
+}
+
+static int ready_build(struct broker *b, struct ready *r, struct err *e)
+{
+    int error = ready_claim(b, r, e);
+
+    if (error < 0)
+        return error;
+    r->slot.uid_first = slot_uid_first(r->slot.slot);
+    error = cgroup_make(b->host.cgroups, r->slot.slot, &r->cgroup, e);
+    if (error < 0)
+        return error;
+    r->slot.cgroup = &r->cgroup;
+    r->slot.userns = userns_make(r->slot.uid_first, PLAN_UID_RANGE, e);
+    if (r->slot.userns < 0)
+        return r->slot.userns;
+    r->slot.netns = netns_make(&b->host.net, r->net, r->slot.slot, e);
+    if (r->slot.netns < 0)
+        return r->slot.netns;
+    error = spawn_park(&r->slot, &r->parked, e);
+    if (error == 0 && slot_owner_of(r->parked.proc.pid, &r->child) < 0)
+        r->child = (struct slot_owner){0}; /* it failed already, and spawn_go will tell why */
+    return error;
+}
+
+void ready_want(struct broker *b, const struct broker_config *c)
+{
+    uint32_t wanted[] = {[PLAN_NET_NONE] = c->ready_none, [PLAN_NET_BRIDGE] = c->ready_bridge};
+
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+        if (wanted[i] > b->ready_wanted[i])
+            b->ready_wanted[i] = wanted[i];
+}
+
+int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct err *e)
+{
+    struct ready *r = mem_new(struct ready);
+    int error;
+
+    list_init(&r->link);
+    r->net = net;
+    r->dir = -EBADF;
+    r->slot = (struct spawn_slot){.host = &b->host, .userns = -EBADF, .netns = -EBADF};
+    r->parked = (struct parked){PROC_NONE, -EBADF};
+    if (net == PLAN_NET_BRIDGE && !b->host.has_bridge) {
+        error = netns_host_setup(&b->host.net, e);
+        if (error < 0) {
+            free(r);
+            return err_wrap(e, error, "set the bridge up");
+        }
+        b->host.has_bridge = true;
+    }
+    error = ready_build(b, r, e);
+    if (error < 0) {
+        ready_free(b, r);
+        return err_wrap(e, error, "make a slot");
+    }
+    *ret = r;
+    return 0;
+}
+
+void ready_free(struct broker *b, struct ready *r)
+{
+    parked_kill(&r->parked);
+    fd_close(r->slot.userns);
+    fd_close(r->slot.netns);
+    if (r->slot.cgroup)
+        cgroup_close(&r->cgroup);
+    if (r->dir >= 0 && life_destroy(b, r->slot.slot, r->dir, NULL, NULL) < 0)
+        life_abandon(r->dir);
+    fd_close(r->dir);
+    free(r);
+}
+
+struct ready *ready_take(struct broker *b, enum plan_net net)
+{
+    struct ready *r;
+
+    if (b->ready_count[net] == 0)
+        return NULL;
+    r = container_of(b->ready[net].next, struct ready, link);
+    list_remove(&r->link);
+    b->ready_count[net]--;
+    return r;
+}
+
+int ready_fill_one(struct broker *b, struct err *e)
+{
+    for (enum plan_net net = PLAN_NET_NONE; net <= PLAN_NET_BRIDGE; net++) {
+        struct ready *r;
+        int error;
+
+        if (b->ready_count[net] >= b->ready_wanted[net])
+            continue;
+        error = ready_make(b, net, &r, e);
+        if (error < 0)
+            return error;
+        list_push(&b->ready[net], &r->link);
+        b->ready_count[net]++;
+        return 1;
+    }
+    return 0;
+}
+
+void ready_free_all(struct broker *b)
+{
+    for (enum plan_net net = PLAN_NET_NONE; net <= PLAN_NET_BRIDGE; net++)
+        for (struct ready *r; (r = ready_take(b, net));)
+            ready_free(b, r);
+}

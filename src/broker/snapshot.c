@@ -1,0 +1,232 @@
+#include "broker/snapshot.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "sandbox/plan.h"
+
+enum { DEPTH_MAX = 256, XATTR_NAMES_MAX = 4096, XATTR_VALUE_MAX = 4096, COPY_BYTES = 1 << 24 };
+
+/* A directory being copied; the walk keeps a stack of them instead of calling itself. */
+struct level {
+    DIR *from;
+    int to;
+};
+
+struct walk {
+    struct level levels[DEPTH_MAX];
+    size_t depth;
+    uint32_t uid_first;
+    struct err *e;
+};
+
+/* --- one entry --- */
+
+static uint32_t inside(const struct walk *w, uint32_t id)
+{
+    uint32_t in = id - w->uid_first;
+
+    return in < PLAN_UID_RANGE ? in : PLAN_UID_RANGE - 1; /* a stranger's: nobody */
+}
+
+static bool xattr_wanted(const char *name)
+{
+    return strncmp(name, "user.", 5) == 0 || strcmp(name, "trusted.overlay.opaque") == 0;
+}
+
+static int copy_xattrs(int from, int to, struct err *e)
+{
+    char names[XATTR_NAMES_MAX], value[XATTR_VALUE_MAX];
+    ssize_t n = flistxattr(from, names, sizeof(names));
+
+    if (n < 0)
+        return errno == ENOTSUP ? 0 : err_sys(e, errno, "list attributes");
+    for (const char *name = names; name < names + n; name += strlen(name) + 1) {
+        ssize_t size = xattr_wanted(name) ? fgetxattr(from, name, value, sizeof(value)) : -1;
+
+        if (size >= 0 && fsetxattr(to, name, value, (size_t)size, 0) < 0)
+            return err_sys(e, errno, "set attribute '%s'", name);
+    }
+    return 0;
+}
+
+/* By reference where both are on one file system that can, else byte by byte. */
+static ssize_t copy_some(int from, int to, off_t at, size_t want)
+{
+    loff_t in = at, out = at;
+    ssize_t n = copy_file_range(from, &in, to, &out, want, 0);
+
+    if (n >= 0 || errno != EXDEV)
+        return n;
+    return lseek(to, at, SEEK_SET) < 0 ? -1 : sendfile(to, from, &in, want);
+}
+
+/* Data only: holes are not read. */
+static int copy_data(int from, int to, off_t size, struct err *e)
+{
+    off_t at = 0;
+
+    if (ftruncate(to, size) < 0)
+        return err_sys(e, errno, "size a file");
+    while ((at = lseek(from, at, SEEK_DATA)) >= 0 && at < size) {
+        off_t end = lseek(from, at, SEEK_HOLE);
+
+        if (end < 0)
+            return err_sys(e, errno, "find a hole");
+        while (at < end) {
+            size_t want = end - at < COPY_BYTES ? (size_t)(end - at) : COPY_BYTES;
+            ssize_t n = copy_some(from, to, at, want);
+
+            if (n <= 0)
+                return err_sys(e, n < 0 ? errno : EIO, "copy a file");
+            at += n;
+        }
+    }
+    return errno == ENXIO || at >= size ? 0 : err_sys(e, errno, "read a file");
+}
+
+static int copy_meta(const struct walk *w, int to, const struct stat *st)
+{
+    struct timespec times[2] = {st->st_atim, st->st_mtim};
+
+    if (fchown(to, inside(w, st->st_uid), inside(w, st->st_gid)) < 0 ||
+        fchmod(to, st->st_mode & 07777) < 0 || futimens(to, times) < 0)
+        return err_sys(w->e, errno, "set owner, mode and times");
+    return 0;
+}
+
+static int copy_file(const struct walk *w, int from_dir, int to_dir, const char *name,
+                     const struct stat *st)
+{
+    auto_fd from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd to = openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int r;
+
+    if (from < 0 || to < 0)
+        return err_sys(w->e, errno, "copy '%s'", name);
+    r = copy_data(from, to, st->st_size, w->e);
+    if (r == 0)
+        r = copy_xattrs(from, to, w->e);
+    return r < 0 ? r : copy_meta(w, to, st);
+}
+
+static int copy_link(const struct walk *w, int from, int to, const char *name,
+                     const struct stat *st)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, name, target, sizeof(target) - 1);
+
+    if (n >= 0)
+        target[n] = '\0';
+    if (n < 0 || symlinkat(target, to, name) < 0 ||
+        fchownat(to, name, inside(w, st->st_uid), inside(w, st->st_gid), AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(w->e, errno, "copy link '%s'", name);
+    return 0;
+}
+
+/* Fifos, and the device 0:0 by which overlayfs marks what was deleted. Others cannot be there. */
+static int copy_node(const struct walk *w, int to, const char *name, const struct stat *st)
+{
+    if (S_ISSOCK(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev != 0) || S_ISBLK(st->st_mode))
+        return 0;
+    if (mknodat(to, name, st->st_mode, st->st_rdev) < 0 ||
+        fchownat(to, name, inside(w, st->st_uid), inside(w, st->st_gid), AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(w->e, errno, "copy '%s'", name);
+    return 0;
+}
+
+/* --- the walk --- */
+
+/* Enters a directory on both sides; `to` is made unless it is the top. */
+static int walk_enter(struct walk *w, int from_dir, const char *from_name, int to_dir,
+                      const char *to_name)
+{
+    auto_fd from = openat(from_dir, from_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd to = -EBADF;
+    struct stat st;
+    int r;
+
+    if (w->depth == DEPTH_MAX)
+        return err_set(w->e, ELOOP, "directories are nested more than %d deep", DEPTH_MAX);
+    if (mkdirat(to_dir, to_name, 0700) < 0 && errno != EEXIST)
+        return err_sys(w->e, errno, "make '%s'", to_name);
+    to = openat(to_dir, to_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (from < 0 || to < 0 || fstat(from, &st) < 0)
+        return err_sys(w->e, errno, "enter '%s'", from_name);
+    r = copy_xattrs(from, to, w->e);
+    if (r == 0)
+        r = copy_meta(w, to, &st);
+    if (r < 0)
+        return r;
+    w->levels[w->depth].from = fdopendir(from);
+    if (!w->levels[w->depth].from)
+        return err_sys(w->e, errno, "read '%s'", from_name);
+    (void)take_fd(&from);
+    w->levels[w->depth++].to = take_fd(&to);
+    return 0;
+}
+
+static void walk_leave(struct walk *w)
+{
+    struct level *l = &w->levels[--w->depth];
+
+    closedir(l->from);
+    fd_close(l->to);
+}
+
+static int walk_entry(struct walk *w, const char *name)
+{
+    struct level *l = &w->levels[w->depth - 1];
+    int from = dirfd(l->from);
+    struct stat st;
+
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return 0;
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(w->e, errno, "look at '%s'", name);
+    if (S_ISDIR(st.st_mode))
+        return walk_enter(w, from, name, l->to, name);
+    if (S_ISREG(st.st_mode))
+        return copy_file(w, from, l->to, name, &st);
+    return S_ISLNK(st.st_mode) ? copy_link(w, from, l->to, name, &st)
+                               : copy_node(w, l->to, name, &st);
+}
+
+static int walk_tree(struct walk *w, int from_dir, const char *from_name, int to_dir,
+                     const char *to_name)
+{
+    int r = walk_enter(w, from_dir, from_name, to_dir, to_name);
+
+    while (r == 0 && w->depth > 0) {
+        struct dirent *d = readdir(w->levels[w->depth - 1].from);
+
+        if (d)
+            r = walk_entry(w, d->d_name);
+        else
+            walk_leave(w);
+    }
+    while (w->depth > 0)
+        walk_leave(w);
+    return r;
+}
+
+int snapshot_copy(int layer, uint32_t uid_first, bool usr, int to, struct err *e)
+{
+    static struct walk w; /* too large for the stack; single-threaded */
+    int r;
+
+    w = (struct walk){.uid_first = uid_first, .e = e};
+    r = walk_tree(&w, layer, "upper", to, ".");
+    return r < 0 || !usr ? r : walk_tree(&w, layer, "usr", to, "usr");
+}

@@ -1,0 +1,163 @@
+/* sweep.c - finds what is left of sandboxes and brokers that are no more, and removes it.
+ *
+ * Under the exclusive lock no slot is being claimed and no sandbox being named, so what has no
+ * living owner then is nobody's: a slot without a whole record, a slot made ahead by a dead broker,
+ * a sandbox without its PID 1 (if asked), and control groups, veths and names without a slot. A
+ * slot's destruction takes long, so it is decided upon under that lock and done under the slot's
+ * own. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "broker/broker.h"
+
+enum { KILL_MS_MAX = 10 * 1000 };
+
+struct sweep {
+    struct broker *b;
+    bool dead_too;
+    int removed;
+    int error; /* the first failure; the rest is tried all the same */
+    struct err *e;
+};
+
+static void sweep_note(struct sweep *s, int r)
+{
+    if (r < 0 && s->error == 0)
+        s->error = r;
+    s->removed += r >= 0;
+}
+
+static int sweep_lock(struct sweep *s)
+{
+    if (flock(s->b->host.lock, LOCK_EX) == 0)
+        return 0;
+    sweep_note(s, err_sys(s->error ? NULL : s->e, errno, "lock the slots"));
+    return -1;
+}
+
+static void sweep_unlock(struct sweep *s)
+{
+    (void)flock(s->b->host.lock, LOCK_UN);
+}
+
+/* True when the slot is nobody's, and then ours to destroy: its directory is locked. */
+static bool sweep_judge(struct sweep *s, uint32_t slot, int *ret_dir, struct slot_record *ret)
+{
+    auto_fd dir = slot_open(&s->b->host, slot, NULL);
+    struct slot_record record = {0};
+
+    if (dir < 0)
+        return false;
+    if (slot_read_record(dir, &record, NULL) == 0 &&
+        (slot_owner_alive(&record.owner) || (record.state == SLOT_LIVE && !s->dead_too)))
+        return false;
+    if (flock(dir, LOCK_EX | LOCK_NB) < 0)
+        return false; /* someone is at it */
+    *ret_dir = take_fd(&dir);
+    *ret = record;
+    return true;
+}
+
+static void sweep_slot(void *user, uint32_t slot)
+{
+    struct sweep *s = user;
+    struct slot_record record;
+    auto_fd dir = -EBADF;
+    bool ours;
+    int r;
+
+    if (sweep_lock(s) < 0)
+        return;
+    ours = sweep_judge(s, slot, &dir, &record);
+    sweep_unlock(s);
+    if (!ours)
+        return;
+    r = life_destroy(s->b, slot, dir, record.id, s->error ? NULL : s->e);
+    if (r != -ENOENT)
+        sweep_note(s, r);
+}
+
+static bool slot_exists(const struct sweep *s, uint32_t slot)
+{
+    auto_fd dir = slot_open(&s->b->host, slot, NULL);
+
+    return dir >= 0;
+}
+
+/* Groups go before their slot does: without one they are nobody's, and while the lock is held
+ * nobody claims the number. */
+static void sweep_cgroup(void *user, uint32_t slot)
+{
+    struct sweep *s = user;
+    struct cgroup groups = cgroup_at(s->b->host.cgroups, slot);
+    struct err *e = s->error ? NULL : s->e;
+    int r;
+
+    if (sweep_lock(s) < 0)
+        return;
+    if (!slot_exists(s, slot)) {
+        r = cgroup_kill(&groups, KILL_MS_MAX, e);
+        sweep_note(s, r < 0 && r != -ENOENT ? r : cgroup_remove(s->b->host.cgroups, slot, e));
+    }
+    sweep_unlock(s);
+}
+
+static void sweep_veth(void *user, uint32_t slot)
+{
+    struct sweep *s = user;
+
+    if (sweep_lock(s) < 0)
+        return;
+    if (!slot_exists(s, slot))
+        sweep_note(s, netns_release(&s->b->host.net, slot, s->error ? NULL : s->e));
+    sweep_unlock(s);
+}
+
+/* Names whose slot is another sandbox's, or nobody's. */
+static void sweep_names(struct sweep *s)
+{
+    int fd = openat(s->b->host.ids, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!dir) {
+        sweep_note(s, err_sys(s->error ? NULL : s->e, errno, "list the names"));
+        fd_close(fd);
+        return;
+    }
+    if (sweep_lock(s) < 0) {
+        closedir(dir);
+        return;
+    }
+    for (struct dirent *d; (d = readdir(dir));) {
+        struct slot_record record;
+        int slot_dir = -EBADF;
+
+        if (d->d_name[0] == '.')
+            continue;
+        if (life_find(s->b, d->d_name, &record, &slot_dir, NULL) == 0)
+            fd_close(slot_dir);
+        else if (unlinkat(s->b->host.ids, d->d_name, 0) == 0)
+            s->removed++;
+    }
+    sweep_unlock(s);
+    closedir(dir);
+}
+
+int broker_sweep_all(struct broker *b, bool dead_too, struct err *e)
+{
+    struct sweep s = {.b = b, .dead_too = dead_too, .e = e};
+    int r = slot_each(&b->host, sweep_slot, &s, e);
+
+    if (r == 0)
+        r = cgroup_each_slot(b->host.cgroups, sweep_cgroup, &s, e);
+    if (r == 0)
+        r = netns_each_slot(&b->host.net, sweep_veth, &s, e);
+    if (r == 0)
+        sweep_names(&s);
+    return r < 0 ? r : s.error ? s.error : s.removed;
+}

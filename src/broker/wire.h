@@ -1,0 +1,105 @@
+/* wire.h - what callers and brokers say to each other: fixed-size structs over SOCK_SEQPACKET.
+ *
+ * One request, one reply, in order. A request is its head and exactly the payload of its operation,
+ * a plan only up to the end of its text; descriptors travel beside it. There is no text to parse.
+ * Both sides are built together, so there are no versions but one. */
+#pragma once
+
+#include "base/err.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/plan.h"
+#include <netinet/in.h>
+
+enum {
+    BROKER_WIRE_VERSION = 1,
+    BROKER_LIST_MAX = 32, /* sandboxes in one reply */
+};
+
+enum broker_op {
+    BROKER_CONFIG = 1, /* broker_config; once per connection, before anything else */
+    BROKER_SPAWN,    /* plan; descriptors: layers, execd's listener. Reply: sandbox; broker_files */
+    BROKER_OPEN,     /* broker_id: adopt a sandbox. Reply: sandbox; broker_files */
+    BROKER_SIGNAL,   /* broker_signal: to its PID 1 */
+    BROKER_PAUSE,    /* broker_id */
+    BROKER_RESUME,   /* broker_id */
+    BROKER_STAT,     /* broker_id. Reply: sandbox and stat */
+    BROKER_LIST,     /* broker_list. Reply: list */
+    BROKER_REMOVE,   /* broker_id: kills what is left and removes every trace */
+    BROKER_SNAPSHOT, /* broker_id; descriptor: an empty directory to fill */
+    BROKER_FILL,     /* broker_config: makes slots ahead, now */
+    BROKER_SWEEP,    /* broker_sweep. Reply: count of what was removed */
+    BROKER_OP_COUNT,
+};
+
+struct broker_config {
+    uint32_t version;                  /* BROKER_WIRE_VERSION */
+    uint32_t ready_none, ready_bridge; /* slots to keep ready, of each network mode */
+};
+
+struct broker_id {
+    char id[PLAN_ID_MAX];
+};
+
+struct broker_signal {
+    char id[PLAN_ID_MAX];
+    int32_t signal;
+};
+
+struct broker_list {
+    uint32_t from_slot; /* the first to be listed */
+};
+
+struct broker_sweep {
+    uint32_t dead_too; /* also sandboxes whose PID 1 is gone, whose report nobody fetched */
+};
+
+struct broker_request {
+    uint32_t op; /* enum broker_op */
+    union {
+        struct broker_config config;
+        struct plan plan;
+        struct broker_id id;
+        struct broker_signal signal;
+        struct broker_list list;
+        struct broker_sweep sweep;
+    };
+};
+
+enum broker_state {
+    BROKER_RUNNING = 1,
+    BROKER_PAUSED,
+    BROKER_DEAD, /* its PID 1 is gone; the report is still there */
+};
+
+struct broker_sandbox {
+    char id[PLAN_ID_MAX];
+    uint32_t slot;
+    uint32_t state; /* enum broker_state */
+    uint32_t net, root;
+    int32_t pid; /* of PID 1, as the host counts */
+    struct in_addr address;
+    uint64_t start_ticks, created_us;
+};
+
+/* Descriptors of a sandbox, in this order. */
+enum broker_files {
+    BROKER_FILE_PIDFD,
+    BROKER_FILE_EXIT, /* see src/api/report.h */
+    BROKER_FILE_LOG,
+    BROKER_FILE_COUNT,
+};
+
+struct broker_reply {
+    int32_t result; /* >= 0, or -errno: then err tells the story */
+    uint32_t next;  /* BROKER_LIST: where to go on; 0 = that was all */
+    struct err err;
+    union {
+        struct broker_sandbox sandbox;
+        struct broker_sandbox list[BROKER_LIST_MAX]; /* `result` of them */
+    };
+    struct cgroup_stat stat;
+};
+
+/* Bytes that a request should have, head included, when `bytes` of it are there: 0 for an unknown
+ * one, and one whose end cannot be known yet. */
+size_t broker_request_bytes(const struct broker_request *request, size_t bytes);
