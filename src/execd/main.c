@@ -1,25 +1,28 @@
-/* main.c - execd, the daemon inside a sandbox. A single static program: it runs in any image, also
- * in one without a C library. So far it can say what it is. */
+/* main.c - execd, the daemon inside a sandbox and its first process. A single static program: it
+ * runs in any image, also in one without a C library. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
 #include <stdio.h>
-#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "base/defs.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "execd/init.h"
+#include "execd/options.h"
+#include "net/sock.h"
 #include "version.h"
 
-enum { EXIT_USAGE = 2 };
-
-static const char execd_help[] = "usage: execd --version | --help\n"
-                                 "The daemon that runs commands inside a sandbox.\n"
-                                 "\n"
-                                 "  --version  print the version and exit\n"
-                                 "  --help     print this text and exit\n";
-
-static const struct {
-    const char *option, *text;
-} execd_answers[] = {
-    {"--help",    execd_help                       },
-    {"--version", "execd " OPENSANDBOX_VERSION "\n"},
+enum {
+    EXIT_USAGE = 2,
+    LISTEN_BACKLOG = 128,
+    FILE_MODE = 0600,
 };
+
+/* What the broker leaves us, by number. */
+enum { FD_LISTENER = 3, FD_EXIT_REPORT, FD_ENTRY_LOG, FD_WORK };
 
 /* Prints and makes sure it arrived: `execd --version >/dev/full` must not succeed. */
 static int execd_say(const char *text)
@@ -27,12 +30,106 @@ static int execd_say(const char *text)
     return fputs(text, stdout) == EOF || fflush(stdout) == EOF ? 1 : 0;
 }
 
-int main(int argc, char **argv)
+/* Nothing of ours is for the workload. A kernel without the call knows at least our own. */
+static void execd_close_on_exec(uint32_t work_fds)
 {
-    for (size_t i = 0; argc == 2 && i < ARRAY_LEN(execd_answers); i++)
-        if (strcmp(argv[1], execd_answers[i].option) == 0)
-            return execd_say(execd_answers[i].text);
-    (void)fprintf(
-        stderr, "execd: unknown or missing option; this version serves nothing yet, see --help\n");
-    return EXIT_USAGE;
+    if (syscall(SYS_close_range, FD_LISTENER, ~0U, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+    for (int fd = FD_LISTENER; fd < FD_WORK + (int)work_fds; fd++)
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static struct entry_conf execd_entry(const struct execd_options *o)
+{
+    return (struct entry_conf){
+        .argv = o->entry_argv,
+        .cwd = o->cwd,
+        .uid = o->uid,
+        .gid = o->gid,
+        .work_fd = FD_WORK,
+        .work_fds = o->work_fds,
+        .limit_caps = o->mode == EXECD_INIT,
+    };
+}
+
+static int execd_init(const struct execd_options *o)
+{
+    struct init_conf conf = {
+        .listen_fd = FD_LISTENER,
+        .exit_fd = FD_EXIT_REPORT,
+        .log_fd = FD_ENTRY_LOG,
+        .grace_ms = o->grace_ms,
+        .entry = execd_entry(o),
+    };
+
+    return init_run(&conf);
+}
+
+/* -EBADF without an error when there is no name. */
+static int execd_open(const char *name, struct err *e)
+{
+    return name ? fd_open_at(AT_FDCWD, name, O_RDWR | O_CREAT, FILE_MODE, PATH_FREE, e) : -EBADF;
+}
+
+static int execd_open_listener(const char *address, struct err *e)
+{
+    char text[SOCK_ADDR_TEXT_MAX];
+    struct sock_addr addr;
+    int fd, r = sock_addr_parse(str_of(address), &addr, e);
+
+    if (r < 0)
+        return r;
+    fd = sock_listen(&addr, LISTEN_BACKLOG, e);
+    if (fd >= 0 && sock_local_addr(fd, &addr) >= 0) {
+        sock_addr_format(&addr, text);
+        log_event(LOG_INFO, "listening", LOG_STR("address", text));
+    }
+    return fd;
+}
+
+static int execd_listen(const struct execd_options *o)
+{
+    struct err e = {0};
+    auto_fd exit_fd = execd_open(o->exit_file, &e);
+    auto_fd log_fd = execd_open(o->log_file, &e);
+    int listen_fd = e.code ? -EBADF : execd_open_listener(o->listen, &e);
+    struct init_conf conf = {
+        .listen_fd = listen_fd,
+        .exit_fd = exit_fd,
+        .log_fd = log_fd,
+        .grace_ms = o->grace_ms,
+        .entry = execd_entry(o),
+    };
+
+    if (e.code) {
+        (void)log_err(&e, "start");
+        return 1;
+    }
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans are then ours to reap, as for PID 1 */
+    return init_run(&conf);
+}
+
+int main(int argc UNUSED, char **argv)
+{
+    struct execd_options o;
+    struct err e = {0};
+
+    (void)prctl(PR_SET_NAME, "execd"); /* the broker runs us from a copy with another name */
+    (void)prctl(PR_SET_DUMPABLE, 0);   /* before anything of the sandbox can attach to us */
+    log_init(&(struct log_conf){LOG_INFO, LOG_TEXT, STDERR_FILENO, "execd"});
+    if (execd_options_parse((const char *const *)argv, &o, &e) < 0) {
+        (void)fprintf(stderr, "execd: %s; see --help\n", e.msg);
+        return EXIT_USAGE;
+    }
+    execd_close_on_exec(o.work_fds);
+    switch (o.mode) {
+    case EXECD_INIT:
+        return execd_init(&o);
+    case EXECD_LISTEN:
+        return execd_listen(&o);
+    case EXECD_VERSION:
+        return execd_say("execd " OPENSANDBOX_VERSION "\n");
+    default:
+        return execd_say(execd_help);
+    }
 }

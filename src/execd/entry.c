@@ -1,0 +1,202 @@
+#include "execd/entry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <unistd.h>
+
+#include "api/report.h"
+#include "base/caps.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "execd/options.h"
+
+enum {
+    READ_BYTES = ENTRY_LOG_CHUNK_MAX,
+    LAST_READS_MAX = 64, /* a pipe of root's may hold a mebibyte, and others may go on writing */
+};
+static_assert((int)READ_BYTES <= (int)LOOP_SCRATCH_BYTES, "output is read into the loop's scratch");
+
+bool entry_is_idle(const char *const *argv)
+{
+    static const char *const idle[] = {"tail", "-f", "/dev/null"};
+
+    for (size_t i = 0; i < ARRAY_LEN(idle); i++)
+        if (!argv[i] || strcmp(argv[i], idle[i]) != 0)
+            return false;
+    return !argv[ARRAY_LEN(idle)];
+}
+
+/* --- in the child, between fork and exec --- */
+
+static int child_enter_cgroups(const struct entry_conf *conf)
+{
+    for (uint32_t i = 0; i < conf->work_fds; i++)
+        if (write(conf->work_fd + (int)i, "0", 1) < 0) /* "0" is whoever writes it */
+            return -errno;
+    return 0;
+}
+
+/* Whoever opens /dev/stdout opens the pipe by name, and must own it for that. Where it cannot be
+ * given away, only that is lost. */
+static void child_own_output(uint32_t uid, uint32_t gid)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        (void)!fchown(fd, uid, gid);
+}
+
+static int child_set_ids(const struct entry_conf *conf)
+{
+    uint32_t uid = conf->uid, gid = conf->gid;
+
+    if (uid == EXECD_KEEP_ID && gid == EXECD_KEEP_ID)
+        return 0;
+    child_own_output(uid, gid);
+    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        return -errno;
+    return 0;
+}
+
+static int child_prepare(void *user, struct proc_step *ret_step)
+{
+    const struct entry_conf *conf = user;
+    int r;
+
+    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
+    r = child_enter_cgroups(conf);
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"limit the capabilities of", conf->argv[0]};
+    r = conf->limit_caps ? caps_limit(caps_sandbox) : 0;
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"change to the user of", conf->argv[0]};
+    r = child_set_ids(conf);
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"change directory to", conf->cwd};
+    if (conf->cwd && chdir(conf->cwd) < 0)
+        return -errno;
+    *ret_step = (struct proc_step){"exec", conf->argv[0]};
+    execvp(conf->argv[0], (char *const *)conf->argv); /* reads them only */
+    return -errno;
+}
+
+/* --- its output --- */
+
+static void pipe_close(struct entry_pipe *p)
+{
+    int fd = p->io.fd;
+
+    if (!p->entry)
+        return;
+    loop_io_stop(p->entry->loop, &p->io);
+    fd_close(fd);
+}
+
+/* A log that cannot be written must not stop the entrypoint, so its output is read all the same. */
+static void entry_log_output(struct entry *en, struct str data)
+{
+    int r = entry_log_add(en->log, data);
+
+    if (r < 0 && !en->log_failed) {
+        log_event(LOG_WARN, "output of the entrypoint is lost, going on", LOG_I64("errno", -r));
+        en->log_failed = true;
+    }
+}
+
+/* Reads once. False when there is nothing more for now, or for good. */
+static bool pipe_read(struct entry_pipe *p)
+{
+    char *room;
+    ssize_t n;
+
+    if (!p->entry || p->io.fd < 0)
+        return false;
+    room = loop_scratch(p->entry->loop);
+    n = read(p->io.fd, room, READ_BYTES);
+    if (n > 0)
+        entry_log_output(p->entry, str_make(room, (size_t)n));
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        pipe_close(p);
+    return n > 0;
+}
+
+static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
+{
+    (void)pipe_read(container_of(io, struct entry_pipe, io));
+}
+
+/* Makes a pipe whose reading end we watch. *ret_end is the child's, for the caller to close. */
+static int pipe_open(struct entry *en, struct entry_pipe *p, int *ret_end, struct err *e)
+{
+    auto_fd ours = -EBADF, theirs = -EBADF;
+    int fds[2], r;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "make a pipe for the entrypoint");
+    ours = fds[0];
+    theirs = fds[1];
+    r = fd_set_nonblock(ours, true); /* our end only; the other blocks, as programs expect */
+    if (r < 0)
+        return err_sys(e, -r, "make a pipe for the entrypoint");
+    r = loop_io_start(en->loop, &p->io, ours, EPOLLIN, pipe_on_ready, e);
+    if (r < 0)
+        return r;
+    p->entry = en;
+    (void)take_fd(&ours);
+    *ret_end = take_fd(&theirs);
+    return 0;
+}
+
+/* --- from outside --- */
+
+int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,
+                const struct entry_conf *conf, struct err *e)
+{
+    auto_fd out = -EBADF, err = -EBADF;
+    struct proc_spec spec = PROC_SPEC(conf->argv[0], conf->argv);
+    int r;
+
+    *en = (struct entry){.loop = loop, .log = log, .proc = PROC_NONE};
+    r = pipe_open(en, &en->pipes[0], &out, e);
+    if (r >= 0)
+        r = pipe_open(en, &en->pipes[1], &err, e);
+    if (r >= 0) {
+        spec.env = (const char *const *)environ;
+        spec.stdio[1] = out;
+        spec.stdio[2] = err;
+        spec.flags = PROC_NEW_SESSION;
+        spec.prepare = child_prepare;
+        spec.user = (void *)conf; /* the child only reads it */
+        r = proc_spawn(&spec, &en->proc, e);
+    }
+    if (r < 0)
+        entry_done(en);
+    return r;
+}
+
+static void entry_drain(struct entry *en)
+{
+    for (size_t i = 0; i < ARRAY_LEN(en->pipes); i++)
+        for (int reads = 0; reads < LAST_READS_MAX && pipe_read(&en->pipes[i]);)
+            reads++;
+}
+
+void entry_ended(struct entry *en)
+{
+    entry_drain(en);
+    proc_close(&en->proc);
+    en->proc = PROC_NONE;
+}
+
+void entry_done(struct entry *en)
+{
+    if (!en->loop)
+        return;
+    entry_drain(en); /* of those who outlived the process */
+    for (size_t i = 0; i < ARRAY_LEN(en->pipes); i++)
+        pipe_close(&en->pipes[i]);
+    proc_close(&en->proc);
+    en->proc = PROC_NONE;
+}

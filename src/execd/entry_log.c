@@ -1,0 +1,48 @@
+#include "execd/entry_log.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "api/report.h"
+#include "execd/exit_report.h"
+
+static int log_write_head(const struct entry_log *log)
+{
+    struct entry_log_head head = {
+        .magic = ENTRY_LOG_MAGIC,
+        .version = REPORT_VERSION,
+        .capacity = ENTRY_LOG_BYTES,
+        .written = log->written,
+    };
+
+    head.sum = report_sum(&head, offsetof(struct entry_log_head, sum));
+    return report_pwrite(log->fd, &head, sizeof(head), 0);
+}
+
+int entry_log_init(struct entry_log *log, int fd)
+{
+    *log = (struct entry_log){.fd = fd};
+    if (fd < 0)
+        return 0;
+    if (ftruncate(fd, 0) < 0)
+        return -errno;
+    return log_write_head(log);
+}
+
+int entry_log_add(struct entry_log *log, struct str data)
+{
+    int r = 0;
+
+    while (log->fd >= 0 && r >= 0 && data.n > 0) {
+        size_t at = log->written % ENTRY_LOG_BYTES;
+        size_t n = min_size(min_size(data.n, ENTRY_LOG_CHUNK_MAX), ENTRY_LOG_BYTES - at);
+
+        r = report_pwrite(log->fd, data.p, n, (off_t)(ENTRY_LOG_DATA_OFFSET + at));
+        if (r < 0)
+            break;
+        log->written += n;
+        r = log_write_head(log);
+        data = str_skip(data, n);
+    }
+    return r;
+}

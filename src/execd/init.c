@@ -1,0 +1,257 @@
+#include "execd/init.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "execd/exit_report.h"
+#include "execd/routes.h"
+#include "net/http_server.h"
+
+enum {
+    REAPS_PER_TURN = 256, /* then requests get their turn, also while something forks like mad */
+    LEFTOVERS_MS = 1000,  /* for those who outlive the entrypoint */
+    LAST_WAIT_MS = 1000,  /* for killed processes to disappear */
+    CONNECTIONS_MAX = 1024,
+    STATUS_SIGNAL = 128, /* + signal, as shells have it */
+    STATUS_CANNOT_RUN = 126,
+    STATUS_NOT_FOUND = 127,
+    NS_PER_MS = 1000000,
+};
+
+enum init_state { INIT_RUNNING, INIT_ENDING, INIT_KILLING };
+
+struct init {
+    const struct init_conf *conf;
+    struct loop *loop;
+    struct http_server *server;
+    struct loop_signals signals;
+    struct loop_task reap_task;
+    struct loop_timer timer; /* of INIT_ENDING and INIT_KILLING */
+    enum init_state state;
+    bool everyone; /* we are PID 1: kill(-1) means the sandbox, and not the machine */
+    bool idle;     /* there is no entrypoint process and never was */
+    struct entry entry;
+    struct entry_log log;
+    struct exit_reporter report;
+    int status;
+};
+
+static bool entry_runs(const struct init *i)
+{
+    return i->entry.proc.pid > 0;
+}
+
+static void init_warn(int r, const char *what)
+{
+    if (r < 0)
+        log_event(LOG_WARN, what, LOG_I64("errno", -r));
+}
+
+/* --- the end --- */
+
+/* Failure means that nobody is left to hear it. */
+static void init_signal(const struct init *i, int signo)
+{
+    if (i->everyone)
+        (void)kill(-1, signo);
+    else if (entry_runs(i))
+        (void)kill(-i->entry.proc.pid, signo); /* unreaped, so the number is still its group's */
+}
+
+static void init_on_entry_exit(struct init *i, int code, int signo);
+
+static void init_on_timer(struct loop_timer *t)
+{
+    struct init *i = container_of(t, struct init, timer);
+
+    if (i->state == INIT_KILLING) {
+        if (entry_runs(i)) /* stuck in the kernel; our own end takes it along */
+            init_on_entry_exit(i, 0, SIGKILL);
+        loop_stop(i->loop);
+        return;
+    }
+    i->state = INIT_KILLING;
+    init_signal(i, SIGKILL);
+    loop_timer_set(i->loop, t, loop_now_ns(i->loop) + (uint64_t)LAST_WAIT_MS * NS_PER_MS,
+                   init_on_timer);
+}
+
+/* Everyone was asked to end, and has this long; never longer than promised before. */
+static void init_end_within(struct init *i, uint32_t ms)
+{
+    uint64_t due = loop_now_ns(i->loop) + (uint64_t)ms * NS_PER_MS;
+
+    if (i->state == INIT_KILLING || (i->state == INIT_ENDING && i->timer.due_ns <= due))
+        return;
+    i->state = INIT_ENDING;
+    loop_timer_set(i->loop, &i->timer, due, init_on_timer);
+}
+
+static void init_on_entry_exit(struct init *i, int code, int signo)
+{
+    entry_ended(&i->entry);
+    i->status = signo ? STATUS_SIGNAL + signo : code;
+    init_warn(exit_report_exited(&i->report, code, signo), "the exit report is lost");
+    if (!i->everyone) {
+        loop_stop(i->loop); /* whom it left behind are the system's, as ever */
+        return;
+    }
+    if (i->state == INIT_RUNNING)
+        init_signal(i, SIGTERM);
+    init_end_within(i, LEFTOVERS_MS);
+}
+
+/* --- processes --- */
+
+/* Reaps one. False when no more have ended; then, without any child left, an end is complete. */
+static bool init_reap_one(struct init *i)
+{
+    siginfo_t info = {0};
+    int r = waitid(P_ALL, 0, &info, WEXITED | WNOHANG);
+
+    if (r < 0 && errno == ECHILD && i->state != INIT_RUNNING && !entry_runs(i))
+        loop_stop(i->loop);
+    if (r < 0 || info.si_pid == 0)
+        return false;
+    if (info.si_pid == i->entry.proc.pid)
+        init_on_entry_exit(i, info.si_code == CLD_EXITED ? info.si_status : 0,
+                           info.si_code == CLD_EXITED ? 0 : info.si_status);
+    return true;
+}
+
+static void init_reap(struct loop_task *t)
+{
+    struct init *i = container_of(t, struct init, reap_task);
+
+    for (int reaped = 0; reaped < REAPS_PER_TURN; reaped++)
+        if (!init_reap_one(i))
+            return;
+    loop_defer(i->loop, t, init_reap);
+}
+
+static void init_on_signal(struct loop_signals *s, int signo)
+{
+    struct init *i = container_of(s, struct init, signals);
+
+    if (signo != SIGCHLD) {
+        init_signal(i, signo);
+        init_end_within(i, entry_runs(i) ? i->conf->grace_ms : LEFTOVERS_MS);
+    }
+    loop_defer(i->loop, &i->reap_task, init_reap);
+}
+
+/* --- the start --- */
+
+static int init_watch_signals(struct init *i, struct err *e)
+{
+    sigset_t set;
+
+    /* Had whoever started us ignored it, so would we, and lose every exit. */
+    (void)signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return loop_signals_start(i->loop, &i->signals, &set, init_on_signal, e);
+}
+
+/* A socket that does not listen would be accepted from in vain, again and again. */
+static int listener_check(int fd, struct err *e)
+{
+    socklen_t size = sizeof(int);
+    int listens = 0;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0)
+        return err_sys(e, errno, "descriptor %d, the listener", fd);
+    return listens ? 0 : err_set(e, EINVAL, "descriptor %d does not listen", fd);
+}
+
+static int init_serve(struct init *i, struct err *e)
+{
+    struct http_server_conf conf = {
+        .routes = execd_routes,
+        .route_count = execd_route_count,
+        .connections_max = CONNECTIONS_MAX,
+    };
+    auto_fd fd = i->conf->listen_fd;
+    int r = listener_check(fd, e);
+
+    if (r < 0)
+        return r;
+    r = http_server_new(i->loop, &conf, &i->server, e);
+    if (r < 0)
+        return r;
+    r = fd_set_nonblock(fd, true);
+    if (r < 0)
+        return err_sys(e, -r, "descriptor %d, the listener", fd);
+    return http_server_listen(i->server, take_fd(&fd), e);
+}
+
+static int init_start_entry(struct init *i, struct err *e)
+{
+    int r;
+
+    init_warn(entry_log_init(&i->log, i->conf->log_fd), "the entrypoint's log cannot be written");
+    i->idle = entry_is_idle(i->conf->entry.argv);
+    if (!i->idle) {
+        r = entry_start(&i->entry, i->loop, &i->log, &i->conf->entry, e);
+        if (r < 0)
+            return r;
+    }
+    init_warn(exit_report_running(&i->report, i->entry.proc.pid), "the exit report is lost");
+    return 0;
+}
+
+/* Listening comes first: when the entrypoint runs, its sandbox answers. */
+static int init_start(struct init *i, struct err *e)
+{
+    int r = loop_new(&i->loop, e);
+
+    if (r < 0)
+        return r;
+    r = init_watch_signals(i, e);
+    if (r < 0)
+        return r;
+    r = init_serve(i, e);
+    if (r < 0)
+        return err_wrap(e, r, "serve");
+    return init_start_entry(i, e);
+}
+
+static int init_failed(struct init *i, const struct err *e)
+{
+    init_warn(exit_report_failed(&i->report, e), "the exit report is lost");
+    (void)log_err(e, "start");
+    return e->code == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN;
+}
+
+static void init_done(struct init *i)
+{
+    if (!i->loop)
+        return;
+    entry_done(&i->entry);
+    http_server_free(i->server);
+    loop_timer_stop(i->loop, &i->timer);
+    if (i->signals.loop)
+        loop_signals_stop(&i->signals);
+    loop_free(i->loop);
+}
+
+int init_run(const struct init_conf *conf)
+{
+    struct init i = {.conf = conf, .everyone = getpid() == 1};
+    struct err e = {0};
+
+    init_warn(exit_report_starting(&i.report, conf->exit_fd), "the exit report is lost");
+    if (init_start(&i, &e) < 0 || loop_run(i.loop, &e) < 0)
+        i.status = init_failed(&i, &e);
+    else if (i.idle)
+        init_warn(exit_report_exited(&i.report, 0, 0), "the exit report is lost");
+    init_done(&i);
+    return i.status;
+}

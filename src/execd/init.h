@@ -1,0 +1,25 @@
+/* init.h - the life of a sandbox, seen from its first process: one entrypoint, every orphan, one
+ * end.
+ *
+ *     starting --entrypoint runs--> running --it ends, or SIGTERM/SIGINT--> ending --> over
+ *        \--it cannot run--> over               \--(grace is over)--> killing --/
+ *
+ * When the entrypoint ends the rest is asked to (SIGTERM) and soon made to. On SIGTERM or SIGINT
+ * everyone gets that signal and has grace_ms. The exit report follows each step. */
+#pragma once
+
+#include "execd/entry.h"
+
+struct init_conf {
+    int listen_fd; /* taken over */
+    int exit_fd;   /* of the exit report; -EBADF = none. Stays the caller's, as the next */
+    int log_fd;    /* of the entrypoint's log; -EBADF = none */
+    uint32_t grace_ms;
+    struct entry_conf entry;
+};
+
+/* Runs until the sandbox is over. Returns the status to exit with: the entrypoint's, 128 + the
+ * signal that ended it, 127 when there is no such program, 126 when it cannot be run. As PID 1 it
+ * reaps and ends every process; otherwise only what descends from it is reaped, and only the
+ * entrypoint's process group is signalled. */
+int init_run(const struct init_conf *conf);

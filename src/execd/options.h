@@ -1,0 +1,38 @@
+/* options.h - execd's command line as a struct. */
+#pragma once
+
+#include "base/err.h"
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum execd_mode {
+    EXECD_NONE,
+    EXECD_HELP,
+    EXECD_VERSION,
+    EXECD_INIT,   /* PID 1 of a sandbox, with descriptors as the broker lays them out */
+    EXECD_LISTEN, /* an ordinary process, for development and tests */
+};
+
+enum {
+    EXECD_GRACE_MS = 10 * 1000,
+    EXECD_GRACE_MS_MAX = 3600 * 1000,
+    EXECD_WORK_FDS_MAX = 16, /* one per controller hierarchy is far fewer */
+};
+
+#define EXECD_KEEP_ID UINT32_MAX /* of uid and gid: as ours */
+
+/* Texts are borrowed from argv. NULL = not given. */
+struct execd_options {
+    enum execd_mode mode;
+    uint32_t uid, gid;
+    uint32_t work_fds; /* how many */
+    uint32_t grace_ms; /* between SIGTERM and SIGKILL */
+    const char *cwd, *listen, *log_file, *exit_file;
+    const char *const
+        *entry_argv; /* NULL-terminated; never empty for EXECD_INIT and EXECD_LISTEN */
+};
+
+/* The error is a sentence for the person who called us. */
+int execd_options_parse(const char *const *argv, struct execd_options *ret, struct err *e) MUST_USE;
+
+extern const char execd_help[];
