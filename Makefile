@@ -15,20 +15,20 @@ BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX)
 deps  = build/deps/$(1).ok
 
 # npm takes PREFIX from the environment for its own.
-unexport PREFIX DESTDIR J T F B
+unexport PREFIX DESTDIR J T F B P
 
-.PHONY: all demo run test test-asan drill bench fuzz lint install clean help
+.PHONY: all demo run test test-asan test-vm drill bench fuzz lint install clean help
 
 all: $(call deps,build) ## build every program into build/bin (J=jobs)
 	@$(BUILD) native musl
 
 demo: all ## show a sandbox at work
-	@echo "not yet: the server arrives with a later milestone"
+	@tools/demo
 
 run: all ## start the server in the foreground
-	@echo "not yet: the server arrives with a later milestone"
+	@echo "not yet: the server arrives with a later milestone; make demo shows a sandbox"
 
-test: $(call deps,test) ## run all tests; the last line counts them
+test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts them
 	@$(BUILD) native musl
 	@tools/test build/native build/musl
 
@@ -36,6 +36,10 @@ test-asan: $(call deps,test) ## the tests of the host programs, under ASan and U
 	@$(BUILD) asan
 	@ASAN_OPTIONS=detect_stack_use_after_return=1:detect_leaks=1:strict_string_checks=1 \
 	 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tools/test --slow=3 build/asan
+
+test-vm: $(call deps,vm) ## tests on a stock Debian kernel with cgroup v2, in QEMU (P=name for some)
+	@$(BUILD) native musl
+	@tests/vm/run.py --must-run $(P)
 
 drill: $(call deps,test) ## long fault and soak runs: every program in tests/drill
 	@$(BUILD) native musl
@@ -68,6 +72,6 @@ help: ## this list
 # A group is checked, and what it lacks installed, once per change of what it needs.
 $(call deps,build): tools/deps
 $(call deps,test): tests/requirements.txt tests/node/package.json tests/go/go.mod
-$(foreach g,test bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
+$(foreach g,test vm bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
 build/deps/%.ok:
 	@tools/deps $*

@@ -2,7 +2,8 @@
 """test_docs.py - the documents name what exists, and leave no module out.
 
 Checks links and their anchors, paths in backticks, make targets, functions written as name() (in
-diagrams too), unit tests named in SECURITY.md, and that each header and decision has its place.
+diagrams too), unit tests named in SECURITY.md, and that each header, decision, operation of the
+broker and step of creating a sandbox has its place.
 """
 import fnmatch
 import os
@@ -14,6 +15,14 @@ import tap
 ROOT = tap.ROOT
 NOT_OURS = {".git", "build", "node_modules"}
 DECISION_LINES_MAX = 60
+INTERNALS = {  # of a directory of src/: the page in docs/internals that describes its headers
+    "base": "base",
+    "net": "net",
+    "api": "execd",
+    "sandbox": "sandbox",
+    "broker": "broker",
+    "execd": "execd",
+}
 DECISION_PARTS = ("Status:", "## Context", "## Decision", "## Consequences", "## Alternatives")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -138,13 +147,33 @@ def every_unit_test_named_exists():
 
 def every_header_is_described():
     """In the README's tables and, at more length, in docs/internals."""
-    for layer in ("base", "net"):
-        for page in ("README.md", f"docs/internals/{layer}.md"):
+    for layer, internals in INTERNALS.items():
+        for page in ("README.md", f"docs/internals/{internals}.md"):
             text = read(page)
             expect_none([f"{page}: src/{layer}/{path.name} is not mentioned"
                          for path in sorted((ROOT / "src" / layer).glob("*.h"))
                          if not path.name.endswith("_internal.h")
                          and not re.search(rf"\b{re.escape(path.name)}", text)])
+
+
+def every_operation_is_described():
+    """In the table of the wire protocol."""
+    names = re.findall(r"^    (BROKER_\w+)\b", re.search(
+        r"enum broker_op \{(.*?)^\};", read("src/broker/wire.h"), re.DOTALL | re.MULTILINE)[1],
+        re.MULTILINE)
+    assert "BROKER_SPAWN" in names, "the operations were not found"
+    text = read("docs/internals/broker.md")
+    expect_none([f"docs/internals/broker.md: no row for {name}" for name in names
+                 if name != "BROKER_OP_COUNT" and f"| `{name}`" not in text])
+
+
+def every_step_is_described():
+    """The tables by which a child becomes a sandbox."""
+    steps = re.findall(r'^    \{"([^"]+)", +step_\w+', read("src/sandbox/spawn.c"), re.MULTILINE)
+    assert len(steps) > 10, "the steps were not found"
+    text = read("ARCHITECTURE.md")
+    expect_none([f"ARCHITECTURE.md: no row for the step '{name}'" for name in steps
+                 if f"\n| `{name}` |" not in text])
 
 
 def every_decision_is_whole_and_listed():
@@ -188,6 +217,8 @@ if __name__ == "__main__":
         every_function_named_exists,
         every_unit_test_named_exists,
         every_header_is_described,
+        every_operation_is_described,
+        every_step_is_described,
         every_decision_is_whole_and_listed,
         what_is_wrong_is_found,
     ]))

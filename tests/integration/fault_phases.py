@@ -1,0 +1,286 @@
+"""fault_phases.py - makes everything around sandboxes fail, and looks what is left.
+
+Each phase starts a broker of its own, does its worst, and then asks: is every sandbox in the state
+it is reported in, and after a sweep is nothing left? Shared by test_faults.py and tests/drill.
+"""
+import contextlib
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import tap
+from broker_process import Broker, comm, is_alive, wait_for
+
+MIB = 1 << 20
+CALL_SECONDS_MAX = 60
+STEPS = 15
+NAMES_PER_CALLER = 3
+DISK_BYTES = 8 * MIB
+# What a caller may be told while others are being killed. Anything else is a finding.
+EXPECTED = re.compile(
+    r"talk to the broker|connect to the broker|there is (a|no) sandbox|has ended|it is gone already"
+    r"|signal sandbox|No such process|Address already in use|the child ended without a word"
+    r"|the sandbox ended at once|ping:")
+
+
+class Caller(threading.Thread):
+    """Creates, pauses, resumes, pings and ends sandboxes, one call at a time."""
+
+    def __init__(self, broker, number, rng):
+        super().__init__(daemon=True)
+        self.broker, self.random = broker, rng
+        self.names = [f"c{number}-{i}" for i in range(NAMES_PER_CALLER)]
+        self.sure = {}  # name: its state, as far as we can know it
+        self.stopping = False
+        self.process = None  # of the call that is under way
+        self.calls, self.findings = 0, []
+
+    def call(self, *words):
+        """True, False, or None when the call was cut short and nobody knows."""
+        self.process = subprocess.Popen(self.broker.ctl_command(*words), stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        try:
+            _, text = self.process.communicate(timeout=CALL_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.findings.append(f"{words[:2]} took {CALL_SECONDS_MAX} s")
+            return None
+        self.calls += 1
+        status = self.process.returncode
+        if status > 0 and not EXPECTED.search(text):
+            self.findings.append(f"{' '.join(map(str, words))}: {text.strip()}")
+        if status < 0 or "the broker" in text:
+            return None
+        return status == 0
+
+    def act(self, name):
+        verb = self.random.choice(("create", "create", "pause", "resume", "remove", "kill", "ping"))
+        if verb == "create":
+            net = self.random.choice(("none", "none", "bridge"))
+            done = self.call("create", "--net", net, name, "--", "sleep", "1000")
+        else:
+            done = self.call(verb, name)
+        if done is None or verb in ("remove", "kill"):
+            self.sure.pop(name, None)
+        elif done and verb != "ping":
+            self.sure[name] = "paused" if verb == "pause" else "running"
+
+    def run(self):
+        while not self.stopping:
+            self.act(self.random.choice(self.names))
+
+
+class Killer:
+    """Picks a victim, anywhere between caller and sandbox."""
+
+    def __init__(self, broker, callers, rng):
+        self.broker, self.callers, self.random = broker, callers, rng
+        self.killed = {}
+
+    def victims(self):
+        calls = [c.process.pid for c in self.callers if c.process and c.process.poll() is None]
+        execds = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and comm(pid) == "execd"
+                  and self.broker.group in cgroups_of(pid)]
+        return {"caller": calls, "worker": self.broker.workers(), "execd": execds,
+                "first process": [self.broker.process.pid]}
+
+    def strike(self):
+        kind = self.random.choice(("caller", "caller", "worker", "worker", "worker", "execd",
+                                   "first process"))
+        pids = self.victims()[kind]
+        if not pids:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.random.choice(pids), signal.SIGKILL)
+            self.killed[kind] = self.killed.get(kind, 0) + 1
+        if kind == "first process":
+            self.broker.process.wait()
+            self.broker.start()
+
+
+def cgroups_of(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii")
+    return ""
+
+
+# --- what must hold ---
+
+
+def must_answer(broker, sandbox):
+    """Or end: a caller that died may have sent a paused one a signal it could not hear yet."""
+    done = broker.ctl("ping", sandbox.id)
+    if done.stdout != "pong\n":
+        wait_for(lambda: not is_alive(sandbox.pid), f"{sandbox.id}, {sandbox.state}, to answer or "
+                 f"to end: {done.stderr}", 7)
+
+
+def check_reports(broker):
+    """Every sandbox is in the state it is reported in, and nothing runs that is not reported."""
+    reported = broker.list()
+    for sandbox in reported:
+        alive = is_alive(sandbox.pid)
+        assert alive == (sandbox.state != "dead"), f"{sandbox.id}: {sandbox.state}, alive: {alive}"
+        if sandbox.state == "running":
+            must_answer(broker, sandbox)
+        if sandbox.state == "paused":
+            broker.ok("resume", sandbox.id)
+            must_answer(broker, sandbox)
+    slots = {str(s.slot) for s in reported}
+    ahead = slots_ahead(broker)
+    for path in broker.groups():
+        slot = path.rstrip("/").rsplit("/", 1)[1]
+        assert slot in slots or slot in ahead, f"{path} belongs to no sandbox"
+    names = set(os.listdir(broker.state / "ids"))
+    assert names == {s.id for s in reported}, f"names {names} of {[s.id for s in reported]}"
+    return reported
+
+
+def slots_ahead(broker):
+    """Slots that a living broker has made ahead: their parked children are its own."""
+    found = set()
+    for pid in broker.processes():
+        found |= set(re.findall(broker.group + r"/(\d+)/", cgroups_of(pid)))
+    return found
+
+
+def check_clean(broker, rng):
+    """Some sandboxes are removed by name, the rest dies with everything else: nothing is left."""
+    for sandbox in broker.list():
+        if rng.random() < 0.5:
+            broker.ok("remove", sandbox.id)
+    doomed = [s.pid for s in broker.list()]
+    broker.stop(rng.choice((signal.SIGTERM, signal.SIGKILL)))
+    for pid in doomed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not any(map(is_alive, doomed)), "the end of all sandboxes")
+    broker.sweep()
+    broker.must_be_clean()
+
+
+# --- phases ---
+
+
+def random_kills(programs, seed, kills, callers=4):
+    """SIGKILLs at random moments of concurrent traffic. Returns who died how often, and calls."""
+    rng = random.Random(seed)
+    with Broker(*programs, workers=2) as broker:
+        broker.ok("run", "--net", "bridge", "first", "--", "true")
+        threads = [Caller(broker, i, random.Random(rng.random())) for i in range(callers)]
+        killer = Killer(broker, threads, rng)
+        for thread in threads:
+            thread.start()
+        try:
+            while sum(killer.killed.values()) < kills:
+                time.sleep(rng.random() * 0.15)
+                killer.strike()
+        finally:
+            for thread in threads:
+                thread.stopping = True
+            for thread in threads:
+                thread.join(CALL_SECONDS_MAX + 10)
+        findings = [text for thread in threads for text in thread.findings]
+        assert not findings, "; ".join(findings[:5]) + "\n" + broker.log()[-2000:]
+        broker.ok("sweep")
+        wait_for(lambda: len(broker.workers()) == 2, "both workers")
+        reported = {s.id: s.state for s in check_reports(broker)}
+        check_promises(threads, reported)
+        check_clean(broker, rng)
+        return killer.killed, sum(thread.calls for thread in threads)
+
+
+def check_promises(threads, reported):
+    """What a caller was told it has, it has, unless its PID 1 was killed and swept since."""
+    for thread in threads:
+        for name, state in thread.sure.items():
+            assert reported.get(name) in (None, state), f"{name}: {reported.get(name)}, not {state}"
+
+
+def failing_steps(programs, steps):
+    """Every step of a sandbox on its way fails once: told by name, and nothing is left."""
+    words = []
+    for step in steps:
+        with Broker(*programs, workers=1, env={"OSB_FAULT_STEP": str(step)}) as broker:
+            for ahead in (0, 2):
+                broker.ok("fill", ahead)
+                done = broker.ctl("create", "x", "--", "sleep", "1000")
+                assert done.returncode == 1 and "injected" in done.stderr, (step, done.stderr)
+            words.append(done.stderr.split(": ")[2])
+            assert broker.list() == [] and os.listdir(broker.state / "ids") == []
+            broker.stop()
+            broker.must_be_clean()
+    return words
+
+
+def no_more_processes(programs):
+    """The kernel refuses to make processes; later it does not."""
+    parent = pathlib.Path("/sys/fs/cgroup/pids")
+    if not (parent / "cgroup.procs").exists():
+        raise tap.Skip("no pids hierarchy of its own to put the broker in")
+    group = parent / f"osb-faults-{os.getpid()}"
+    group.mkdir()
+    try:
+        with Broker(*programs, workers=2) as broker:
+            for pid in broker.processes():
+                (group / "cgroup.procs").write_text(str(pid))
+            (group / "pids.max").write_text("3")
+            done = broker.ctl("create", "x", "--", "true")
+            assert done.returncode == 1 and "Resource temporarily" in done.stderr, done
+            (group / "pids.max").write_text("1")
+            os.kill(broker.workers()[0], signal.SIGKILL)
+            wait_for(lambda: "cannot start a worker" in broker.log(), "a worker that cannot start")
+            (group / "pids.max").write_text("max")
+            wait_for(lambda: len(broker.workers()) == 2, "it to start after all")
+            broker.ok("run", "x", "--", "true")
+            broker.stop()
+            broker.must_be_clean()
+    finally:
+        group.rmdir()
+
+
+def refused_limits(programs):
+    """Limits the kernel does not take, or that leave no room to live."""
+    with Broker(*programs) as broker:
+        for options in (["--memory", 1], ["--cpu", 1], ["--pids", 1], ["--files", 1],
+                        ["--memory", (1 << 64) - 1], ["--tmp", 1]):
+            done = broker.ctl("run", *options, "x", "--", "true")
+            assert done.returncode in (0, 137) or done.stderr.strip(), (options, done)
+            broker.ctl("remove", "x")
+            assert broker.list() == [] and os.listdir(broker.state / "slots") == [], options
+        broker.stop()
+        broker.must_be_clean()
+
+
+@contextlib.contextmanager
+def small_disk():
+    with tempfile.TemporaryDirectory(prefix="osb-disk-") as folder:
+        options = f"size={DISK_BYTES},mode=711"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def full_disk(programs):
+    """The state directory's file system is full: refusals by name, and life goes on."""
+    with small_disk() as folder, Broker(*programs, folder=folder) as broker:
+        broker.ok("create", "old", "--", "sh", "-c", "cat /dev/zero >/file; sleep 1000")
+        wait_for(lambda: os.statvfs(folder).f_bavail == 0, "a full disk")
+        assert broker.pings("old") and broker.sandbox("old").state == "running"
+        done = [broker.ctl("create", f"new-{i}", "--", "sleep", "1000") for i in range(5)]
+        assert all(d.returncode == 1 and "No space left" in d.stderr for d in done), done
+        assert [s.id for s in broker.list()] == ["old"]
+        broker.ok("pause", "old")
+        assert broker.sandbox("old").state == "paused"
+        broker.ok("remove", "old")
+        broker.ok("run", "new", "--", "true")
+        broker.stop()
+        broker.must_be_clean()

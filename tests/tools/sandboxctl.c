@@ -1,0 +1,311 @@
+/* sandboxctl.c - drives a broker from the command line, for tests, benchmarks and people.
+ *
+ * usage: sandboxctl --broker SOCKET COMMAND...
+ *   run [OPTIONS] ID -- ARGV...   create, wait for the end, print its output, exit with its status
+ *   create [OPTIONS] ID -- ARGV...
+ *   ping|stat|pause|resume|log|remove|kill|signal ID [SIGNAL]
+ *   list, sweep, fill N
+ *   snapshot ID DIR
+ * Options of run and create: --dir PATH (a layer of the root, topmost first), --net none|bridge,
+ *   --memory BYTES, --cpu MILLICORES, --pids N, --disk BYTES, --tmp BYTES, --shm BYTES, --files N,
+ *   --env NAME=VALUE, --cwd DIR, --uid N, --hostname NAME, --dns ADDRESS, --listen PATH */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/report.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "broker/client.h"
+#include "net/sock.h"
+
+static struct broker_client client = {-EBADF};
+static struct err err;
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "sandboxctl: %s: %s\n", what, err.msg);
+    return 1;
+}
+
+/* --- plans --- */
+
+struct request {
+    struct plan plan;
+    int layers[PLAN_LAYERS_MAX];
+    const char *listen;
+    struct str envs[64];
+    size_t env_count;
+    struct str cwd;
+};
+
+static uint64_t number(const char *text)
+{
+    uint64_t n = 0;
+
+    if (str_to_u64(str_of(text), &n) < 0) {
+        fprintf(stderr, "sandboxctl: '%s' is not a number\n", text);
+        exit(2);
+    }
+    return n;
+}
+
+static bool set_option(struct request *q, struct str name, const char *value)
+{
+    struct plan_limits *l = &q->plan.limits;
+
+    if (str_eq(name, STR("--dir")) && q->plan.layer_count < PLAN_LAYERS_MAX) {
+        q->layers[q->plan.layer_count++] = open(value, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        q->plan.root = PLAN_ROOT_DIR;
+    } else if (str_eq(name, STR("--net"))) {
+        q->plan.net = strcmp(value, "bridge") == 0 ? PLAN_NET_BRIDGE : PLAN_NET_NONE;
+    } else if (str_eq(name, STR("--memory"))) {
+        l->memory_bytes = number(value);
+    } else if (str_eq(name, STR("--cpu"))) {
+        l->cpu_millicores = (uint32_t)number(value);
+    } else if (str_eq(name, STR("--pids"))) {
+        l->pids = (uint32_t)number(value);
+    } else if (str_eq(name, STR("--disk"))) {
+        l->disk_bytes = number(value);
+    } else if (str_eq(name, STR("--tmp"))) {
+        l->tmp_bytes = number(value);
+    } else if (str_eq(name, STR("--shm"))) {
+        l->shm_bytes = number(value);
+    } else if (str_eq(name, STR("--files"))) {
+        l->open_files = (uint32_t)number(value);
+    } else if (str_eq(name, STR("--uid"))) {
+        q->plan.uid = q->plan.gid = (uint32_t)number(value);
+    } else if (str_eq(name, STR("--hostname"))) {
+        return str_copy(q->plan.hostname, sizeof(q->plan.hostname), str_of(value)) == 0;
+    } else if (str_eq(name, STR("--dns"))) {
+        return inet_pton(AF_INET, value, &q->plan.dns[0]) == 1;
+    } else if (str_eq(name, STR("--env")) && q->env_count < ARRAY_LEN(q->envs)) {
+        q->envs[q->env_count++] = str_of(value);
+    } else if (str_eq(name, STR("--cwd"))) {
+        q->cwd = str_of(value);
+    } else if (str_eq(name, STR("--listen"))) {
+        q->listen = value;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static int parse_request(struct request *q, int argc, char **argv)
+{
+    int i = 0;
+
+    *q = (struct request){.cwd = STR("/")};
+    for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2)
+        if (!set_option(q, str_of(argv[i]), argv[i + 1]))
+            return err_set(&err, EINVAL, "unknown option %s", argv[i]);
+    if (i + 2 >= argc || strcmp(argv[i + 1], "--") != 0)
+        return err_set(&err, EINVAL, "expected ID -- ARGV...");
+    if (str_copy(q->plan.id, sizeof(q->plan.id), str_of(argv[i])) < 0)
+        return err_set(&err, EINVAL, "id too long");
+    for (i += 2; i < argc; i++)
+        if (plan_add_arg(&q->plan, str_of(argv[i])) < 0)
+            return err_set(&err, E2BIG, "too many arguments");
+    if (plan_add_env(&q->plan, STR("PATH"),
+                     STR("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")) < 0)
+        return -E2BIG;
+    for (size_t k = 0; k < q->env_count; k++) {
+        struct str rest = q->envs[k], name;
+
+        str_cut(&rest, '=', &name);
+        if (plan_add_env(&q->plan, name, rest.p ? rest : STR("")) < 0)
+            return err_set(&err, E2BIG, "bad environment");
+    }
+    return plan_set_cwd(&q->plan, q->cwd);
+}
+
+static void socket_path(const char *broker, const char *id, char out[108])
+{
+    (void)snprintf(out, 108, "unix:%.*s/%s.sock", (int)(strrchr(broker, '/') - broker), broker, id);
+}
+
+static int create(const char *broker, int argc, char **argv, struct broker_handle *ret)
+{
+    static struct request q;
+    char path[108];
+    struct sock_addr addr;
+    auto_fd listener = -EBADF;
+    int r = parse_request(&q, argc, argv);
+
+    if (r < 0)
+        return r;
+    socket_path(broker, q.plan.id, path);
+    r = sock_addr_parse(str_of(q.listen ? q.listen : path), &addr, &err);
+    if (r < 0)
+        return r;
+    listener = sock_listen(&addr, 64, &err);
+    return listener < 0 ? listener : broker_spawn(&client, &q.plan, q.layers, listener, ret, &err);
+}
+
+/* --- commands --- */
+
+static int print_log(struct broker_handle *h)
+{
+    AUTO_BUF(text, ENTRY_LOG_BYTES);
+    uint64_t written;
+    int r = entry_log_read(h->files[BROKER_FILE_LOG], ENTRY_LOG_READ_MAX, &text, &written);
+
+    if (r < 0) {
+        (void)err_sys(&err, -r, "read the log");
+        return fail("log");
+    }
+    return fwrite(text.p, 1, text.n, stdout) == text.n ? 0 : 1;
+}
+
+static int run(const char *broker, int argc, char **argv)
+{
+    struct broker_handle h;
+    struct exit_report report = {0};
+    struct pollfd p;
+    int r = create(broker, argc, argv, &h);
+
+    if (r < 0)
+        return fail("create");
+    p = (struct pollfd){.fd = h.files[BROKER_FILE_PIDFD], .events = POLLIN};
+    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+        ;
+    (void)print_log(&h);
+    r = exit_report_read(h.files[BROKER_FILE_EXIT], &report);
+    if (r < 0)
+        (void)err_sys(&err, -r, "read the report");
+    if (broker_remove(&client, h.sandbox.id, &err) < 0)
+        return fail("remove");
+    if (r < 0)
+        return fail("report");
+    if (report.phase == REPORT_FAILED)
+        fprintf(stderr, "sandboxctl: %s\n", report.message);
+    return report.phase == REPORT_FAILED ? 126
+           : report.exit_signal          ? 128 + report.exit_signal
+                                         : report.exit_code;
+}
+
+static void print_sandbox(void *user UNUSED, const struct broker_sandbox *s)
+{
+    static const char *const states[] = {"?", "running", "paused", "dead"};
+
+    printf("%s slot=%u state=%s pid=%d\n", s->id, s->slot, states[s->state & 3], s->pid);
+}
+
+static int print_stat(const char *id)
+{
+    struct broker_sandbox s;
+    struct cgroup_stat st;
+
+    if (broker_stat(&client, id, &s, &st, &err) < 0)
+        return fail("stat");
+    print_sandbox(NULL, &s);
+    printf("memory=%llu peak=%llu kernel=%llu cpu_us=%llu pids=%llu oom_kills=%llu\n",
+           (unsigned long long)st.memory_bytes, (unsigned long long)st.memory_peak_bytes,
+           (unsigned long long)st.kernel_bytes, (unsigned long long)st.cpu_us,
+           (unsigned long long)st.pids, (unsigned long long)st.oom_kills);
+    return 0;
+}
+
+static int ping(const char *broker, const char *id)
+{
+    struct str ask = STR("GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    char path[108], answer[256] = "";
+    struct sock_addr addr;
+    auto_fd fd = -EBADF;
+    size_t n = 0;
+
+    socket_path(broker, id, path);
+    if (sock_addr_parse(str_of(path), &addr, &err) < 0)
+        return fail("ping");
+    fd = sock_connect_start(&addr, &err);
+    if (fd < 0 || io_write_full(fd, ask, deadline_in_ms(5000)) < 0 ||
+        io_read_full(fd, answer, sizeof(answer) - 1, deadline_in_ms(5000), &n) < 0)
+        return fail("ping");
+    return strncmp(answer, "HTTP/1.1 200", 12) == 0 ? puts("pong") < 0 : 1;
+}
+
+static int with_handle(const char *id, int (*use)(struct broker_handle *))
+{
+    struct broker_handle h;
+    int r;
+
+    if (broker_open(&client, id, &h, &err) < 0)
+        return fail("open");
+    r = use(&h);
+    broker_handle_done(&h);
+    return r;
+}
+
+static int kill_gently(struct broker_handle *h)
+{
+    return broker_kill(&client, h, 5000, &err) < 0 ? fail("kill") : 0;
+}
+
+static int snapshot(const char *id, const char *path)
+{
+    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return dir < 0 || broker_snapshot(&client, id, dir, &err) < 0 ? fail("snapshot") : 0;
+}
+
+static int command(const char *broker, int argc, char **argv)
+{
+    struct broker_handle h;
+    struct str name = str_of(argv[0]);
+    const char *id = argc > 1 ? argv[1] : "";
+    int r;
+
+    if (str_eq(name, STR("run")))
+        return run(broker, argc - 1, argv + 1);
+    if (str_eq(name, STR("create")))
+        return create(broker, argc - 1, argv + 1, &h) < 0 ? fail("create") : 0;
+    if (str_eq(name, STR("list")))
+        return broker_list(&client, print_sandbox, NULL, &err) < 0 ? fail("list") : 0;
+    if (str_eq(name, STR("sweep"))) {
+        r = broker_sweep(&client, true, &err);
+        return r < 0 ? fail("sweep") : printf("%d\n", r) < 0;
+    }
+    if (str_eq(name, STR("fill"))) {
+        struct broker_config c = {.ready_none = (uint32_t)number(id)};
+
+        return broker_fill(&client, &c, &err) < 0 ? fail("fill") : 0;
+    }
+    if (str_eq(name, STR("ping")))
+        return ping(broker, id);
+    if (str_eq(name, STR("stat")))
+        return print_stat(id);
+    if (str_eq(name, STR("log")))
+        return with_handle(id, print_log);
+    if (str_eq(name, STR("kill")))
+        return with_handle(id, kill_gently);
+    if (str_eq(name, STR("snapshot")) && argc == 3)
+        return snapshot(id, argv[2]);
+    r = str_eq(name, STR("pause"))    ? broker_pause(&client, id, &err)
+        : str_eq(name, STR("resume")) ? broker_resume(&client, id, &err)
+        : str_eq(name, STR("remove")) ? broker_remove(&client, id, &err)
+        : str_eq(name, STR("signal")) && argc == 3
+            ? broker_signal(&client, id, (int)number(argv[2]), &err)
+            : err_set(&err, EINVAL, "unknown command");
+    return r < 0 ? fail(argv[0]) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct broker_config config = {0};
+
+    if (argc < 4 || strcmp(argv[1], "--broker") != 0) {
+        fprintf(stderr, "usage: sandboxctl --broker SOCKET COMMAND...\n");
+        return 2;
+    }
+    if (broker_connect(&client, argv[2], &config, &err) < 0)
+        return fail("connect");
+    return command(argv[2], argc - 3, argv + 3);
+}
