@@ -5,7 +5,8 @@ int main(int argc, char **argv __attribute__((unused)))
 {
     if (write(STDOUT_FILENO, "x", 1) != 1)
         return 1;
-    while (argc > 1)
-        (void)pause();
+    if (argc > 1)
+        for (;;)
+            (void)pause();
     return 0;
 }

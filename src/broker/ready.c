@@ -1,5 +1,6 @@
 /* ready.c - slots made ahead, so that creating a sandbox waits for none of the kernel's slow
  * objects. */
+#include <assert.h>
 #include <errno.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -109,6 +110,7 @@ struct ready *ready_take(struct broker *b, enum plan_net net)
         return NULL;
     r = container_of(b->ready[net].next, struct ready, link);
     list_remove(&r->link);
+    assert(b->ready[net].next != &r->link);
     b->ready_count[net]--;
     return r;
 }

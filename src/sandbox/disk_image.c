@@ -71,16 +71,33 @@ static int run_to_end(const struct proc_spec *spec, struct proc_exit *ret, struc
     return r;
 }
 
+/* Cheap to make and to use; unused tables are not written, now or later. */
+static const char mkfs_features[] = "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,"
+                                    "flex_bg,large_file,sparse_super,uninit_bg";
+
 static int mkfs_run(int file, uint64_t bytes, struct err *e)
 {
     char inodes[24], blocks[24];
-    const char *const argv[] = {
-        "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-m", "0", "-N", inodes,
-        /* Cheap to make and to use; unused tables are not written, now or later. */
-        "-O",
-        "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,flex_bg,large_file,"
-        "sparse_super,uninit_bg",
-        "-E", "nodiscard,lazy_itable_init=1,root_owner=0:0", "/proc/self/fd/0", blocks, NULL};
+    const char *const argv[] = {"mke2fs",
+                                "-q",
+                                "-F",
+                                "-t",
+                                "ext4",
+                                "-b",
+                                "4096",
+                                "-I",
+                                "256",
+                                "-m",
+                                "0",
+                                "-N",
+                                inodes,
+                                "-O",
+                                mkfs_features,
+                                "-E",
+                                "nodiscard,lazy_itable_init=1,root_owner=0:0",
+                                "/proc/self/fd/0",
+                                blocks,
+                                NULL};
     struct proc_spec spec = PROC_SPEC(MKFS, argv);
     auto_fd output = memfd_create("mke2fs", MFD_CLOEXEC);
     struct proc_exit ended;

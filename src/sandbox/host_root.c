@@ -136,15 +136,17 @@ static int copy_dir(struct copy *c, int from, int to, const char *name, int dept
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     int r = 0;
 
-    if (!dir || inner < 0) {
+    if (!dir) {
         r = err_sys(c->e, errno, "copy directory '%s'", name);
-        fd_close(dir ? -1 : fd);
+        fd_close(fd);
+        return r;
     }
+    if (inner < 0)
+        r = err_sys(c->e, errno, "copy directory '%s'", name);
     for (struct dirent *d; r == 0 && (d = readdir(dir));)
         if (d->d_name[0] != '.')
             r = copy_entry(c, dirfd(dir), inner, d->d_name, depth + 1);
-    if (dir)
-        closedir(dir);
+    closedir(dir);
     return r;
 }
 
