@@ -62,9 +62,10 @@ class Sandbox:
 class Broker:
     """A broker in a temporary directory; leaving the block ends it and sweeps up."""
 
-    def __init__(self, program, execd, ctl, workers=2, folder=None, env=None):
+    def __init__(self, program, execd, ctl, workers=2, folder=None, env=None,
+                 options=()):
         self.program, self.execd, self.ctl_program = program, execd, ctl
-        self.workers_wanted, self.env = workers, env
+        self.workers_wanted, self.env, self.options = workers, env, options
         self.temporary = tempfile.TemporaryDirectory(prefix="osb-") if folder is None else None
         self.folder = pathlib.Path(folder or self.temporary.name)
         self.folder.chmod(0o711)
@@ -80,7 +81,7 @@ class Broker:
     def start(self, **more):
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                self.command("--workers", str(self.workers_wanted)), stdout=log, stderr=log,
+                self.command("--workers", str(self.workers_wanted), *self.options), stdout=log, stderr=log,
                 env=dict(os.environ, **(self.env or {})), start_new_session=True, **more)
         wait_for(lambda: self.process.poll() is not None or self.answers(), "the broker")
         assert self.process.poll() is None, self.log()

@@ -377,6 +377,30 @@ def says_what_a_start_without_privileges_lacks():
     assert "root" in done.stderr and "CAP_SYS_ADMIN" in done.stderr, done.stderr
 
 
+def takes_directories_from_root_only():
+    """Another caller could have us show or fill what it may not touch itself."""
+    with Broker(*PROGRAMS, workers=1, options=("--caller", "65534")) as broker, \
+            tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, 65534, 65534)
+        os.chmod(folder, 0o755)
+        ctl = [shutil.copy(PROGRAMS[2], folder), "--broker", str(broker.state / "broker.sock")]
+
+        def as_caller(*words):
+            return subprocess.run([*ctl, *words], user=65534, group=65534, extra_groups=[],
+                                  capture_output=True, text=True, check=False)
+
+        listen = ("--listen", f"unix:{folder}/x.sock")
+        done = as_caller("run", *listen, "mine", "--", "echo", "hello")
+        assert (done.returncode, done.stdout) == (0, "hello\n"), done
+        done = as_caller("run", *listen, "--dir", "/", "theirs", "--", "true")
+        assert done.returncode == 1 and "only root" in done.stderr, done
+        assert as_caller("create", *listen, "box", "--", "sleep", "1000").returncode == 0
+        done = as_caller("snapshot", "box", folder)
+        assert done.returncode == 1 and "only root" in done.stderr, done
+        assert as_caller("remove", "box").returncode == 0
+        broker.stop()
+
+
 # --- death of others ---
 
 
@@ -559,6 +583,7 @@ TESTS = [
     drops_callers_that_talk_nonsense_and_serves_the_others,
     is_not_held_up_by_callers_that_stall,
     says_what_a_start_without_privileges_lacks,
+    takes_directories_from_root_only,
     survives_its_caller,
     survives_its_brokers,
     gives_slots_made_ahead_back,
