@@ -54,6 +54,9 @@ bool broker_answer(struct broker *b, struct broker_peer *peer, const struct brok
 /* life.c: sandboxes by id */
 int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
               struct err *e);
+/* Whether `dir` is still the directory of that slot: the number may have a new owner. Under its
+ * lock (flock) the answer stays true. */
+bool life_is_current(const struct broker *b, uint32_t slot, int dir);
 int life_name(const struct broker *b, const char *id, uint32_t slot, struct err *e);
 /* Kills and removes everything of a slot, its claim last. `dir` is the slot's directory as the
  * caller found it; its lock keeps others from doing the same. -ENOENT when someone was faster, and

@@ -54,7 +54,7 @@ int life_find(const struct broker *b, const char *id, struct slot_record *ret, i
 }
 
 /* True while the number still belongs to this very directory. */
-static bool life_is_current(const struct broker *b, uint32_t slot, int dir)
+bool life_is_current(const struct broker *b, uint32_t slot, int dir)
 {
     auto_fd now = slot_open(&b->host, slot, NULL);
     struct stat ours, theirs;

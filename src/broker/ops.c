@@ -297,21 +297,33 @@ static int op_signal(struct exchange *x)
     return r < 0 ? err_sys(x->e, -r, "signal sandbox '%s'", record.id) : 0;
 }
 
+static int freeze_taken(struct exchange *x, const struct slot_record *record, int dir, bool frozen)
+{
+    struct cgroup groups = cgroup_at(x->b->host.cgroups, record->slot);
+    int r;
+
+    if (!life_is_current(x->b, record->slot, dir) || !slot_owner_alive(&record->owner))
+        return err_set(x->e, ESRCH, "sandbox '%s' has ended", record->id);
+    r = cgroup_freeze(&groups, frozen, FREEZE_MS_MAX, x->e);
+    if (r == 0 && frozen)
+        (void)cgroup_reclaim(&groups, NULL); /* where the kernel can */
+    return r;
+}
+
+/* Under the slot's lock: its groups go by number, and the number must not change hands meanwhile.
+ */
 static int freeze(struct exchange *x, bool frozen)
 {
     struct slot_record record;
     auto_fd dir = -EBADF;
-    struct cgroup groups;
     int r = find(x, &record, &dir);
 
     if (r < 0)
         return r;
-    if (!slot_owner_alive(&record.owner))
-        return err_set(x->e, ESRCH, "sandbox '%s' has ended", record.id);
-    groups = cgroup_at(x->b->host.cgroups, record.slot);
-    r = cgroup_freeze(&groups, frozen, FREEZE_MS_MAX, x->e);
-    if (r == 0 && frozen)
-        (void)cgroup_reclaim(&groups, NULL); /* where the kernel can */
+    if (flock(dir, LOCK_EX) < 0)
+        return err_sys(x->e, errno, "lock slot %u", record.slot);
+    r = freeze_taken(x, &record, dir, frozen);
+    (void)flock(dir, LOCK_UN);
     return r;
 }
 
@@ -407,6 +419,8 @@ static int op_snapshot(struct exchange *x)
         r = find(x, &record, &dir);
     if (r < 0)
         return r;
+    if (state_of(x->b, &record) == BROKER_RUNNING)
+        return err_set(x->e, EBUSY, "sandbox '%s' is running: pause it before", record.id);
     layer = disk_open_layer(dir, x->e);
     r = layer < 0 ? layer
                   : snapshot_copy(layer, slot_uid_first(record.slot), record.root == PLAN_ROOT_HOST,

@@ -106,19 +106,23 @@ static int copy_meta(const struct walk *w, int to, const struct stat *st)
     return 0;
 }
 
-static int copy_file(const struct walk *w, int from_dir, int to_dir, const char *name,
-                     const struct stat *st)
+/* Not blocking: what was a file a moment ago may be a fifo now, and nobody at its other end. */
+static int copy_file(const struct walk *w, int from_dir, int to_dir, const char *name)
 {
-    auto_fd from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd from =
+        openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     auto_fd to = openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    struct stat st;
     int r;
 
-    if (from < 0 || to < 0)
+    if (from < 0 || to < 0 || fstat(from, &st) < 0)
         return err_sys(w->e, errno, "copy '%s'", name);
-    r = copy_data(from, to, st->st_size, w->e);
+    if (!S_ISREG(st.st_mode))
+        return err_set(w->e, EBUSY, "'%s' changes while it is copied", name);
+    r = copy_data(from, to, st.st_size, w->e);
     if (r == 0)
         r = copy_xattrs(from, to, w->e);
-    return r < 0 ? r : copy_meta(w, to, st);
+    return r < 0 ? r : copy_meta(w, to, &st);
 }
 
 static int copy_link(const struct walk *w, int from, int to, const char *name,
@@ -198,7 +202,7 @@ static int walk_entry(struct walk *w, const char *name)
     if (S_ISDIR(st.st_mode))
         return walk_enter(w, from, name, l->to, name);
     if (S_ISREG(st.st_mode))
-        return copy_file(w, from, l->to, name, &st);
+        return copy_file(w, from, l->to, name);
     return S_ISLNK(st.st_mode) ? copy_link(w, from, l->to, name, &st)
                                : copy_node(w, l->to, name, &st);
 }

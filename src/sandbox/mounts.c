@@ -136,7 +136,12 @@ static int overlay_make(const struct mounts *m, const struct overlay *o, struct 
     if (r < 0)
         return r;
     (void)mnt_fs_flag(fs, "volatile"); /* a sandbox does not outlive a crash of its host */
-    r = mnt_fs_create(fs);
+    /* A snapshot copies the upper directory alone: nothing in it may refer to places below. */
+    r = mnt_fs_set(fs, "redirect_dir", "off");
+    if (r == 0)
+        r = mnt_fs_set(fs, "metacopy", "off");
+    if (r == 0)
+        r = mnt_fs_create(fs);
     if (r == 0)
         r = mnt_fs_mount(fs, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
     return r < 0 ? err_sys(e, -r, "overlay") : r;

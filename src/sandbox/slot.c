@@ -11,7 +11,7 @@
 #include "base/proc.h"
 #include "base/tree.h"
 
-enum { RECORD_MAGIC = 0x6f736231, RECORD_VERSION = 1, NAME_MAX_BYTES = 16 };
+enum { RECORD_MAGIC = 0x6f736231, RECORD_VERSION = 2, NAME_MAX_BYTES = 16 };
 
 static void slot_name(uint32_t slot, char out[NAME_MAX_BYTES])
 {
@@ -102,9 +102,24 @@ int slot_read_record(int dir, struct slot_record *ret, struct err *e)
     return 0;
 }
 
+/* FNV-1a of the boot's id, read once; 0 where there is none. */
+static uint32_t boot_digest(void)
+{
+    static uint32_t digest;
+    AUTO_BUF(id, 64);
+
+    if (digest == 0 &&
+        io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &id, NULL) == 0) {
+        digest = 2166136261U;
+        for (size_t i = 0; i < id.n; i++)
+            digest = (digest ^ (unsigned char)id.p[i]) * 16777619U;
+    }
+    return digest;
+}
+
 int slot_owner_of(pid_t pid, struct slot_owner *ret)
 {
-    *ret = (struct slot_owner){.pid = pid};
+    *ret = (struct slot_owner){.pid = pid, .boot = boot_digest()};
     return proc_start_time(pid, &ret->start_ticks);
 }
 
@@ -112,8 +127,8 @@ bool slot_owner_alive(const struct slot_owner *owner)
 {
     uint64_t ticks;
 
-    return owner->pid > 0 && proc_start_time(owner->pid, &ticks) == 0 &&
-           ticks == owner->start_ticks;
+    return owner->pid > 0 && owner->boot == boot_digest() &&
+           proc_start_time(owner->pid, &ticks) == 0 && ticks == owner->start_ticks;
 }
 
 /* --- removing --- */

@@ -17,7 +17,7 @@
 
 enum {
     SLOT_COUNT_MAX = 16384,
-    SLOT_UID_FIRST = 0x70000000, /* above what systemd and shadow hand out */
+    SLOT_UID_FIRST = 0x70000000, /* above the ranges of shadow and systemd-nspawn */
 };
 
 enum slot_state {
@@ -28,7 +28,7 @@ enum slot_state {
 /* Names a process for good: the number may be reused, with the start time it cannot be mistaken. */
 struct slot_owner {
     int32_t pid;
-    uint32_t reserved;
+    uint32_t boot; /* a digest of the boot's id: ticks count from each boot anew */
     uint64_t start_ticks;
 };
 

@@ -33,6 +33,7 @@ enum {
     FD_PARK = EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + 8, /* above them, while they move */
     EXECD_OPTIONS_MAX = 16,
     NOFILE_DEFAULT = 65536,
+    KILL_MS_MAX = 2000,
     STEPS_MS_MAX = 30 * 1000, /* a layer's file system may hang; we must not */
     FDS_KEPT = 5,             /* by a parked child, beside those of its control groups */
 };
@@ -443,7 +444,8 @@ void parked_kill(struct parked *p)
         return;
     fd_close(take_fd(&p->channel));
     if (proc_signal(p->proc.pidfd, SIGKILL) == 0)
-        (void)!proc_wait(p->proc.pidfd, DEADLINE_NEVER, &ignored);
+        /* It may be stuck in a file system that hangs; then it ends when that does. */
+        (void)!proc_wait(p->proc.pidfd, deadline_in_ms(KILL_MS_MAX), &ignored);
     proc_close(&p->proc);
     p->proc = PROC_NONE;
 }

@@ -19,7 +19,7 @@
 /* What all sandboxes of a host share; see host.h. */
 struct host;
 
-/* What a slot has before there is a plan; owned by the slot's holder, see pool.h. */
+/* What a slot has before there is a plan; owned by its holder, see src/broker/ready.c. */
 struct spawn_slot {
     const struct host *host;
     const struct cgroup *cgroup;

@@ -514,6 +514,9 @@ def snapshots_what_was_written_below_usr():
     with tempfile.TemporaryDirectory() as folder:
         with created("x", "echo new >/usr/local/new; rm /usr/bin/env; echo ok; sleep 1000"):
             log_of("x", "ok")
+            done = BROKER.ctl("snapshot", "x", folder)
+            assert done.returncode == 1 and "is running" in done.stderr, done
+            BROKER.ok("pause", "x")
             BROKER.ok("snapshot", "x", folder)
         usr = pathlib.Path(folder) / "usr"
         assert (usr / "local/new").read_text() == "new\n"
