@@ -81,7 +81,8 @@ class Broker:
     def start(self, **more):
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                self.command("--workers", str(self.workers_wanted), *self.options), stdout=log, stderr=log,
+                self.command("--workers", str(self.workers_wanted), *self.options),
+                stdout=log, stderr=log,
                 env=dict(os.environ, **(self.env or {})), start_new_session=True, **more)
         wait_for(lambda: self.process.poll() is not None or self.answers(), "the broker")
         assert self.process.poll() is None, self.log()
