@@ -272,7 +272,11 @@ def small_disk():
 def full_disk(programs):
     """The state directory's file system is full: refusals by name, and life goes on."""
     with small_disk() as folder, Broker(*programs, folder=folder) as broker:
-        broker.ok("create", "old", "--", "sh", "-c", "cat /dev/zero >/file; sleep 1000")
+        done = broker.ctl("create", "old", "--", "sh", "-c", "cat /dev/zero >/file; sleep 1000")
+        if "map the ids of a layer: Invalid argument" in done.stderr:
+            broker.stop()
+            raise tap.Skip("this kernel maps no ids on tmpfs, which the small disk is")
+        assert done.returncode == 0, done.stderr
         wait_for(lambda: os.statvfs(folder).f_bavail == 0, "a full disk")
         assert broker.pings("old") and broker.sandbox("old").state == "running"
         done = [broker.ctl("create", f"new-{i}", "--", "sleep", "1000") for i in range(5)]

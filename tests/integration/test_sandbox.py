@@ -512,7 +512,8 @@ def snapshots_what_was_written_and_starts_from_it():
 
 def snapshots_what_was_written_below_usr():
     with tempfile.TemporaryDirectory() as folder:
-        with created("x", "mkdir -p /usr/local; echo new >/usr/local/new; rm /usr/bin/env; echo ok; sleep 1000"):
+        with created("x", "mkdir -p /usr/local; echo new >/usr/local/new; rm /usr/bin/env; "
+                          "echo ok; sleep 1000"):
             log_of("x", "ok")
             done = BROKER.ctl("snapshot", "x", folder)
             assert done.returncode == 1 and "is running" in done.stderr, done
