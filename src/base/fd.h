@@ -43,7 +43,7 @@ int fd_open_at(int dirfd, const char *path, int flags, mode_t mode, enum path_po
 
 int fd_set_nonblock(int fd, bool on) MUST_USE;
 
-enum { FD_SEND_MAX = 16 };
+enum { FD_SEND_MAX = 32 };
 
 /* One SOCK_SEQPACKET (or datagram) message with up to FD_SEND_MAX descriptors. */
 int fd_send(int sock, const void *data, size_t n, const int *fds, size_t fd_count) MUST_USE;

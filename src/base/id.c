@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/codec.h"
+#include "base/mem.h"
+
 static const char id_digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
 void id_random_bytes(void *p, size_t n)
@@ -79,4 +82,13 @@ void id_request(char out[ID_REQUEST_MAX])
 
     id_random_bytes(bytes, sizeof(bytes));
     id_put_hex(out, bytes, sizeof(bytes));
+}
+
+void id_token(char out[ID_TOKEN_MAX])
+{
+    uint8_t bytes[24];
+
+    id_random_bytes(bytes, sizeof(bytes));
+    base64_encode(str_make((const char *)bytes, sizeof(bytes)), BASE64_URL | BASE64_NO_PAD, out);
+    mem_wipe(bytes, sizeof(bytes));
 }

@@ -11,6 +11,7 @@ enum {
     ID_UUID_MAX = sizeof("00000000-0000-4000-8000-000000000000"),
     ID_SHORT_LEN_MAX = 64,
     ID_REQUEST_MAX = 32 + 1,
+    ID_TOKEN_MAX = 32 + 1,
 };
 
 /* A random UUID (version 4, RFC 9562) in lower case. */
@@ -22,3 +23,6 @@ void id_short(char *out, size_t len);
 
 /* The id of a request that came without one: 32 hexadecimal digits. */
 void id_request(char out[ID_REQUEST_MAX]);
+
+/* A secret of 24 random bytes: 32 characters of URL-safe base64. */
+void id_token(char out[ID_TOKEN_MAX]);

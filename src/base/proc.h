@@ -75,6 +75,15 @@ struct proc_spec {
  * Blocks for as long as the kernel takes to exec. Thread-safe. */
 int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e) MUST_USE;
 
+/* The same in two halves, for whoever must not wait, and reaps all children by number. The first
+ * returns while the child is still on its way; the spec is not needed any more, and *ret_report
+ * (the caller's to close) turns readable when the program runs or cannot. */
+int proc_spawn_start(const struct proc_spec *spec, pid_t *ret_pid, int *ret_report,
+                     struct err *e) MUST_USE;
+/* Reads the report, waiting for it if need be: 0 when the program runs, else as proc_spawn fails;
+ * the child then ends by itself and must be reaped. */
+int proc_spawn_result(int report, const char *path, struct err *e) MUST_USE;
+
 static inline void proc_closep(struct proc *p)
 {
     proc_close(p);

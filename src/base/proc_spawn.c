@@ -186,18 +186,18 @@ static pid_t spawn_fork(const struct proc_spec *spec, int report)
 }
 
 /* Reads what the child has to say: nothing when it runs. */
-static int spawn_read_report(int fd, const struct proc_spec *spec, struct err *e)
+int proc_spawn_result(int report, const char *path, struct err *e)
 {
     struct err child;
     size_t n = 0;
-    int r = io_read_full(fd, &child, sizeof(child), DEADLINE_NEVER, &n);
+    int r = io_read_full(report, &child, sizeof(child), DEADLINE_NEVER, &n);
 
     if (r < 0)
-        return err_sys(e, -r, "spawn '%s': read the child's report", spec->path);
+        return err_sys(e, -r, "spawn '%s': read the child's report", path);
     if (n == 0)
         return 0;
     if (n != sizeof(child) || child.code <= 0)
-        return err_set(e, EPROTO, "spawn '%s': the child's report is broken", spec->path);
+        return err_set(e, EPROTO, "spawn '%s': the child's report is broken", path);
     child.msg[sizeof(child.msg) - 1] = '\0';
     return err_sys(e, child.code, "%s", child.msg);
 }
@@ -211,11 +211,10 @@ static void spawn_abandon(pid_t pid)
         ;
 }
 
-int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e)
+int proc_spawn_start(const struct proc_spec *spec, pid_t *ret_pid, int *ret_report, struct err *e)
 {
-    int fds[2], r;
     auto_fd report = -EBADF;
-    auto_proc child = PROC_NONE;
+    int fds[2], r;
     pid_t pid;
 
     if (pipe2(fds, O_CLOEXEC) < 0)
@@ -226,11 +225,28 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e)
     fd_close(fds[1]);
     if (r < 0)
         return err_sys(e, -r, "spawn '%s': fork", spec->path);
+    /* The child does the same; whoever comes first, its group can be signalled from now on. */
+    if (spec->flags & PROC_NEW_GROUP)
+        (void)setpgid(pid, pid);
+    *ret_pid = pid;
+    *ret_report = take_fd(&report);
+    return 0;
+}
+
+int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e)
+{
+    auto_fd report = -EBADF;
+    auto_proc child = PROC_NONE;
+    pid_t pid;
+    int r = proc_spawn_start(spec, &pid, &report, e);
+
+    if (r < 0)
+        return r;
     r = proc_open(pid, &child); /* an unreaped child: the number cannot have been reused */
     if (r < 0)
         (void)err_sys(e, -r, "spawn '%s': pidfd_open", spec->path);
     else
-        r = spawn_read_report(report, spec, e);
+        r = proc_spawn_result(report, spec->path, e);
     if (r < 0) {
         spawn_abandon(pid);
         return r;

@@ -79,3 +79,14 @@ TEST(id, makes_request_ids_of_32_hexadecimal_digits)
     CHECK_EQ(a[32], '\0');
     CHECK(strcmp(a, b) != 0);
 }
+
+TEST(id, makes_tokens_of_32_url_safe_characters)
+{
+    char a[ID_TOKEN_MAX], b[ID_TOKEN_MAX];
+
+    id_token(a);
+    id_token(b);
+    CHECK_EQ(strspn(a, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"), 32);
+    CHECK_EQ(a[32], '\0');
+    CHECK(strcmp(a, b) != 0);
+}

@@ -358,3 +358,34 @@ TEST(proc, cuts_the_report_of_a_step_with_a_long_name)
     CHECK(str_starts(str_of(e.msg), STR("exec 'nnn")));
     CHECK(strlen(e.msg) < sizeof(e.msg));
 }
+
+TEST(proc, starts_without_waiting_and_reports_later)
+{
+    static const char *const argv[] = {"sh", "-c", "exit 5", NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/sh", argv);
+    int report = -1, status = 0;
+    pid_t pid = 0;
+
+    spec.flags = PROC_NEW_GROUP;
+    CHECK_EQ(proc_spawn_start(&spec, &pid, &report, NULL), 0);
+    CHECK_EQ(getpgid(pid), pid); /* from the first moment on */
+    CHECK_EQ(proc_spawn_result(report, "/bin/sh", NULL), 0);
+    close(report);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 5);
+}
+
+TEST(proc, reports_later_why_it_does_not_run)
+{
+    static const char *const argv[] = {"x", NULL};
+    struct proc_spec spec = PROC_SPEC("/no/such", argv);
+    struct err e = {0};
+    int report = -1;
+    pid_t pid = 0;
+
+    CHECK_EQ(proc_spawn_start(&spec, &pid, &report, NULL), 0);
+    CHECK_EQ(proc_spawn_result(report, "/no/such", &e), -ENOENT);
+    CHECK_STR(e.msg, "exec '/no/such': No such file or directory");
+    close(report);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid); /* ended by itself */
+}

@@ -1,4 +1,4 @@
-#include "net/url.h"
+#include "base/url.h"
 
 #include "base/fault.h"
 #include "test.h"

@@ -1,4 +1,4 @@
-#include "net/url.h"
+#include "base/url.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
