@@ -5,6 +5,7 @@
 
 #include "base/fd.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "net/h1_body.h"
 #include "net/h1_write.h"
@@ -13,6 +14,7 @@ enum {
     CALL_ARENA_BYTES_MAX = 1 << 20,
     SPARE_ARENAS_MAX = 32,
     SPARE_ARENA_BYTES_MAX = 32 * 1024,
+    ADDR_BUCKETS = 256,
 };
 
 struct http_client {
@@ -20,6 +22,7 @@ struct http_client {
     struct http_client_conf conf;
     struct list kept; /* connections without a call, longest kept first */
     struct list busy;
+    struct list by_addr[ADDR_BUCKETS]; /* the kept ones again, by hash of their address */
     size_t kept_count;
     struct arena spare[SPARE_ARENAS_MAX];
     size_t spare_count;
@@ -29,7 +32,7 @@ struct client_conn {
     struct stream stream;
     struct http_client *client;
     struct sock_addr addr;
-    struct list link;
+    struct list link, addr_link;
     struct loop_timer timer; /* for the head of the response, or for being kept */
     struct http_call *call;
     struct h1_scan scan;
@@ -102,6 +105,14 @@ static void conn_forget_call(struct client_conn *c)
     c->call = NULL;
 }
 
+static struct list *addr_bucket(struct http_client *client, const struct sock_addr *addr)
+{
+    static const uint64_t no_seed[2]; /* addresses are ours */
+    struct str bytes = str_make((const char *)&addr->any, addr->size);
+
+    return &client->by_addr[map_hash(no_seed, bytes) % ADDR_BUCKETS];
+}
+
 static void conn_keep(struct client_conn *c)
 {
     struct http_client *client = c->client;
@@ -111,6 +122,7 @@ static void conn_keep(struct client_conn *c)
     c->kept = true;
     client->kept_count++;
     list_move(&client->kept, &c->link);
+    list_move(addr_bucket(client, &c->addr), &c->addr_link);
     conn_deadline(c, client->conf.idle_ms);
     stream_resume(&c->stream);
 }
@@ -120,6 +132,7 @@ static void conn_unkeep(struct client_conn *c)
     c->client->kept_count -= c->kept;
     c->kept = false;
     list_move(&c->client->busy, &c->link);
+    list_remove(&c->addr_link);
 }
 
 /* The response is complete: the connection serves the next call if both sides agree. */
@@ -359,6 +372,7 @@ static void conn_on_close(struct stream *st, int error)
     loop_timer_stop(c->client->loop, &c->timer);
     c->client->kept_count -= c->kept;
     list_remove(&c->link);
+    list_remove(&c->addr_link);
     free(c);
 }
 
@@ -389,15 +403,18 @@ static int conn_open(struct http_client *client, const struct sock_addr *addr,
     (void)take_fd(&fd);
     c->stream.stall_ms = client->conf.connect_ms; /* the request cannot leave before that */
     list_push(&client->busy, &c->link);
+    list_init(&c->addr_link);
     *ret = c;
     return 0;
 }
 
 static struct client_conn *conn_find_kept(struct http_client *client, const struct sock_addr *addr)
 {
+    struct list *bucket = addr_bucket(client, addr);
+
     /* The youngest is the least likely to be closed by the other side right now. */
-    for (struct list *at = client->kept.prev; at != &client->kept; at = at->prev) {
-        struct client_conn *c = container_of(at, struct client_conn, link);
+    for (struct list *at = bucket->prev; at != bucket; at = at->prev) {
+        struct client_conn *c = container_of(at, struct client_conn, addr_link);
 
         if (stream_is_open(&c->stream) && sock_addr_eq(&c->addr, addr)) {
             conn_unkeep(c);
@@ -608,6 +625,8 @@ int http_client_new(struct loop *loop, const struct http_client_conf *conf,
     c->conf.kept_max = conf->kept_max ? conf->kept_max : 64;
     list_init(&c->kept);
     list_init(&c->busy);
+    for (size_t i = 0; i < ADDR_BUCKETS; i++)
+        list_init(&c->by_addr[i]);
     *ret_client = c;
     return 0;
 }

@@ -46,6 +46,7 @@ static struct http_req *req_new(struct http_conn *c, struct str head, struct htt
     buf_init(&req->body_buf, conf->body_bytes_max);
     buf_init(&req->reply_headers, HTTP_REPLY_HEADERS_MAX);
     c->server->requests++;
+    c->server->active++;
     return req;
 }
 
@@ -58,6 +59,7 @@ static void req_free(struct http_req *req)
     buf_done(&req->body_buf);
     buf_done(&req->reply_headers);
     http_arena_give(s, &a);
+    s->active--;
 }
 
 static void conn_end_req(struct http_conn *c, int error)
@@ -137,7 +139,7 @@ static void req_route(struct http_req *req)
         return;
     router_find(s->router, req->head.method, req->head.path, &match);
     if (!match.route) {
-        reply_unrouted(req, match.allowed);
+        (s->conf.on_unrouted ? s->conf.on_unrouted : reply_unrouted)(req, match.allowed);
         return;
     }
     req->route = match.route;
@@ -152,12 +154,18 @@ static void req_route(struct http_req *req)
         req_call_handler(req);
 }
 
+static void req_body_deadline(struct http_req *req)
+{
+    http_conn_deadline(req->conn, req->patient ? 0 : req->conn->server->conf.body_ms);
+}
+
 static void conn_begin_req(struct http_conn *c)
 {
     struct http_req *req = c->req;
 
     http_conn_mark_idle(c, false);
     http_conn_deadline(c, 0);
+    c->stream.stall_ms = c->server->conf.stall_ms;
     req->keep_alive = req->framing.keep_alive && !c->server->draining;
     req->continue_due = req->framing.expect_continue;
     h1_body_begin(&c->body, &req->framing);
@@ -168,7 +176,7 @@ static void conn_begin_req(struct http_conn *c)
     if (req->body_state != HTTP_BODY_DONE && req->reply_state == HTTP_REPLY_NONE) {
         if (req->continue_due)
             http_reply_continue(req);
-        http_conn_deadline(c, c->server->conf.body_ms);
+        req_body_deadline(req);
     }
     conn_settle(c);
 }
@@ -193,6 +201,8 @@ static void conn_refuse(struct http_conn *c, enum h1_error error)
         stream_close(&c->stream, EPROTO);
         return;
     }
+    if (c->server->conf.on_refuse)
+        c->server->conf.on_refuse(c->req);
     http_reply_error(c->req, h1_error_status(error), NULL, "%.*s", STR_ARG(h1_error_text(error)));
     conn_settle(c);
 }
@@ -266,14 +276,12 @@ static void req_stream_piece(struct http_req *req, struct str piece)
 
 static void req_body_piece(struct http_req *req, struct str piece)
 {
-    struct http_conn *c = req->conn;
-
     if (req->body_state == HTTP_BODY_COLLECT) {
         if (buf_add(&req->body_buf, piece) < 0)
             reply_too_large(req);
         return;
     }
-    http_conn_deadline(c, c->server->conf.body_ms);
+    req_body_deadline(req);
     if (req->body_state == HTTP_BODY_STREAM)
         req_stream_piece(req, piece);
 }
@@ -439,7 +447,7 @@ static void conn_on_task(struct loop_task *t)
             req_body_end(c->req);
         } else {
             stream_resume(&c->stream);
-            http_conn_deadline(c, c->server->conf.body_ms);
+            req_body_deadline(c->req);
         }
     }
     conn_settle(c);
@@ -484,6 +492,19 @@ static void conn_on_drain(struct stream *st)
 }
 
 /* A client may close its side once it has sent a request, and still gets its answer. */
+static void conn_on_hangup(struct stream *st)
+{
+    struct http_conn *c = container_of(st, struct http_conn, stream);
+    struct http_req *req = c->req;
+
+    if (!req || req->body_state != HTTP_BODY_DONE || !req->ops || !req->ops->on_hangup)
+        return;
+    req->in_callback = true;
+    req->ops->on_hangup(req);
+    req->in_callback = false;
+    conn_settle(c);
+}
+
 static void conn_on_eof(struct stream *st)
 {
     struct http_conn *c = container_of(st, struct http_conn, stream);
@@ -526,6 +547,7 @@ static void conn_on_timer(struct loop_timer *t)
 static const struct stream_ops conn_ops = {
     .on_data = conn_on_data,
     .on_eof = conn_on_eof,
+    .on_hangup = conn_on_hangup,
     .on_drain = conn_on_drain,
     .on_close = conn_on_close,
 };
@@ -560,6 +582,16 @@ int http_req_peer(const struct http_req *req, struct sock_addr *ret)
 struct loop *http_req_loop(const struct http_req *req)
 {
     return req->conn->server->loop;
+}
+
+void http_req_be_patient(struct http_req *req)
+{
+    struct http_conn *c = req->conn;
+
+    req->patient = true;
+    c->stream.stall_ms = UINT32_MAX;
+    if (req->body_state != HTTP_BODY_DONE && !req->in_callback)
+        http_conn_deadline(c, 0);
 }
 
 void http_req_upgrade(struct http_req *req, void (*on_upgrade)(void *, struct stream_parts *, int),

@@ -4,22 +4,27 @@
 
 #include "base/mem.h"
 #include "net/h1_write.h"
-#include "net/http_server_internal.h"
 #include "net/relay.h"
+
+enum { HANGUP_GRACE_MS = 1000 };
 
 /* One forwarded request; lives in the request's arena. */
 struct proxy {
     struct http_req *req;
     struct http_call *call; /* NULL before it began and after it ended */
     struct loop *loop;
-    uint32_t relay_idle_ms;
+    struct loop_timer hangup; /* armed once the client closed its side */
+    struct http_proxy_target target;
 };
 
-/* An upgraded connection between its two owners. */
+/* An upgraded connection. */
 struct tunnel {
     struct loop *loop;
-    struct stream_parts backend;
-    struct buf head; /* the 101, for the client */
+    struct http_tunnels *owner; /* NULL = nobody */
+    struct list link;           /* there, once it relays */
+    struct relay *relay;
+    struct stream_parts backend; /* until then */
+    struct buf head;             /* the 101, for the client */
     uint32_t idle_ms;
 };
 
@@ -44,13 +49,15 @@ static bool name_in(struct str name, const struct str *names, size_t count)
     return false;
 }
 
-/* Rows that `headers` say belong to this connection only. */
+/* Rows that `headers` say belong to this connection only. Nobody can have the length of a body
+ * taken away: what follows would be read as the next message. */
 static bool is_hop_header(const struct http_headers *headers, const struct h1_fields *fields,
                           struct str name)
 {
     return name_in(name, hop_headers, ARRAY_LEN(hop_headers)) ||
            (fields->count[H1_CONNECTION] &&
-            http_headers_have_token(headers, STR("Connection"), name));
+            http_headers_have_token(headers, STR("Connection"), name) &&
+            !str_eq_nocase(name, STR("Content-Length")));
 }
 
 /* --- the request --- */
@@ -117,10 +124,25 @@ static void proxy_on_req_drain(struct http_req *req)
         http_call_resume(p->call);
 }
 
+static void proxy_on_hangup_due(struct loop_timer *t)
+{
+    http_reply_cut(container_of(t, struct proxy, hangup)->req, ECONNRESET);
+}
+
+/* A client that is gone and one that only has nothing more to say look alike. */
+static void proxy_on_req_hangup(struct http_req *req)
+{
+    struct proxy *p = req->user;
+
+    loop_timer_set(p->loop, &p->hangup, loop_now_ns(p->loop) + HANGUP_GRACE_MS * UINT64_C(1000000),
+                   proxy_on_hangup_due);
+}
+
 static void proxy_on_req_close(struct http_req *req, int error UNUSED)
 {
     struct proxy *p = req->user;
 
+    loop_timer_stop(p->loop, &p->hangup);
     if (p->call)
         http_call_cancel(p->call);
 }
@@ -129,31 +151,66 @@ static const struct http_req_ops proxy_req_ops = {
     .on_body = proxy_on_req_body,
     .on_body_end = proxy_on_req_body_end,
     .on_drain = proxy_on_req_drain,
+    .on_hangup = proxy_on_req_hangup,
     .on_close = proxy_on_req_close,
 };
 
 /* --- the response --- */
 
-static struct http_headers response_rows(struct http_call *call)
+static void proxy_fail(struct proxy *p, int status, const struct err *why)
+{
+    if (p->target.on_fail)
+        p->target.on_fail(p->target.user, p->req, status, why);
+    else
+        http_reply_error(p->req, status, NULL, "backend: %s", why->msg);
+}
+
+/* Whether a row of the backend's answer is for the client. 101 is the beginning of another
+ * protocol, which both ends agree upon in these very rows. */
+static bool response_passes(const struct http_call *call, struct str name)
+{
+    const struct h1_response *head = &call->head;
+
+    if (head->status == 101)
+        return true;
+    if (head->status == 204 && str_eq_nocase(name, STR("Content-Length")))
+        return false; /* there is no body to have one (RFC 9110 8.6) */
+    return !is_hop_header(&head->headers, &head->fields, name);
+}
+
+/* The rows to answer with, in the request's arena. -ENOMEM. */
+static int response_rows(struct proxy *p, const struct http_call *call, struct http_headers *ret)
 {
     const struct http_headers *h = &call->head.headers;
-    struct http_headers out = {.max = h->count};
+    struct http_headers out = {.max = h->count + HTTP_PROXY_ROWS_ADDED_MAX};
 
-    out.rows = arena_alloc(&call->arena, h->count * sizeof(*out.rows));
-    for (size_t i = 0; out.rows && i < h->count; i++)
-        if (!is_hop_header(h, &call->head.fields, h->rows[i].name))
+    out.rows = arena_alloc(&p->req->arena, out.max * sizeof(*out.rows));
+    if (!out.rows)
+        return -ENOMEM;
+    for (size_t i = 0; i < h->count; i++)
+        if (response_passes(call, h->rows[i].name))
             out.rows[out.count++] = h->rows[i];
-    return out;
+    if (p->target.on_answer)
+        p->target.on_answer(p->target.user, p->req, call->head.status, &out);
+    *ret = out;
+    return 0;
 }
 
 static void proxy_on_head(struct http_call *call)
 {
     struct proxy *p = call->user;
     bool sized = call->framing.body == H1_BODY_LENGTH || call->framing.body == H1_BODY_NONE;
-    int status = call->head.status;
-    struct http_headers rows = response_rows(call);
+    struct http_headers rows;
 
-    http_reply_begin_as(p->req, status, call->head.reason, &rows,
+    if (response_rows(p, call, &rows) < 0) {
+        p->call = NULL;
+        err_sys(&call->err, ENOMEM, "pass its headers on");
+        proxy_fail(p, 502, &call->err);
+        http_req_resume(p->req);
+        http_call_cancel(call);
+        return;
+    }
+    http_reply_begin_as(p->req, call->head.status, call->head.reason, &rows,
                         sized ? call->framing.body_bytes : HTTP_UNKNOWN_LENGTH);
 }
 
@@ -181,8 +238,7 @@ static void proxy_on_end(struct http_call *call, int error)
     if (p->req->reply_state != HTTP_REPLY_NONE)
         http_reply_end(p->req, error);
     else
-        http_reply_error(p->req, error == ETIMEDOUT ? 504 : 502, NULL, "backend: %s",
-                         call->err.msg);
+        proxy_fail(p, error == ETIMEDOUT ? 504 : 502, &call->err);
     http_req_resume(p->req); /* whatever is still coming in goes nowhere */
 }
 
@@ -195,25 +251,66 @@ static void tunnel_free(struct tunnel *t)
     free(t);
 }
 
-/* The client's side is ours now: its 101 goes first, then bytes flow. */
-static void tunnel_on_client(void *user, struct stream_parts *client, int error)
+static void tunnel_on_done(void *user, const struct relay_result *result UNUSED)
 {
     struct tunnel *t = user;
-    struct relay_conf conf = {.idle_ms = t->idle_ms};
 
-    if (!error && buf_add(&client->out, buf_str(&t->head)) == 0)
-        (void)relay_start(t->loop, client, &t->backend, &conf, NULL, NULL);
-    if (!error)
-        stream_parts_done(client);
+    if (t->owner) {
+        list_remove(&t->link);
+        t->owner->count--;
+    }
     tunnel_free(t);
 }
 
-static int tunnel_write_head(struct tunnel *t, const struct h1_response *head)
+/* The client's side is ours now: its 101 goes first, then bytes flow. */
+static int tunnel_start(struct tunnel *t, struct stream_parts *client)
 {
-    int r = buf_addf(&t->head, "HTTP/1.1 101 %.*s\r\n", STR_ARG(head->reason));
+    struct relay_conf conf = {.idle_ms = t->idle_ms, .on_done = tunnel_on_done, .user = t};
+    int r = buf_add(&client->out, buf_str(&t->head));
 
-    for (size_t i = 0; r == 0 && i < head->headers.count; i++)
-        r = h1_write_header(&t->head, head->headers.rows[i].name, head->headers.rows[i].value);
+    if (r == 0)
+        r = relay_start(t->loop, client, &t->backend, &conf, &t->relay, NULL);
+    if (r < 0)
+        return r;
+    buf_done(&t->head);
+    if (t->owner) {
+        list_push(&t->owner->all, &t->link);
+        t->owner->count++;
+    }
+    return 0;
+}
+
+static void tunnel_on_client(void *user, struct stream_parts *client, int error)
+{
+    struct tunnel *t = user;
+
+    if (error || tunnel_start(t, client) < 0)
+        tunnel_free(t);
+    if (!error)
+        stream_parts_done(client);
+}
+
+void http_tunnels_init(struct http_tunnels *t)
+{
+    list_init(&t->all);
+    t->count = 0;
+}
+
+void http_tunnels_cut(struct http_tunnels *t)
+{
+    LIST_EACH(&t->all, at)
+    relay_stop(container_of(at, struct tunnel, link)->relay, ECANCELED);
+}
+
+static int tunnel_write_head(struct tunnel *t, struct proxy *p, const struct http_call *call)
+{
+    struct http_headers rows;
+    int r = response_rows(p, call, &rows);
+
+    if (r == 0)
+        r = buf_addf(&t->head, "HTTP/1.1 101 %.*s\r\n", STR_ARG(call->head.reason));
+    for (size_t i = 0; r == 0 && i < rows.count; i++)
+        r = h1_write_header(&t->head, rows.rows[i].name, rows.rows[i].value);
     return r < 0 ? r : h1_write_end(&t->head);
 }
 
@@ -224,16 +321,19 @@ static void proxy_on_upgrade(struct http_call *call, struct stream_parts *parts)
     struct http_req *req = p->req;
 
     p->call = NULL;
+    loop_timer_stop(p->loop, &p->hangup); /* half-closed conversations finish in the relay */
     t->loop = p->loop;
-    t->idle_ms = p->relay_idle_ms;
+    t->idle_ms = p->target.relay_idle_ms;
+    t->owner = p->target.tunnels;
     t->backend = *parts;
     *parts = (struct stream_parts){.fd = -EBADF};
     buf_init(&parts->in, 0);
     buf_init(&parts->out, 0);
     buf_init(&t->head, H1_HEAD_BYTES_MAX);
-    if (tunnel_write_head(t, &call->head) < 0) {
+    if (tunnel_write_head(t, p, call) < 0) {
         tunnel_free(t);
-        http_reply_error(req, 502, NULL, "backend: its upgrade has no proper head");
+        err_set(&call->err, EPROTO, "its upgrade has no proper head");
+        proxy_fail(p, 502, &call->err);
         return;
     }
     http_req_upgrade(req, tunnel_on_client, t);
@@ -279,10 +379,10 @@ void http_proxy_forward(struct http_req *req, struct http_client *client,
     }
     spec.header_count = request_rows(req, target, upgrade, rows);
     p->req = req;
-    p->loop = req->conn->server->loop;
-    p->relay_idle_ms = target->relay_idle_ms;
+    p->loop = http_req_loop(req);
+    p->target = *target; /* of which only what is for later is used later */
     if (http_call_start(client, &spec, &p->call, &e) < 0) {
-        http_reply_error(req, 502, NULL, "backend: %s", e.msg);
+        proxy_fail(p, 502, &e);
         return;
     }
     req->ops = &proxy_req_ops;

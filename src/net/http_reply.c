@@ -274,6 +274,23 @@ int http_reply_write_all(struct http_req *req, struct str data)
     return taken < 0 ? (int)taken : 0;
 }
 
+int http_reply_push(struct http_req *req, struct str data)
+{
+    ssize_t taken = reply_write_some(req, data, data.n);
+
+    return taken < 0 ? (int)taken : 0;
+}
+
+bool http_reply_is_full(struct http_req *req)
+{
+    struct stream *st = &req->conn->stream;
+    bool full = stream_is_open(st) && stream_room(st) == 0;
+
+    if (full)
+        stream_want_drain(st);
+    return full;
+}
+
 void http_reply_end(struct http_req *req, int error)
 {
     struct stream *st = &req->conn->stream;

@@ -269,6 +269,7 @@ void http_server_stats(const struct http_server *s, struct http_server_stats *re
         .requests = s->requests,
         .connections = s->connections,
         .idle = s->idle_count,
+        .active = s->active,
     };
 }
 

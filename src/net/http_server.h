@@ -30,6 +30,9 @@ struct http_req_ops {
     ssize_t (*on_body)(struct http_req *req, struct str piece);
     void (*on_body_end)(struct http_req *req); /* the body is complete */
     void (*on_drain)(struct http_req *req);    /* http_reply_write has room again */
+    /* The client sent all of its request and closed its side. It may be gone, or still read: from
+     * here the two look alike until something is sent. Without this it gets its answer. */
+    void (*on_hangup)(struct http_req *req);
     /* The request is over: exactly once, also after a complete reply. error: 0 when the reply was
      * completed, else a positive errno. req and its arena are gone afterwards. */
     void (*on_close)(struct http_req *req, int error);
@@ -48,6 +51,7 @@ struct http_req {
     int status;           /* of the reply; 0 before */
     uint64_t reply_bytes; /* body bytes of the reply so far */
     bool say_keep_alive;  /* write "Connection: keep-alive" where HTTP/1.1 implies it */
+    struct str id;        /* what it goes by in logs: for on_request to set, in the arena */
 
     /* The rest is the server's. */
     struct http_conn *conn;
@@ -73,7 +77,7 @@ struct http_req {
         HTTP_REPLY_FILE,   /* the stream sends it */
         HTTP_REPLY_DONE,
     } reply_state;
-    bool keep_alive, in_callback, continue_due;
+    bool keep_alive, in_callback, continue_due, patient;
 };
 
 struct http_server_conf {
@@ -84,6 +88,12 @@ struct http_server_conf {
     /* Before routing, for authentication and request ids: false when it has replied. May be NULL.
      */
     bool (*on_request)(struct http_req *req);
+    /* Before the answer to what is no request, or to one whose rest is not: may add headers, and
+     * must not look at the head. May be NULL. */
+    void (*on_refuse)(struct http_req *req);
+    /* In place of our own 404, 405 and OPTIONS replies, where no row fits. `allowed` are the
+     * methods of the path, 0 when there is no such path. May be NULL. */
+    void (*on_unrouted)(struct http_req *req, unsigned allowed);
     /* After each request, for logs and metrics. May be NULL. */
     void (*on_done)(struct http_req *req, int error);
 
@@ -113,6 +123,7 @@ void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drain
 struct http_server_stats {
     uint64_t accepted, requests;
     size_t connections, idle;
+    size_t active; /* requests whose head came and whose reply has not ended */
 };
 void http_server_stats(const struct http_server *s, struct http_server_stats *ret);
 
@@ -125,6 +136,9 @@ struct str http_req_header(const struct http_req *req,
 int http_req_peer(const struct http_req *req, struct sock_addr *ret);
 struct loop *http_req_loop(const struct http_req *req);
 void http_req_resume(struct http_req *req); /* on_body may be called again */
+/* Lifts body_ms and stall_ms for this request: where it is passed on to somebody else, it is not
+ * for us to say how long a pause may be. */
+void http_req_be_patient(struct http_req *req);
 
 /* --- the reply --- */
 
@@ -150,6 +164,10 @@ ssize_t http_reply_write(struct http_req *req, struct str data);
 /* Takes it whole or not at all: 0, or -EAGAIN when it does not fit now. When on_drain comes it will
  * fit, whatever its size. Fails as http_reply_write does. */
 int http_reply_write_all(struct http_req *req, struct str data);
+/* Takes it whole, also past "full": for a producer whose bursts are bounded, and who asks
+ * http_reply_is_full between them. Fails as http_reply_write does. */
+int http_reply_push(struct http_req *req, struct str data);
+bool http_reply_is_full(struct http_req *req); /* then on_drain will come */
 /* Makes this reply "full" at so many queued bytes instead of STREAM_HIGH_BYTES: what a client that
  * stops reading may cost. */
 void http_reply_queue_max(struct http_req *req, uint32_t queue_bytes_max);

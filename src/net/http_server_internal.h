@@ -23,7 +23,7 @@ struct http_server {
     struct list idle;      /* connections between two requests, longest idle first */
     struct list busy;      /* all others, newcomers too: they have something to say */
     bool listening;        /* false: at the cap, newcomers wait in the backlog */
-    size_t connections, idle_count;
+    size_t connections, idle_count, active;
     uint64_t accepted, requests;
     char date_line[sizeof("Date: \r\n") + TIME_HTTP_MAX - 1];
     uint64_t date_until_ns; /* when that line is to be made anew */

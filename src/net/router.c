@@ -225,3 +225,31 @@ void router_find(const struct router *r, enum http_method method, struct str pat
         }
     }
 }
+
+/* --- as text --- */
+
+static int route_print_line(struct str method, const char *path, struct buf *out)
+{
+    return buf_addf(out, "%.*s %s\n", (int)method.n, method.p, path);
+}
+
+static int route_print(const struct http_route *route, struct buf *out)
+{
+    int r = 0;
+
+    if (route->methods & HTTP_BIT(HTTP_OTHER))
+        return route_print_line(STR("*"), route->path, out);
+    for (int m = 0; m < HTTP_METHOD_COUNT && r >= 0; m++)
+        if (route->methods & HTTP_BIT(m))
+            r = route_print_line(http_method_name(m), route->path, out);
+    return r;
+}
+
+int routes_print(const struct http_route *routes, size_t count, struct buf *out)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < count && r >= 0; i++)
+        r = route_print(&routes[i], out);
+    return r;
+}

@@ -7,6 +7,7 @@
  * segments are ordinary ones. */
 #pragma once
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "net/http.h"
 
@@ -45,3 +46,7 @@ void router_free(struct router *r);
 
 void router_find(const struct router *r, enum http_method method, struct str path,
                  struct route_match *ret);
+
+/* Appends the table as text: a line "GET /path" for each method of each row, "* /path" for a row
+ * that takes even methods without a name here (HTTP_OTHER). Fails as buf_add() does. */
+int routes_print(const struct http_route *routes, size_t count, struct buf *out) MUST_USE;

@@ -10,7 +10,13 @@
 
 #include "base/fd.h"
 
-enum { ACCEPTS_PER_EVENT = 64, OUT_OF_FDS_PAUSE_NS = 100 * 1000 * 1000 };
+enum {
+    ACCEPTS_PER_EVENT = 64,
+    OUT_OF_FDS_PAUSE_NS = 100 * 1000 * 1000,
+    KEEPALIVE_IDLE_S = 60,
+    KEEPALIVE_EVERY_S = 15,
+    KEEPALIVE_COUNT = 4,
+};
 
 static const size_t unix_path_at = offsetof(struct sockaddr_un, sun_path);
 
@@ -156,6 +162,16 @@ static void sock_set(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof(value)); /* wishes, not needs */
 }
 
+/* What is set on a listening socket is set on all it accepts, and costs them nothing. A peer that
+ * vanished without a word is noticed: tunnels have no other deadline. */
+static void sock_set_accepted(int fd)
+{
+    sock_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    sock_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+    sock_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S);
+    sock_set(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
+}
+
 /* Removes a unix socket file that a dead process left behind. */
 static int sock_clear_stale(const struct sock_addr *a)
 {
@@ -204,6 +220,8 @@ int sock_listen(const struct sock_addr *a, int backlog, struct err *e)
     sock_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->any.sa_family == AF_INET6)
         sock_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    if (a->any.sa_family != AF_UNIX)
+        sock_set_accepted(fd);
     r = sock_bind(fd, a);
     if (r < 0)
         return err_sys(e, -r, "listen on %s", text);

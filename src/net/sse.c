@@ -177,7 +177,7 @@ static bool sse_is_over(const struct sse *s)
     return s->ended || (!s->begun && s->req->reply_state != HTTP_REPLY_NONE);
 }
 
-int sse_send_bytes(struct sse *s, struct str bytes)
+static int sse_give(struct sse *s, struct str bytes, int (*give)(struct http_req *, struct str))
 {
     int r;
 
@@ -188,8 +188,23 @@ int sse_send_bytes(struct sse *s, struct str bytes)
         sse_reply_head(s->req);
         sse_arm_ping(s);
     }
-    r = http_reply_write_all(s->req, bytes);
+    r = give(s->req, bytes);
     return r == -EPIPE ? 0 : r; /* nobody reads any more; on_close is on its way */
+}
+
+int sse_send_bytes(struct sse *s, struct str bytes)
+{
+    return sse_give(s, bytes, http_reply_write_all);
+}
+
+int sse_push_bytes(struct sse *s, struct str bytes)
+{
+    return sse_give(s, bytes, http_reply_push);
+}
+
+bool sse_is_full(struct sse *s)
+{
+    return s->begun && !s->ended && http_reply_is_full(s->req);
 }
 
 /* An event is formatted in a buffer of the loop's. False when nobody is there to read it. */

@@ -65,6 +65,11 @@ int sse_send_bare(struct sse *s, struct str line);
 int sse_send_comment(struct sse *s, struct str text);
 int sse_send_bytes(struct sse *s, struct str bytes); /* as they are; not an event by itself */
 
+/* As sse_send_bytes, but however far the client lags: for bursts of bounded size, between which
+ * the caller asks sse_is_full. When that says yes, on_drain will come. */
+int sse_push_bytes(struct sse *s, struct str bytes);
+bool sse_is_full(struct sse *s);
+
 /* Ends the stream: 0 cleanly, else so that the client sees a broken transfer. Before the first
  * event an error is answered with a plain 500. */
 void sse_end(struct sse *s, int error);

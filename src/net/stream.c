@@ -368,7 +368,7 @@ static bool stream_receive(struct stream *s)
     }
     if (r == 0) {
         s->eof = true;
-        stream_watch(s, 0, EPOLLIN);
+        stream_watch(s, 0, EPOLLIN | EPOLLRDHUP);
         stream_tell_eof(s);
         return false;
     }
@@ -418,12 +418,24 @@ static int stream_socket_error(const struct stream *s)
     return error;
 }
 
+/* One that reads will meet the end of the input by itself. */
+static void stream_on_rdhup(struct stream *s)
+{
+    if (s->state == STREAM_OPEN && !s->paused)
+        return;
+    stream_watch(s, 0, EPOLLRDHUP);
+    if (s->state == STREAM_OPEN)
+        s->ops->on_hangup(s);
+}
+
 static void stream_on_ready(struct loop_io *io, uint32_t events)
 {
     struct stream *s = container_of(io, struct stream, io);
 
     if (events & EPOLLIN)
         stream_on_readable(s);
+    if (s->state != STREAM_CLOSED && (events & EPOLLRDHUP))
+        stream_on_rdhup(s);
     if (s->state != STREAM_CLOSED && (events & EPOLLOUT))
         stream_flush(s);
     /* Both directions are gone and nothing is left to read that anyone waits for. */
@@ -471,7 +483,8 @@ int stream_start(struct stream *s, struct loop *loop, int fd, const struct strea
     };
     buf_init(&s->in, STREAM_IN_BYTES_MAX);
     buf_init(&s->out, STREAM_OUT_BYTES_MAX);
-    return loop_io_start(loop, &s->io, fd, EPOLLIN, stream_on_ready, e);
+    return loop_io_start(loop, &s->io, fd, EPOLLIN | (ops->on_hangup ? EPOLLRDHUP : 0),
+                         stream_on_ready, e);
 }
 
 int stream_attach(struct stream *s, struct loop *loop, struct stream_parts *parts,

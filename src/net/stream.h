@@ -25,6 +25,9 @@ struct stream_ops {
     void (*on_drain)(struct stream *s);
     /* The stream is over and its descriptor closed. error: 0, or a positive errno. */
     void (*on_close)(struct stream *s, int error);
+    /* The peer closed its side, or is gone, while the stream is paused: its last bytes may not have
+     * been offered yet, and on_eof will still come. At most once. With NULL nobody looks. */
+    void (*on_hangup)(struct stream *s);
 };
 
 /* How bytes move. Plain sockets are the only kind yet; TLS will be another row of functions. */

@@ -133,18 +133,18 @@ GET_JSON = request("GET", "/json")
 class Server:
     """httpd on a port of its own; stopped by pid at the end of the `with` block."""
 
-    def __init__(self, program, *args, descriptors_max=None):
+    def __init__(self, program, *args, listen="127.0.0.1:0", descriptors_max=None):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
 
         # ASan keeps what was freed for a while, which would look like growth.
         asan = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
-        self.process = subprocess.Popen([program, "127.0.0.1:0", *args], stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([program, listen, *args], stdout=subprocess.PIPE,
                                         env={**os.environ, "ASAN_OPTIONS": asan},
                                         preexec_fn=limit if descriptors_max else None)
         self.address = self.process.stdout.readline().decode().strip()
         host, port = self.address.rsplit(":", 1)
-        self.endpoint = (host, int(port))
+        self.endpoint = (host, int(port)) if port.isdigit() else None  # or a unix socket
         self.sanitized = b"__asan_init" in pathlib.Path(program).read_bytes()
 
     def __enter__(self):

@@ -9,68 +9,11 @@ import sys
 import threading
 import time
 
-from httplib import Client, Connection, Server, Tap, request, wait_for
+from http_backend import OK, Backend, answer, echo
+from httplib import Server, Tap, request, wait_for
 
 MIB = 1 << 20
 RSS_GROWTH_MAX = int(sys.argv[2]) * MIB
-
-
-class Backend:
-    """Listens, and runs script(conn) in a thread for each connection. Keeps what it was asked."""
-
-    def __init__(self, script):
-        self.script = script
-        self.requests = []
-        self.begun = self.ended = 0  # connections, and those of them whose script returned
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
-
-    def serve(self):
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self.listener.accept()
-                self.begun += 1
-                threading.Thread(target=self.talk, args=(sock,), daemon=True).start()
-
-    def talk(self, sock):
-        conn = BackendConn(self, sock)
-        with contextlib.suppress(OSError, EOFError), sock:
-            self.script(conn)
-        self.ended += 1
-
-    @property
-    def address(self):
-        return "%s:%d" % self.listener.getsockname()
-
-
-class BackendConn(Client):
-    def __init__(self, backend, sock):
-        Connection.__init__(self, sock)
-        self.backend = backend
-        sock.settimeout(20)
-
-    def read_head(self):
-        head = self.take_until(b"\r\n\r\n").decode("latin-1")
-        self.backend.requests.append(head)
-        return head
-
-
-def answer(text):
-    """A backend that gives one fixed answer per request, on a kept connection."""
-    def script(conn):
-        while True:
-            conn.read_head()
-            conn.send(text)
-    return script
-
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 @contextlib.contextmanager
@@ -215,16 +158,6 @@ def does_not_repeat_what_may_do_harm():
         assert c.ask(request("GET", "/proxy/")).status == 200
         assert c.ask(request("POST", "/proxy/pay", body=b"x")).status == 502
         assert sum("POST" in head for head in backend.requests) == 1, backend.requests
-
-
-def echo(conn):
-    head = conn.read_head()
-    if "chunked" in head:
-        body = conn.take_chunks()
-    else:
-        length = [row for row in head.split("\r\n") if row.startswith("Content-Length: ")]
-        body = conn.take(int(length[0].split()[1])) if length else b""
-    conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
 
 def passes_bodies():

@@ -196,3 +196,17 @@ TEST(router, is_not_slowed_down_by_long_paths)
     free(path);
     router_free(r);
 }
+
+TEST(router, prints_a_table_by_method_and_path)
+{
+    static const struct http_route rows[] = {
+        {GET | POST,      "/items",          0, handler, 0},
+        {HTTP_ANY_METHOD, "/proxy/{port}/*", 0, handler, 0},
+    };
+    AUTO_BUF(text, 256);
+    AUTO_BUF(small, 8);
+
+    CHECK_EQ(routes_print(rows, ARRAY_LEN(rows), &text), 0);
+    CHECK_STR(text.p, "GET /items\nPOST /items\n* /proxy/{port}/*\n");
+    CHECK_EQ(routes_print(rows, ARRAY_LEN(rows), &small), -EMSGSIZE);
+}

@@ -111,6 +111,23 @@ TEST(sock, learns_the_port_it_was_given)
     CHECK(sock_listen(&local, 8, NULL) == -EADDRINUSE);
 }
 
+TEST(sock, probes_peers_that_fell_silent)
+{
+    struct sock_addr a, local;
+    auto_fd fd = -EBADF, client = -EBADF, accepted = -EBADF;
+    int on = 0;
+    socklen_t size = sizeof(on);
+
+    CHECK_EQ(sock_addr_parse(STR("127.0.0.1:0"), &a, NULL), 0);
+    fd = sock_listen(&a, 8, NULL);
+    CHECK_EQ(sock_local_addr(fd, &local), 0);
+    client = sock_connect_start(&local, NULL);
+    while ((accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC)) < 0)
+        CHECK_EQ(errno, EAGAIN);
+    CHECK_EQ(getsockopt(accepted, SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
+    CHECK_EQ(on, 1);
+}
+
 /* --- unix sockets, in a directory that goes with the test --- */
 
 static struct sock_addr unix_addr(char dir[], char path[108])

@@ -326,6 +326,30 @@ TEST(sse, ends_with_an_error_as_a_broken_transfer)
     rig_done(&r);
 }
 
+TEST(sse, takes_a_burst_past_full_and_tells_when_there_is_room_again)
+{
+    static char line[10000];
+    struct rig r;
+    AUTO_BUF(b, 8 << 20);
+    int fd, sent = 0;
+
+    memset(line, 'x', sizeof(line) - 2);
+    memset(line + sizeof(line) - 2, '\n', 2);
+    rig_init(&r);
+    fd = client_open(&r, get_one);
+    http_reply_queue_max(r.sse.req, 20000);
+    CHECK(!sse_is_full(&r.sse));
+    for (; sent < 100; sent++)
+        CHECK_EQ(sse_push_bytes(&r.sse, str_make(line, sizeof(line))), 0);
+    CHECK(sse_is_full(&r.sse));
+    CHECK_EQ(sse_send_bytes(&r.sse, str_make(line, sizeof(line))), -EAGAIN);
+    CHECK_EQ(client_read_all(&r, fd, &b), 0);
+    CHECK(r.drains >= 1 && !sse_is_full(&r.sse));
+    CHECK_EQ(body_of(&b).n, sent * (sizeof(line) + strlen("2710\r\n\r\n")));
+    fd_close(fd);
+    rig_done(&r);
+}
+
 /* What is written in between must not be kept either: the leak checker watches. */
 TEST(sse, swallows_events_between_the_end_of_its_connection_and_the_report)
 {

@@ -17,7 +17,7 @@ struct end {
     struct buf seen;   /* taken */
     size_t take_max;   /* of each offer; SIZE_MAX = all */
     size_t last_offer; /* bytes */
-    int offers, eofs, drains, closes, error;
+    int offers, eofs, drains, hangups, closes, error;
     bool pause_in_data;
     enum { IN_NONE, IN_DATA, IN_EOF, IN_DRAIN } close_in;
 };
@@ -57,6 +57,11 @@ static void on_drain(struct stream *s)
     e->drains++;
     if (e->close_in == IN_DRAIN)
         stream_close(s, ECANCELED);
+}
+
+static void on_hangup(struct stream *s)
+{
+    container_of(s, struct end, stream)->hangups++;
 }
 
 static void on_close(struct stream *s, int error)
@@ -251,6 +256,37 @@ TEST(stream, notices_a_lost_peer_while_paused)
     run_ms(5);
     CHECK_EQ(end.closes, 1);
     CHECK(end.error != 0);
+    finish();
+}
+
+TEST(stream, tells_once_that_the_peer_hung_up_while_paused)
+{
+    static const struct stream_ops with_hangup = {on_data, on_eof, on_drain, on_close, on_hangup};
+
+    start_with(&with_hangup);
+    stream_pause(&end.stream);
+    CHECK_EQ(write(peer, "last", 4), 4);
+    CHECK_EQ(shutdown(peer, SHUT_WR), 0);
+    run_ms(5);
+    CHECK_EQ(end.hangups, 1);
+    CHECK_EQ(end.offers + end.eofs + end.closes, 0);
+    stream_resume(&end.stream);
+    run_ms(5);
+    CHECK_SPAN(buf_str(&end.seen), "last"); /* what came before is not lost */
+    CHECK_EQ(end.eofs, 1);
+    CHECK_EQ(end.hangups, 1);
+    finish();
+}
+
+TEST(stream, has_no_word_of_a_hangup_it_reads_itself)
+{
+    static const struct stream_ops with_hangup = {on_data, on_eof, on_drain, on_close, on_hangup};
+
+    start_with(&with_hangup);
+    CHECK_EQ(shutdown(peer, SHUT_WR), 0);
+    run_ms(5);
+    CHECK_EQ(end.eofs, 1);
+    CHECK_EQ(end.hangups, 0);
     finish();
 }
 
