@@ -113,7 +113,7 @@ int drive_create(const struct drive *d, struct broker_client *c, uint64_t number
         return listener;
     ret->number = number;
     began = time_mono_ns();
-    r = broker_spawn(c, plan, &d->root, listener, &ret->handle, e);
+    r = broker_spawn(c, plan, &d->root, NULL, listener, &ret->handle, e);
     if (r < 0)
         return r;
     r = d->until == DRIVE_PING ? drive_ping(d, number, e) : box_await_output(ret, e);

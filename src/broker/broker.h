@@ -21,13 +21,34 @@ struct ready {
     struct slot_owner child; /* the parked one, while it surely lives; all 0 if it does not */
 };
 
+/* A directory from which callers other than root may take layers and volumes. */
+struct broker_allowed {
+    int dir;    /* O_PATH, of our mount namespace */
+    char *path; /* without links */
+};
+
+enum { BROKER_ALLOWED_MAX = 64, BROKER_CONNECTIONS_MAX = 64 };
+
 struct broker {
     struct host host;
+    struct broker_allowed allowed[BROKER_ALLOWED_MAX];
+    size_t allowed_count;
     struct slot_owner self;
     struct list ready[2]; /* by enum plan_net */
     uint32_t ready_count[2], ready_wanted[2];
+    bool tied;          /* ends with whoever started it */
     uint32_t slot_hint; /* where to look for a free number */
 };
+
+/* allow.c */
+/* Adds a directory, once host_open was called. The state directory must not lie at or below it. */
+int allow_add(struct broker *b, const char *path, struct err *e);
+/* Whether a caller may have us use what `fd` is open on: root may name anything; others what is, or
+ * lies beneath, an allowed directory. */
+int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e);
+
+/* worker.c: the life of a worker. Root and `caller` may connect. */
+NORETURN void worker_main(struct broker *shared, int listener, uid_t caller);
 
 /* ready.c */
 /* Raises what is wanted to what one connection wants: the most of them counts. */

@@ -90,6 +90,7 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct broker_request request = {.op = BROKER_CONFIG, .config = *config};
+    const struct timeval patience = {.tv_sec = REPLY_MS_MAX / 1000};
     struct broker_reply reply;
 
     request.config.version = BROKER_WIRE_VERSION;
@@ -99,6 +100,8 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
     c->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (c->sock < 0)
         return err_sys(e, errno, "make a socket");
+    /* Connecting waits while the backlog is full, which it is for ever if nobody accepts. */
+    (void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     if (connect(c->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
         int r = err_sys(e, errno, "connect to the broker at '%s'", path);
 
@@ -108,12 +111,12 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
     return exchange(c, &request, NULL, 0, &reply, NULL, e);
 }
 
-int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers, int listener,
-                 struct broker_handle *ret, struct err *e)
+int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers,
+                 const int *binds, int listener, struct broker_handle *ret, struct err *e)
 {
     auto_free struct broker_request *request = mem_new(struct broker_request);
     struct broker_reply reply;
-    int fds[PLAN_LAYERS_MAX + 1];
+    int fds[PLAN_LAYERS_MAX + PLAN_BINDS_MAX + 1];
     size_t count = 0;
     int r = plan_check(plan, e);
 
@@ -123,6 +126,8 @@ int broker_spawn(struct broker_client *c, const struct plan *plan, const int *la
     memcpy(&request->plan, plan, plan_bytes(plan));
     for (size_t i = 0; i < plan->layer_count; i++)
         fds[count++] = layers[i];
+    for (size_t i = 0; i < plan->bind_count; i++)
+        fds[count++] = binds[i];
     fds[count++] = listener;
     r = exchange(c, request, fds, count, &reply, ret->files, e);
     if (r == 0)
@@ -176,6 +181,25 @@ int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err
     struct broker_reply reply;
 
     return ask_about(c, BROKER_SNAPSHOT, id, &dir, 1, &reply, NULL, e);
+}
+
+int broker_erase(struct broker_client *c, int dir, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_ERASE};
+    struct broker_reply reply;
+
+    return exchange(c, &request, &dir, 1, &reply, NULL, e);
+}
+
+int broker_info(struct broker_client *c, struct broker_info *ret, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_INFO};
+    struct broker_reply reply;
+    int r = exchange(c, &request, NULL, 0, &reply, NULL, e);
+
+    if (r == 0)
+        *ret = reply.info;
+    return r;
 }
 
 int broker_stat(struct broker_client *c, const char *id, struct broker_sandbox *ret_sandbox,

@@ -22,10 +22,10 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
                    struct err *e);
 void broker_close(struct broker_client *c);
 
-/* layers: plan->layer_count directories; listener: where execd is to answer. All stay the caller's.
- */
-int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers, int listener,
-                 struct broker_handle *ret, struct err *e);
+/* layers: plan->layer_count directories; binds: plan->bind_count volumes; both may be O_PATH.
+ * listener: where execd is to answer. All stay the caller's. */
+int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers,
+                 const int *binds, int listener, struct broker_handle *ret, struct err *e);
 int broker_open(struct broker_client *c, const char *id, struct broker_handle *ret, struct err *e);
 int broker_signal(struct broker_client *c, const char *id, int signal, struct err *e);
 int broker_pause(struct broker_client *c, const char *id, struct err *e);
@@ -34,11 +34,14 @@ int broker_stat(struct broker_client *c, const char *id, struct broker_sandbox *
                 struct cgroup_stat *ret_stat, struct err *e);
 int broker_remove(struct broker_client *c, const char *id, struct err *e);
 /* Copies what the sandbox wrote into an empty directory, ids as they are inside. Pause it before.
- */
+ * Callers other than root get no setuid and setgid bits. */
 int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e);
+/* Removes all that a directory holds, whoever it belongs to: a snapshot, or a volume. */
+int broker_erase(struct broker_client *c, int dir, struct err *e);
 int broker_fill(struct broker_client *c, const struct broker_config *config, struct err *e);
 /* How many leftovers were removed, or -errno. */
 int broker_sweep(struct broker_client *c, bool dead_too, struct err *e);
+int broker_info(struct broker_client *c, struct broker_info *ret, struct err *e);
 /* Calls visit for each sandbox there is. */
 int broker_list(struct broker_client *c,
                 void (*visit)(void *user, const struct broker_sandbox *sandbox), void *user,

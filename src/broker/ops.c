@@ -142,7 +142,8 @@ static int spawn_in(struct exchange *x, struct ready *r, struct proc *ret)
     struct spawn_args args = {
         .plan = plan,
         .layers = x->fds,
-        .listener = x->fds[plan->layer_count],
+        .binds = x->fds + plan->layer_count,
+        .listener = x->fds[plan->layer_count + plan->bind_count],
         .exit_file = -EBADF,
         .log_file = -EBADF,
         .disk = -EBADF,
@@ -199,13 +200,15 @@ static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
     return error;
 }
 
-/* What a directory holds is read with our rights and handed out with root's inside, and a snapshot
- * may hold a setuid file of root's: so only root may say which directories. */
-static int check_may_name_dirs(const struct exchange *x)
+/* The first `count` descriptors. What a directory holds is read and written with our rights, and
+ * handed out with root's inside: so it must be one that the caller may name. */
+static int check_may_use(const struct exchange *x, size_t count)
 {
-    return x->peer->uid == 0
-               ? 0
-               : err_set(x->e, EPERM, "only root may give directories to sandboxes, or fill them");
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = allow_check(x->b, x->peer->uid, x->fds[i], x->e);
+    return r;
 }
 
 /* A socket of the host's network must not get into a sandbox: it could be turned around and used to
@@ -227,16 +230,18 @@ static int op_spawn(struct exchange *x)
     const struct plan *plan = &x->request->plan;
     struct proc proc = PROC_NONE;
     struct ready *r;
+    size_t given;
     int error = plan_check(plan, x->e);
 
     if (error < 0)
         return error;
-    if (x->fd_count != plan->layer_count + 1)
-        return err_set(x->e, EINVAL, "expected %u layers and a listener", plan->layer_count);
-    if (plan->layer_count)
-        error = check_may_name_dirs(x);
+    given = plan->layer_count + plan->bind_count;
+    if (x->fd_count != given + 1)
+        return err_set(x->e, EINVAL, "expected %u layers, %u volumes and a listener",
+                       plan->layer_count, plan->bind_count);
+    error = check_may_use(x, given);
     if (error == 0)
-        error = check_listener(x->fds[plan->layer_count], x->e);
+        error = check_listener(x->fds[given], x->e);
     if (error < 0)
         return error;
     r = ready_take(x->b, plan->net);
@@ -269,12 +274,15 @@ static int op_open(struct exchange *x)
     if (r < 0)
         return r;
     r = proc_open(record.owner.pid, &proc);
-    /* Whoever has the number now, if anyone: only with the same start is it our PID 1. */
-    if (r < 0 || !slot_owner_alive(&record.owner)) {
-        proc_close(&proc);
-        return err_set(x->e, ESRCH, "sandbox '%s' has ended", record.id);
-    }
     describe(x->b, &record, state_of(x->b, &record), &x->reply->sandbox);
+    /* Whoever has the number now, if anyone: only with the same start is it our PID 1. */
+    if (r < 0 || x->reply->sandbox.state == BROKER_DEAD) {
+        proc_close(&proc);
+        x->reply->sandbox.state = BROKER_DEAD;
+        proc.pidfd = fd_open_at(dir, "exit", O_RDONLY, 0, PATH_STRICT, x->e);
+        if (proc.pidfd < 0)
+            return proc.pidfd;
+    }
     r = sandbox_files(x, dir, proc.pidfd);
     if (r < 0)
         proc_close(&proc);
@@ -413,7 +421,7 @@ static int op_snapshot(struct exchange *x)
 {
     struct slot_record record;
     auto_fd dir = -EBADF, layer = -EBADF;
-    int r = check_may_name_dirs(x);
+    int r = check_may_use(x, 1);
 
     if (r == 0)
         r = find(x, &record, &dir);
@@ -422,10 +430,47 @@ static int op_snapshot(struct exchange *x)
     if (state_of(x->b, &record) == BROKER_RUNNING)
         return err_set(x->e, EBUSY, "sandbox '%s' is running: pause it before", record.id);
     layer = disk_open_layer(dir, x->e);
-    r = layer < 0 ? layer
-                  : snapshot_copy(layer, slot_uid_first(record.slot), record.root == PLAN_ROOT_HOST,
-                                  x->fds[0], x->e);
+    r = layer < 0
+            ? layer
+            : snapshot_copy(&(struct snapshot){layer, slot_uid_first(record.slot),
+                                               record.root == PLAN_ROOT_HOST, x->peer->uid == 0},
+                            x->fds[0], x->e);
     return r < 0 ? err_wrap(x->e, r, "snapshot of '%s'", record.id) : 0;
+}
+
+static int op_erase(struct exchange *x)
+{
+    int r = check_may_use(x, 1);
+
+    return r < 0 ? r : snapshot_erase(x->fds[0], x->e);
+}
+
+static void info_count(void *user, uint32_t slot)
+{
+    const struct exchange *x = user;
+    struct broker_info *info = &x->reply->info;
+    auto_fd dir = slot_open(&x->b->host, slot, NULL);
+    struct slot_record record;
+
+    if (dir < 0 || slot_read_record(dir, &record, NULL) < 0)
+        return;
+    if (record.state == SLOT_READY)
+        ++*(record.net == PLAN_NET_BRIDGE ? &info->ready.bridge : &info->ready.none);
+    else
+        ++*(slot_owner_alive(&record.owner) ? &info->live : &info->dead);
+}
+
+/* Counted from the records, which all workers share. */
+static int op_info(struct exchange *x)
+{
+    const struct broker *b = x->b;
+
+    x->reply->info = (struct broker_info){
+        .tied = b->tied,
+        .here = {b->ready_count[PLAN_NET_NONE],  b->ready_count[PLAN_NET_BRIDGE] },
+        .wanted = {b->ready_wanted[PLAN_NET_NONE], b->ready_wanted[PLAN_NET_BRIDGE]},
+    };
+    return slot_each(&b->host, info_count, x, x->e);
 }
 
 static int op_sweep(struct exchange *x)
@@ -453,6 +498,8 @@ static const struct {
       [BROKER_SNAPSHOT] = {1,           op_snapshot},
     [BROKER_FILL] = {0,           op_fill    },
       [BROKER_SWEEP] = {0,           op_sweep   },
+    [BROKER_INFO] = {0,           op_info    },
+      [BROKER_ERASE] = {1,           op_erase   },
 };
 
 bool broker_answer(struct broker *b, struct broker_peer *peer, const struct broker_request *request,

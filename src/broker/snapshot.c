@@ -16,7 +16,13 @@
 #include "base/fd.h"
 #include "sandbox/plan.h"
 
-enum { DEPTH_MAX = 256, XATTR_NAMES_MAX = 4096, XATTR_VALUE_MAX = 4096, COPY_BYTES = 1 << 24 };
+enum {
+    DEPTH_MAX = 256,
+    XATTR_NAMES_MAX = 4096,
+    XATTR_VALUE_MAX = 4096,
+    COPY_BYTES = 1 << 24,
+    ERASE_TURNS_MAX = 1 << 28,
+};
 
 /* A directory being copied; the walk keeps a stack of them instead of calling itself. */
 struct level {
@@ -28,6 +34,7 @@ struct walk {
     struct level levels[DEPTH_MAX];
     size_t depth;
     uint32_t uid_first;
+    mode_t file_modes; /* bits that files keep */
     struct err *e;
 };
 
@@ -99,9 +106,10 @@ static int copy_data(int from, int to, off_t size, struct err *e)
 static int copy_meta(const struct walk *w, int to, const struct stat *st)
 {
     struct timespec times[2] = {st->st_atim, st->st_mtim};
+    mode_t modes = S_ISREG(st->st_mode) ? w->file_modes : 07777;
 
     if (fchown(to, inside(w, st->st_uid), inside(w, st->st_gid)) < 0 ||
-        fchmod(to, st->st_mode & 07777) < 0 || futimens(to, times) < 0)
+        fchmod(to, st->st_mode & modes) < 0 || futimens(to, times) < 0)
         return err_sys(w->e, errno, "set owner, mode and times");
     return 0;
 }
@@ -125,6 +133,22 @@ static int copy_file(const struct walk *w, int from_dir, int to_dir, const char 
     return r < 0 ? r : copy_meta(w, to, &st);
 }
 
+/* What cannot be opened gets its owner by name; so make sure it is what we made, and not another's
+ * file by now. */
+static int own_node(const struct walk *w, int to, const char *name, const struct stat *st)
+{
+    auto_fd node = openat(to, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    struct stat now;
+
+    if (node < 0 || fstat(node, &now) < 0)
+        return -1;
+    if ((now.st_mode & S_IFMT) != (st->st_mode & S_IFMT)) {
+        errno = EBUSY;
+        return -1;
+    }
+    return fchownat(node, "", inside(w, st->st_uid), inside(w, st->st_gid), AT_EMPTY_PATH);
+}
+
 static int copy_link(const struct walk *w, int from, int to, const char *name,
                      const struct stat *st)
 {
@@ -133,8 +157,7 @@ static int copy_link(const struct walk *w, int from, int to, const char *name,
 
     if (n >= 0)
         target[n] = '\0';
-    if (n < 0 || symlinkat(target, to, name) < 0 ||
-        fchownat(to, name, inside(w, st->st_uid), inside(w, st->st_gid), AT_SYMLINK_NOFOLLOW) < 0)
+    if (n < 0 || symlinkat(target, to, name) < 0 || own_node(w, to, name, st) < 0)
         return err_sys(w->e, errno, "copy link '%s'", name);
     return 0;
 }
@@ -144,8 +167,7 @@ static int copy_node(const struct walk *w, int to, const char *name, const struc
 {
     if (S_ISSOCK(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev != 0) || S_ISBLK(st->st_mode))
         return 0;
-    if (mknodat(to, name, st->st_mode, st->st_rdev) < 0 ||
-        fchownat(to, name, inside(w, st->st_uid), inside(w, st->st_gid), AT_SYMLINK_NOFOLLOW) < 0)
+    if (mknodat(to, name, st->st_mode, st->st_rdev) < 0 || own_node(w, to, name, st) < 0)
         return err_sys(w->e, errno, "copy '%s'", name);
     return 0;
 }
@@ -225,12 +247,78 @@ static int walk_tree(struct walk *w, int from_dir, const char *from_name, int to
     return r;
 }
 
-int snapshot_copy(int layer, uint32_t uid_first, bool usr, int to, struct err *e)
+int snapshot_copy(const struct snapshot *s, int to, struct err *e)
 {
     static struct walk w; /* too large for the stack; single-threaded */
     int r;
 
-    w = (struct walk){.uid_first = uid_first, .e = e};
-    r = walk_tree(&w, layer, "upper", to, ".");
-    return r < 0 || !usr ? r : walk_tree(&w, layer, "usr", to, "usr");
+    w = (struct walk){.uid_first = s->uid_first, .file_modes = s->setuid ? 07777 : 01777, .e = e};
+    r = walk_tree(&w, s->layer, "upper", to, ".");
+    return r < 0 || !s->usr ? r : walk_tree(&w, s->layer, "usr", to, "usr");
+}
+
+/* --- erasing --- */
+
+struct erasure {
+    DIR *levels[DEPTH_MAX];
+    size_t depth;
+    struct err *e;
+};
+
+static int erase_enter(struct erasure *w, int parent, const char *name)
+{
+    auto_fd fd = -EBADF;
+
+    if (w->depth == DEPTH_MAX)
+        return err_set(w->e, ELOOP, "directories are nested more than %d deep", DEPTH_MAX);
+    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    w->levels[w->depth] = fd < 0 ? NULL : fdopendir(fd);
+    if (!w->levels[w->depth])
+        return err_sys(w->e, errno, "enter '%s'", name);
+    (void)take_fd(&fd);
+    w->depth++;
+    return 0;
+}
+
+/* A directory that is not empty is entered, and met again when it is. */
+static int erase_entry(struct erasure *w, const char *name)
+{
+    int parent = dirfd(w->levels[w->depth - 1]);
+
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || unlinkat(parent, name, 0) == 0 ||
+        errno == ENOENT)
+        return 0;
+    if (errno == EISDIR && (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT))
+        return 0;
+    return errno == ENOTEMPTY ? erase_enter(w, parent, name)
+                              : err_sys(w->e, errno, "remove '%s'", name);
+}
+
+static void erase_leave(struct erasure *w)
+{
+    closedir(w->levels[--w->depth]);
+    if (w->depth > 0)
+        rewinddir(w->levels[w->depth - 1]);
+}
+
+int snapshot_erase(int dir, struct err *e)
+{
+    static struct erasure w; /* too large for the stack; single-threaded */
+    int r;
+
+    w = (struct erasure){.e = e};
+    r = erase_enter(&w, dir, ".");
+    for (uint32_t turns = 0; r == 0 && w.depth > 0; turns++) {
+        struct dirent *d = readdir(w.levels[w.depth - 1]);
+
+        if (turns == ERASE_TURNS_MAX)
+            r = err_set(e, EBUSY, "files are being made there faster than they are removed");
+        else if (d)
+            r = erase_entry(&w, d->d_name);
+        else
+            erase_leave(&w);
+    }
+    while (w.depth > 0)
+        erase_leave(&w);
+    return r;
 }

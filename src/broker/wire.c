@@ -2,23 +2,32 @@
 
 #include <stddef.h>
 
-static const size_t payload_bytes[BROKER_OP_COUNT] = {
-    [BROKER_CONFIG] = sizeof(struct broker_config), [BROKER_SPAWN] = sizeof(struct plan),
-    [BROKER_OPEN] = sizeof(struct broker_id),       [BROKER_SIGNAL] = sizeof(struct broker_signal),
-    [BROKER_PAUSE] = sizeof(struct broker_id),      [BROKER_RESUME] = sizeof(struct broker_id),
-    [BROKER_STAT] = sizeof(struct broker_id),       [BROKER_LIST] = sizeof(struct broker_list),
-    [BROKER_REMOVE] = sizeof(struct broker_id),     [BROKER_SNAPSHOT] = sizeof(struct broker_id),
-    [BROKER_FILL] = sizeof(struct broker_config),   [BROKER_SWEEP] = sizeof(struct broker_sweep),
+#define HEAD          offsetof(struct broker_request, config)
+#define PAYLOAD(type) (HEAD + sizeof(type))
+
+static const size_t request_bytes[BROKER_OP_COUNT] = {
+    [BROKER_CONFIG] = PAYLOAD(struct broker_config),
+    [BROKER_SPAWN] = PAYLOAD(struct plan),
+    [BROKER_OPEN] = PAYLOAD(struct broker_id),
+    [BROKER_SIGNAL] = PAYLOAD(struct broker_signal),
+    [BROKER_PAUSE] = PAYLOAD(struct broker_id),
+    [BROKER_RESUME] = PAYLOAD(struct broker_id),
+    [BROKER_STAT] = PAYLOAD(struct broker_id),
+    [BROKER_LIST] = PAYLOAD(struct broker_list),
+    [BROKER_REMOVE] = PAYLOAD(struct broker_id),
+    [BROKER_SNAPSHOT] = PAYLOAD(struct broker_id),
+    [BROKER_FILL] = PAYLOAD(struct broker_config),
+    [BROKER_SWEEP] = PAYLOAD(struct broker_sweep),
+    [BROKER_INFO] = HEAD,
+    [BROKER_ERASE] = HEAD,
 };
 
 size_t broker_request_bytes(const struct broker_request *request, size_t bytes)
 {
-    size_t head = offsetof(struct broker_request, config);
-
-    if (bytes < head || request->op >= BROKER_OP_COUNT || payload_bytes[request->op] == 0)
+    if (bytes < HEAD || request->op >= BROKER_OP_COUNT)
         return 0;
     if (request->op != BROKER_SPAWN)
-        return head + payload_bytes[request->op];
+        return request_bytes[request->op];
     return bytes < offsetof(struct broker_request, plan.text) ? 0
-                                                              : head + plan_bytes(&request->plan);
+                                                              : HEAD + plan_bytes(&request->plan);
 }

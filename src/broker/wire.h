@@ -17,17 +17,20 @@ enum {
 
 enum broker_op {
     BROKER_CONFIG = 1, /* broker_config; once per connection, before anything else */
-    BROKER_SPAWN,    /* plan; descriptors: layers, execd's listener. Reply: sandbox; broker_files */
-    BROKER_OPEN,     /* broker_id: adopt a sandbox. Reply: sandbox; broker_files */
-    BROKER_SIGNAL,   /* broker_signal: to its PID 1 */
-    BROKER_PAUSE,    /* broker_id */
-    BROKER_RESUME,   /* broker_id */
-    BROKER_STAT,     /* broker_id. Reply: sandbox and stat */
-    BROKER_LIST,     /* broker_list. Reply: list */
-    BROKER_REMOVE,   /* broker_id: kills what is left and removes every trace */
-    BROKER_SNAPSHOT, /* broker_id; descriptor: an empty directory to fill */
-    BROKER_FILL,     /* broker_config: makes slots ahead, now */
-    BROKER_SWEEP,    /* broker_sweep. Reply: count of what was removed */
+    BROKER_SPAWN,      /* plan; descriptors: layers, volumes, execd's listener. Reply: sandbox;
+                        * broker_files */
+    BROKER_OPEN,       /* broker_id: adopt a sandbox. Reply: sandbox; broker_files */
+    BROKER_SIGNAL,     /* broker_signal: to its PID 1 */
+    BROKER_PAUSE,      /* broker_id */
+    BROKER_RESUME,     /* broker_id */
+    BROKER_STAT,       /* broker_id. Reply: sandbox and stat */
+    BROKER_LIST,       /* broker_list. Reply: list */
+    BROKER_REMOVE,     /* broker_id: kills what is left and removes every trace */
+    BROKER_SNAPSHOT,   /* broker_id; descriptor: an empty directory to fill */
+    BROKER_FILL,       /* broker_config: makes slots ahead, now */
+    BROKER_SWEEP,      /* broker_sweep. Reply: count of what was removed */
+    BROKER_INFO,       /* Reply: info */
+    BROKER_ERASE,      /* descriptor: a directory; all it holds is removed */
     BROKER_OP_COUNT,
 };
 
@@ -81,9 +84,22 @@ struct broker_sandbox {
     uint64_t start_ticks, created_us;
 };
 
+/* Of each network mode. */
+struct broker_levels {
+    uint32_t none, bridge;
+};
+
+struct broker_info {
+    uint32_t tied;               /* to the one who started it: it ends when that does */
+    uint32_t live, dead;         /* sandboxes, with and without their PID 1 */
+    struct broker_levels ready;  /* slots made ahead, by all workers */
+    struct broker_levels here;   /* of these, by the worker that answers */
+    struct broker_levels wanted; /* what it was asked to keep ready */
+};
+
 /* Descriptors of a sandbox, in this order. */
 enum broker_files {
-    BROKER_FILE_PIDFD,
+    BROKER_FILE_PIDFD, /* of PID 1; of a dead sandbox the report once more */
     BROKER_FILE_EXIT, /* see src/api/report.h */
     BROKER_FILE_LOG,
     BROKER_FILE_COUNT,
@@ -96,6 +112,7 @@ struct broker_reply {
     union {
         struct broker_sandbox sandbox;
         struct broker_sandbox list[BROKER_LIST_MAX]; /* `result` of them */
+        struct broker_info info;
     };
     struct cgroup_stat stat;
 };

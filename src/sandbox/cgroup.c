@@ -84,6 +84,34 @@ static int open_limits(struct cgroup *c, struct err *e)
     return 0;
 }
 
+static int open_usage(struct cgroup *c, struct err *e)
+{
+    const struct cgroup_bound *memory = &c->host->knobs[KNOB_MEMORY_NOW];
+    const struct cgroup_bound *cpu = &c->host->knobs[KNOB_CPU_USED];
+    char group[CGROUP_PATH_MAX];
+
+    if (!memory->y || !cpu->y)
+        return 0;
+    const struct {
+        const struct cgroup_hierarchy *y;
+        const char *name;
+    } files[CGROUP_USAGE_COUNT] = {
+        [CGROUP_USAGE_MEMORY] = {memory->y, memory->file->name},
+        [CGROUP_USAGE_MEMORY_STAT] = {memory->y, "memory.stat"     },
+        [CGROUP_USAGE_CPU] = {cpu->y,    cpu->file->name   },
+    };
+
+    group_path(c->slot, ".", group);
+    for (size_t i = 0; i < CGROUP_USAGE_COUNT; i++) {
+        int fd = cgroup_file_open(files[i].y, group, files[i].name, O_RDONLY, e);
+
+        if (fd < 0)
+            return fd;
+        c->usage_fds[c->usage_count++] = fd;
+    }
+    return 0;
+}
+
 static int open_groups(struct cgroup *c, struct err *e)
 {
     const struct cgroup_host *h = c->host;
@@ -106,7 +134,8 @@ static int open_groups(struct cgroup *c, struct err *e)
         if (c->init_fd < 0)
             return c->init_fd;
     }
-    return open_limits(c, e);
+    r = open_usage(c, e);
+    return r < 0 ? r : open_limits(c, e);
 }
 
 int cgroup_open(const struct cgroup_host *h, uint32_t slot, struct cgroup *ret, struct err *e)
@@ -128,6 +157,8 @@ void cgroup_close(struct cgroup *c)
         fd_close(c->init_procs[--c->init_count]);
     while (c->work_count > 0)
         fd_close(c->work_procs[--c->work_count]);
+    while (c->usage_count > 0)
+        fd_close(c->usage_fds[--c->usage_count]);
     for (size_t i = 0; i < CGROUP_LIMIT_COUNT; i++)
         fd_close(take_fd(&c->limit_fds[i]));
     fd_close(take_fd(&c->init_fd));

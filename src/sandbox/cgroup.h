@@ -51,6 +51,13 @@ enum cgroup_limit_file { /* what cgroup_limit writes, kept open */
                          CGROUP_LIMIT_COUNT,
 };
 
+enum cgroup_usage_file {
+    CGROUP_USAGE_MEMORY,
+    CGROUP_USAGE_MEMORY_STAT,
+    CGROUP_USAGE_CPU,
+    CGROUP_USAGE_COUNT,
+};
+
 /* A sandbox's groups, held by descriptors.
  *
  * A process enters by writing "0" to each file of init_procs or work_procs, while it has a single
@@ -66,6 +73,10 @@ struct cgroup {
      * init_procs[0], and its milliseconds. v2 and hybrid; -EBADF without CGROUP_INTO. */
     int init_fd;
     int limit_fds[CGROUP_LIMIT_COUNT];
+    /* For execd: what the whole slot uses, read-only, in the order of enum metrics_file of execd.
+     * All of them, or none where a controller is missing. */
+    int usage_fds[CGROUP_USAGE_COUNT];
+    size_t usage_count;
 };
 
 /* A slot's groups by name, nothing opened: all calls below take it, if with more work. */

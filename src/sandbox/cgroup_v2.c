@@ -114,7 +114,7 @@ static int enable_from_aside(const struct cgroup_hierarchy *parent, const char *
 static int place_below(const char *parent_path, const char *name, bool may_step_aside,
                        struct cgroup_hierarchy *ret, struct err *e)
 {
-    auto_fd parent_fd = -EBADF, root_fd = -EBADF;
+    auto_fd parent_fd = -EBADF;
     AUTO_BUF(path, 4096);
     struct cgroup_hierarchy parent = {.version = &cgroup_v2, .path = (char *)parent_path};
     unsigned have = 0;

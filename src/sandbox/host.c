@@ -1,6 +1,5 @@
 #include "sandbox/host.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -12,18 +11,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
+#include "base/io.h"
 #include "base/sha.h"
 #include "base/time.h"
 #include "base/tree.h"
 #include "sandbox/host_root.h"
 #include "sandbox/mount_api.h"
 #include "sandbox/program.h"
+#include "sandbox/subnet.h"
 
 enum {
-    NET_FIRST = 0x0ae70000, /* 10.231.0.0, that of netns_conf_default */
-    NET_STEP = 0x10000,
-    NETS_OTHER = 24, /* 10.232 to 10.255 */
+    ROUTES_BYTES_MAX = 1 << 20,
     SERVE_MS_MAX = 2000,
     SERVE_RETRY_MS = 20,
 };
@@ -85,8 +85,10 @@ const char *const host_stage_dirs[] = {"dev", "proc", "sys", "tmp"};
 
 static int state_dir(const struct host *h, const char *name, struct err *e)
 {
-    if (mkdirat(h->state, name, 0711) < 0 && errno != EEXIST)
+    if (mkdirat(h->state, name, 0700) < 0 && errno != EEXIST)
         return err_sys(e, errno, "make '%s/%s'", h->state_path, name);
+    if (fchmodat(h->state, name, 0700, 0) < 0)
+        return err_sys(e, errno, "close '%s/%s' to others", h->state_path, name);
     return fd_open_at(h->state, name, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
 }
 
@@ -186,25 +188,39 @@ static int host_open_state(struct host *h, struct err *e)
     if (fstat(h->state, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
         return err_set(e, EPERM, "'%s' must belong to us and be writable by nobody else",
                        h->state_path);
+    /* Whatever umask or whoever made it: callers have their socket and may have files there. */
+    if (fchmodat(h->state, ".", 0711, 0) < 0)
+        return err_sys(e, errno, "let callers into '%s'", h->state_path);
     return 0;
+}
+
+/* A host without these files has neither routes nor name servers. */
+static int host_pick_network(struct host *h, unsigned start, struct err *e)
+{
+    AUTO_BUF(routes, ROUTES_BYTES_MAX);
+    AUTO_BUF(resolv, ROUTES_BYTES_MAX);
+
+    (void)io_read_file(AT_FDCWD, "/proc/net/route", ROUTES_BYTES_MAX, &routes, NULL);
+    (void)io_read_file(AT_FDCWD, "/etc/resolv.conf", ROUTES_BYTES_MAX, &resolv, NULL);
+    return subnet_pick(buf_str(&routes), buf_str(&resolv), h->net.bridge, start, &h->net.v4_net, e);
 }
 
 /* Names and addresses outside the state directory: the usual ones for the usual directory, for
  * others what a hash of its path makes of them. */
-static void host_name(struct host *h)
+static int host_name(struct host *h, struct err *e)
 {
-    uint8_t hash[SHA256_BYTES];
+    uint8_t hash[SHA256_BYTES] = {0};
 
     h->net = netns_conf_default;
     (void)snprintf(h->name, sizeof(h->name), "opensandbox");
     if (str_eq(str_of(h->state_path), STR(HOST_STATE_DEFAULT)))
-        return;
+        return host_pick_network(h, 0, e);
     sha256_of(str_of(h->state_path), hash);
     (void)snprintf(h->name, sizeof(h->name), "opensandbox-%02x%02x%02x%02x", hash[0], hash[1],
                    hash[2], hash[3]);
     (void)snprintf(h->net.bridge, sizeof(h->net.bridge), "osb%02x%02x%02x", hash[0], hash[1],
                    hash[2]);
-    h->net.v4_net.s_addr = htonl(NET_FIRST + (NET_STEP * (1 + hash[3] % NETS_OTHER)));
+    return host_pick_network(h, 1 + hash[3] % (SUBNET_COUNT - 1), e);
 }
 
 int host_serve(struct host *h, uint32_t timeout_ms, struct err *e)
@@ -286,7 +302,7 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
     if (r == 0)
         r = host_open_state(h, e);
     if (r == 0)
-        host_name(h);
+        r = host_name(h, e);
     if (r == 0 && serve)
         r = host_serve(h, SERVE_MS_MAX, e); /* one may be about to end */
     if (r == 0)

@@ -39,7 +39,8 @@ struct host {
     bool has_bridge; /* netns_host_setup was done */
 };
 
-/* Makes what is missing below the state directory, which must not be reachable by others. Enters a
+/* Makes what is missing below the state directory, which must be writable by nobody else. Others
+ * may pass through it (0711), to what is theirs there, and enter nothing of ours (0700). Enters a
  * mount namespace of our own, so that what we mount shows nowhere else and goes with us. `serve`
  * calls host_serve before anything is changed. */
 #define HOST_STATE_DEFAULT "/var/lib/opensandbox"

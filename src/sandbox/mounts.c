@@ -15,25 +15,24 @@ enum { OPTION_MAX = 64, LOWER_MAX = PLAN_LAYERS_MAX * 32 };
 
 /* --- layers, in the parent --- */
 
-/* The same directory in our own mount namespace: a caller's descriptor belongs to the host's. */
-static int layer_reopen(int dir, struct err *e)
+int mounts_reopen(int given, int open_flags, struct err *e)
 {
     char link[OPTION_MAX], path[PATH_MAX];
-    struct stat given, found;
+    struct stat wanted, found;
     auto_fd fd = -EBADF;
     ssize_t n;
 
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", dir);
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", given);
     n = readlink(link, path, sizeof(path) - 1);
     if (n < 0)
-        return err_sys(e, errno, "find a layer");
+        return err_sys(e, errno, "find it");
     path[n] = '\0';
-    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    fd = open(path, O_PATH | O_CLOEXEC | open_flags);
     if (fd < 0)
-        return err_sys(e, errno, "open layer '%s'", path);
-    if (fstat(dir, &given) < 0 || fstat(fd, &found) < 0 || given.st_dev != found.st_dev ||
-        given.st_ino != found.st_ino)
-        return err_set(e, ESTALE, "layer '%s' is another directory now", path);
+        return err_sys(e, errno, "open '%s'", path);
+    if (fstat(given, &wanted) < 0 || fstat(fd, &found) < 0 || wanted.st_dev != found.st_dev ||
+        wanted.st_ino != found.st_ino)
+        return err_set(e, ESTALE, "'%s' is another one now", path);
     return take_fd(&fd);
 }
 
@@ -44,11 +43,11 @@ static int layer_clone(int dir, int userns, struct err *e)
         .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         .userns_fd = (uint64_t)userns,
     };
-    auto_fd ours = layer_reopen(dir, e), layer = -EBADF;
+    auto_fd ours = mounts_reopen(dir, O_DIRECTORY, e), layer = -EBADF;
     int r;
 
     if (ours < 0)
-        return ours;
+        return err_wrap(e, ours, "a layer");
     layer = mnt_clone(ours, "", AT_EMPTY_PATH);
     if (layer < 0)
         return err_sys(e, -layer, "clone a layer");
@@ -60,6 +59,8 @@ void mounts_done(struct mounts *m)
 {
     while (m->lower_count > 0)
         fd_close(m->lowers[--m->lower_count]);
+    while (m->bind_count > 0)
+        fd_close(m->binds[--m->bind_count]);
     fd_close(take_fd(&m->usr_lower));
 }
 

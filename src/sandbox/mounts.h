@@ -12,6 +12,8 @@ struct mounts {
     const struct plan *plan;
     int lowers[PLAN_LAYERS_MAX]; /* of /, topmost first */
     size_t lower_count;
+    int binds[PLAN_BINDS_MAX]; /* volumes, in the plan's order */
+    size_t bind_count;
     int usr_lower;  /* of /usr for PLAN_ROOT_HOST */
     int disk;       /* a mount that has the writable layer, or -EBADF */
     int state, dir; /* <state> and where the writable layer is, as the child has them */
@@ -19,6 +21,9 @@ struct mounts {
     int root;       /* the new root, once mounted */
 };
 
+/* In the parent: the same directory or file in our own mount namespace, to be cloned there; a
+ * caller's descriptor belongs to the host's. -ESTALE when another one is at its path now. */
+int mounts_reopen(int given, int open_flags, struct err *e);
 /* In the parent, and its undoing. `layers` are those of the plan. */
 int mounts_prepare(struct mounts *m, const struct spawn_slot *slot, const struct plan *plan,
                    const int *layers, struct err *e);

@@ -25,6 +25,7 @@ const struct netns_conf netns_conf_default = {
     .bridge = "osb0",
     .v4_net = {__builtin_bswap32(0x0ae70000)}, /* 10.231.0.0 */
     .v4_bits = 16,
+    .flows_max = 4096,
     .v6 = true,
 };
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the constant above is in network order");
@@ -87,6 +88,8 @@ int netns_conf_check(const struct netns_conf *conf, struct err *e)
     if (ntohl(conf->v4_net.s_addr) & host_mask)
         return err_set(e, EINVAL, "the sandboxes' network has bits set behind its first %u",
                        conf->v4_bits);
+    if (conf->flows_max == 0)
+        return err_set(e, EINVAL, "a sandbox has one connection at least");
     return 0;
 }
 

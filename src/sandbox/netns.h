@@ -19,6 +19,7 @@ struct netns_conf {
     char bridge[16];       /* "osb0": 1 to 9 of [a-z0-9]; other names get tables of their own */
     struct in_addr v4_net; /* 10.231.0.0: slot k gets .k+2; the bridge has .1 */
     uint8_t v4_bits;       /* 16 to 29 */
+    uint32_t flows_max;    /* connections of one sandbox that the host keeps track of */
     bool v6;               /* also fd4f:7362:<v4_net>::/112; otherwise there is no IPv6 inside */
 };
 extern const struct netns_conf netns_conf_default;

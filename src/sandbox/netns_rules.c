@@ -5,7 +5,8 @@
  *           bytes, which are the MAC's.
  *   inet:   from the bridge nothing new goes to an address of the host, to other sandboxes, to
  *           link-local, metadata, loopback or multicast addresses; nothing new goes to a sandbox
- *           but from the host itself; what leaves is masqueraded.
+ *           but from the host itself; a sandbox has so many connections at a time, since the table
+ *           that tracks them is everybody's; what leaves is masqueraded.
  */
 #include "sandbox/netns_internal.h"
 
@@ -27,9 +28,10 @@ enum {
     PRIORITY_BRIDGE_FIRST = -300,
     CT_STATE_ESTABLISHED = 1 << 1, /* as nft's ct state has them */
     CT_STATE_RELATED = 1 << 2,
+    CT_STATE_NEW = 1 << 3,
 };
 
-static const char set_same[] = "same";
+static const char set_same[] = "same", set_flows[] = "flows";
 static const struct nft_at ether_daddr = {NFT_PAYLOAD_LL_HEADER, 0};
 static const struct nft_at ether_saddr = {NFT_PAYLOAD_LL_HEADER, 6};
 static const struct nft_at ether_type = {NFT_PAYLOAD_LL_HEADER, 12};
@@ -103,6 +105,7 @@ struct policy {
     const char *bridge;   /* "osb0" */
     char ports[IFNAMSIZ]; /* "osb0-*" */
     uint8_t gateway_mac[NETNS_MAC_BYTES];
+    uint32_t flows_max;
     struct prefix own[2]; /* the sandboxes' networks; only the first without IPv6 */
     size_t own_count;
 };
@@ -114,6 +117,7 @@ static void policy_fill(const struct netns_conf *conf, struct policy *p)
 
     *p = (struct policy){
         .bridge = conf->bridge,
+        .flows_max = conf->flows_max,
         .own = {{&ip_v4, conf->v4_bits, {0}}, {&ip_v6, NETNS_V6_BITS, {0}}},
         .own_count = conf->v6 ? 2 : 1,
     };
@@ -186,6 +190,15 @@ static void rule_from_bridge(struct netlink_batch *b, const struct nft_table *t,
     nft_match_iif(b, NFT_CMP_EQ, p->bridge);
 }
 
+/* Every packet of the host comes by, and nearly none is a sandbox's: those are let go at once. */
+static void accept_others(struct netlink_batch *b, const struct nft_table *t, const char *chain,
+                          const struct policy *p)
+{
+    nft_rule(b, t, chain);
+    nft_match_iif(b, NFT_CMP_NEQ, p->bridge);
+    nft_accept(b);
+}
+
 /* Replies, and errors about what they reply to, which carry the path's MTU. */
 static void accept_replies(struct netlink_batch *b, const struct nft_table *t, const char *chain,
                            void (*match)(struct netlink_batch *, enum nft_cmp_ops, const char *),
@@ -222,6 +235,7 @@ static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
     nft_rule(b, t, "prerouting");
     nft_match_iif(b, NFT_CMP_EQ, p->ports);
     nft_drop(b);
+    accept_others(b, t, "prerouting", p);
     accept_replies(b, t, "prerouting", nft_match_iif, p);
     for (size_t i = 0; i < ARRAY_LEN(forbidden_types); i++) {
         rule_from_bridge(b, t, "prerouting", p);
@@ -232,6 +246,17 @@ static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
         drop_to(b, t, p, &p->own[i]);
     for (size_t i = 0; i < ARRAY_LEN(forbidden); i++)
         drop_to(b, t, p, &forbidden[i]);
+    /* What is dropped above is never tracked. An address's last two bytes are the slot's, in both
+     * versions: they share a counter. */
+    for (size_t i = 0; i < p->own_count; i++) {
+        const struct ip_version *ip = p->own[i].ip;
+
+        rule_from_bridge(b, t, "prerouting", p);
+        nft_match_ct_state(b, CT_STATE_NEW | CT_STATE_RELATED);
+        nft_match_nfproto(b, ip->nfproto);
+        nft_match_more_flows(b, set_flows, byte_of(ip->saddr, ip->addr_bytes - 2U), p->flows_max);
+        nft_drop(b);
+    }
 }
 
 static void inet_rules(struct netlink_batch *b, const struct policy *p)
@@ -239,10 +264,12 @@ static void inet_rules(struct netlink_batch *b, const struct policy *p)
     const struct nft_table t = {NFPROTO_INET, p->table};
 
     nft_table_renew(b, &t);
+    nft_flow_counters_add(b, &t, set_flows);
     for (size_t i = 0; i < ARRAY_LEN(inet_chains); i++)
         nft_chain_add(b, &t, &inet_chains[i]);
     prerouting_rules(b, &t, p);
 
+    accept_others(b, &t, "input", p);
     accept_replies(b, &t, "input", nft_match_iif, p);
     rule_from_bridge(b, &t, "input", p);
     nft_drop(b);

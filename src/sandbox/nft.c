@@ -12,7 +12,13 @@ enum {
     REG_B = NFT_REG32_01,
     REG_BYTES = 4,
     PREFIX_BYTES_MAX = 16,
+    TYPE_BITS = 6, /* of a type's number; these are the nft program's, for it to print keys by */
+    TYPE_PORT = 13,
+    TYPE_MARK = 19,
 };
+
+/* Sets of one batch, for rules of the same. */
+enum { SET_ID_SAME = 1, SET_ID_FLOWS };
 
 static void message(struct netlink_batch *b, const char *what, uint16_t type, uint16_t flags,
                     uint8_t family)
@@ -85,8 +91,6 @@ void nft_chain_add(struct netlink_batch *b, const struct nft_table *t, const str
 
 void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, const char *set)
 {
-    enum { TYPE_MARK = 19, TYPE_BITS = 6 }; /* of the nft program: prints a number */
-
     rule_end(b);
     message(b, "make set", NFT_MSG_NEWSET, NLM_F_CREATE, t->family);
     netlink_add_str(b, NFTA_SET_TABLE, t->name);
@@ -94,7 +98,7 @@ void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, cons
     netlink_add_be32(b, NFTA_SET_FLAGS, NFT_SET_CONSTANT);
     netlink_add_be32(b, NFTA_SET_KEY_TYPE, TYPE_MARK << TYPE_BITS | TYPE_MARK);
     netlink_add_be32(b, NFTA_SET_KEY_LEN, 2 * REG_BYTES);
-    netlink_add_be32(b, NFTA_SET_ID, 1);
+    netlink_add_be32(b, NFTA_SET_ID, SET_ID_SAME);
 
     message(b, "fill set", NFT_MSG_NEWSETELEM, NLM_F_CREATE, t->family);
     netlink_add_str(b, NFTA_SET_ELEM_LIST_TABLE, t->name);
@@ -109,6 +113,21 @@ void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, cons
         netlink_nest_end(b);
         netlink_nest_end(b);
     }
+    netlink_nest_end(b);
+}
+
+void nft_flow_counters_add(struct netlink_batch *b, const struct nft_table *t, const char *set)
+{
+    rule_end(b);
+    message(b, "make set", NFT_MSG_NEWSET, NLM_F_CREATE, t->family);
+    netlink_add_str(b, NFTA_SET_TABLE, t->name);
+    netlink_add_str(b, NFTA_SET_NAME, set);
+    netlink_add_be32(b, NFTA_SET_FLAGS, NFT_SET_EVAL);
+    netlink_add_be32(b, NFTA_SET_KEY_TYPE, TYPE_PORT);
+    netlink_add_be32(b, NFTA_SET_KEY_LEN, sizeof(uint16_t));
+    netlink_add_be32(b, NFTA_SET_ID, SET_ID_FLOWS);
+    netlink_nest(b, NFTA_SET_DESC);
+    netlink_add_be32(b, NFTA_SET_DESC_SIZE, UINT16_MAX);
     netlink_nest_end(b);
 }
 
@@ -267,8 +286,27 @@ void nft_match_same(struct netlink_batch *b, const char *set, struct nft_at one,
     load_payload(b, REG_B, other, 1);
     expression(b, "lookup");
     netlink_add_str(b, NFTA_LOOKUP_SET, set);
-    netlink_add_be32(b, NFTA_LOOKUP_SET_ID, 1);
+    netlink_add_be32(b, NFTA_LOOKUP_SET_ID, SET_ID_SAME);
     netlink_add_be32(b, NFTA_LOOKUP_SREG, REG_A);
+    expression_end(b);
+}
+
+void nft_match_more_flows(struct netlink_batch *b, const char *set, struct nft_at two_bytes,
+                          uint32_t flows_max)
+{
+    load_payload(b, REG_A, two_bytes, sizeof(uint16_t));
+    expression(b, "dynset");
+    netlink_add_str(b, NFTA_DYNSET_SET_NAME, set);
+    netlink_add_be32(b, NFTA_DYNSET_SET_ID, SET_ID_FLOWS);
+    netlink_add_be32(b, NFTA_DYNSET_OP, NFT_DYNSET_OP_ADD);
+    netlink_add_be32(b, NFTA_DYNSET_SREG_KEY, REG_A);
+    netlink_nest(b, NFTA_DYNSET_EXPR);
+    netlink_add_str(b, NFTA_EXPR_NAME, "connlimit");
+    netlink_nest(b, NFTA_EXPR_DATA);
+    netlink_add_be32(b, NFTA_CONNLIMIT_COUNT, flows_max);
+    netlink_add_be32(b, NFTA_CONNLIMIT_FLAGS, NFT_CONNLIMIT_F_INV); /* holds above it */
+    netlink_nest_end(b);
+    netlink_nest_end(b);
     expression_end(b);
 }
 

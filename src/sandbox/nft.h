@@ -38,6 +38,9 @@ void nft_chain_add(struct netlink_batch *b, const struct nft_table *t, const str
 /* A set of all pairs of equal bytes, for nft_match_same. */
 void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, const char *set);
 
+/* A set of counters for nft_match_more_flows, one for each value of two bytes of a packet. */
+void nft_flow_counters_add(struct netlink_batch *b, const struct nft_table *t, const char *set);
+
 void nft_rule(struct netlink_batch *b, const struct nft_table *t, const char *chain);
 
 /* Interface names; one that ends in '*' stands for all that begin like it. */
@@ -61,6 +64,10 @@ void nft_match_prefix(struct netlink_batch *b, struct nft_at at, size_t n, const
 /* One byte equals the other. `set` is of nft_same_bytes_add: rules compare with constants only. */
 void nft_match_same(struct netlink_batch *b, const char *set, struct nft_at one,
                     struct nft_at other);
+
+/* With this packet's, more than `flows_max` tracked connections have these two bytes in common. */
+void nft_match_more_flows(struct netlink_batch *b, const char *set, struct nft_at two_bytes,
+                          uint32_t flows_max);
 
 void nft_accept(struct netlink_batch *b); /* by this chain; others of the hook still decide */
 void nft_drop(struct netlink_batch *b);

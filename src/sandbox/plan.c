@@ -73,6 +73,21 @@ int plan_set_cwd(struct plan *p, struct str cwd)
     return add_text(p, cwd, STR(""), STR(""));
 }
 
+int plan_add_bind(struct plan *p, struct str target, bool read_only)
+{
+    int r;
+
+    if (!plan_target_is_valid(target))
+        return -EINVAL;
+    if (p->bind_count == PLAN_BINDS_MAX)
+        return -E2BIG;
+    r = add_text(p, target, STR(""), STR(""));
+    if (r < 0)
+        return r;
+    p->binds_read_only |= (uint32_t)read_only << p->bind_count++;
+    return 0;
+}
+
 static bool is_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || ascii_is_digit(c);
@@ -85,6 +100,25 @@ bool plan_id_is_valid(struct str id)
     for (size_t i = 0; i < id.n; i++)
         if (!is_name_char(id.p[i]) && (id.p[i] != '-' || i == 0 || i + 1 == id.n))
             return false;
+    return true;
+}
+
+bool plan_target_is_valid(struct str target)
+{
+    static const struct str ours[] = {STR_INIT("proc"), STR_INIT("sys"), STR_INIT("dev")};
+    struct str rest = target, part;
+
+    if (target.n < 2 || target.n >= PLAN_TARGET_MAX || target.p[0] != '/')
+        return false;
+    str_cut(&rest, '/', &part); /* the nothing before the first */
+    for (bool first = true; rest.p; first = false) {
+        str_cut(&rest, '/', &part);
+        if (part.n == 0 || str_eq(part, STR(".")) || str_eq(part, STR("..")))
+            return false;
+        for (size_t i = 0; first && i < ARRAY_LEN(ours); i++)
+            if (str_eq(part, ours[i]))
+                return false;
+    }
     return true;
 }
 
@@ -131,6 +165,7 @@ static int check_numbers(const struct plan *p, struct err *e)
         {"net",                   (uint64_t)p->net,  PLAN_NET_NONE,            PLAN_NET_BRIDGE     },
         {"layer_count",           p->layer_count,    p->root == PLAN_ROOT_DIR,
          p->root == PLAN_ROOT_DIR ? PLAN_LAYERS_MAX : 0                                            },
+        {"bind_count",            p->bind_count,     0,                        PLAN_BINDS_MAX      },
         {"uid",                   p->uid,            0,                        PLAN_UID_RANGE - 1  },
         {"gid",                   p->gid,            0,                        PLAN_UID_RANGE - 1  },
         {"limits.memory_bytes",   l->memory_bytes,   0,                        LIMIT_BYTES_MAX     },
@@ -154,29 +189,61 @@ static int check_numbers(const struct plan *p, struct err *e)
     return 0;
 }
 
+/* The i-th string of the text. */
+static int check_string(const struct plan *p, size_t i, struct str s, struct err *e)
+{
+    size_t cwd = p->arg_count + p->env_count;
+
+    if (i == 0 && s.n == 0)
+        return err_set(e, EINVAL, "plan: the first argument is empty");
+    if (i >= p->arg_count && i < cwd && (s.n == 0 || s.p[0] == '=' || str_find(s, '=') == s.n))
+        return err_set(e, EINVAL, "plan: environment string %zu is not NAME=value",
+                       i - p->arg_count);
+    if (i == cwd && (s.n == 0 || s.p[0] != '/'))
+        return err_set(e, EINVAL, "plan: cwd is not an absolute path");
+    if (i > cwd && !plan_target_is_valid(s))
+        return err_set(
+            e, EINVAL,
+            "plan: bind %zu is not at a plain absolute path outside /proc, /sys and /dev",
+            i - cwd - 1);
+    return 0;
+}
+
 /* Exactly as many strings as counted, the last one ending with the text. */
 static int check_text(const struct plan *p, struct err *e)
 {
-    size_t strings = p->arg_count + p->env_count + 1;
+    size_t strings = p->arg_count + p->env_count + 1 + p->bind_count;
     const char *at = p->text, *end = p->text + p->text_bytes;
 
     for (size_t i = 0; i < strings; i++) {
         struct str s = field_str(at, (size_t)(end - at));
-        bool is_env = i >= p->arg_count && i + 1 < strings;
+        int r = s.p ? check_string(p, i, s, e)
+                    : err_set(e, EINVAL, "plan: text has fewer strings than are counted");
 
-        if (!s.p)
-            return err_set(e, EINVAL, "plan: text has fewer strings than arg_count and env_count");
-        if (i == 0 && s.n == 0)
-            return err_set(e, EINVAL, "plan: the first argument is empty");
-        if (is_env && (s.n == 0 || s.p[0] == '=' || str_find(s, '=') == s.n))
-            return err_set(e, EINVAL, "plan: environment string %zu is not NAME=value",
-                           i - p->arg_count);
-        if (i + 1 == strings && (s.n == 0 || s.p[0] != '/'))
-            return err_set(e, EINVAL, "plan: cwd is not an absolute path");
+        if (r < 0)
+            return r;
         at += s.n + 1;
     }
     if (at != end)
-        return err_set(e, EINVAL, "plan: text goes on behind cwd");
+        return err_set(e, EINVAL, "plan: text goes on behind its last string");
+    return 0;
+}
+
+/* Of one place there is one volume, and it does not cover what the sandbox runs. */
+static int check_binds(const struct plan *p, struct err *e)
+{
+    const char *targets[PLAN_BINDS_MAX + 1];
+
+    if (p->binds_read_only >> p->bind_count)
+        return err_set(e, EINVAL, "plan: binds_read_only has bits beyond bind_count");
+    plan_targets(p, targets);
+    for (size_t i = 0; i < p->bind_count; i++) {
+        if (p->root == PLAN_ROOT_HOST && strcmp(targets[i], "/usr") == 0)
+            return err_set(e, EINVAL, "plan: bind %zu would cover the host's /usr", i);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(targets[i], targets[k]) == 0)
+                return err_set(e, EINVAL, "plan: binds %zu and %zu have the same place", k, i);
+    }
     return 0;
 }
 
@@ -188,6 +255,8 @@ int plan_check(const struct plan *p, struct err *e)
         r = check_numbers(p, e);
     if (r >= 0)
         r = check_text(p, e);
+    if (r >= 0)
+        r = check_binds(p, e);
     return r;
 }
 
@@ -207,4 +276,13 @@ void plan_strings(const struct plan *p, const char **argv, const char **env, con
     const char *at = point_at(p->text, p->arg_count, argv);
 
     *cwd = point_at(at, p->env_count, env);
+}
+
+void plan_targets(const struct plan *p, const char **targets)
+{
+    const char *at = p->text;
+
+    for (size_t i = 0; i < (size_t)p->arg_count + p->env_count + 1; i++)
+        at += strlen(at) + 1;
+    (void)point_at(at, p->bind_count, targets);
 }

@@ -14,12 +14,15 @@
 enum {
     PLAN_ID_MAX = 64, /* with the NUL; [a-z0-9] and inner '-' */
     PLAN_HOSTNAME_MAX = 64,
-    PLAN_LAYERS_MAX = 8, /* descriptors of lower directories, topmost first */
+    PLAN_LAYERS_MAX = 8,    /* descriptors of lower directories, topmost first */
+    PLAN_BINDS_MAX = 16,    /* descriptors of volumes: directories or files to be seen inside */
+    PLAN_TARGET_MAX = 1024, /* of a volume's place inside, with the NUL */
     PLAN_DNS_MAX = 3,
     PLAN_ARGS_MAX = 128,
     PLAN_ENV_MAX = 512,
-    PLAN_TEXT_MAX = 48 * 1024, /* argv, then env, then cwd: NUL-terminated strings, back to back */
-    PLAN_UID_RANGE = 65536,    /* ids of a sandbox: 0..65535 inside */
+    /* argv, then env, then cwd, then the volumes' places: NUL-terminated strings, back to back */
+    PLAN_TEXT_MAX = 48 * 1024,
+    PLAN_UID_RANGE = 65536, /* ids of a sandbox: 0..65535 inside */
 };
 
 enum plan_root {
@@ -52,19 +55,23 @@ struct plan {
     struct plan_limits limits;
     uint32_t uid, gid;          /* the entrypoint's, inside: below PLAN_UID_RANGE */
     uint32_t dns[PLAN_DNS_MAX]; /* IPv4, network order; 0 = unset */
-    uint32_t layer_count;       /* descriptors that follow: layers, then the execd listener */
+    uint32_t layer_count;       /* descriptors that follow: layers, volumes, execd's listener */
+    uint32_t bind_count;
+    uint32_t binds_read_only; /* bit i: nobody inside may write to volume i */
     uint32_t arg_count, env_count;
     uint32_t text_bytes;
     char text[PLAN_TEXT_MAX];
 };
 
 /* Fills the text; call in this order. -E2BIG when it does not fit, -EINVAL for a NUL inside, an
- * environment name that is empty or holds a =, a cwd that is not absolute; the plan is then as it
- * was. */
+ * environment name that is empty or holds a =, a cwd that is not absolute, a place for a volume
+ * that plan_target_is_valid refuses; the plan is then as it was. */
 void plan_init(struct plan *p);
 int plan_add_arg(struct plan *p, struct str arg);
 int plan_add_env(struct plan *p, struct str name, struct str value);
-int plan_set_cwd(struct plan *p, struct str cwd); /* last, once */
+int plan_set_cwd(struct plan *p, struct str cwd); /* once */
+/* Mounted in this order: a later one may lie inside an earlier one. */
+int plan_add_bind(struct plan *p, struct str target, bool read_only);
 
 /* What there is to send or copy of it: up to the end of the text. */
 static inline size_t plan_bytes(const struct plan *p)
@@ -77,6 +84,14 @@ int plan_check(const struct plan *p, struct err *e);
 
 bool plan_id_is_valid(struct str id);
 
+/* Where a volume may be: an absolute path without empty, "." and ".." parts; not / and nothing at
+ * or below /proc, /sys and /dev, which are ours. (/usr of PLAN_ROOT_HOST is plan_check's to
+ * refuse.)
+ */
+bool plan_target_is_valid(struct str target);
+
 /* Points argv, env (both NULL-terminated, with room for PLAN_ARGS_MAX + 1 and PLAN_ENV_MAX + 1) and
  * cwd into the text of a checked plan. */
 void plan_strings(const struct plan *p, const char **argv, const char **env, const char **cwd);
+/* The same for the volumes' places: room for PLAN_BINDS_MAX + 1. */
+void plan_targets(const struct plan *p, const char **targets);

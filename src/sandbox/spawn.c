@@ -1,6 +1,7 @@
 #include "sandbox/spawn.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/sched.h>
@@ -23,6 +24,7 @@
 #include "base/time.h"
 #include "sandbox/host.h"
 #include "sandbox/mounts.h"
+#include "sandbox/volumes.h"
 
 enum {
     EXECD_LISTENER_FD = 3, /* execd knows these numbers: src/execd */
@@ -31,7 +33,7 @@ enum {
     EXECD_FDS = 3,
     EXECD_WORK_FDS = EXECD_LISTENER_FD + EXECD_FDS,        /* and following */
     FD_PARK = EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + 8, /* above them, while they move */
-    EXECD_OPTIONS_MAX = 16,
+    EXECD_OPTIONS_MAX = 20,
     NOFILE_DEFAULT = 65536,
     KILL_MS_MAX = 2000,
     STEPS_MS_MAX = 30 * 1000, /* a layer's file system may hang; we must not */
@@ -46,11 +48,11 @@ struct spawn {
     int channel, execd;
     const char *argv[EXECD_OPTIONS_MAX + PLAN_ARGS_MAX + 1];
     const char *env[PLAN_ENV_MAX + 1];
-    char uid[16], gid[16], work_fds[16];
+    char uid[16], gid[16], work_fds[16], stat_fds[16], cpu_millis[16], memory_mib[16];
 };
 
 /* The plan on its way to the child; descriptors beside it: lowers, then /usr's and the disk
- * if any, then execd's. */
+ * if any, then volumes, then execd's. */
 struct spawn_message {
     bool has_address, has_disk;
     struct in_addr address;
@@ -69,14 +71,16 @@ static int fd_compare(const void *a, const void *b)
 static int step_close(struct spawn *s, struct err *e)
 {
     const struct cgroup *c = s->slot->cgroup;
-    int keep[FDS_KEPT + 2 * CGROUP_HIERARCHIES_MAX] = {s->channel, s->slot->userns, s->slot->netns,
-                                                       s->slot->host->execd, STDERR_FILENO};
+    int keep[FDS_KEPT + 2 * CGROUP_HIERARCHIES_MAX + CGROUP_USAGE_COUNT] = {
+        s->channel, s->slot->userns, s->slot->netns, s->slot->host->execd, STDERR_FILENO};
     size_t count = FDS_KEPT;
 
     for (size_t i = 0; i < c->init_count; i++)
         keep[count++] = c->init_procs[i];
     for (size_t i = 0; i < c->work_count; i++)
         keep[count++] = c->work_procs[i];
+    for (size_t i = 0; i < c->usage_count; i++)
+        keep[count++] = c->usage_fds[i];
     qsort(keep, count, sizeof(keep[0]), fd_compare);
     for (size_t i = 0; i < count; i++) {
         unsigned from = (unsigned)keep[i] + 1, to = i + 1 < count ? (unsigned)keep[i + 1] : ~0U;
@@ -176,6 +180,11 @@ static int step_unstage(struct spawn *s, struct err *e)
     return mounts_unstage(&s->mounts, e);
 }
 
+static int step_volumes(struct spawn *s, struct err *e)
+{
+    return volumes_mount(&s->mounts, e);
+}
+
 static int step_pivot(struct spawn *s, struct err *e)
 {
     return mounts_pivot(&s->mounts, e);
@@ -242,7 +251,7 @@ static int step_descriptors(struct spawn *s, struct err *e)
 {
     const struct spawn_args *a = &s->args;
     const struct cgroup *c = s->slot->cgroup;
-    int from[EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX];
+    int from[EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + CGROUP_USAGE_COUNT];
     size_t count = 0;
     int null;
 
@@ -251,6 +260,8 @@ static int step_descriptors(struct spawn *s, struct err *e)
     from[count++] = a->log_file;
     for (size_t i = 0; i < c->work_count; i++)
         from[count++] = c->work_procs[i];
+    for (size_t i = 0; i < c->usage_count; i++)
+        from[count++] = c->usage_fds[i];
     for (size_t i = 0; i < count; i++) {
         from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FD_PARK);
         if (from[i] < 0)
@@ -306,6 +317,7 @@ static const struct spawn_step steps_with_plan[] = {
     {"write /etc",              step_etc        },
     {"mount root",              step_root       }, /* by real root, from here ... */
     {"move system mounts",      step_unstage    },
+    {"mount volumes",           step_volumes    },
     {"pivot root",              step_pivot      }, /* no host path after this */
     {"set hostname",            step_hostname   },
     {"set limits",              step_rlimits    },
@@ -342,8 +354,17 @@ static void child_build_argv(struct spawn *s)
     (void)snprintf(s->uid, sizeof(s->uid), "%u", p->uid);
     (void)snprintf(s->gid, sizeof(s->gid), "%u", p->gid);
     (void)snprintf(s->work_fds, sizeof(s->work_fds), "%zu", s->slot->cgroup->work_count);
-    const char *options[] = {"execd", "--init", "--uid",      s->uid,      "--gid", s->gid,
-                             "--cwd", cwd,      "--work-fds", s->work_fds, "--"};
+    (void)snprintf(s->stat_fds, sizeof(s->stat_fds), "%zu", s->slot->cgroup->usage_count);
+    (void)snprintf(s->cpu_millis, sizeof(s->cpu_millis), "%u", p->limits.cpu_millicores);
+    (void)snprintf(s->memory_mib, sizeof(s->memory_mib), "%u",
+                   (unsigned)min_size(p->limits.memory_bytes >> 20, UINT32_MAX));
+    const char *options[] = {
+        "execd",        "--init",      "--uid",        s->uid,        "--gid",      s->gid,
+        "--cwd",        cwd,           "--work-fds",   s->work_fds,   "--stat-fds", s->stat_fds,
+        "--cpu-millis", s->cpu_millis, "--memory-mib", s->memory_mib, "--",
+    };
+
+    static_assert(ARRAY_LEN(options) <= EXECD_OPTIONS_MAX, "room for all");
 
     for (size_t i = 0; i < ARRAY_LEN(options); i++)
         s->argv[n++] = options[i];
@@ -365,7 +386,8 @@ static void child_await(struct spawn *s, struct spawn_message *room)
     of_host = room->plan.root == PLAN_ROOT_HOST;
     s->mounts.plan = &room->plan;
     s->mounts.lower_count = of_host ? 1 : room->plan.layer_count;
-    if (count != s->mounts.lower_count + of_host + room->has_disk + EXECD_FDS)
+    if (count !=
+        s->mounts.lower_count + of_host + room->has_disk + room->plan.bind_count + EXECD_FDS)
         _exit(125);
     for (; at < s->mounts.lower_count; at++)
         s->mounts.lowers[at] = fds[at];
@@ -373,6 +395,8 @@ static void child_await(struct spawn *s, struct spawn_message *room)
         s->mounts.usr_lower = fds[at++];
     if (room->has_disk)
         s->mounts.disk = fds[at++];
+    while (s->mounts.bind_count < room->plan.bind_count)
+        s->mounts.binds[s->mounts.bind_count++] = fds[at++];
     s->args = (struct spawn_args){
         .plan = &room->plan,
         .listener = fds[at],
@@ -466,6 +490,8 @@ static int spawn_send(struct parked *p, const struct spawn_args *args, const str
         fds[count++] = m->usr_lower;
     if (args->disk >= 0)
         fds[count++] = args->disk;
+    for (size_t i = 0; i < m->bind_count; i++)
+        fds[count++] = m->binds[i];
     fds[count++] = args->listener;
     fds[count++] = args->exit_file;
     fds[count++] = args->log_file;
@@ -519,15 +545,28 @@ static int spawn_await(struct parked *p, const struct spawn_args *args, struct e
     return -report.code;
 }
 
+/* What the child mounts, cloned while we still see it. Errors begin with the step it is for. */
+static int spawn_prepare(struct mounts *m, const struct spawn_slot *slot,
+                         const struct spawn_args *args, struct err *e)
+{
+    int r = mounts_prepare(m, slot, args->plan, args->layers, e);
+
+    if (r < 0)
+        return err_wrap(e, r, "mount root");
+    r = volumes_prepare(m, slot, args->plan, args->binds, e);
+    if (r == 0)
+        return 0;
+    mounts_done(m);
+    return err_wrap(e, r, "mount volumes");
+}
+
 int spawn_go(const struct spawn_slot *slot, struct parked *p, const struct spawn_args *args,
              struct proc *ret, struct err *e)
 {
     struct mounts m;
-    int r = mounts_prepare(&m, slot, args->plan, args->layers, e);
+    int r = spawn_prepare(&m, slot, args, e);
 
-    if (r < 0) {
-        r = err_wrap(e, r, "mount root");
-    } else {
+    if (r == 0) {
         r = spawn_send(p, args, &m);
         mounts_done(&m);
         /* A child that failed ahead has closed its end: its report is what we want to read. */

@@ -42,6 +42,7 @@ void parked_kill(struct parked *p); /* and reaps; an empty one is fine */
 struct spawn_args {
     const struct plan *plan;
     const int *layers;                 /* plan->layer_count lower directories, topmost first */
+    const int *binds;                  /* plan->bind_count volumes */
     int listener, exit_file, log_file; /* execd's 3, 4 and 5 */
     int disk; /* a detached mount that has the writable layer; -EBADF: the slot's directory has */
     bool has_address;

@@ -19,7 +19,7 @@ from broker_process import Broker, comm, is_alive, wait_for
 
 MIB = 1 << 20
 CALL_SECONDS_MAX = 60
-STEPS = 18
+STEPS = 19
 NAMES_PER_CALLER = 3
 DISK_BYTES = 8 * MIB
 # What a caller may be told while others are being killed. Anything else is a finding.

@@ -14,7 +14,7 @@ from broker_process import why_not  # noqa: E402
 BROKER, EXECD, CTL, FAULTY = [os.path.abspath(path) for path in sys.argv[1:5]]
 PROGRAMS = (BROKER, EXECD, CTL)
 SEED, KILLS = 1, 25
-STEPS = (1, 5, 11, 15)  # entering groups, mounting, entering the user namespace, exec
+STEPS = (2, 5, 11, 15, 19)  # groups, mounts, volumes, the user namespace, exec
 
 
 def survives_random_kills():

@@ -291,10 +291,12 @@ def knows_a_sandbox_whose_first_process_was_killed():
     with created("x", "sleep 1000"):
         os.kill(BROKER.sandbox("x").pid, signal.SIGKILL)
         wait_for(lambda: BROKER.sandbox("x").state == "dead", "its end to be known")
-        for verb in ("pause", "resume", "kill"):
+        for verb in ("pause", "resume"):
             done = BROKER.ctl(verb, "x")
             assert done.returncode == 1 and "has ended" in done.stderr, done
         assert BROKER.ctl("create", "x", "--", "true").returncode == 1  # its name is still taken
+        BROKER.ok("log", "x")  # and what it said can still be read
+        BROKER.ok("kill", "x")  # nothing to kill is left, so it is removed
     assert BROKER.sandbox("x") is None
 
 
@@ -311,10 +313,10 @@ def refuses_a_second_of_the_same_name():
         assert done.returncode == 1 and "no sandbox 'x'" in done.stderr, done
 
 
-def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, args=1, env=0,
-         text=b"true\0/\0"):
-    head = struct.pack("=I4x64s64sII4Q4I2I12xIIII", SPAWN, name, b"", root, net, *limits, *ids,
-                       layers, args, env, len(text))
+def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, binds=0,
+         read_only=0, args=1, env=0, text=b"true\0/\0"):
+    head = struct.pack("=I4x64s64sII4Q4I2I12xIIIIII", SPAWN, name, b"", root, net, *limits, *ids,
+                       layers, binds, read_only, args, env, len(text))
     return head + text
 
 
@@ -326,6 +328,10 @@ def refuses_plans_it_cannot_rely_on():
         (plan(args=500), "arg_count"), (plan(text=b"true"), "text"),
         (plan(text=b"true\0relative\0"), "cwd"),
         (plan(env=1, text=b"true\0NOVALUE\0/\0"), "environment"),
+        (plan(binds=17), "bind_count"), (plan(read_only=1), "binds_read_only"),
+        (plan(binds=1), "text"), (plan(binds=1, text=b"true\0/\0/proc/x\0"), "bind 0"),
+        (plan(binds=1, text=b"true\0/\0/a/../b\0"), "bind 0"),
+        (plan(binds=1, text=b"true\0/\0/a\0"), "1 volumes"),
     ]
     with BROKER.connect() as sock, socket.create_server(("127.0.0.1", 0)) as listener:
         for message, word in cases:

@@ -4,14 +4,16 @@
  *   run [OPTIONS] ID -- ARGV...   create, wait for the end, print its output, exit with its status
  *   create [OPTIONS] ID -- ARGV...
  *   ping|stat|pause|resume|log|remove|kill|signal ID [SIGNAL]
- *   list, sweep, fill N
- *   snapshot ID DIR
+ *   list, sweep, info, fill N
+ *   snapshot ID DIR, erase DIR
  * Options of run and create: --dir PATH (a layer of the root, topmost first), --net none|bridge,
  *   --memory BYTES, --cpu MILLICORES, --pids N, --disk BYTES, --tmp BYTES, --shm BYTES, --files N,
- *   --env NAME=VALUE, --cwd DIR, --uid N, --hostname NAME, --dns ADDRESS, --listen PATH */
+ *   --env NAME=VALUE, --cwd DIR, --uid N, --hostname NAME, --dns ADDRESS, --listen PATH,
+ *   --volume SRC:DST[:ro] */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,9 +40,18 @@ static int fail(const char *what)
 
 /* --- plans --- */
 
+struct volume {
+    int fd;
+    struct str target;
+    bool read_only;
+};
+
 struct request {
     struct plan plan;
     int layers[PLAN_LAYERS_MAX];
+    struct volume volumes[PLAN_BINDS_MAX + 1]; /* one more than is taken, to see it refused */
+    size_t volume_count;
+    int binds[PLAN_BINDS_MAX];
     const char *listen;
     struct str envs[64];
     size_t env_count;
@@ -56,6 +67,23 @@ static uint64_t number(const char *text)
         exit(2);
     }
     return n;
+}
+
+static bool add_volume(struct request *q, const char *text)
+{
+    struct volume *v = &q->volumes[q->volume_count];
+    struct str rest = str_of(text), source;
+    char path[PATH_MAX];
+
+    str_cut(&rest, ':', &source);
+    str_cut(&rest, ':', &v->target);
+    v->read_only = str_eq(rest, STR("ro"));
+    if (q->volume_count == ARRAY_LEN(q->volumes) || str_copy(path, sizeof(path), source) < 0 ||
+        (rest.p && !v->read_only))
+        return false;
+    v->fd = open(path, O_PATH | O_CLOEXEC);
+    q->volume_count += v->fd >= 0;
+    return v->fd >= 0;
 }
 
 static bool set_option(struct request *q, struct str name, const char *value)
@@ -91,6 +119,8 @@ static bool set_option(struct request *q, struct str name, const char *value)
         q->envs[q->env_count++] = str_of(value);
     } else if (str_eq(name, STR("--cwd"))) {
         q->cwd = str_of(value);
+    } else if (str_eq(name, STR("--volume"))) {
+        return add_volume(q, value);
     } else if (str_eq(name, STR("--listen"))) {
         q->listen = value;
     } else {
@@ -124,7 +154,14 @@ static int parse_request(struct request *q, int argc, char **argv)
         if (plan_add_env(&q->plan, name, rest.p ? rest : STR("")) < 0)
             return err_set(&err, E2BIG, "bad environment");
     }
-    return plan_set_cwd(&q->plan, q->cwd);
+    if (plan_set_cwd(&q->plan, q->cwd) < 0)
+        return err_set(&err, EINVAL, "bad working directory");
+    for (size_t k = 0; k < q->volume_count; k++) {
+        if (plan_add_bind(&q->plan, q->volumes[k].target, q->volumes[k].read_only) < 0)
+            return err_set(&err, EINVAL, "bad volume");
+        q->binds[k] = q->volumes[k].fd;
+    }
+    return 0;
 }
 
 static void socket_path(const char *broker, const char *id, char out[108])
@@ -147,7 +184,8 @@ static int create(const char *broker, int argc, char **argv, struct broker_handl
     if (r < 0)
         return r;
     listener = sock_listen(&addr, 64, &err);
-    return listener < 0 ? listener : broker_spawn(&client, &q.plan, q.layers, listener, ret, &err);
+    return listener < 0 ? listener
+                        : broker_spawn(&client, &q.plan, q.layers, q.binds, listener, ret, &err);
 }
 
 /* --- commands --- */
@@ -256,6 +294,26 @@ static int snapshot(const char *id, const char *path)
     return dir < 0 || broker_snapshot(&client, id, dir, &err) < 0 ? fail("snapshot") : 0;
 }
 
+static int erase(const char *path)
+{
+    auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return dir < 0 || broker_erase(&client, dir, &err) < 0 ? fail("erase") : 0;
+}
+
+static int print_info(void)
+{
+    struct broker_info i;
+
+    if (broker_info(&client, &i, &err) < 0)
+        return fail("info");
+    printf("live=%u dead=%u ready_none=%u ready_bridge=%u here_none=%u here_bridge=%u "
+           "wanted_none=%u wanted_bridge=%u\n",
+           i.live, i.dead, i.ready.none, i.ready.bridge, i.here.none, i.here.bridge, i.wanted.none,
+           i.wanted.bridge);
+    return 0;
+}
+
 static int command(const char *broker, int argc, char **argv)
 {
     struct broker_handle h;
@@ -278,6 +336,10 @@ static int command(const char *broker, int argc, char **argv)
 
         return broker_fill(&client, &c, &err) < 0 ? fail("fill") : 0;
     }
+    if (str_eq(name, STR("info")))
+        return print_info();
+    if (str_eq(name, STR("erase")))
+        return erase(id);
     if (str_eq(name, STR("ping")))
         return ping(broker, id);
     if (str_eq(name, STR("stat")))

@@ -16,6 +16,8 @@ TEST(wire, knows_how_long_each_request_is)
     q->op = BROKER_SIGNAL;
     CHECK_EQ(broker_request_bytes(q, sizeof(*q)),
              offsetof(struct broker_request, config) + sizeof(struct broker_signal));
+    q->op = BROKER_INFO; /* a head alone */
+    CHECK_EQ(broker_request_bytes(q, sizeof(*q)), offsetof(struct broker_request, config));
     q->op = 0;
     CHECK_EQ(broker_request_bytes(q, sizeof(*q)), 0);
     q->op = BROKER_OP_COUNT;

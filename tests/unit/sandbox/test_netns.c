@@ -330,6 +330,47 @@ TEST(netns, keeps_sandboxes_from_each_other)
     CHECK_EQ(ping_from(w.host, one, "fd4f:7362:ae7::3", SILENCE_MS), -ETIMEDOUT);
 }
 
+/* Sends a packet from a port of its own: one more connection to be tracked. */
+static int flow_from(int home, int netns, const char *to)
+{
+    struct sockaddr_storage sa;
+    socklen_t n = address(to, &sa);
+    int fd;
+
+    enter(netns);
+    fd = socket(sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0);
+    CHECK_EQ(sendto(fd, "x", 1, 0, (struct sockaddr *)&sa, n), 1);
+    enter(home);
+    return fd;
+}
+
+TEST(netns, counts_the_connections_of_each_sandbox)
+{
+    enum { FLOWS_MAX = 20 };
+    struct netns_conf c = *conf;
+    struct world w;
+    int one, other, kept[FLOWS_MAX];
+
+    world_without_rules(&w);
+    c.flows_max = 0;
+    CHECK_EQ(netns_host_setup(&c, NULL), -EINVAL);
+    c.flows_max = FLOWS_MAX;
+    CHECK_OK(netns_host_setup(&c, &e));
+    one = sandbox_make_with(&c, 0);
+    other = sandbox_make_with(&c, 1);
+    for (int i = 0; i < FLOWS_MAX; i++) /* of both IP versions, together */
+        kept[i] = flow_from(w.host, one, i % 2 ? "203.0.113.9" : "2001:db8:3::9");
+    CHECK_EQ(connect_from(w.host, one, "203.0.113.9", SILENCE_MS), -ETIMEDOUT);
+    CHECK_EQ(connect_from(w.host, one, "2001:db8:3::9", SILENCE_MS), -ETIMEDOUT);
+    for (int i = 0; i < 2 * FLOWS_MAX; i++) /* what is forbidden anyway does not count */
+        close(flow_from(w.host, other, "169.254.169.254"));
+    CHECK_EQ(connect_from(w.host, other, "203.0.113.9", ANSWER_MS), 0);
+    CHECK_EQ(connect_from(w.host, other, "2001:db8:3::9", ANSWER_MS), 0);
+    for (int i = 0; i < FLOWS_MAX; i++)
+        close(kept[i]);
+}
+
 TEST(netns, keeps_strangers_from_sandboxes)
 {
     struct world w;

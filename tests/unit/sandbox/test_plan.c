@@ -59,6 +59,94 @@ TEST(plan, takes_nothing_that_it_could_not_give_back)
     free(p);
 }
 
+TEST(plan, gives_back_the_places_of_volumes)
+{
+    const char *targets[PLAN_BINDS_MAX + 1], *argv[PLAN_ARGS_MAX + 1], *env[PLAN_ENV_MAX + 1], *cwd;
+    struct plan *p = good_plan();
+    struct err e = {0};
+
+    plan_targets(p, targets);
+    CHECK(!targets[0]);
+    CHECK_EQ(plan_add_bind(p, STR("/data"), false), 0);
+    CHECK_EQ(plan_add_bind(p, STR("/data/in/side"), true), 0);
+    CHECK_EQ(plan_check(p, &e), 0);
+    CHECK_EQ(p->bind_count, 2);
+    CHECK_EQ(p->binds_read_only, 2);
+    plan_targets(p, targets);
+    CHECK_STR(targets[0], "/data");
+    CHECK_STR(targets[1], "/data/in/side");
+    CHECK(!targets[2]);
+    plan_strings(p, argv, env, &cwd);
+    CHECK_STR(cwd, "/srv");
+    CHECK(!env[2]);
+    free(p);
+}
+
+TEST(plan, counts_its_volumes)
+{
+    struct plan *p = good_plan();
+    char target[16];
+
+    for (int i = 0; i < PLAN_BINDS_MAX; i++) {
+        (void)snprintf(target, sizeof(target), "/v/%d", i);
+        CHECK_EQ(plan_add_bind(p, str_of(target), true), 0);
+    }
+    CHECK_EQ(plan_check(p, NULL), 0);
+    CHECK_EQ(p->binds_read_only, (1U << PLAN_BINDS_MAX) - 1);
+    CHECK_EQ(plan_add_bind(p, STR("/v/more"), false), -E2BIG);
+    CHECK_EQ(plan_check(p, NULL), 0);
+    free(p);
+}
+
+TEST(plan, knows_where_a_volume_may_be)
+{
+    static const char *const good[] = {"/a",     "/a/b",     "/proc2",    "/process/x", "/a/proc",
+                                       "/a/dev", "/...",     "/usr",      "/tmp",       "/etc/x",
+                                       "/.a/b.", "/a/..b/c", "/sys.d/x y"};
+    static const char *const bad[] = {
+        "",    "/",    "a",       "a/b",   "./a",     "//",   "/a/",     "//a",  "/a//b",   "/.",
+        "/..", "/a/.", "/a/../b", "/proc", "/proc/1", "/sys", "/sys/fs", "/dev", "/dev/shm"};
+    char path[PLAN_TARGET_MAX + 1];
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        if (!plan_target_is_valid(str_of(good[i])))
+            test_fail(__FILE__, __LINE__, "%s is refused", good[i]);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (plan_target_is_valid(str_of(bad[i])))
+            test_fail(__FILE__, __LINE__, "%s is taken", bad[i]);
+    memset(path, 'x', sizeof(path));
+    path[0] = '/';
+    CHECK(plan_target_is_valid(str_make(path, PLAN_TARGET_MAX - 1)));
+    CHECK(!plan_target_is_valid(str_make(path, PLAN_TARGET_MAX)));
+    CHECK(!plan_target_is_valid(STR_NONE));
+}
+
+TEST(plan, names_the_volume_that_is_wrong)
+{
+    struct plan *p = good_plan();
+    uint32_t before = p->text_bytes;
+
+    CHECK_EQ(plan_add_bind(p, STR("/a/../b"), false), -EINVAL);
+    CHECK_EQ(plan_add_bind(p, STR("/a\0b"), false), -EINVAL);
+    CHECK_EQ(p->text_bytes, before);
+    p->binds_read_only = 1;
+    check_refused(p, "binds_read_only");
+    p->binds_read_only = 0;
+    CHECK_EQ(plan_add_bind(p, STR("/a"), false), 0);
+    CHECK_EQ(plan_add_bind(p, STR("/usr"), false), 0);
+    check_refused(p, "bind 1");
+    p->root = PLAN_ROOT_DIR;
+    p->layer_count = 1;
+    CHECK_EQ(plan_check(p, NULL), 0);
+    CHECK_EQ(plan_add_bind(p, STR("/a"), true), 0);
+    check_refused(p, "binds 0 and 2");
+    p->bind_count++;
+    check_refused(p, "text");
+    p->bind_count = PLAN_BINDS_MAX + 1;
+    check_refused(p, "bind_count");
+    free(p);
+}
+
 TEST(plan, fills_to_the_last_byte_and_no_further)
 {
     struct plan *p = malloc(sizeof(*p));

@@ -1,0 +1,89 @@
+/* allow.c - what callers other than root may have us use: directories that the operator named.
+ *
+ * A descriptor shows where a caller got to, not what it may read: one that was opened by path alone
+ * needs no right to the directory itself. We use it with root's rights, so it counts only when it
+ * lies where everything is the callers'. That is found by walking down: the path that the kernel
+ * has for the descriptor is opened anew below the allowed directory, without following a link or
+ * leaving it, and must lead to the same file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "broker/broker.h"
+
+enum { LINK_BYTES_MAX = 64 };
+
+/* What of `path` is below `dir`: "." for the directory itself, NULL when it lies elsewhere. */
+static const char *path_below(const char *path, const char *dir)
+{
+    struct str rest = str_of(path);
+
+    if (strcmp(dir, "/") != 0) {
+        if (!str_starts(rest, str_of(dir)))
+            return NULL;
+        rest = str_skip(rest, strlen(dir));
+    }
+    if (rest.n == 0)
+        return ".";
+    return rest.p[0] != '/' ? NULL : rest.n == 1 ? "." : rest.p + 1;
+}
+
+int allow_add(struct broker *b, const char *path, struct err *e)
+{
+    auto_free char *real = realpath(path, NULL);
+    auto_fd dir = -EBADF;
+
+    if (!real)
+        return err_sys(e, errno, "find '%s'", path);
+    if (b->allowed_count == BROKER_ALLOWED_MAX)
+        return err_set(e, E2BIG, "at most %d directories can be allowed", BROKER_ALLOWED_MAX);
+    if (path_below(b->host.state_path, real))
+        return err_set(e, EINVAL, "'%s' holds the sandboxes themselves and cannot be allowed",
+                       real);
+    dir = fd_open_at(AT_FDCWD, real, O_PATH | O_DIRECTORY, 0, PATH_FREE, e);
+    if (dir < 0)
+        return dir;
+    b->allowed[b->allowed_count++] = (struct broker_allowed){take_fd(&dir), take_ptr(&real)};
+    return 0;
+}
+
+static bool is_same(int one, int other)
+{
+    struct stat a, b;
+
+    return fstat(one, &a) == 0 && fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e)
+{
+    char link[LINK_BYTES_MAX], path[PATH_MAX];
+    ssize_t n;
+
+    if (caller == 0)
+        return 0;
+    if (b->allowed_count == 0)
+        return err_set(e, EPERM, "only root may give directories to sandboxes, or fill them");
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    if (n < 0)
+        return err_sys(e, errno, "find what a descriptor is open on");
+    path[n] = '\0';
+    for (size_t i = 0; i < b->allowed_count; i++) {
+        const char *below = path_below(path, b->allowed[i].path);
+        auto_fd found = -EBADF;
+
+        if (!below)
+            continue;
+        found = fd_open_at(b->allowed[i].dir, below, O_PATH | O_NOFOLLOW, 0, PATH_STRICT, NULL);
+        if (found >= 0 && is_same(found, fd))
+            return 0;
+    }
+    return err_set(e, EPERM, "'%s' lies in no directory that this broker allows", path);
+}

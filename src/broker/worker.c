@@ -1,0 +1,190 @@
+/* worker.c - a process that serves connections, and makes slots ahead when nobody asks. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "broker/broker.h"
+
+enum {
+    BUSY_FILL_MS = 20,    /* nobody asked for so long: make slots ahead */
+    IDLE_FILL_MS = 1,     /* the same once we do, or when few are left */
+    FILL_RETRY_MS = 1000, /* after making a slot failed */
+    YIELD_US = 100,       /* for each connection: how long another worker may accept before us */
+};
+
+struct worker {
+    struct broker broker;
+    struct pollfd polls[1 + BROKER_CONNECTIONS_MAX]; /* the listener first */
+    struct broker_peer peers[1 + BROKER_CONNECTIONS_MAX];
+    size_t count;
+    uid_t caller;
+    pid_t parent;
+    uint64_t fill_after; /* deadline */
+    bool idle;           /* nobody asked since we last made a slot */
+};
+
+static void worker_drop(struct worker *w, size_t i)
+{
+    struct broker *b = &w->broker;
+
+    (void)shutdown(w->polls[i].fd,
+                   SHUT_RDWR); /* parked children have copies, closing alone is mute */
+    fd_close(w->polls[i].fd);
+    w->polls[i] = w->polls[--w->count];
+    w->peers[i] = w->peers[w->count];
+    b->ready_wanted[PLAN_NET_NONE] = b->ready_wanted[PLAN_NET_BRIDGE] = 0;
+    for (size_t k = 1; k < w->count; k++)
+        ready_want(b, &w->peers[k].config);
+}
+
+static void worker_accept(struct worker *w)
+{
+    /* All workers woke up: who has fewer connections goes first, so that callers are spread. */
+    const struct timespec yield = {.tv_nsec = (long)(w->count - 1) * YIELD_US * 1000};
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    auto_fd fd = -EBADF;
+
+    (void)nanosleep(&yield, NULL);
+    /* A caller that does not read its replies must not stop us. */
+    fd = accept4(w->polls[0].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return; /* another worker was faster */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
+        (peer.uid != 0 && peer.uid != w->caller)) {
+        log_event(LOG_WARN, "refused a caller", LOG_U64("uid", peer.uid));
+        return;
+    }
+    if (w->count == 1 + BROKER_CONNECTIONS_MAX) {
+        log_event(LOG_WARN, "too many callers, refusing one");
+        return;
+    }
+    w->peers[w->count] = (struct broker_peer){.uid = peer.uid};
+    w->polls[w->count++] = (struct pollfd){.fd = take_fd(&fd), .events = POLLIN};
+}
+
+/* One request of one connection; false when that is over. */
+static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
+{
+    static struct broker_request request; /* too large for the stack; single-threaded */
+    static struct broker_reply reply;
+    int fds[FD_SEND_MAX], files[BROKER_FILE_COUNT];
+    size_t n = 0, count = 0;
+    bool has_files;
+    int r = fd_recv(sock, &request, sizeof(request), &n, fds, &count);
+
+    if (r < 0 || n == 0)
+        return r == -EAGAIN;
+    has_files = broker_answer(&w->broker, peer, &request, n, fds, count, &reply, files);
+    while (count > 0)
+        fd_close(fds[--count]);
+    if (reply.result < 0 && reply.result != -ENOENT)
+        log_event(LOG_WARN, "request failed", LOG_U64("op", request.op),
+                  LOG_STR("error", reply.err.msg));
+    r = fd_send(sock, &reply, sizeof(reply), files, has_files ? BROKER_FILE_COUNT : 0);
+    for (size_t i = 0; has_files && i < BROKER_FILE_COUNT; i++)
+        fd_close(files[i]);
+    return r == 0;
+}
+
+/* Whether of either kind less than one in `share` of those wanted is there. */
+static bool worker_lacks_slots(const struct broker *b, uint32_t share)
+{
+    return b->ready_count[0] * share < b->ready_wanted[0] ||
+           b->ready_count[1] * share < b->ready_wanted[1];
+}
+
+/* Nobody asks: make one slot. */
+static void worker_idle(struct worker *w)
+{
+    struct err e = {0};
+
+    w->idle = true;
+    if (ready_fill_one(&w->broker, &e) < 0) {
+        log_event(LOG_ERROR, "cannot make slots ahead, trying again", LOG_STR("error", e.msg));
+        w->fill_after = deadline_in_ms(FILL_RETRY_MS);
+    }
+}
+
+/* A caller goes on with what it was given, and a slot takes as much of a processor as that: unless
+ * few are left, there is a better time to make the next. */
+static int worker_timeout(const struct worker *w)
+{
+    if (!worker_lacks_slots(&w->broker, 1))
+        return -1;
+    if (w->fill_after && !deadline_passed(w->fill_after))
+        return FILL_RETRY_MS;
+    return w->idle || worker_lacks_slots(&w->broker, 2) ? IDLE_FILL_MS : BUSY_FILL_MS;
+}
+
+static volatile sig_atomic_t worker_stopping;
+
+static void worker_on_signal(int signo UNUSED)
+{
+    worker_stopping = 1;
+}
+
+/* Signals are let in while we wait, and only then. */
+static void worker_run(struct worker *w)
+{
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    /* The signal that tells of our parent's death is off while a user namespace is made. */
+    while (!worker_stopping && getppid() == w->parent) {
+        struct timespec timeout;
+        int ms = worker_timeout(w);
+        int r;
+
+        timeout = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+        r = ppoll(w->polls, w->count, ms < 0 ? NULL : &timeout, &none);
+        if (r == 0)
+            worker_idle(w);
+        if (r <= 0)
+            continue;
+        w->idle = false;
+        for (size_t i = w->count; i-- > 1;)
+            if (w->polls[i].revents && !worker_serve(w, w->polls[i].fd, &w->peers[i]))
+                worker_drop(w, i);
+        if (w->polls[0].revents)
+            worker_accept(w);
+    }
+}
+
+void worker_main(struct broker *shared, int listener, uid_t caller)
+{
+    static struct worker w;
+    struct sigaction stop = {.sa_handler = worker_on_signal};
+    struct err e = {0};
+
+    /* Sandboxes report by file, so nobody waits for our children: the kernel reaps them. */
+    (void)signal(SIGCHLD, SIG_IGN);
+    (void)sigaction(SIGTERM, &stop, NULL);
+    (void)sigaction(SIGINT, &stop, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != shared->self.pid)
+        exit(1); /* it died before we asked to be told */
+    host_serve_end(
+        &shared->host); /* the first process alone holds it: its successor need not wait for us */
+    fd_close(shared->host.lock);
+    w.broker = *shared;
+    w.caller = caller;
+    w.parent = shared->self.pid;
+    for (size_t i = 0; i < ARRAY_LEN(w.broker.ready); i++)
+        list_init(&w.broker.ready[i]);
+    w.polls[w.count++] = (struct pollfd){.fd = listener, .events = POLLIN};
+    w.broker.host.lock = host_open_lock(&w.broker.host, &e);
+    if (w.broker.host.lock < 0 || slot_owner_of(getpid(), &w.broker.self) < 0)
+        exit(1);
+    worker_run(&w);
+    ready_free_all(&w.broker);
+    exit(0);
+}

@@ -1,0 +1,306 @@
+"""A broker and those around it: callers without privilege, and whoever started it.
+
+Usage: test_broker.py BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+"""
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from broker_process import SECONDS_MAX, Broker, is_alive, wait_for, why_not  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
+CALLER = 65534
+ALLOWED_MAX = 64
+
+
+class Caller:
+    """A user without privilege, with a directory of its own below the broker's."""
+
+    def __init__(self, broker):
+        self.broker, self.own = broker, broker.state / "caller"
+        self.ctl = shutil.copy(broker.ctl_program, broker.folder)
+        os.chmod(self.ctl, 0o755)
+
+    def run(self, *words, **more):
+        return subprocess.run(words, user=CALLER, group=CALLER, extra_groups=[], text=True,
+                              capture_output=True, check=False, **more)
+
+    def call(self, *words):
+        return self.run(self.ctl, "--broker", self.broker.state / "broker.sock", *words)
+
+    def sandbox(self, verb, *words):
+        return self.call(verb, "--listen", f"unix:{self.own}/{time.monotonic_ns()}.sock", *words)
+
+
+@contextlib.contextmanager
+def caller(allow=True):
+    """A broker whose caller is not root, and what is that caller's."""
+    with tempfile.TemporaryDirectory(prefix="osb-") as folder:
+        os.chmod(folder, 0o711)
+        own = pathlib.Path(folder, "st", "caller")
+        own.mkdir(parents=True)
+        os.chown(own, CALLER, CALLER)
+        options = ["--caller", str(CALLER)] + (["--allow", str(own)] if allow else [])
+        with Broker(*PROGRAMS, workers=1, folder=folder, options=options) as broker:
+            yield broker, Caller(broker)
+            broker.stop()
+            broker.must_be_clean()
+
+
+def must_be_refused(done, word):
+    assert done.returncode == 1 and word in done.stderr, done
+
+
+# --- callers ---
+
+
+def lets_callers_pass_to_what_is_theirs_only():
+    with caller() as (broker, user):
+        modes = {name: stat.S_IMODE(os.stat(broker.state / name).st_mode)
+                 for name in (".", "slots", "ids", "mnt", "stage", "dev", "empty", "broker.sock",
+                              "lock", "broker")}
+        assert modes.pop(".") == 0o711, modes
+        assert {modes.pop(name) for name in ("broker.sock", "lock", "broker")} == {0o600}, modes
+        assert set(modes.values()) == {0o700}, modes
+        done = user.run("sh", "-c", f"echo mine >{user.own}/f && cat {user.own}/f")
+        assert done.stdout == "mine\n", done
+        for path in (".", "slots", "ids"):
+            assert user.run("ls", broker.state / path).returncode != 0, path
+        assert user.run("touch", broker.state / "f").returncode != 0
+        broker.stop()
+        os.chmod(broker.state, 0o700)  # as a strict umask would have left it
+        os.chmod(broker.state / "slots", 0o755)
+        broker.start()
+        assert stat.S_IMODE(os.stat(broker.state).st_mode) == 0o711
+        assert stat.S_IMODE(os.stat(broker.state / "slots").st_mode) == 0o700
+
+
+def takes_from_callers_what_is_allowed_only():
+    with caller() as (broker, user), tempfile.TemporaryDirectory() as other:
+        os.chmod(other, 0o777)
+        volume = user.own / "volume"
+        volume.mkdir()
+        (volume / "f").write_text("mine\n")
+        (user.own / "link").symlink_to(other)
+        for source, place in ((volume, "/data"), (f"{volume}/f", "/data/g"), (user.own, "/data")):
+            done = user.sandbox("run", "--volume", f"{source}:{place}", "x", "--", "sh", "-c",
+                                "find /data | grep -c .")
+            assert done.returncode == 0, done
+        for source in (other, user.own / "link", "/", "/etc/passwd", broker.state, "/usr",
+                       broker.folder, f"{user.own}/../caller-not"):
+            with contextlib.suppress(FileExistsError):
+                (broker.state / "caller-not").mkdir()
+            must_be_refused(user.sandbox("run", "--volume", f"{source}:/data", "x", "--", "true"),
+                            "no directory that this broker allows")
+        must_be_refused(user.sandbox("run", "--dir", "/", "x", "--", "true"), "allows")
+        top = user.own / "layer"
+        top.mkdir()
+        done = user.sandbox("run", "--dir", top, "x", "--", "true")
+        assert "exec 'true'" in done.stderr, done  # its root, which is empty, was taken
+        (broker.state / "caller-not").rmdir()
+
+
+def does_not_take_what_was_moved_out():
+    """The path that the kernel knows counts, and that it leads to the very same file."""
+    with caller() as (_, user), tempfile.TemporaryDirectory(dir=user.broker.folder) as other:
+        (user.own / "v").mkdir()
+        fd = os.open(user.own / "v", os.O_PATH)
+        try:
+            os.rename(user.own / "v", f"{other}/v")
+            (user.own / "v").mkdir()
+            done = user.run(user.ctl, "--broker", user.broker.state / "broker.sock", "run",
+                            "--listen", f"unix:{user.own}/x.sock", "--volume",
+                            f"/proc/self/fd/{fd}:/data", "x", "--", "true", pass_fds=[fd])
+            must_be_refused(done, "no directory that this broker allows")
+        finally:
+            os.close(fd)
+
+
+def takes_nothing_from_callers_without_leave():
+    with caller(allow=False) as (_, user):
+        assert user.sandbox("run", "x", "--", "true").returncode == 0
+        must_be_refused(user.sandbox("run", "--volume", f"{user.own}:/data", "x", "--", "true"),
+                        "only root")
+        must_be_refused(user.call("erase", user.own), "only root")
+
+
+def snapshots_for_callers_without_setuid_files():
+    with caller() as (_, user), tempfile.TemporaryDirectory() as other:
+        line = ("cp /usr/bin/id /su; chmod 6755 /su; mkdir -m 2775 /d; mkfifo /fifo; ln -s su /l; "
+                "chown -h 7 /l; echo ok >/d/f; echo ready; sleep 1000")
+        assert user.sandbox("create", "x", "--", "sh", "-c", line).returncode == 0
+        wait_for(lambda: "ready" in user.call("log", "x").stdout, "its files")
+        assert user.call("pause", "x").returncode == 0
+        done = user.run("mkdir", "-m", "0755", user.own / "snapshot")
+        assert done.returncode == 0, done
+        os.chmod(other, 0o777)
+        must_be_refused(user.call("snapshot", "x", other), "allows")
+        done = user.call("snapshot", "x", user.own / "snapshot")
+        assert done.returncode == 0, done
+        modes = {name: os.lstat(user.own / "snapshot" / name).st_mode
+                 for name in ("su", "d", "fifo", "l")}
+        assert stat.S_IMODE(modes["su"]) == 0o755 and stat.S_IMODE(modes["d"]) == 0o2775, modes
+        assert stat.S_ISFIFO(modes["fifo"]) and os.lstat(user.own / "snapshot/l").st_uid == 7
+        assert os.stat(user.own / "snapshot/su").st_uid == 0
+        out = user.sandbox("run", "--dir", user.own / "snapshot", "--volume",
+                           f"{user.own}:/mnt", "y", "--", "/nothing")
+        assert "exec '/nothing'" in out.stderr, out  # it can be a layer
+        must_be_refused(user.call("erase", other), "allows")
+        assert user.run("rm", "-r", user.own / "snapshot").returncode != 0  # it is root's by now
+        assert user.call("erase", user.own / "snapshot").returncode == 0
+        assert os.listdir(user.own / "snapshot") == []
+        assert user.run("rmdir", user.own / "snapshot").returncode == 0
+        assert user.call("remove", "x").returncode == 0
+
+
+def erases_deep_trees_and_leaves_links_alone():
+    with Broker(*PROGRAMS, workers=1) as broker, tempfile.TemporaryDirectory() as folder, \
+            tempfile.TemporaryDirectory() as other:
+        (pathlib.Path(other) / "kept").write_text("")
+        for i in range(20):
+            deep = pathlib.Path(folder, *[f"{i}-{k}" for k in range(30)])
+            deep.mkdir(parents=True)
+            (deep / "f").write_text("")
+        os.symlink(other, f"{folder}/link")
+        broker.ok("erase", folder)
+        assert os.listdir(folder) == [] and os.listdir(other) == ["kept"]
+        subprocess.run(["mkdir", "-p", folder + "/d" * 300], check=True)
+        must_be_refused(broker.ctl("erase", folder), "nested more than")
+        subprocess.run(["rm", "-r", folder + "/d"], check=True)
+
+
+def starts_only_with_directories_that_can_be_allowed():
+    with Broker(*PROGRAMS, workers=1) as broker:
+        broker.stop()
+        for path, word in ((broker.state, "cannot be allowed"), (broker.folder, "cannot be"),
+                           ("/", "cannot be allowed"), ("/no/such", "No such file"),
+                           ("/etc/passwd", "Not a directory")):
+            done = subprocess.run(broker.command("--allow", str(path)), capture_output=True,
+                                  text=True, check=False)
+            must_be_refused(done, word)
+        many = ["--allow", "/usr"] * (ALLOWED_MAX + 1)
+        done = subprocess.run(broker.command(*many), capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "at most 64" in done.stderr, done
+        broker.options = many[2:]
+        broker.start()
+
+
+# --- whoever started it ---
+
+
+PARENT = """
+import os, subprocess, sys
+read, write = os.pipe()
+broker = subprocess.Popen([*sys.argv[1:], "--until-eof", str(read)], pass_fds=[read])
+os.close(read)
+print(broker.pid, flush=True)
+os.write(write, b"words that mean nothing")
+broker.wait()
+"""
+
+
+def ends_with_whoever_started_it():
+    with Broker(*PROGRAMS, workers=1) as broker:
+        broker.stop()
+        command = [sys.executable, "-c", PARENT, *broker.command("--workers", "1")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True) as parent:
+            pid = int(parent.stdout.readline())
+            wait_for(broker.answers, "the broker")
+            broker.ok("fill", 2)
+            broker.ok("create", "x", "--", "sleep", "1000")
+            time.sleep(0.3)
+            assert is_alive(pid) and len(os.listdir(broker.state / "slots")) >= 2
+            parent.kill()
+        wait_for(lambda: not is_alive(pid), "the broker's end", 5)
+        wait_for(lambda: len(os.listdir(broker.state / "slots")) == 1, "its slots to be given back")
+        broker.start()
+        assert broker.sandbox("x").state == "running" and broker.pings("x")
+        broker.ok("remove", "x")
+
+
+def takes_a_pipe_and_nothing_else():
+    with Broker(*PROGRAMS, workers=1) as broker, open("/etc/passwd", "rb") as file:
+        broker.stop()
+        for fd in (str(file.fileno()), "77", "x", "-1"):
+            done = subprocess.run(broker.command("--until-eof", fd), pass_fds=[file.fileno()],
+                                  capture_output=True, text=True, check=False)
+            assert done.returncode == 2 and "is no" in done.stderr.replace("is not", "is no"), done
+
+
+def replaces_a_worker_while_the_slots_are_locked():
+    """A sweep waits for locks that others hold; nobody waits for the sweep."""
+    with Broker(*PROGRAMS, workers=1) as broker:
+        broker.ok("fill", 2)
+        with open(broker.state / "lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            os.kill(broker.workers()[0], signal.SIGKILL)
+            wait_for(broker.answers, "another worker", 5)
+            assert len(os.listdir(broker.state / "slots")) >= 2
+            os.kill(broker.workers()[0], signal.SIGKILL)
+            wait_for(broker.answers, "yet another worker", 5)
+            assert broker.list() == []
+        wait_for(lambda: os.listdir(broker.state / "slots") == [], "the sweep")
+        with open(broker.state / "lock", "rb") as lock:  # and it can be told to end meanwhile
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            os.kill(broker.workers()[0], signal.SIGKILL)
+            wait_for(broker.answers, "another worker", 5)
+            begin = time.monotonic()
+            broker.stop()
+            assert time.monotonic() - begin < SECONDS_MAX / 2
+        broker.must_be_clean()
+
+
+# --- levels ---
+
+
+def tells_how_many_slots_are_ready():
+    with Broker(*PROGRAMS, workers=1) as broker:
+        def info():
+            return {key: int(value) for key, value in
+                    (word.split("=") for word in broker.ok("info").split())}
+
+        assert set(info().values()) == {0}, info()
+        broker.ok("fill", 3)
+        found = info()
+        assert (found["ready_none"], found["here_none"], found["live"]) == (3, 3, 0), found
+        assert found["wanted_none"] == found["ready_bridge"] == 0, found  # that caller has gone
+        broker.ok("create", "x", "--", "sleep", "1000")
+        found = info()
+        assert (found["ready_none"], found["live"], found["dead"]) == (2, 1, 0), found
+        os.kill(broker.sandbox("x").pid, signal.SIGKILL)
+        wait_for(lambda: info()["dead"] == 1, "its end to be known")
+        assert info()["live"] == 0
+
+
+TESTS = [
+    lets_callers_pass_to_what_is_theirs_only,
+    takes_from_callers_what_is_allowed_only,
+    does_not_take_what_was_moved_out,
+    takes_nothing_from_callers_without_leave,
+    snapshots_for_callers_without_setuid_files,
+    erases_deep_trees_and_leaves_links_alone,
+    starts_only_with_directories_that_can_be_allowed,
+    ends_with_whoever_started_it,
+    takes_a_pipe_and_nothing_else,
+    replaces_a_worker_while_the_slots_are_locked,
+    tells_how_many_slots_are_ready,
+]
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        sys.exit(0)
+    sys.exit(tap.run_tests(TESTS))
