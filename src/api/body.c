@@ -1,0 +1,125 @@
+#include "api/body.h"
+
+#include <errno.h>
+
+/* --- the document --- */
+
+bool api_is_json_type(struct str type)
+{
+    struct str prefix = STR("application/");
+
+    type = str_trim(str_make(type.p, str_find(type, ';')));
+    if (type.n <= prefix.n || !str_eq_nocase(str_make(type.p, prefix.n), prefix))
+        return false;
+    type = str_skip(type, prefix.n);
+    if (str_eq_nocase(type, STR("json")))
+        return true;
+    return type.n > 5 && str_eq_nocase(str_skip(type, type.n - 5), STR("+json"));
+}
+
+/* In valid JSON a backslash begins an escape, and only \u0000 makes a NUL. */
+static bool body_has_nul(struct str body)
+{
+    while (body.n) {
+        body = str_skip(body, str_find(body, '\\'));
+        if (str_starts(body, STR("\\u0000")))
+            return true;
+        body = str_skip(body, min_size(body.n, 2));
+    }
+    return false;
+}
+
+int api_body_parse(struct arena *a, struct str type, struct str body, struct json **ret,
+                   struct api_fail *f)
+{
+    static const struct json_limits limits = {
+        .text_bytes_max = API_BODY_BYTES_MAX,
+        .nodes_max = API_BODY_NODES_MAX,
+        .depth_max = API_BODY_DEPTH_MAX,
+    };
+    struct err e = {0};
+
+    if (body.n == 0)
+        return api_fail_invalid(f, "body: required, but missing; send a JSON object");
+    if (!api_is_json_type(type))
+        return api_fail_invalid(f, "body: send JSON with Content-Type: application/json");
+    if (json_parse(a, body, &limits, ret, &e) < 0) {
+        err_wrap(&e, -e.code, "body");
+        return api_fail_err(f, &e);
+    }
+    if (body_has_nul(body))
+        return api_fail_invalid(f, "body: strings must not hold a NUL character (\\u0000)");
+    return 0;
+}
+
+int api_body_bind(struct arena *a, struct str type, struct str body, const struct json_table *t,
+                  void *ret, struct api_fail *f)
+{
+    struct err e = {0};
+    struct json *tree;
+    int r = api_body_parse(a, type, body, &tree, f);
+
+    if (r < 0)
+        return r;
+    if (tree->type != JSON_OBJECT)
+        return api_fail_invalid(f, "body: expected an object, got %s", json_type_name(tree));
+    return json_bind(a, tree, t, ret, &e) < 0 ? api_fail_err(f, &e) : 0;
+}
+
+/* --- values --- */
+
+/* Doubles count in ones up to here. */
+#define EXACT_MAX 9007199254740992.0 /* 2^53 */
+
+static bool body_is_integral(const struct json *v)
+{
+    double real = v->real;
+
+    return real >= -EXACT_MAX && real <= EXACT_MAX && real == (double)(int64_t)real;
+}
+
+int api_parse_integer(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
+                      struct err *e)
+{
+    int64_t max = f->max > INT64_MAX ? INT64_MAX : (int64_t)f->max, value;
+    int r = json_to_i64(v, &value);
+
+    if (r == -EINVAL && v->type == JSON_NUMBER && body_is_integral(v)) {
+        value = (int64_t)v->real;
+        r = 0;
+    }
+    if (v->type != JSON_NUMBER)
+        return err_set(e, EBADMSG, "expected an integer, got %s", json_type_name(v));
+    if (r < 0 || value < f->min || value > max)
+        return err_set(e, EBADMSG, "expected an integer from %lld to %lld, got %s",
+                       (long long)f->min, (long long)max, api_show(v->text).text);
+    *(int64_t *)ret = value;
+    return 0;
+}
+
+int api_pairs_parse(struct arena *a, const struct json *v, const char *path, size_t max,
+                    struct json_pair **ret_pairs, size_t *ret_count, struct api_fail *f)
+{
+    struct json_pair *pairs;
+    size_t n = 0;
+
+    if (v->type != JSON_OBJECT)
+        return api_fail_invalid(f, "%s: expected an object, got %s", path, json_type_name(v));
+    if (json_count(v) > max)
+        return api_fail_invalid(f, "%s: expected at most %zu members, got %zu", path, max,
+                                json_count(v));
+    pairs = arena_new_array(a, struct json_pair, json_count(v));
+    if (!pairs)
+        return api_fail_memory(f);
+    json_each(member, v)
+    {
+        if (member->type != JSON_STRING && member->type != JSON_NULL)
+            return api_fail_invalid(f, "%s.%s: expected a string or null, got %s", path,
+                                    api_show(member->key).text, json_type_name(member));
+        pairs[n].key = member->key;
+        pairs[n++].value = member->type == JSON_STRING ? member->string : STR_NONE;
+    }
+    *ret_pairs = pairs;
+    *ret_count = n;
+    return 0;
+}

@@ -1,0 +1,30 @@
+/* body.h - the JSON body of a request: is it one, and what is in it.
+ *
+ * Stricter than RFC 8259 asks: keys must not repeat, and no string may hold a NUL, so that every
+ * string of the API is also a C string. Secrets stay unsaid: messages name types, never values. */
+#pragma once
+
+#include "api/fail.h"
+#include "base/json_bind.h"
+
+enum { API_BODY_BYTES_MAX = 1 << 20, API_BODY_NODES_MAX = 1 << 14, API_BODY_DEPTH_MAX = 32 };
+
+/* Whether this content type is application/json or application/<something>+json. */
+bool api_is_json_type(struct str type);
+
+/* The body of a request whose Content-Type was `type`, as a tree in the arena. */
+int api_body_parse(struct arena *a, struct str type, struct str body, struct json **ret,
+                   struct api_fail *f);
+/* The same, and bound to the struct at `ret`, which holds the defaults. */
+int api_body_bind(struct arena *a, struct str type, struct str body, const struct json_table *t,
+                  void *ret, struct api_fail *f);
+
+/* For rows of JSON_AS_CUSTOM: an int64_t within .min and .max, written as an integer, or as a
+ * fraction of zeros: 60.0. */
+int api_parse_integer(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
+                      struct err *e);
+
+/* An object of strings and nulls, for messages called `path`; at most `max` members. What was null
+ * has value.p == NULL. */
+int api_pairs_parse(struct arena *a, const struct json *v, const char *path, size_t max,
+                    struct json_pair **ret_pairs, size_t *ret_count, struct api_fail *f);

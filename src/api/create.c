@@ -1,0 +1,350 @@
+/* create.c - tables for the shape of the body, then one function per rule, in the contract's order.
+ */
+#include "api/create.h"
+
+#include <errno.h>
+
+#include "api/body.h"
+#include "api/metadata.h"
+#include "base/json_write.h"
+
+enum { EXTENSIONS_MAX = 64, LIMITS_MAX = 64, TEXT_BYTES_MAX = 4096, POLICY_BYTES_MAX = 1 << 20 };
+
+struct egress_rule {
+    int action;
+    struct str target;
+};
+
+struct network_policy {
+    int default_action; /* ACTION_NONE = left to the enforcer */
+    struct egress_rule *egress;
+    size_t egress_count;
+};
+
+/* What the binder fills: mostly the result itself. */
+struct create_body {
+    struct api_create out;
+    bool has_policy, has_limits;
+    struct network_policy policy;
+    const struct json *env;
+    struct json_pair *limits, *extensions;
+    size_t limits_count, extensions_count;
+    struct api_volume_body *volumes;
+    size_t volumes_count;
+};
+
+/* --- the shape --- */
+
+static const struct json_field string_element = {.as = JSON_AS_STR};
+
+static const struct json_field auth_fields[] = {
+    JSON_FIELD("username", JSON_AS_STR, JSON_REQUIRED, struct api_create, auth_user),
+    JSON_FIELD("password", JSON_AS_STR, JSON_REQUIRED, struct api_create, auth_password),
+};
+static const struct json_table auth_table = JSON_TABLE(struct api_create, auth_fields, 0);
+
+static const struct json_field image_fields[] = {
+    JSON_FIELD("uri", JSON_AS_STR, JSON_REQUIRED, struct api_create, image, .max = TEXT_BYTES_MAX),
+    {"auth", JSON_AS_OBJECT, JSON_NULLABLE, 0, .table = &auth_table},
+};
+static const struct json_table image_table = JSON_TABLE(struct api_create, image_fields, 0);
+
+/* One of a list of words, in any case and with blanks around it; kept as the list spells it. */
+static int parse_word(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
+                      struct err *e)
+{
+    const char *const *words = f->arg;
+
+    if (v->type != JSON_STRING)
+        return err_set(e, EBADMSG, "expected a string, got %s", json_type_name(v));
+    for (size_t i = 0; i < 2; i++)
+        if (str_eq_nocase(str_trim(v->string), str_of(words[i]))) {
+            *(struct str *)ret = str_of(words[i]);
+            return 0;
+        }
+    return err_set(e, EBADMSG, "expected %s or %s, got '%s'", words[0], words[1],
+                   api_show(v->string).text);
+}
+
+static const char *const os_words[2] = {"linux", "windows"};
+static const char *const arch_words[2] = {"amd64", "arm64"};
+
+static const struct json_field platform_fields[] = {
+    JSON_FIELD("os", JSON_AS_CUSTOM, JSON_REQUIRED, struct api_create, os, .parse = parse_word,
+               .arg = os_words),
+    JSON_FIELD("arch", JSON_AS_CUSTOM, JSON_REQUIRED, struct api_create, arch, .parse = parse_word,
+               .arg = arch_words),
+};
+static const struct json_table platform_table = JSON_TABLE(struct api_create, platform_fields, 0);
+
+enum { ACTION_NONE, ACTION_ALLOW, ACTION_DENY };
+
+static const struct json_name action_names[] = {
+    {"allow", ACTION_ALLOW},
+    {"deny",  ACTION_DENY },
+    {NULL,    0           },
+};
+
+static const struct json_field egress_fields[] = {
+    JSON_FIELD("action", JSON_AS_ENUM, JSON_REQUIRED, struct egress_rule, action,
+               .names = action_names),
+    JSON_FIELD("target", JSON_AS_STR, JSON_REQUIRED, struct egress_rule, target, .min = 1,
+               .max = TEXT_BYTES_MAX),
+};
+static const struct json_table egress_table = JSON_TABLE(struct egress_rule, egress_fields, 0);
+static const struct json_field egress_element = {.as = JSON_AS_OBJECT, .table = &egress_table};
+
+static const struct json_field policy_fields[] = {
+    JSON_FIELD("defaultAction", JSON_AS_ENUM, JSON_NULLABLE, struct network_policy, default_action,
+               .names = action_names),
+    JSON_LIST("egress", JSON_AS_ARRAY, JSON_NULLABLE, struct network_policy, egress,
+              .max = API_EGRESS_RULES_MAX, .element = &egress_element),
+};
+static const struct json_table policy_table = JSON_TABLE(struct network_policy, policy_fields, 0);
+
+static const struct json_field proxy_fields[] = {
+    JSON_FIELD("enabled", JSON_AS_BOOL, JSON_NULLABLE, struct api_create, credential_proxy),
+};
+static const struct json_table proxy_table = JSON_TABLE(struct api_create, proxy_fields, 0);
+
+/* Tables that fill `out` stand at its place, so their rows name its members. */
+static const struct json_field create_fields[] = {
+    JSON_FIELD("image", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
+               .table = &image_table),
+    JSON_FIELD("snapshotId", JSON_AS_STR, JSON_NULLABLE, struct create_body, out.snapshot_id,
+               .max = TEXT_BYTES_MAX),
+    JSON_FIELD("platform", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
+               .table = &platform_table),
+    JSON_FIELD("timeout", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.timeout_s,
+               .parse = api_parse_integer, .min = API_TIMEOUT_S_MIN, .max = API_TIMEOUT_S_MAX),
+    JSON_LIST("resourceLimits", JSON_AS_MAP, JSON_NULLABLE, struct create_body, limits,
+              .max = LIMITS_MAX, .seen_at = JSON_SEEN(struct create_body, has_limits)),
+    JSON_FIELD("env", JSON_AS_RAW, JSON_NULLABLE, struct create_body, env),
+    JSON_LIST("metadata", JSON_AS_MAP, JSON_NULLABLE, struct create_body, out.metadata,
+              .max = API_METADATA_MAX),
+    JSON_LIST("entrypoint", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, out.entrypoint,
+              .min = 1, .max = API_ENTRYPOINT_MAX, .element = &string_element),
+    JSON_FIELD("networkPolicy", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, policy,
+               .table = &policy_table, .seen_at = JSON_SEEN(struct create_body, has_policy)),
+    JSON_FIELD("credentialProxy", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
+               .table = &proxy_table),
+    JSON_FIELD("secureAccess", JSON_AS_BOOL, JSON_NULLABLE, struct create_body, out.secure_access),
+    JSON_LIST("volumes", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, volumes,
+              .max = API_VOLUMES_MAX, .element = &api_volume_element),
+    JSON_LIST("extensions", JSON_AS_MAP, JSON_NULLABLE, struct create_body, extensions,
+              .max = EXTENSIONS_MAX),
+};
+static const struct json_table create_table = JSON_TABLE(struct create_body, create_fields, 0);
+
+/* --- the rules --- */
+
+struct create_rules {
+    struct arena *arena;
+    struct create_body *body;
+    int64_t timeout_s_max;
+    struct api_fail *f;
+};
+
+static struct str extension_get(const struct create_body *b, struct str key)
+{
+    for (size_t i = 0; i < b->extensions_count; i++)
+        if (str_eq(b->extensions[i].key, key))
+            return b->extensions[i].value;
+    return STR_NONE;
+}
+
+/* Blank means absent. Sources come first, as they decide what else is needed. */
+static int rule_sources(const struct create_rules *c)
+{
+    struct api_create *out = &c->body->out;
+    struct str pool = str_trim(extension_get(c->body, STR("poolRef")));
+
+    out->image = str_trim(out->image);
+    out->snapshot_id = str_trim(out->snapshot_id);
+    out->pool_ref = pool;
+    out->network_policy = c->body->has_policy;
+    if (pool.n && out->snapshot_id.n)
+        return api_fail_invalid(c->f, "snapshotId: a sandbox of a pool (extensions.poolRef) cannot "
+                                      "come from a snapshot; leave one of them out");
+    if (pool.n && out->credential_proxy)
+        return api_fail_invalid(c->f, "credentialProxy: a sandbox of a pool (extensions.poolRef) "
+                                      "cannot have one; leave one of them out");
+    if (pool.n)
+        return 0;
+    if (out->credential_proxy && !out->network_policy)
+        return api_fail_invalid(c->f, "credentialProxy: needs a networkPolicy; send one");
+    if (out->image.n && out->snapshot_id.n)
+        return api_fail_invalid(c->f, "image, snapshotId: expected exactly one of them, got both");
+    if (!out->image.n && !out->snapshot_id.n)
+        return api_fail_invalid(
+            c->f,
+            "image, snapshotId: expected exactly one of them (image.uri not blank), got none");
+    return 0;
+}
+
+static int rule_entrypoint(const struct create_rules *c)
+{
+    static const struct str idle[] = {STR_INIT("tail"), STR_INIT("-f"), STR_INIT("/dev/null")};
+    struct api_create *out = &c->body->out;
+    struct str *copy;
+
+    if (out->entrypoint_count) {
+        if (out->entrypoint[0].n == 0)
+            return api_fail_set(c->f, 400, "DOCKER::INVALID_ENTRYPOINT",
+                                "entrypoint[0]: expected the name of a program, got nothing");
+        return 0;
+    }
+    if (out->image.n && !out->pool_ref.n)
+        return api_fail_invalid(c->f, "entrypoint: required with image, but missing; send e.g. "
+                                      "[\"tail\",\"-f\",\"/dev/null\"]");
+    if (out->pool_ref.n)
+        return 0;
+    copy = arena_new_array(c->arena, struct str, ARRAY_LEN(idle));
+    if (!copy)
+        return api_fail_memory(c->f);
+    memcpy(copy, idle, sizeof(idle));
+    out->entrypoint = copy;
+    out->entrypoint_count = ARRAY_LEN(idle);
+    return 0;
+}
+
+static int rule_limits(const struct create_rules *c)
+{
+    struct create_body *b = c->body;
+
+    if (!b->has_limits && !b->out.pool_ref.n)
+        return api_fail_invalid(c->f, "resourceLimits: required, but missing; send e.g. "
+                                      "{\"cpu\":\"500m\",\"memory\":\"512Mi\"}, or {} for none");
+    return api_limits_parse(b->limits, b->limits_count, &b->out.limits, c->f);
+}
+
+static int rule_extensions(const struct create_rules *c)
+{
+    struct str text = extension_get(c->body, STR("access.renew.extend.seconds"));
+    uint64_t seconds;
+
+    if (!text.p)
+        return 0;
+    if (str_to_u64_range(str_trim(text), API_RENEW_EXTEND_S_MIN, API_RENEW_EXTEND_S_MAX, &seconds) <
+        0)
+        return api_fail_invalid(c->f,
+                                "extensions.access.renew.extend.seconds: expected a whole number "
+                                "of seconds from %d to %d, got '%s'",
+                                API_RENEW_EXTEND_S_MIN, API_RENEW_EXTEND_S_MAX,
+                                api_show(text).text);
+    c->body->out.renew_extend_s = (uint32_t)seconds;
+    return 0;
+}
+
+static int rule_env(const struct create_rules *c)
+{
+    struct api_create *out = &c->body->out;
+    struct json_pair *env;
+    size_t count, kept = 0;
+    int r;
+
+    if (!c->body->env)
+        return 0;
+    r = api_pairs_parse(c->arena, c->body->env, "env", API_ENV_MAX, &env, &count, c->f);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++) {
+        if (env[i].key.n == 0 || str_find(env[i].key, '=') < env[i].key.n)
+            return api_fail_invalid(c->f,
+                                    "env: '%s' is no name of a variable: it must not be "
+                                    "empty nor hold a '='",
+                                    api_show(env[i].key).text);
+        if (env[i].value.p)
+            env[kept++] = env[i];
+    }
+    out->env = env;
+    out->env_count = kept;
+    return 0;
+}
+
+static int rule_metadata(const struct create_rules *c)
+{
+    return api_labels_check(c->body->out.metadata, c->body->out.metadata_count, c->f);
+}
+
+static int rule_timeout(const struct create_rules *c)
+{
+    if (c->timeout_s_max == 0 || c->body->out.timeout_s <= c->timeout_s_max)
+        return 0;
+    return api_fail_invalid(c->f, "timeout: this server allows at most %lld seconds, got %lld",
+                            (long long)c->timeout_s_max, (long long)c->body->out.timeout_s);
+}
+
+static struct str action_name(int action)
+{
+    return action == ACTION_ALLOW ? STR("allow") : STR("deny");
+}
+
+static int policy_print(const struct network_policy *p, struct buf *out)
+{
+    struct json_writer w;
+
+    json_write_begin(&w, out);
+    json_write_object(&w);
+    if (p->default_action) {
+        json_write_key(&w, STR("defaultAction"));
+        json_write_string(&w, action_name(p->default_action));
+    }
+    json_write_key(&w, STR("egress"));
+    json_write_array(&w);
+    for (size_t i = 0; i < p->egress_count; i++) {
+        json_write_object(&w);
+        json_write_key(&w, STR("action"));
+        json_write_string(&w, action_name(p->egress[i].action));
+        json_write_key(&w, STR("target"));
+        json_write_string(&w, p->egress[i].target);
+        json_write_object_end(&w);
+    }
+    json_write_array_end(&w);
+    json_write_object_end(&w);
+    return json_write_end(&w);
+}
+
+/* An empty object is a policy, too. */
+static int rule_policy(const struct create_rules *c)
+{
+    AUTO_BUF(json, POLICY_BYTES_MAX);
+    struct str copy;
+
+    if (!c->body->has_policy)
+        return 0;
+    if (policy_print(&c->body->policy, &json) < 0)
+        return api_fail_memory(c->f);
+    copy = arena_str(c->arena, buf_str(&json));
+    if (!copy.p)
+        return api_fail_memory(c->f);
+    c->body->out.network_policy_json = copy;
+    return 0;
+}
+
+static int rule_volumes(const struct create_rules *c)
+{
+    struct create_body *b = c->body;
+
+    b->out.volumes_count = b->volumes_count;
+    return api_volumes_check(c->arena, b->volumes, b->volumes_count, &b->out.volumes, c->f);
+}
+
+static int (*const rules[])(const struct create_rules *c) = {
+    rule_sources,  rule_entrypoint, rule_limits, rule_extensions, rule_env,
+    rule_metadata, rule_timeout,    rule_policy, rule_volumes,
+};
+
+int api_create_parse(struct arena *a, struct str type, struct str body, int64_t timeout_s_max,
+                     struct api_create *ret, struct api_fail *f)
+{
+    struct create_body b = {0};
+    struct create_rules c = {a, &b, timeout_s_max, f};
+    int r = api_body_bind(a, type, body, &create_table, &b, f);
+
+    for (size_t i = 0; i < ARRAY_LEN(rules) && r == 0; i++)
+        r = rules[i](&c);
+    if (r == 0)
+        *ret = b.out;
+    return r;
+}

@@ -1,0 +1,117 @@
+#include "api/request.h"
+
+#include "base/time.h"
+#include "test.h"
+
+#define JSON STR("application/json")
+
+static int renew(const char *body, int64_t *ret_us, struct api_fail *f)
+{
+    AUTO_ARENA(a, 1 << 20);
+
+    *f = (struct api_fail){0};
+    return api_renew_parse(&a, JSON, str_of(body), ret_us, f);
+}
+
+TEST(request, reads_the_time_of_a_renewal_in_every_form)
+{
+    static const struct {
+        const char *value;
+        int64_t us;
+    } rows[] = {
+        {"\"2033-05-18T03:33:20Z\"",         2000000000000000},
+        {"\"2033-05-18T05:33:20+02:00\"",    2000000000000000},
+        {"\"2033-05-18 03:33:20\"",          2000000000000000},
+        {"\"2033-05-18T03:33\"",             1999999980000000},
+        {"\"2033-05-18\"",                   1999987200000000},
+        {"\"2033-05-18T03:33:20.1234567Z\"", 2000000000123456},
+        {"2000000000",                       2000000000000000},
+        {"2000000000000",                    2000000000000000},
+        {"2000000000.5",                     2000000000500000},
+        {"\"2000000000\"",                   2000000000000000},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct api_fail f;
+        char body[128];
+        int64_t us = 0;
+
+        snprintf(body, sizeof(body), "{\"expiresAt\":%s,\"other\":1}", rows[i].value);
+        CHECK_EQ(renew(body, &us, &f), 0);
+        CHECK_EQ(us, rows[i].us);
+    }
+}
+
+TEST(request, refuses_a_renewal_without_a_time)
+{
+    static const struct {
+        const char *body, *message;
+    } rows[] = {
+        {"",                               "body: required, but missing"                  },
+        {"[]",                             "body: expected an object, got an array"       },
+        {"{}",                             "expiresAt: required, but missing"             },
+        {"{\"expiresAt\":null}",           "expiresAt: expected a time, got null"         },
+        {"{\"expiresAt\":true}",           "expiresAt: expected a time, got "             },
+        {"{\"expiresAt\":\"soon\"}",       "expiresAt: expected a time like 2030-01-31T12"},
+        {"{\"expiresAt\":\"2033-02-30\"}", "expiresAt: expected a time like 2030-01-31T12"},
+        {"{\"expiresAt\":1e400}",          "body: line 1, column "                        },
+        {"{\"expiresAt\":\"\"}",           "expiresAt: expected a time like 2030-01-31T12"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct api_fail f;
+        int64_t us;
+
+        CHECK_EQ(renew(rows[i].body, &us, &f), -EBADMSG);
+        CHECK_EQ(f.status, 400);
+        f.message[strlen(rows[i].message)] = '\0';
+        CHECK_STR(f.message, rows[i].message);
+    }
+}
+
+TEST(request, takes_a_snapshot_with_or_without_a_name)
+{
+    AUTO_ARENA(a, 1 << 20);
+    struct api_fail f = {0};
+    struct str name = STR_NONE;
+
+    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR_NONE, &name, &f), 0);
+    CHECK_SPAN(name, "");
+    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR("null"), &name, &f), 0);
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{}"), &name, &f), 0);
+    CHECK_SPAN(name, "");
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{\"name\":\"n 1\"}"), &name, &f), 0);
+    CHECK_SPAN(name, "n 1");
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{\"name\":\"\"}"), &name, &f), -EBADMSG);
+    CHECK_STR(f.message, "name: expected at least 1 bytes, got 0");
+    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR("{}"), &name, &f), -EBADMSG);
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("[]"), &name, &f), -EBADMSG);
+}
+
+static const char *pool(const char *body, bool create, struct api_fail *f)
+{
+    AUTO_ARENA(a, 1 << 20);
+
+    *f = (struct api_fail){0};
+    return api_pool_parse(&a, JSON, str_of(body), create, f) < 0 ? f->message : "ok";
+}
+
+#define CAPACITY "\"capacitySpec\":{\"bufferMax\":3,\"bufferMin\":1.0,\"poolMax\":9,\"poolMin\":0}"
+
+TEST(request, checks_pools)
+{
+    struct api_fail f;
+
+    CHECK_STR(pool("{\"name\":\"p-1\",\"template\":{}," CAPACITY "}", true, &f), "ok");
+    CHECK_STR(pool("{" CAPACITY "}", false, &f), "ok");
+    CHECK_STR(pool("{}", false, &f), "capacitySpec: required, but missing");
+    CHECK_STR(pool("{\"name\":\"p\"," CAPACITY "}", true, &f), "template: required, but missing");
+    CHECK_STR(pool("{\"name\":\"p\",\"template\":null," CAPACITY "}", true, &f),
+              "template: expected an object, got null");
+    CHECK(
+        strstr(pool("{\"name\":\"P\",\"template\":{}," CAPACITY "}", true, &f), "name: expected"));
+    CHECK_STR(pool("{\"capacitySpec\":{\"bufferMax\":-1}}", false, &f),
+              "capacitySpec.bufferMax: expected an integer from 0 to 2147483647, got -1");
+    CHECK_STR(pool("{\"capacitySpec\":{\"bufferMax\":1}}", false, &f),
+              "capacitySpec.bufferMin: required, but missing");
+}
