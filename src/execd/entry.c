@@ -2,11 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <unistd.h>
 
 #include "api/report.h"
-#include "base/caps.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "execd/options.h"
@@ -29,54 +27,18 @@ bool entry_is_idle(const char *const *argv)
 
 /* --- in the child, between fork and exec --- */
 
-static int child_enter_cgroups(const struct entry_conf *conf)
-{
-    for (uint32_t i = 0; i < conf->work_fds; i++)
-        if (write(conf->work_fd + (int)i, "0", 1) < 0) /* "0" is whoever writes it */
-            return -errno;
-    return 0;
-}
-
-/* Whoever opens /dev/stdout opens the pipe by name, and must own it for that. Where it cannot be
- * given away, only that is lost. */
-static void child_own_output(uint32_t uid, uint32_t gid)
-{
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-        (void)!fchown(fd, uid, gid);
-}
-
-static int child_set_ids(const struct entry_conf *conf)
-{
-    uint32_t uid = conf->uid, gid = conf->gid;
-
-    if (uid == EXECD_KEEP_ID && gid == EXECD_KEEP_ID)
-        return 0;
-    child_own_output(uid, gid);
-    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
-        return -errno;
-    return 0;
-}
-
 static int child_prepare(void *user, struct proc_step *ret_step)
 {
     const struct entry_conf *conf = user;
-    int r;
+    struct child_user who = {
+        .change = conf->uid != EXECD_KEEP_ID || conf->gid != EXECD_KEEP_ID,
+        .uid = conf->uid,
+        .gid = conf->gid,
+    };
+    int r = child_settle(&conf->place, &who, conf->cwd, conf->argv[0], ret_step);
 
-    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
-    r = child_enter_cgroups(conf);
     if (r < 0)
         return r;
-    *ret_step = (struct proc_step){"limit the capabilities of", conf->argv[0]};
-    r = conf->limit_caps ? caps_limit(caps_sandbox) : 0;
-    if (r < 0)
-        return r;
-    *ret_step = (struct proc_step){"change to the user of", conf->argv[0]};
-    r = child_set_ids(conf);
-    if (r < 0)
-        return r;
-    *ret_step = (struct proc_step){"change directory to", conf->cwd};
-    if (conf->cwd && chdir(conf->cwd) < 0)
-        return -errno;
     *ret_step = (struct proc_step){"exec", conf->argv[0]};
     execvp(conf->argv[0], (char *const *)conf->argv); /* reads them only */
     return -errno;

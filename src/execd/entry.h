@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/proc.h"
+#include "execd/child.h"
 #include "execd/entry_log.h"
 #include "net/loop.h"
 
@@ -9,9 +10,7 @@ struct entry_conf {
     const char *const *argv; /* NULL-terminated, not empty; argv[0] is looked up in PATH */
     const char *cwd;         /* NULL = ours */
     uint32_t uid, gid;       /* EXECD_KEEP_ID = ours */
-    int work_fd;       /* the first of the cgroup.procs files it enters, which follow each other */
-    uint32_t work_fds; /* how many */
-    bool limit_caps;   /* to caps_sandbox: the workload must have less than PID 1 */
+    struct child_place place;
 };
 
 struct entry_pipe {

@@ -3,13 +3,15 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "execd/command.h"
 #include "execd/exit_report.h"
+#include "execd/reaper.h"
 #include "execd/routes.h"
+#include "net/http_client.h"
 #include "net/http_server.h"
 
 enum {
@@ -17,7 +19,8 @@ enum {
     LEFTOVERS_MS = 1000,  /* for those who outlive the entrypoint */
     LAST_WAIT_MS = 1000,  /* for killed processes to disappear */
     CONNECTIONS_MAX = 1024,
-    STATUS_SIGNAL = 128, /* + signal, as shells have it */
+    STALL_MS = 300 * 1000, /* a client may stop reading its command for so long */
+    STATUS_SIGNAL = 128,   /* + signal, as shells have it */
     STATUS_CANNOT_RUN = 126,
     STATUS_NOT_FOUND = 127,
     NS_PER_MS = 1000000,
@@ -30,7 +33,10 @@ struct init {
     struct loop *loop;
     struct http_server *server;
     struct loop_signals signals;
+    struct reaper reaper;
+    struct reaper_child entry_child;
     struct loop_task reap_task;
+    struct execd_api api;
     struct loop_timer timer; /* of INIT_ENDING and INIT_KILLING */
     enum init_state state;
     bool everyone; /* we are PID 1: kill(-1) means the sandbox, and not the machine */
@@ -61,6 +67,8 @@ static void init_signal(const struct init *i, int signo)
         (void)kill(-1, signo);
     else if (entry_runs(i))
         (void)kill(-i->entry.proc.pid, signo); /* unreaped, so the number is still its group's */
+    if (!i->everyone && i->api.commands)
+        commands_signal(i->api.commands, signo);
 }
 
 static void init_on_entry_exit(struct init *i, int code, int signo);
@@ -108,20 +116,20 @@ static void init_on_entry_exit(struct init *i, int code, int signo)
 
 /* --- processes --- */
 
+static void init_on_entry_reaped(struct reaper_child *c, const struct proc_exit *how)
+{
+    init_on_entry_exit(container_of(c, struct init, entry_child), how->by_signal ? 0 : how->code,
+                       how->by_signal ? how->code : 0);
+}
+
 /* Reaps one. False when no more have ended; then, without any child left, an end is complete. */
 static bool init_reap_one(struct init *i)
 {
-    siginfo_t info = {0};
-    int r = waitid(P_ALL, 0, &info, WEXITED | WNOHANG);
+    int r = reaper_reap(&i->reaper);
 
-    if (r < 0 && errno == ECHILD && i->state != INIT_RUNNING && !entry_runs(i))
+    if (r == -ECHILD && i->state != INIT_RUNNING && !entry_runs(i))
         loop_stop(i->loop);
-    if (r < 0 || info.si_pid == 0)
-        return false;
-    if (info.si_pid == i->entry.proc.pid)
-        init_on_entry_exit(i, info.si_code == CLD_EXITED ? info.si_status : 0,
-                           info.si_code == CLD_EXITED ? 0 : info.si_status);
-    return true;
+    return r > 0;
 }
 
 static void init_reap(struct loop_task *t)
@@ -176,11 +184,18 @@ static int init_serve(struct init *i, struct err *e)
     struct http_server_conf conf = {
         .routes = execd_routes,
         .route_count = execd_route_count,
+        .user = &i->api,
+        .on_request = execd_on_request,
+        .on_unrouted = execd_on_unrouted,
         .connections_max = CONNECTIONS_MAX,
+        .stall_ms = STALL_MS,
     };
     auto_fd fd = i->conf->listen_fd;
     int r = listener_check(fd, e);
 
+    if (r < 0)
+        return r;
+    r = http_client_new(i->loop, &(struct http_client_conf){0}, &i->api.proxy, e);
     if (r < 0)
         return r;
     r = http_server_new(i->loop, &conf, &i->server, e);
@@ -202,9 +217,20 @@ static int init_start_entry(struct init *i, struct err *e)
         r = entry_start(&i->entry, i->loop, &i->log, &i->conf->entry, e);
         if (r < 0)
             return r;
+        reaper_watch(&i->reaper, &i->entry_child, i->entry.proc.pid, init_on_entry_reaped);
     }
     init_warn(exit_report_running(&i->report, i->entry.proc.pid), "the exit report is lost");
     return 0;
+}
+
+static void init_make_api(struct init *i)
+{
+    i->api = (struct execd_api){
+        .metrics = i->conf->metrics,
+        .access_token = i->conf->access_token,
+    };
+    commands_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.commands);
+    interrupts_init(&i->api.interrupts, i->loop);
 }
 
 /* Listening comes first: when the entrypoint runs, its sandbox answers. */
@@ -217,6 +243,8 @@ static int init_start(struct init *i, struct err *e)
     r = init_watch_signals(i, e);
     if (r < 0)
         return r;
+    reaper_init(&i->reaper);
+    init_make_api(i);
     r = init_serve(i, e);
     if (r < 0)
         return err_wrap(e, r, "serve");
@@ -236,6 +264,11 @@ static void init_done(struct init *i)
         return;
     entry_done(&i->entry);
     http_server_free(i->server);
+    if (i->api.commands)
+        interrupts_done(&i->api.interrupts);
+    commands_free(i->api.commands);
+    if (i->api.proxy)
+        http_client_free(i->api.proxy);
     loop_timer_stop(i->loop, &i->timer);
     if (i->signals.loop)
         loop_signals_stop(&i->signals);

@@ -9,12 +9,15 @@
 #pragma once
 
 #include "execd/entry.h"
+#include "execd/metrics.h"
 
 struct init_conf {
     int listen_fd; /* taken over */
     int exit_fd;   /* of the exit report; -EBADF = none. Stays the caller's, as the next */
     int log_fd;    /* of the entrypoint's log; -EBADF = none */
     uint32_t grace_ms;
+    const char *access_token; /* clients must know it; NULL or "" = none */
+    struct metrics_source metrics;
     struct entry_conf entry;
 };
 

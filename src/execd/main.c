@@ -4,14 +4,17 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "execd/init.h"
 #include "execd/options.h"
+#include "execd/routes.h"
 #include "net/sock.h"
 #include "version.h"
 
@@ -19,6 +22,7 @@ enum {
     EXIT_USAGE = 2,
     LISTEN_BACKLOG = 128,
     FILE_MODE = 0600,
+    ROUTES_TEXT_MAX = 64 << 10,
 };
 
 /* What the broker leaves us, by number. */
@@ -30,12 +34,21 @@ static int execd_say(const char *text)
     return fputs(text, stdout) == EOF || fflush(stdout) == EOF ? 1 : 0;
 }
 
+static int execd_print_routes(void)
+{
+    AUTO_BUF(text, ROUTES_TEXT_MAX);
+
+    if (routes_print(execd_routes, execd_route_count, &text) < 0)
+        return 1;
+    return execd_say(text.p);
+}
+
 /* Nothing of ours is for the workload. A kernel without the call knows at least our own. */
-static void execd_close_on_exec(uint32_t work_fds)
+static void execd_close_on_exec(uint32_t more_fds)
 {
     if (syscall(SYS_close_range, FD_LISTENER, ~0U, CLOSE_RANGE_CLOEXEC) == 0)
         return;
-    for (int fd = FD_LISTENER; fd < FD_WORK + (int)work_fds; fd++)
+    for (int fd = FD_LISTENER; fd < FD_WORK + (int)more_fds; fd++)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -46,9 +59,16 @@ static struct entry_conf execd_entry(const struct execd_options *o)
         .cwd = o->cwd,
         .uid = o->uid,
         .gid = o->gid,
-        .work_fd = FD_WORK,
-        .work_fds = o->work_fds,
-        .limit_caps = o->mode == EXECD_INIT,
+        .place = {FD_WORK, o->work_fds, o->mode == EXECD_INIT},
+    };
+}
+
+static struct metrics_source execd_metrics(const struct execd_options *o)
+{
+    return (struct metrics_source){
+        .first_fd = o->stat_fds ? FD_WORK + (int)o->work_fds : -EBADF,
+        .memory_bytes = (uint64_t)o->memory_mib << 20,
+        .cpu_millis = o->cpu_millis,
     };
 }
 
@@ -59,6 +79,8 @@ static int execd_init(const struct execd_options *o)
         .exit_fd = FD_EXIT_REPORT,
         .log_fd = FD_ENTRY_LOG,
         .grace_ms = o->grace_ms,
+        .access_token = o->access_token,
+        .metrics = execd_metrics(o),
         .entry = execd_entry(o),
     };
 
@@ -98,6 +120,8 @@ static int execd_listen(const struct execd_options *o)
         .exit_fd = exit_fd,
         .log_fd = log_fd,
         .grace_ms = o->grace_ms,
+        .access_token = o->access_token,
+        .metrics = execd_metrics(o),
         .entry = execd_entry(o),
     };
 
@@ -107,6 +131,16 @@ static int execd_listen(const struct execd_options *o)
     }
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans are then ours to reap, as for PID 1 */
     return init_run(&conf);
+}
+
+/* From the option or the environment, which then forgets it: it is for no child of ours. */
+static void execd_take_token(struct execd_options *o)
+{
+    const char *token = getenv("EXECD_ACCESS_TOKEN");
+
+    if (!o->access_token && token)
+        o->access_token = mem_strdup(token);
+    (void)unsetenv("EXECD_ACCESS_TOKEN");
 }
 
 int main(int argc UNUSED, char **argv)
@@ -121,12 +155,15 @@ int main(int argc UNUSED, char **argv)
         (void)fprintf(stderr, "execd: %s; see --help\n", e.msg);
         return EXIT_USAGE;
     }
-    execd_close_on_exec(o.work_fds);
+    execd_take_token(&o);
+    execd_close_on_exec(o.work_fds + o.stat_fds);
     switch (o.mode) {
     case EXECD_INIT:
         return execd_init(&o);
     case EXECD_LISTEN:
         return execd_listen(&o);
+    case EXECD_ROUTES:
+        return execd_print_routes();
     case EXECD_VERSION:
         return execd_say("execd " OPENSANDBOX_VERSION "\n");
     default:

@@ -9,6 +9,7 @@ enum execd_mode {
     EXECD_NONE,
     EXECD_HELP,
     EXECD_VERSION,
+    EXECD_ROUTES, /* print the table of routes */
     EXECD_INIT,   /* PID 1 of a sandbox, with descriptors as the broker lays them out */
     EXECD_LISTEN, /* an ordinary process, for development and tests */
 };
@@ -25,9 +26,11 @@ enum {
 struct execd_options {
     enum execd_mode mode;
     uint32_t uid, gid;
-    uint32_t work_fds; /* how many */
-    uint32_t grace_ms; /* between SIGTERM and SIGKILL */
-    const char *cwd, *listen, *log_file, *exit_file;
+    uint32_t work_fds;               /* how many */
+    uint32_t stat_fds;               /* METRICS_FILES, or 0 */
+    uint32_t cpu_millis, memory_mib; /* limits of the workload; 0 = none */
+    uint32_t grace_ms;               /* between SIGTERM and SIGKILL */
+    const char *cwd, *listen, *log_file, *exit_file, *access_token;
     const char *const
         *entry_argv; /* NULL-terminated; never empty for EXECD_INIT and EXECD_LISTEN */
 };

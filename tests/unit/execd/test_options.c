@@ -5,8 +5,31 @@
 TEST(options, reads_a_full_line)
 {
     static const char *const argv[] = {
-        "execd", "--init",     "--uid", "1000", "--gid", "0",  "--cwd",  "/srv", "--work-fds",
-        "3",     "--grace-ms", "250",   "--",   "sh",    "-c", "--init", NULL,
+        "execd",
+        "--init",
+        "--uid",
+        "1000",
+        "--gid",
+        "0",
+        "--cwd",
+        "/srv",
+        "--work-fds",
+        "3",
+        "--grace-ms",
+        "250",
+        "--stat-fds",
+        "3",
+        "--cpu-millis",
+        "500",
+        "--memory-mib",
+        "512",
+        "--access-token",
+        "t",
+        "--",
+        "sh",
+        "-c",
+        "--init",
+        NULL,
     };
     struct execd_options o;
 
@@ -17,6 +40,10 @@ TEST(options, reads_a_full_line)
     CHECK_STR(o.cwd, "/srv");
     CHECK_EQ(o.work_fds, 3);
     CHECK_EQ(o.grace_ms, 250);
+    CHECK_EQ(o.stat_fds, 3);
+    CHECK_EQ(o.cpu_millis, 500);
+    CHECK_EQ(o.memory_mib, 512);
+    CHECK_STR(o.access_token, "t");
     CHECK_STR(o.entry_argv[0], "sh");
     CHECK_STR(o.entry_argv[2], "--init");
     CHECK(!o.entry_argv[3]);
@@ -43,21 +70,24 @@ TEST(options, says_what_is_wrong)
         const char *args[6];
         const char *message;
     } cases[] = {
-        {{NULL},                               "one of --init, --listen, --version and --help is needed"},
-        {{"--nope"},                           "unknown option '--nope'"                                },
-        {{"word"},                             "unknown option 'word'"                                  },
-        {{"--init"},                           "no program behind '--'"                                 },
-        {{"--init", "--"},                     "no program behind '--'"                                 },
-        {{"--init", "--listen", "unix:/x"},    "--listen: the mode was chosen already"                  },
-        {{"--version", "--help"},              "--help: the mode was chosen already"                    },
-        {{"--help", "--", "sh"},               "a program goes with --init or --listen"                 },
-        {{"--init", "--uid"},                  "--uid needs a value"                                    },
-        {{"--init", "--uid", "-1"},            "--uid '-1': expected a number up to 4294967294"         },
+        {{NULL},                                   "one of --init, --listen, --print-routes, --version and --help is needed"},
+        {{"--nope"},                               "unknown option '--nope'"                                                },
+        {{"word"},                                 "unknown option 'word'"                                                  },
+        {{"--init"},                               "no program behind '--'"                                                 },
+        {{"--init", "--"},                         "no program behind '--'"                                                 },
+        {{"--init", "--listen", "unix:/x"},        "--listen: the mode was chosen already"                                  },
+        {{"--version", "--help"},                  "--help: the mode was chosen already"                                    },
+        {{"--print-routes", "--", "sh"},           "a program goes with --init or --listen"                                 },
+        {{"--help", "--", "sh"},                   "a program goes with --init or --listen"                                 },
+        {{"--init", "--uid"},                      "--uid needs a value"                                                    },
+        {{"--init", "--uid", "-1"},                "--uid '-1': expected a number up to 4294967294"                         },
         {{"--init", "--uid", "4294967295"},
-         "--uid '4294967295': expected a number up to 4294967294"                                       },
-        {{"--init", "--work-fds", "17"},       "--work-fds '17': expected a number up to 16"            },
-        {{"--init", "--log-file", "x"},        "--exit-file and --log-file go with --listen"            },
-        {{"--listen", "x", "--work-fds", "1"}, "--work-fds goes with --init"                            },
+         "--uid '4294967295': expected a number up to 4294967294"                                                           },
+        {{"--init", "--work-fds", "17"},           "--work-fds '17': expected a number up to 16"                            },
+        {{"--init", "--log-file", "x"},            "--exit-file and --log-file go with --listen"                            },
+        {{"--listen", "x", "--work-fds", "1"},     "--work-fds goes with --init"                                            },
+        {{"--init", "--stat-fds", "2", "--", "x"}, "--stat-fds is 3, and goes with --init"                                  },
+        {{"--listen", "x", "--stat-fds", "3"},     "--stat-fds is 3, and goes with --init"                                  },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -1,0 +1,88 @@
+#include "execd/answer.h"
+
+#include <errno.h>
+
+#include "base/json_write.h"
+
+void answer_empty(struct http_req *req)
+{
+    http_reply(req, 200, STR_NONE, STR_NONE);
+}
+
+void answer_json(struct http_req *req, int status, struct str json)
+{
+    http_reply(req, status, ANSWER_JSON, json);
+}
+
+/* The text, cut to the ceiling; out of memory, less of it. */
+static PRINTF_LIKE(2, 0) void format_message(struct buf *out, const char *fmt, va_list ap)
+{
+    if (buf_reserve(out, ANSWER_MESSAGE_BYTES_MAX) < 0)
+        return;
+    buf_claim(out, min_size((size_t)vsnprintf(out->p, ANSWER_MESSAGE_BYTES_MAX, fmt, ap),
+                            ANSWER_MESSAGE_BYTES_MAX - 1));
+}
+
+void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
+{
+    AUTO_BUF(message, ANSWER_MESSAGE_BYTES_MAX);
+    AUTO_BUF(body, 8 * ANSWER_MESSAGE_BYTES_MAX);
+    struct json_writer w;
+    va_list ap;
+
+    va_start(ap, fmt);
+    format_message(&message, fmt, ap);
+    va_end(ap);
+    json_write_begin(&w, &body);
+    json_write_object(&w);
+    json_write_key(&w, STR("code"));
+    json_write_string(&w, str_of(code));
+    json_write_key(&w, STR("message"));
+    json_write_string(&w, buf_str(&message));
+    json_write_object_end(&w);
+    if (json_write_end(&w) < 0)
+        buf_clear(&body);
+    answer_json(req, status, buf_str(&body));
+}
+
+/* Gives a member the name of its row, whatever its case, and takes it from an earlier one. */
+static void name_member(struct json *object, struct json *member, const struct json_table *table)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        struct str name = str_of(table->fields[i].name);
+
+        if (!str_eq_nocase(member->key, name))
+            continue;
+        for (struct json *m = object->first; m != member; m = m->next)
+            if (str_eq(m->key, name))
+                m->key = STR("");
+        member->key = name;
+    }
+}
+
+static void name_members(struct json *object, const struct json_table *table)
+{
+    if (object->type != JSON_OBJECT)
+        return;
+    for (struct json *m = object->first; m; m = m->next)
+        name_member(object, m, table);
+}
+
+int answer_read_body(const struct http_req *req, struct arena *a, const struct json_table *table,
+                     void *ret, struct err *e)
+{
+    static const struct json_limits limits = {
+        .duplicates = JSON_DUPLICATES_LAST,
+        .replace_invalid = true,
+    };
+    struct json *body;
+    int r;
+
+    if (req->body.n == 0)
+        return err_set(e, EBADMSG, "EOF");
+    r = json_parse(a, req->body, &limits, &body, e);
+    if (r < 0)
+        return r;
+    name_members(body, table);
+    return json_bind(a, body, table, ret, e);
+}

@@ -1,0 +1,58 @@
+#include "execd/child.h"
+
+#include <grp.h>
+#include <unistd.h>
+
+#include "base/caps.h"
+
+static int child_enter_cgroups(const struct child_place *place)
+{
+    for (uint32_t i = 0; i < place->work_fds; i++)
+        if (write(place->work_fd + (int)i, "0", 1) < 0) /* "0" is whoever writes it */
+            return -errno;
+    return 0;
+}
+
+/* Whoever opens /dev/stdout opens the pipe by name, and must own it for that. Where it cannot be
+ * given away, only that is lost. */
+static void child_own_output(uint32_t uid, uint32_t gid)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        (void)!fchown(fd, uid, gid);
+}
+
+static int child_become(const struct child_user *user)
+{
+    uint32_t uid = user->uid, gid = user->gid;
+
+    if (!user->change)
+        return 0;
+    child_own_output(uid, gid);
+    if (setgroups(user->group_count, user->groups) < 0 &&
+        !(errno == EPERM && uid == getuid() && gid == getgid()))
+        return -errno;
+    if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        return -errno;
+    return 0;
+}
+
+int child_settle(const struct child_place *place, const struct child_user *user, const char *cwd,
+                 const char *name, struct proc_step *ret_step)
+{
+    int r;
+
+    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
+    r = child_enter_cgroups(place);
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"limit the capabilities of", name};
+    r = place->limit_caps ? caps_limit(caps_sandbox) : 0;
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"change to the user of", name};
+    r = child_become(user);
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"change directory to", cwd};
+    return cwd && chdir(cwd) < 0 ? -errno : 0;
+}

@@ -1,0 +1,27 @@
+/* child.h - what every process of the workload goes through between fork and exec: out of PID 1's
+ * control groups and rights, into a user and a directory. Nothing here allocates, locks or logs. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/proc.h"
+
+/* Where the workload belongs; the same for all of a sandbox. */
+struct child_place {
+    int work_fd;       /* the first of the cgroup.procs files to enter, which follow each other */
+    uint32_t work_fds; /* how many */
+    bool limit_caps;   /* to caps_sandbox: the workload must have less than PID 1 */
+};
+
+struct child_user {
+    bool change; /* false: as ours, and the rest is not looked at */
+    uint32_t uid, gid;
+    const gid_t *groups; /* supplementary */
+    size_t group_count;
+};
+
+/* Enters the control groups, limits capabilities, becomes the user (who then owns its standard
+ * output and error, if they are ours to give), changes to `cwd` (NULL stays). `name` is for the
+ * step's sentence only. Becoming who one is already needs no privilege. */
+int child_settle(const struct child_place *place, const struct child_user *user, const char *cwd,
+                 const char *name, struct proc_step *ret_step);

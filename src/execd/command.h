@@ -1,0 +1,104 @@
+/* command.h - shell commands: started, watched, ended, and remembered for a while. Loop thread
+ * only.
+ *
+ *   new ──► starting ──the shell runs──► running ──its exit, reaped──► draining ──► ended
+ *              └──it cannot run──────────────────────────────────────────────────────┘
+ *
+ * A command is over when its leader is, whoever else holds its pipes: what is in them at that
+ * moment is delivered, then its end. Afterwards the pipes are read on for those who still write,
+ * since a closed one would kill them; a background command's log takes it, other output is dropped.
+ *
+ * A foreground command has a pipe for each of stdout and stderr, whose order between them is that
+ * of reading; a background one has a single pipe, and its log is in the order of writing.
+ *
+ * A record stays until COMMANDS_KEPT_MAX others ended after it, or their texts take more than
+ * COMMANDS_TEXT_BYTES_MAX. Of ended commands the newest COMMAND_LOGS_MAX logs stay, as long as all
+ * together take no more than COMMAND_LOGS_BYTES_MAX; those of running ones always. */
+#pragma once
+
+#include "base/err.h"
+#include "execd/child.h"
+#include "execd/command_log.h"
+#include "execd/reaper.h"
+#include "net/loop.h"
+
+enum {
+    COMMANDS_RUNNING_MAX = 1000,
+    COMMANDS_KEPT_MAX = 1000,
+    COMMANDS_TEXT_BYTES_MAX = 512 << 10,
+    COMMAND_LOGS_MAX = 200,
+    COMMAND_LOGS_BYTES_MAX = 256 << 20,
+    COMMAND_READ_BYTES = 32 << 10, /* what one call of on_output brings at most */
+    COMMAND_ID_MAX = 32 + 1,
+    COMMAND_CANNOT_START = 255, /* the exit code of what never ran */
+};
+
+enum command_stream { COMMAND_STDOUT, COMMAND_STDERR, COMMAND_STREAMS };
+
+struct buf;
+struct commands; /* the table of all */
+struct run;
+struct command_pipe;
+
+/* All read-only for others. */
+struct command {
+    char id[COMMAND_ID_MAX]; /* 32 hexadecimal digits */
+    bool background, running;
+    bool started;       /* its shell ran */
+    int exit_code;      /* -1: ended by a signal */
+    char *text;         /* as it was asked for */
+    char *error;        /* "exit status 3", "signal: killed", ...; NULL = none */
+    int64_t started_us; /* wall clock */
+    int64_t ended_us;
+    struct command_log log; /* of a background command */
+
+    /* The rest is ours. */
+    struct commands *all;
+    struct run *run; /* NULL once it ended */
+    struct command_pipe *pipes[COMMAND_STREAMS];
+    struct list link; /* among the ended, oldest first */
+};
+
+struct command_spec {       /* borrowed for the call */
+    const char *shell;      /* the file to run as `shell -c text` */
+    const char *const *env; /* NULL-terminated */
+    const char *cwd;        /* NULL = ours */
+    struct child_user user;
+    uint64_t timeout_ms; /* then SIGKILL to its group; 0 = none */
+};
+
+/* Whoever follows a command. on_output is for foreground ones. */
+struct command_ops {
+    void (*on_start)(void *user); /* the shell runs */
+    /* Borrowed, COMMAND_READ_BYTES at most. False: no more until command_resume. */
+    bool (*on_output)(void *user, enum command_stream from, struct str data);
+    /* It ended, or could not start; all of its output was given. The last call. */
+    void (*on_end)(void *user, const struct command *c);
+};
+
+void commands_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
+                  struct commands **ret);
+/* NULL is fine. Kills the groups of those that run, without a word to anyone. */
+void commands_free(struct commands *all);
+void commands_signal(struct commands *all, int signo); /* to the group of each that runs */
+
+struct command *commands_find(const struct commands *all, struct str id); /* NULL = unknown */
+size_t commands_count(const struct commands *all); /* running and remembered */
+
+/* Makes a record that can be found from now on. -EAGAIN when too many run; -ENOMEM. The next call
+ * must be command_run. `text` is copied and holds no NUL. */
+int command_new(struct commands *all, struct str text, bool background, struct command **ret,
+                struct err *e) MUST_USE;
+/* Starts it. Whether that works, ops tell: also from within this call, but for on_start. */
+void command_run(struct command *c, const struct command_spec *spec, const struct command_ops *ops,
+                 void *user);
+void command_resume(struct command *c); /* on_output may come again */
+/* Nobody follows any more; its output is dropped. It runs on. */
+void command_forget(struct command *c);
+
+/* The id of its process group; 0 when it does not run. */
+pid_t command_group(const struct command *c);
+
+/* The file behind a name on PATH that we may execute, appended to `out`. False when there is none.
+ */
+bool command_find_program(struct str path, const char *name, struct buf *out);

@@ -1,0 +1,71 @@
+/* command_internal.h - what a command is made of while it runs. */
+#pragma once
+
+#include "base/map.h"
+#include "execd/command.h"
+
+enum {
+    LEFTOVERS_MAX = 512, /* pipes held open by those whom ended commands left behind */
+    SHELL_BYTES_MAX = 256,
+};
+
+struct commands {
+    struct loop *loop;
+    struct reaper *reaper;
+    struct child_place place;
+    struct map by_id;
+    struct list ended;     /* records, oldest first */
+    struct list runs;      /* of struct run */
+    struct list leftovers; /* of struct command_pipe, oldest first */
+    size_t running, ended_count, leftover_count;
+    size_t text_bytes; /* of the ended */
+    bool log_failed;   /* said so once */
+};
+
+/* The reading end of a pipe. Lives until whoever writes to it is gone, also past its command. */
+struct command_pipe {
+    struct loop_io io; /* watched or not: a full client's must not even hear of its end */
+    int fd;
+    bool watched;
+    struct commands *all;
+    struct command *command; /* NULL: its output is dropped */
+    enum command_stream which;
+    size_t due;     /* bytes still to deliver, once the leader was reaped */
+    bool left_over; /* among the leftovers */
+    struct list link;
+};
+
+/* What a command needs only while it runs. */
+struct run {
+    struct command *command;
+    const struct command_ops *ops; /* NULL: nobody follows */
+    void *user;
+    struct reaper_child child;
+    struct loop_io report; /* of the spawn; fd is -EBADF once it was read */
+    struct loop_timer timeout;
+    uint64_t timeout_ms;
+    struct list link;
+    bool paused;    /* whoever follows has enough for now */
+    bool reaped;    /* the leader ended */
+    bool timed_out; /* we killed it for that */
+    char shell[SHELL_BYTES_MAX];
+};
+
+struct command_start {
+    const struct child_place *place;
+    const struct command_spec *spec;
+};
+
+/* --- command_pipe.c --- */
+
+/* Makes a pipe whose reading end we watch; *ret_end is the child's. */
+int command_pipe_open(struct command *c, enum command_stream which, int *ret_end, struct err *e);
+void command_pipe_free(struct command_pipe *p);
+/* Reads once, not more than is due. False when there is nothing more: the pipe may be gone then. */
+bool command_pipe_read(struct command_pipe *p);
+void command_pipe_ignore(struct command_pipe *p);
+/* Where even watching fails nobody can read it any more, and whoever writes must not wait for ever:
+ * then the pipe is gone. */
+void command_pipe_watch_or_free(struct command_pipe *p);
+/* The command is over, and someone it left behind still holds the pipe. */
+void command_pipe_leave_over(struct command_pipe *p);

@@ -1,0 +1,19 @@
+/* file_routes.h - handlers of the routes for files, directories and the ports of the sandbox. */
+#pragma once
+
+struct http_req;
+
+enum { FILE_BODY_BYTES_MAX = 16 << 20 }; /* of a JSON body: replacements may be long */
+
+void files_info(struct http_req *req);        /* GET /files/info?path=...&path=... */
+void files_delete(struct http_req *req);      /* DELETE /files?path=... */
+void files_permissions(struct http_req *req); /* POST /files/permissions */
+void files_move(struct http_req *req);        /* POST /files/mv */
+void files_search(struct http_req *req);      /* GET /files/search?path=&pattern= */
+void files_replace(struct http_req *req);     /* POST /files/replace?verbose= */
+void files_upload(struct http_req *req);      /* POST /files/upload, the body streamed */
+void files_download(struct http_req *req);    /* GET /files/download?path=&offset=&limit= */
+
+void directories_list(struct http_req *req);   /* GET /directories/list?path=&depth= */
+void directories_make(struct http_req *req);   /* POST /directories */
+void directories_delete(struct http_req *req); /* DELETE /directories?path=... */

@@ -1,0 +1,434 @@
+/* files_upload.c - POST /files/upload: a form of "metadata" and "file" parts, the i-th of one kind
+ * with the i-th of the other.
+ *
+ *   part: metadata --> read into `meta`, queued --------.
+ *   part: file ------> its metadata is here: to its target, in place when the part ends
+ *                 `--> not yet: to the spool, queued; written once the form is complete
+ *
+ * Memory does not depend on the size of files: pieces go from the connection to disk. Each file
+ * appears whole or not at all; the form as such is not a transaction. After a mistake the rest of
+ * the form is read and dropped, so that the client, still sending, gets to hear of it. Mistakes of
+ * the form itself come before those of files, as the client sees one message. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "execd/file_op.h"
+#include "execd/file_reply.h"
+#include "execd/file_routes.h"
+#include "execd/fs.h"
+#include "execd/path.h"
+#include "execd/target.h"
+#include "execd/upload_form.h"
+#include "net/multipart.h"
+
+enum {
+    PARTS_MAX = 100000,
+    META_BYTES_MAX = 64 << 10, /* of one metadata part */
+    PARENT_MODE = 0777,        /* minus the umask */
+    COPY_BYTES = 128 << 10,
+};
+
+struct upload_meta_row { /* metadata whose file is still to come */
+    struct upload_meta_row *next;
+    struct upload_meta meta;
+};
+
+struct upload_spooled { /* a file whose metadata is still to come */
+    struct upload_spooled *next;
+    int64_t at, bytes; /* in the spool */
+};
+
+enum upload_part { PART_OTHER, PART_META, PART_FILE, PART_SPOOL };
+
+struct upload {
+    struct slice slice; /* writes what was spooled */
+    struct http_req *req;
+    struct arena arena; /* queues and paths */
+    struct multipart form;
+    bool form_open, form_bad;
+    enum upload_part part; /* the one being read */
+    struct buf meta_text;
+
+    struct upload_meta_row *metas, **metas_tail;
+    struct upload_spooled *spooled, **spooled_tail;
+    uint64_t meta_count, file_count;
+    int spool;
+    int64_t spool_bytes;
+
+    /* The file being written. */
+    struct target target;
+    struct permission_ids ids;
+    struct str path; /* as the client wrote it */
+
+    /* The first mistake about a file; nothing is written after it. */
+    int fail_status;
+    const char *fail_code;
+    struct buf fail_message;
+};
+
+/* --- mistakes --- */
+
+static void upload_fail(struct upload *u, int status, const char *code, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
+
+static void upload_fail(struct upload *u, int status, const char *code, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (u->fail_status)
+        return;
+    u->fail_status = status;
+    u->fail_code = code;
+    va_start(ap, fmt);
+    (void)buf_vaddf(&u->fail_message, fmt, ap);
+    va_end(ap);
+    target_drop(&u->target);
+}
+
+static void upload_fail_step(struct upload *u, const char *step, struct str what, const char *why)
+{
+    upload_fail(u, 500, "RUNTIME_ERROR", "error %s %.*s. %s", step, STR_ARG(what), why);
+}
+
+/* --- one file --- */
+
+static const char *upload_path(struct upload *u, struct str given, struct err *e)
+{
+    AUTO_BUF(b, EXECD_PATH_BYTES_MAX);
+    char *path = NULL;
+
+    if (path_expand(given, (const char *const *)environ, &b, e) == 0) {
+        path = arena_strdup(&u->arena, buf_str(&b));
+        if (!path)
+            (void)err_set(e, ENOMEM, "no memory for so many paths");
+    }
+    return path;
+}
+
+static bool upload_make_parent(struct upload *u, const char *path)
+{
+    struct str parent = path_parent(str_of(path));
+    const char *dir = arena_strdup(&u->arena, parent);
+    int r = !dir ? -ENOMEM : parent.n == 0 ? 0 : fs_make_dirs(dir, PARENT_MODE, NULL);
+
+    if (r < 0)
+        upload_fail_step(u, "creating target directory", parent, fs_text(-r));
+    return r == 0;
+}
+
+/* Makes the target of the first metadata in the queue. */
+static void file_begin(struct upload *u)
+{
+    struct upload_meta_row *row = u->metas;
+    struct err e = {0};
+    const char *path;
+
+    u->metas = row->next;
+    if (!u->metas)
+        u->metas_tail = &u->metas;
+    if (u->fail_status)
+        return;
+    u->path = row->meta.path;
+    path = upload_path(u, u->path, &e);
+    if (!path)
+        upload_fail_step(u, "resolving target path", u->path, e.msg);
+    else if (permission_resolve(&row->meta.permission, &u->ids, &e) < 0)
+        upload_fail_step(u, "chmoding file", u->path, e.msg);
+    else if (upload_make_parent(u, path) && target_open(&u->target, path, &e) < 0)
+        upload_fail_step(u, "opening destination file", u->path, e.msg);
+}
+
+static void file_write(struct upload *u, struct str piece)
+{
+    int r = u->target.fd < 0 ? 0 : io_write_full(u->target.fd, piece, DEADLINE_NEVER);
+
+    if (r < 0)
+        upload_fail_step(u, "copying file", u->path, fs_text(-r));
+}
+
+static void file_end(struct upload *u)
+{
+    struct err e = {0};
+
+    if (u->target.fd < 0)
+        return;
+    if (permission_apply_fd(&u->ids, u->target.fd, &e) < 0)
+        upload_fail_step(u, "chmoding file", u->path, e.msg);
+    else if (target_commit(&u->target, &e) < 0)
+        upload_fail_step(u, "copying file", u->path, e.msg);
+}
+
+/* --- the spool --- */
+
+/* A file without a name, in the first place that takes one. */
+static int spool_open(void)
+{
+    const char *places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/"};
+    char name[FS_TEMP_NAME_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        auto_fd dir =
+            places[i] && places[i][0] ? open(places[i], O_PATH | O_DIRECTORY | O_CLOEXEC) : -EBADF;
+        int fd;
+
+        if (dir < 0)
+            continue;
+        fs_temp_name(name);
+        fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                    S_IRUSR | S_IWUSR);
+        if (fd < 0)
+            continue;
+        (void)unlinkat(dir, name, 0);
+        return fd;
+    }
+    return -ENOSPC;
+}
+
+static void spool_begin(struct upload *u)
+{
+    struct upload_spooled *row = arena_new(&u->arena, struct upload_spooled);
+
+    if (row && u->spool < 0)
+        u->spool = spool_open();
+    if (!row || u->spool < 0) {
+        upload_fail(u, 500, "RUNTIME_ERROR", "error copying file. no room to keep it");
+        return;
+    }
+    row->at = u->spool_bytes;
+    *u->spooled_tail = row;
+    u->spooled_tail = &row->next;
+}
+
+static void spool_write(struct upload *u, struct str piece)
+{
+    struct upload_spooled *row;
+    int r;
+
+    if (u->fail_status)
+        return;
+    r = io_write_full(u->spool, piece, DEADLINE_NEVER);
+    if (r < 0) {
+        upload_fail(u, 500, "RUNTIME_ERROR", "error copying file. keep it: %s", fs_text(-r));
+        return;
+    }
+    row = container_of(u->spooled_tail, struct upload_spooled, next);
+    row->bytes += (int64_t)piece.n;
+    u->spool_bytes += (int64_t)piece.n;
+}
+
+/* --- the form --- */
+
+static void meta_end(struct upload *u)
+{
+    struct upload_meta_row *row = arena_new(&u->arena, struct upload_meta_row);
+    struct err e = {0};
+    int r = row ? upload_meta_read(&u->arena, buf_str(&u->meta_text), &row->meta, &e) : -ENOMEM;
+
+    buf_clear(&u->meta_text);
+    if (r == -ENOKEY)
+        upload_fail(u, 400, "INVALID_FILE_METADATA", "%s", e.msg);
+    else if (r == -ENOMEM)
+        upload_fail(u, 400, "INVALID_FILE", "no memory for so many files");
+    else if (r < 0)
+        upload_fail(u, 400, "INVALID_FILE_METADATA", "invalid metadata format. %s", e.msg);
+    if (r < 0)
+        return;
+    *u->metas_tail = row;
+    u->metas_tail = &row->next;
+}
+
+static int form_part_begin(void *ctx, const struct multipart_part *part)
+{
+    struct upload *u = ctx;
+
+    u->part = PART_OTHER;
+    if (!part->filename.p || !part->name.p)
+        return 0;
+    if (str_eq(part->name, STR("metadata"))) {
+        u->part = PART_META;
+        u->meta_count++;
+    } else if (str_eq(part->name, STR("file"))) {
+        bool next = u->metas && !u->spooled; /* else its turn has not come */
+
+        u->part = next ? PART_FILE : PART_SPOOL;
+        u->file_count++;
+        if (next)
+            file_begin(u);
+        else if (!u->fail_status)
+            spool_begin(u);
+    }
+    return 0;
+}
+
+static ssize_t form_part_data(void *ctx, struct str piece)
+{
+    struct upload *u = ctx;
+
+    if (u->part == PART_FILE)
+        file_write(u, piece);
+    else if (u->part == PART_SPOOL)
+        spool_write(u, piece);
+    else if (u->part == PART_META && buf_add(&u->meta_text, piece) < 0)
+        upload_fail(u, 400, "INVALID_FILE_METADATA", "invalid metadata format. more than %d bytes",
+                    META_BYTES_MAX);
+    return (ssize_t)piece.n;
+}
+
+static int form_part_end(void *ctx)
+{
+    struct upload *u = ctx;
+
+    if (u->part == PART_FILE)
+        file_end(u);
+    else if (u->part == PART_META)
+        meta_end(u);
+    return 0;
+}
+
+static int form_end(void *ctx UNUSED)
+{
+    return 0;
+}
+
+static const struct multipart_ops form_ops = {
+    .part_begin = form_part_begin,
+    .part_data = form_part_data,
+    .part_end = form_part_end,
+    .form_end = form_end,
+};
+
+/* --- the end --- */
+
+static void upload_reply(struct upload *u)
+{
+    struct http_req *req = u->req;
+
+    if (u->form_bad)
+        file_reply_error(req, 400, "INVALID_FILE", "multipart form is empty");
+    else if (u->meta_count == 0)
+        file_reply_error(req, 400, "INVALID_FILE_METADATA", "metadata file is missing");
+    else if (u->file_count == 0)
+        file_reply_error(req, 400, "INVALID_FILE_CONTENT", "file is missing");
+    else if (u->meta_count != u->file_count)
+        file_reply_error(req, 400, "INVALID_FILE", "metadata and file count mismatch: %llu vs %llu",
+                         (unsigned long long)u->meta_count, (unsigned long long)u->file_count);
+    else if (u->fail_status)
+        file_reply_error(req, u->fail_status, u->fail_code, "%s", u->fail_message.p);
+    else
+        file_reply_ok(req);
+}
+
+/* A piece of the first spooled file, which has its metadata by now. */
+static bool spool_step(struct slice *s)
+{
+    struct upload *u = container_of(s, struct upload, slice);
+    struct upload_spooled *row = u->spooled;
+    size_t n;
+    int r;
+
+    if (!row || u->fail_status) {
+        upload_reply(u);
+        return false;
+    }
+    if (u->target.fd < 0)
+        file_begin(u);
+    if (u->fail_status)
+        return true;
+    n = (size_t)(row->bytes < COPY_BYTES ? row->bytes : COPY_BYTES);
+    r = io_pread_full(u->spool, loop_scratch(s->loop), n, row->at, &n);
+    if (r < 0)
+        upload_fail_step(u, "copying file", u->path, fs_text(-r));
+    else
+        file_write(u, str_make(loop_scratch(s->loop), n));
+    row->at += (int64_t)n;
+    row->bytes -= (int64_t)n;
+    if (row->bytes == 0 || n == 0) {
+        file_end(u);
+        u->spooled = row->next;
+    }
+    return true;
+}
+
+/* Whether all is well so far, and every file has its metadata. */
+static bool upload_is_paired(const struct upload *u)
+{
+    return !u->form_bad && !u->fail_status && u->meta_count == u->file_count;
+}
+
+/* --- the request --- */
+
+static ssize_t upload_on_body(struct http_req *req, struct str piece)
+{
+    struct upload *u = req->user;
+
+    if (!u->form_bad && multipart_feed(&u->form, piece, NULL) < 0) {
+        u->form_bad = true;
+        target_drop(&u->target);
+    }
+    return (ssize_t)piece.n;
+}
+
+static void upload_on_body_end(struct http_req *req)
+{
+    struct upload *u = req->user;
+
+    u->form_bad = u->form_bad || multipart_end(&u->form, NULL) < 0;
+    if (upload_is_paired(u))
+        slice_start(&u->slice, http_req_loop(req), spool_step);
+    else
+        upload_reply(u);
+}
+
+static void upload_on_close(struct http_req *req, int error UNUSED)
+{
+    struct upload *u = req->user;
+
+    slice_stop(&u->slice);
+    if (u->form_open)
+        multipart_done(&u->form);
+    target_drop(&u->target);
+    fd_close(u->spool);
+    buf_done(&u->meta_text);
+    buf_done(&u->fail_message);
+    arena_done(&u->arena);
+}
+
+static const struct http_req_ops upload_ops = {
+    .on_body = upload_on_body,
+    .on_body_end = upload_on_body_end,
+    .on_close = upload_on_close,
+};
+
+void files_upload(struct http_req *req)
+{
+    static const struct multipart_limits limits = {.parts_max = PARTS_MAX};
+    struct upload *u = arena_new(&req->arena, struct upload);
+
+    if (!u) {
+        file_reply_error(req, 503, "RUNTIME_ERROR", "no memory for this request");
+        return;
+    }
+    u->req = req;
+    u->spool = -EBADF;
+    u->target = TARGET_NONE;
+    u->metas_tail = &u->metas;
+    u->spooled_tail = &u->spooled;
+    arena_init(&u->arena, FILE_OP_ARENA_MAX);
+    buf_init(&u->meta_text, META_BYTES_MAX);
+    buf_init(&u->fail_message, META_BYTES_MAX);
+    req->ops = &upload_ops;
+    req->user = u;
+    u->form_open = multipart_init(&u->form, http_req_header(req, STR("Content-Type")), &form_ops, u,
+                                  &limits, NULL) == 0;
+    u->form_bad = !u->form_open;
+    if (req->body_state == HTTP_BODY_DONE) { /* there is none, and on_body_end will not come */
+        u->form_bad = true;
+        upload_reply(u);
+    }
+}

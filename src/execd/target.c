@@ -1,0 +1,126 @@
+#include "execd/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum {
+    NEW_MODE = 0777, /* minus the umask */
+    TEMP_CLOEXEC = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+    PLACE_CLOEXEC = O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+    MODE_BITS = 07777,
+};
+
+/* rename(2) cannot put anything over a mount point. By system call: musl knows no statx yet. */
+static bool is_mounted(int dir, const char *name)
+{
+    struct statx stx;
+
+    return syscall(SYS_statx, dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, 0, &stx) == 0 &&
+           stx.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+static int open_temp(struct target *t, mode_t mode)
+{
+    fs_temp_name(t->temp);
+    t->fd = openat(t->dir, t->temp, TEMP_CLOEXEC, mode);
+    if (t->fd < 0) {
+        t->temp[0] = '\0';
+        return -errno;
+    }
+    return 0;
+}
+
+static void drop_temp(struct target *t)
+{
+    fd_close(take_fd(&t->fd));
+    if (t->temp[0])
+        (void)unlinkat(t->dir, t->temp, 0); /* nobody else knows it */
+    t->temp[0] = '\0';
+}
+
+/* A temporary file that looks like the old one. */
+static int open_like(struct target *t, const struct stat *old)
+{
+    int r = open_temp(t, S_IRUSR | S_IWUSR);
+    struct stat st;
+
+    if (r < 0)
+        return r;
+    if (fstat(t->fd, &st) == 0 &&
+        ((st.st_uid == old->st_uid && st.st_gid == old->st_gid) ||
+         fchown(t->fd, old->st_uid, old->st_gid) == 0) &&
+        fchmod(t->fd, old->st_mode & MODE_BITS) == 0)
+        return 0;
+    r = -errno;
+    drop_temp(t);
+    return r;
+}
+
+static int open_in_place(struct target *t)
+{
+    t->fd = openat(t->dir, t->name, PLACE_CLOEXEC);
+    return t->fd < 0 ? -errno : 0;
+}
+
+static int open_content(struct target *t)
+{
+    struct stat st;
+
+    if (fstatat(t->dir, t->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? open_temp(t, NEW_MODE) : -errno;
+    if (S_ISDIR(st.st_mode))
+        return -EISDIR;
+    if (S_ISREG(st.st_mode) && !is_mounted(t->dir, t->name) && open_like(t, &st) == 0)
+        return 0;
+    return open_in_place(t);
+}
+
+int target_open(struct target *t, const char *path, struct err *e)
+{
+    AUTO_BUF(real, PATH_MAX);
+    struct str name;
+    int r = fs_follow(path, &real);
+
+    *t = TARGET_NONE;
+    if (r == 0 && (real.n == 0 || real.p[real.n - 1] == '/'))
+        r = -EISDIR;
+    if (r == 0)
+        t->dir = r = fs_open_parent(real.p, &name);
+    if (r >= 0)
+        r = str_copy(t->name, sizeof(t->name), name);
+    if (r == 0)
+        r = open_content(t);
+    if (r == 0)
+        return 0;
+    target_drop(t);
+    return err_set(e, -r, "open %s: %s", path, fs_text(-r));
+}
+
+int target_commit(struct target *t, struct err *e)
+{
+    int r = 0;
+
+    /* Some file systems find out only now that they cannot keep it. */
+    if (close(take_fd(&t->fd)) < 0 && errno != EINTR)
+        r = err_set(e, errno, "close: %s", fs_text(errno));
+    if (r == 0 && t->temp[0] && renameat(t->dir, t->temp, t->dir, t->name) < 0)
+        r = err_set(e, errno, "rename: %s", fs_text(errno));
+    if (r == 0)
+        t->temp[0] = '\0';
+    target_drop(t);
+    return r;
+}
+
+void target_drop(struct target *t)
+{
+    if (t->dir < 0)
+        return;
+    drop_temp(t);
+    fd_close(t->dir);
+    *t = TARGET_NONE;
+}

@@ -1,0 +1,606 @@
+"""execd's commands: what they are given, what their clients hear, how they end, what is kept.
+
+Usage: test_execd_commands.py EXECD. TAP on standard output.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from execd_client import Client, Execd, Ran, Stream, check_order  # noqa: E402
+from execd_process import children, status_of, wait_for  # noqa: E402
+
+PROGRAM = os.path.abspath(sys.argv[1])
+ELF = pathlib.Path(PROGRAM).read_bytes()
+SANITIZED, STATIC = b"__asan_init" in ELF, b"ld-linux" not in ELF
+IDLE_RSS_KIB_MAX = 400
+PING_S = 3
+FLUSH_S = 0.08
+LONG_LINE_BYTES = 6 << 20
+EXECD = None  # the one most tests share
+
+
+def run(command, **more):
+    return EXECD.run(command, **more)
+
+
+def refused(body):
+    reply = EXECD.ask("POST", "/command", body)
+    assert reply.headers["content-type"] == "application/json; charset=utf-8", reply
+    got = reply.json()
+    assert list(got) == ["code", "message"], got
+    return reply.status, got["code"], got["message"]
+
+
+# --- the stream ---
+
+
+def streams_events_in_their_exact_form():
+    with EXECD.stream("echo hi; exit 0") as stream:
+        assert stream.status == 200
+        rows = {key: stream.headers[key] for key in (
+            "content-type", "cache-control", "connection", "x-accel-buffering",
+            "transfer-encoding")}
+        chunks = []
+        while (chunk := stream.chunk()):
+            chunks.append(chunk)
+    assert rows == {"content-type": "text/event-stream", "cache-control": "no-cache",
+                    "connection": "keep-alive", "x-accel-buffering": "no",
+                    "transfer-encoding": "chunked"}, rows
+    forms = [rb'\{"type":"init","text":"[0-9a-f]{32}","timestamp":\d{13}\}\n\n',
+             rb'\{"type":"ping","text":"pong","timestamp":\d{13}\}\n\n',
+             rb'\{"type":"stdout","text":"hi","timestamp":\d{13}\}\n\n',
+             rb'\{"type":"execution_complete",("execution_time":\d+,)?"timestamp":\d{13}\}\n\n']
+    assert len(chunks) == len(forms), chunks
+    for chunk, form in zip(chunks, forms):
+        assert re.fullmatch(form, chunk), chunk
+
+
+def reports_failures_as_the_clients_infer_them():
+    cases = [("exit 3", "3", "exit status 3"), ("kill -TERM $$", "-1", "signal: terminated"),
+             ("kill -9 $$", "-1", "signal: killed"), ("exit 255", "255", "exit status 255"),
+             ("kill -40 $$", "-1", "signal: signal 40")]
+    for command, value, why in cases:
+        ran = run(command)
+        assert ran.last["error"] == {"ename": "CommandExecError", "evalue": value,
+                                     "traceback": [why]}, ran.last
+        assert list(ran.last) == ["type", "timestamp", "error"], ran.last
+        status = EXECD.status(ran.id)
+        assert (status["exit_code"], status["error"]) == (int(value), why), status
+
+
+def ends_at_once():
+    begin = time.monotonic()
+    for _ in range(20):
+        run("true")
+    took = (time.monotonic() - begin) / 20
+    print(f"# {1000 * took:.1f} ms for a command")
+    assert took < 0.5, took
+
+
+def keeps_the_connection():
+    with EXECD.connect() as client:
+        for _ in range(3):
+            client.sendall(b"POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 18\r\n\r\n"
+                           b'{"command":"true"}')
+            data = b""
+            while not data.endswith(b"0\r\n\r\n"):
+                data += client.recv(65536)
+            assert b"execution_complete" in data, data
+
+
+def splits_lines_at_every_kind_of_end():
+    cases = [("a\\n\\nb\\n\\n\\nc\\n", ["a", "\n", "b", "\n", "\n", "c"]),
+             ("10%%\\r20%%\\r\\n", ["10%", "20%"]), ("no end", ["no end"]), ("", []),
+             ("\\r\\n\\r\\n", ["\n", "\n"]), ("a\\r\\rb", ["a", "\n", "b"])]
+    for text, lines in cases:
+        ran = run(f"printf '{text}'")
+        assert ran.of("stdout") == lines, (text, ran.of("stdout"))
+    assert run("printf 'a\\r'; sleep 0.2; printf '\\nb\\n'").of("stdout") == ["a", "b"]
+
+
+def escapes_what_could_end_a_line():
+    ran = run(r"printf 'a\302\205b\342\200\250c\0d\033[0m<&>\t\"\\\n\377\303\n'")
+    assert ran.of("stdout") == ["a\u0085b\u2028c\0d\x1b[0m<&>\t\"\\", "\ufffd\ufffd"], ran.events
+    with EXECD.stream("printf '\\302\\205<'") as stream:
+        raw = b"".join(iter(stream.chunk, b""))
+    assert b'"\\u0085\\u003c"' in raw, raw
+
+
+def shows_a_line_that_does_not_end():
+    with EXECD.stream("printf 'Password: '; sleep 1; printf 'x'; sleep 0.5; echo y; echo z") as s:
+        begin = time.monotonic()
+        events = []
+        while not events or events[-1]["type"] != "stdout":
+            events.append(s.event())
+        took = time.monotonic() - begin
+        events += list(s.events())
+    assert FLUSH_S / 2 < took < 0.9, f"seen after {took:.2f} s"
+    lines = [(e["text"], e.get("continues", False)) for e in events if e["type"] == "stdout"]
+    assert lines == [("Password: ", False), ("x", True), ("y", True), ("z", False)], lines
+
+
+def shows_a_line_that_goes_on_without_end():
+    ran = run("for i in $(seq 30); do printf .; sleep 0.04; done; echo")
+    pieces = ran.of("stdout")
+    assert "".join(pieces) == "." * 30 and 2 <= len(pieces) <= 10, pieces
+
+
+def cuts_no_line_of_a_steady_stream():
+    ran = run("for i in $(seq 300); do echo 0123456789; printf abc; echo def; sleep 0.001; done")
+    assert ran.text("stdout") == "\n".join(["0123456789", "abcdef"] * 300)
+    cuts = sum("continues" in event for event in ran.events)
+    assert cuts < 5, f"{cuts} cuts"  # none, where nothing else keeps the machine busy
+
+
+def says_nothing_for_the_late_end_of_a_line():
+    ran = run("printf question; sleep 0.3; echo; echo answer")
+    assert ran.of("stdout") == ["question", "answer"], ran.events
+    assert not any("continues" in event for event in ran.events)
+
+
+def cuts_a_long_line_between_characters():
+    ran = run(f"head -c {LONG_LINE_BYTES} /dev/zero | tr '\\0' x; printf '\\nnext\\n'")
+    pieces = ran.of("stdout")
+    assert len(pieces) > 10 and pieces[-1] == "next", len(pieces)
+    assert ran.text("stdout") == "x" * LONG_LINE_BYTES + "\nnext"
+    euros = run("python3 -c 'print(\"x\" + \"\u20ac\" * 600000)'")
+    assert euros.text("stdout") == "x" + "\u20ac" * 600000
+    assert len(euros.of("stdout")) > 3
+
+
+def pings_at_once_and_every_three_seconds():
+    begin = time.monotonic()
+    with EXECD.stream("sleep 3.5") as stream:
+        seen = [(event["type"], time.monotonic() - begin) for event in stream.events()]
+    assert [kind for kind, _ in seen] == ["init", "ping", "ping", "execution_complete"], seen
+    assert seen[1][1] < 1 and PING_S - 0.1 < seen[2][1] < PING_S + 0.5, seen
+
+
+def tells_both_streams_apart():
+    ran = run("echo out; echo err >&2; echo out2; echo err2 >&2")
+    assert ran.of("stdout") == ["out", "out2"] and ran.of("stderr") == ["err", "err2"]
+
+
+# --- the process ---
+
+
+def starts_the_shell_clean():
+    ran = run("grep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd; "
+              "readlink /proc/self/fd/0; cut -d' ' -f1,5 /proc/$$/stat; tty")
+    words = " ".join(ran.of("stdout")).split()
+    assert words[:4] == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16], words
+    assert words[4:8] == ["0", "1", "2", "3"], f"more than its standard files: {words}"
+    assert words[8] == "/dev/null" and words[9] == words[10], words
+    assert words[11:] == ["not", "a", "tty"], words
+
+
+def takes_bash_or_else_sh():
+    assert run("echo ${BASH_VERSION:+bash}").of("stdout") == ["bash"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(shutil.which("sh"), f"{folder}/sh")
+        with Execd(PROGRAM, env={"PATH": folder}) as execd:
+            assert execd.run("echo $0; echo ${BASH_VERSION:-none}").of("stdout") == ["sh", "none"]
+            bash = pathlib.Path(folder) / "bash"
+            bash.symlink_to(shutil.which("bash"))  # looked for each time
+            assert execd.run("echo $0").of("stdout") == ["bash"]
+
+
+def says_when_there_is_no_shell():
+    if os.geteuid() != 0 or not STATIC:
+        raise tap.Skip("not root, or a program that needs a C library")
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "dev").mkdir()
+        os.mknod(root / "dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        shutil.copy(PROGRAM, root / "execd")
+        process = subprocess.Popen(["/execd", "--listen", "unix:/sock", "--", "tail", "-f",
+                                    "/dev/null"], preexec_fn=lambda: os.chroot(root),
+                                   stderr=subprocess.DEVNULL)
+        try:
+            wait_for((root / "sock").exists, "execd in an empty root")
+            client = Client(root / "sock")
+            ran = client.run("true")
+            why = "exec '/bin/sh': No such file or directory"
+            assert ran.last["error"] == {"ename": "CommandExecError", "evalue": why,
+                                         "traceback": [why]}, ran.last
+            assert client.status(ran.id)["exit_code"] == 255
+            ran = client.run("true", background=True)
+            assert ran.last["error"]["evalue"] == why, ran.last
+            assert client.get("/ping").status == 200
+        finally:
+            process.kill()
+            process.wait()
+
+
+def makes_the_environment():
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "envs"
+        file.write_text("# a comment\n\n A=file\nB=from $OURS ${OURS} $NOPE.\nno pair\nB2=x=y\r\n"
+                        "C=1\nC=2\nT=$EXECD_ACCESS_TOKEN\n=x\n")
+        env = {"EXECD_ENVS": "$WHERE/envs", "WHERE": folder, "OURS": "o", "A": "daemon",
+               "EXECD_ACCESS_TOKEN": "secret", "JUPYTER_TOKEN": "secret"}
+        with Execd(PROGRAM, env=env, headers=["X-EXECD-ACCESS-TOKEN: secret"]) as execd:
+            command = "echo $A,$B,$B2,$C,$T,$E; env | grep -c TOKEN"
+            ran = execd.run(command, envs={"E": "r$x\nz", "C": "3"})
+            assert ran.of("stdout") == ["file,from o o .,x=y,3,,r$x z", "0"], ran.events
+            assert execd.run(command).of("stdout")[0] == "file,from o o .,x=y,2,,"
+            file.write_text("A=changed\n")
+            assert execd.run("echo $A").of("stdout") == ["changed"]
+            file.unlink()
+            assert execd.run("echo $A").of("stdout") == ["daemon"]
+    assert refused({"command": "x", "envs": {"A=B": "c"}})[:2] == (400, "INVALID_REQUEST_BODY")
+
+
+def resolves_the_directory():
+    with tempfile.TemporaryDirectory() as folder:
+        assert run("pwd", cwd=folder).of("stdout") == [folder]
+        assert run("pwd", cwd="$D/..//" + pathlib.Path(folder).name,
+                   envs={"D": folder}).of("stdout") == [folder]
+        assert run("pwd", cwd="~").of("stdout") == ["/root"]
+        assert run("pwd", cwd=None).of("stdout") == [os.getcwd()]
+        nowhere, file = f"{folder}/no", f"{folder}/file"
+        pathlib.Path(file).touch()
+        why = "invalid request, validation error "
+        cases = [(nowhere, f"working directory does not exist: {nowhere}: stat {nowhere}: "
+                           "no such file or directory"),
+                 (file, f"working directory path is not a directory: {file}"),
+                 ("$NOPE/x", 'cannot resolve working directory "$NOPE/x": path references '
+                             "undefined environment variables: NOPE")]
+        for cwd, message in cases:
+            got = refused({"command": "true", "cwd": cwd})
+            assert got == (400, "INVALID_REQUEST_BODY", why + message), got
+
+
+def refuses_what_is_no_command():
+    cases = [
+        (b"", "error parsing request, MAYBE invalid body format. EOF"),
+        (b"{", "error parsing request, MAYBE invalid body format. "),
+        (b'{"command":1}', "error parsing request, MAYBE invalid body format. "),
+        (b'{"command":"x","timeout":1.5}', "error parsing request, MAYBE invalid body format. "),
+        (b"{}", "invalid request, validation error Key: 'RunCommandRequest.Command' Error:Field "
+                "validation for 'Command' failed on the 'required' tag"),
+        (b'{"command":"x","timeout":-1}',
+         "invalid request, validation error Key: 'RunCommandRequest.TimeoutMs' Error:Field "
+         "validation for 'TimeoutMs' failed on the 'gte' tag"),
+        (b'{"command":"x","gid":1}', "invalid request, validation error uid is required when gid "
+                                     "is provided"),
+        (b'{"command":"a\\u0000b"}', "invalid request, validation error command: "),
+    ]
+    for body, message in cases:
+        status, code, got = refused(body)
+        assert (status, code) == (400, "INVALID_REQUEST_BODY") and got.startswith(message), got
+
+
+def takes_what_clients_send():
+    ran = run("echo ok", timeout=None, cwd=None, envs=None, uid=None, gid=None, background=None,
+              unknown=[{}])
+    assert ran.of("stdout") == ["ok"]
+    body = b'{"COMMAND":"no","command":"echo \xff","Timeout":0,"timeout":9000}'
+    with Stream(EXECD.connect(), "/command", body) as stream:
+        events = list(stream.events())
+    check_order(events)
+    assert events[2]["text"] == "\ufffd", events
+
+
+def becomes_the_user():
+    if os.geteuid() != 0:
+        raise tap.Skip("not root")
+    command = "id -u; id -g; id -G; echo opened >/dev/stdout"
+    assert run(command, uid=65534).of("stdout") == ["65534", "65534", "65534", "opened"]
+    assert run(command, uid=12345).of("stdout") == ["12345", "12345", "12345", "opened"]
+    assert run("id -u; id -g", uid=12345, gid=7).of("stdout") == ["12345", "7"]
+    assert run("id -G", uid=0).exit_code == 0
+    ran = run("true", uid=1, gid=1, cwd="/root")
+    assert ran.last["type"] == "error" and "/root" in ran.last["error"]["evalue"], ran.last
+    status = EXECD.status(ran.id)
+    assert status["exit_code"] == 255 and "/root" in status["error"], status
+
+
+def needs_no_privilege_to_stay_who_it_is():
+    if os.geteuid() != 0:
+        raise tap.Skip("not root")
+
+    def drop():
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    with Execd(PROGRAM, setup=drop) as execd:
+        assert execd.run("id -u", uid=65534).of("stdout") == ["65534"]
+        error = execd.run("id -u", uid=1).last["error"]
+        assert "change to the user" in error["evalue"], error
+
+
+def ends_with_its_leader():
+    begin = time.monotonic()
+    ran = run("sleep 30 & echo $!")
+    assert time.monotonic() - begin < 5, "waited for the grandchild"
+    os.kill(int(ran.of("stdout")[0]), 9)
+
+
+def lets_those_it_left_behind_write_on():
+    with tempfile.TemporaryDirectory() as folder:
+        run(f"(sleep 0.5; echo still here; echo $? >{folder}/done) & exit 0")
+        wait_for(lambda: os.path.exists(f"{folder}/done"), "the one left behind")
+        assert pathlib.Path(f"{folder}/done").read_text() == "0\n"
+
+
+def delivers_all_that_was_written_before_the_end():
+    for _ in range(20):
+        assert run("head -c 60000 /dev/zero | tr '\\0' y").text("stdout") == "y" * 60000
+
+
+def kills_the_group_at_the_timeout():
+    begin = time.monotonic()
+    ran = run("sleep 100 & echo $!; sleep 100", timeout=300)
+    took = time.monotonic() - begin
+    assert 0.29 < took < 5, took
+    assert ran.last["error"] == {"ename": "CommandExecError", "evalue": "-1", "traceback":
+                                 ["timeout after 300ms: signal: killed"]}, ran.last
+    assert EXECD.status(ran.id)["error"] == "timeout after 300ms: signal: killed"
+    pid = int(ran.of("stdout")[0])
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the end of its child")
+    assert run("exit 4", timeout=5000).exit_code == 4
+
+
+def leaves_no_zombie():
+    run("for i in 1 2 3 4 5; do (sleep 0.05 &); done")
+    wait_for(lambda: not any(status_of(pid, "State").startswith("Z")
+                             for pid in children(EXECD.process.pid)), "no zombie")
+
+
+# --- clients ---
+
+
+def stops_the_command_of_a_client_that_stops_reading():
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "count"
+        command = (f"i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo {'x' * 200}; "
+                   f"if [ $((i % 100)) = 0 ]; then echo $i >{file}; fi; done")
+        with EXECD.stream(command) as stream:
+            wait_for(file.exists, "the first lines")
+            seen = -1
+            while seen != (now := file.read_text()):  # until it stands still
+                seen = now
+                time.sleep(0.5)
+            assert int(seen or 0) < 20000, "it ran on"
+            events = list(stream.events())
+        check_order(events)
+        assert Ran("", events).text("stdout") == "\n".join(["x" * 200] * 20000)
+
+
+def runs_on_when_its_client_leaves():
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "done"
+        with EXECD.stream(f"yes | head -c 10000000; touch {file}; exit 5") as stream:
+            command_id = stream.event()["text"]
+        wait_for(file.exists, "the end of the command")
+        assert EXECD.wait_ended(command_id)["exit_code"] == 5
+
+
+def shows_a_command_before_its_first_event():
+    with EXECD.stream("sleep 0.5") as stream:
+        status = EXECD.status(stream.event()["text"])
+        assert status["running"] and "exit_code" not in status, status
+
+
+# --- interrupt, status, logs ---
+
+
+def interrupts_the_group():
+    with EXECD.stream("sleep 100 & echo $!; wait") as stream:
+        events = [stream.event()]
+        while events[-1]["type"] != "stdout":
+            events.append(stream.event())
+        begin = time.monotonic()
+        reply = EXECD.ask("DELETE", f"/command?id={events[0]['text']}")
+        assert reply.status == 200 and reply.body == b"", reply
+        assert reply.headers["content-length"] == "0" and "content-type" not in reply.headers
+        assert time.monotonic() - begin < 1
+        events += list(stream.events())
+    check_order(events)
+    assert events[-1]["error"]["evalue"] == "-1", events[-1]
+    pid = int(next(e["text"] for e in events if e["type"] == "stdout"))
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the end of its child")
+
+
+def kills_who_does_not_listen():
+    with EXECD.stream("trap '' TERM; echo ready; sleep 100; sleep 100") as stream:
+        events = [stream.event()]
+        while events[-1]["type"] != "stdout":
+            events.append(stream.event())
+        begin = time.monotonic()
+        assert EXECD.ask("DELETE", f"/command?id={events[0]['text']}").status == 200
+        assert 2.8 < time.monotonic() - begin < 4.5
+        assert EXECD.get("/ping").status == 200
+        assert list(stream.events())[-1]["error"]["traceback"] == ["signal: killed"]
+
+
+def explains_what_cannot_be_interrupted():
+    done = run("true").id
+    cases = [("/command", 400, "MISSING_QUERY", "missing query parameter 'id'"),
+             ("/command?id=", 400, "MISSING_QUERY", "missing query parameter 'id'"),
+             (f"/command?id={done}", 500, "RUNTIME_ERROR",
+              f"error interruptting code context. command session {done} is not running"),
+             ("/command?id=nope", 500, "RUNTIME_ERROR",
+              "error interruptting code context. no such session")]
+    for path, status, code, message in cases:
+        reply = EXECD.ask("DELETE", path)
+        assert (reply.status, reply.json()) == (status, {"code": code, "message": message}), reply
+
+
+def tells_the_status():
+    ran = run("exit 7")
+    reply = EXECD.get(f"/command/status/{ran.id}")
+    status = reply.json()
+    assert reply.headers["content-type"] == "application/json; charset=utf-8"
+    assert list(status) == ["id", "content", "running", "exit_code", "error", "started_at",
+                            "finished_at"], status
+    assert (status["id"], status["content"], status["running"]) == (ran.id, "exit 7", False)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", status["started_at"]), status
+    assert "error" not in EXECD.status(run("true").id)
+    reply = EXECD.get("/command/status/nope")
+    assert (reply.status, reply.json()) == (404, {"code": "INVALID_REQUEST_BODY", "message":
+                                                  "command not found: nope"}), reply
+
+
+def runs_in_the_background():
+    begin = time.monotonic()
+    ran = run("echo one; echo two >&2; sleep 0.6; printf 'three\\377'; exit 3", background=True)
+    assert time.monotonic() - begin < 0.5
+    assert [event["type"] for event in ran.events] == ["init", "ping", "execution_complete"]
+    wait_for(lambda: EXECD.logs(ran.id)[1] == 8, "its first output")
+    assert EXECD.logs(ran.id) == (b"one\ntwo\n", 8)
+    assert EXECD.logs(ran.id, 8) == (b"", 8) and EXECD.logs(ran.id, 100) == (b"", 100)
+    assert EXECD.status(ran.id)["running"]
+    assert EXECD.wait_ended(ran.id)["exit_code"] == 3
+    assert EXECD.logs(ran.id, 8) == (b"three\xff", 14)
+    assert EXECD.logs(ran.id, "x")[1] == 14
+    assert EXECD.logs(ran.id, 4)[0] == b"two\nthree\xff"
+
+
+def explains_which_logs_there_are():
+    front, back = run("true").id, run("true", background=True).id
+    cases = [("/command/nope/logs", "command not found: nope"),
+             (f"/command/{front}/logs", f"command {front} is not running in background"),
+             (f"/command/{back}/logs?cursor=-1", "error seek file: invalid argument")]
+    for path, message in cases:
+        reply = EXECD.get(path)
+        assert reply.status == 400, reply
+        assert reply.json() == {"code": "INVALID_REQUEST_BODY", "message": message}, reply
+
+
+def kills_the_background_too():
+    ran = run("sleep 100", background=True, timeout=200)
+    status = EXECD.wait_ended(ran.id)
+    assert (status["exit_code"], status["error"]) == (-1, "timeout after 200ms: signal: killed")
+    ran = run("sleep 100", background=True)
+    assert EXECD.ask("DELETE", f"/command?id={ran.id}").status == 200
+    assert EXECD.wait_ended(ran.id)["error"] == "signal: terminated"
+
+
+def keeps_the_last_of_a_long_log():
+    ran = run("seq 1 10000000", background=True)  # 78888897 bytes
+    EXECD.wait_ended(ran.id)
+    data, cursor = EXECD.logs(ran.id)
+    assert cursor == 78888897 and len(data) == 64 << 20, (cursor, len(data))
+    assert data.endswith(b"9999999\n10000000\n")
+    assert EXECD.logs(ran.id, cursor - 9) == (b"10000000\n", cursor)
+
+
+def needs_no_tmp():
+    with tempfile.TemporaryDirectory() as folder:
+        with Execd(PROGRAM, env={"TMPDIR": f"{folder}/gone"}) as execd:
+            ran = execd.run("echo here", background=True)
+            execd.wait_ended(ran.id)
+            assert execd.logs(ran.id)[0] == b"here\n"
+            assert execd.run("echo there").of("stdout") == ["there"]
+        with Execd(PROGRAM, env={"TMPDIR": folder}) as execd:
+            execd.run("echo here", background=True)
+            assert os.listdir(folder) == [], "a file with a name"
+
+
+def forgets_the_oldest():
+    with Execd(PROGRAM) as execd:
+        first = execd.run("true").id
+        text = "true #" + "x" * 60000
+        ids = [execd.run(text).id for _ in range(10)]
+        assert execd.get(f"/command/status/{first}").status == 404
+        assert execd.get(f"/command/status/{ids[0]}").status == 404
+        assert execd.status(ids[-1])["content"] == text
+
+
+# --- metrics, token, paths ---
+
+
+def measures_at_once():
+    with Execd(PROGRAM) as execd:
+        times = []
+        for _ in range(3):
+            begin = time.monotonic()
+            reply = execd.get("/metrics")
+            times.append(time.monotonic() - begin)
+            got = reply.json()
+            assert list(got) == ["cpu_count", "cpu_used_pct", "mem_total_mib", "mem_used_mib",
+                                 "timestamp"], got
+            assert got["cpu_count"] > 0 and 0 <= got["cpu_used_pct"] <= 100, got
+            assert 0 <= got["mem_used_mib"] <= got["mem_total_mib"], got
+            assert abs(got["timestamp"] / 1000 - time.time()) < 5, got
+        assert times[0] < 0.6 and times[1] < 0.09, times
+
+
+def watches_metrics():
+    with Stream(EXECD.connect(), "/metrics/watch", None) as stream:
+        begin = time.monotonic()
+        got = [json.loads(stream.chunk()) for _ in range(3)]
+        took = time.monotonic() - begin
+    assert 1.8 < took < 3.5, took
+    assert all(0 <= m["cpu_used_pct"] <= 100 for m in got), got
+
+
+def asks_for_its_token():
+    with Execd(PROGRAM, "--access-token", "abc") as execd:
+        for headers in ([], ["X-EXECD-ACCESS-TOKEN: abd"], ["X-EXECD-ACCESS-TOKEN: ab"]):
+            for path in ("/ping", "/nope"):
+                reply = execd.ask("GET", path, headers=headers)
+                assert reply.status == 401, reply
+                assert reply.body == (b'{"error":"Unauthorized: invalid or missing header '
+                                      b'X-EXECD-ACCESS-TOKEN"}'), reply
+        assert execd.ask("GET", "/ping", headers=["x-execd-access-token: abc"]).status == 200
+
+
+def knows_no_other_path_or_method():
+    for method, path in (("GET", "/nope"), ("GET", "/command"), ("PUT", "/command"),
+                         ("POST", "/ping"), ("OPTIONS", "/ping"), ("GET", "/command/status/")):
+        reply = EXECD.ask(method, path)
+        assert (reply.status, reply.body) == (404, b"404 page not found"), (method, path, reply)
+        assert reply.headers["content-type"] == "text/plain"
+
+
+def stays_small():
+    if SANITIZED or not STATIC:
+        raise tap.Skip("only the static program is made for that")
+    with Execd(PROGRAM) as execd:
+        idle = int(status_of(execd.process.pid, "VmRSS").split()[0])
+        for i in range(200):
+            execd.run(f"seq {i * 10}", background=i % 4 == 0)
+        after = int(status_of(execd.process.pid, "VmRSS").split()[0])
+        print(f"# {idle} KiB resident before, {after} KiB after 200 commands")
+        assert idle <= IDLE_RSS_KIB_MAX, f"{idle} KiB resident"
+        assert after <= 2048, f"{after} KiB resident after 200 commands"
+
+
+def ends_its_commands_when_it_ends():
+    with Execd(PROGRAM) as execd:
+        with execd.stream("trap 'exit 9' TERM; echo $$; while :; do sleep 0.05; done") as stream:
+            events = [stream.event()]
+            while events[-1]["type"] != "stdout":
+                events.append(stream.event())
+            execd.process.terminate()
+            events += list(stream.events())
+        check_order(events)
+        assert events[-1]["error"]["evalue"] == "9", events[-1]
+
+
+TESTS = [value for value in list(globals().values())
+         if callable(value) and getattr(value, "__module__", "") == "__main__"
+         and value.__name__ not in ("run", "refused", "main")]
+
+
+def main():
+    global EXECD
+    with Execd(PROGRAM) as EXECD:
+        return tap.run_tests(TESTS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""execd's API inside real sandboxes, where it is PID 1 with few rights.
+
+Usage: test_execd_sandbox.py BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+"""
+import contextlib
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from broker_process import Broker, wait_for, why_not  # noqa: E402
+from execd_client import Client  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
+MEMORY = "134217728"
+BROKER = None
+
+
+@contextlib.contextmanager
+def sandbox(*options, entry=("tail", "-f", "/dev/null")):
+    BROKER.ok("create", *options, "box", "--", *entry)
+    try:
+        yield Client(BROKER.state / "box.sock")
+    finally:
+        BROKER.ctl("remove", "box")
+
+
+def runs_commands():
+    with sandbox() as box:
+        ran = box.run("echo out; echo err >&2; hostname; exit 3")
+        assert ran.of("stdout") == ["out", "box"] and ran.of("stderr") == ["err"], ran.events
+        assert ran.exit_code == 3
+
+
+def puts_commands_where_the_entrypoint_is():
+    facts = "cat /proc/self/cgroup; grep -E '^(Cap(Eff|Bnd)|NoNewPrivs|Seccomp):' /proc/self/status"
+    with sandbox(entry=("sh", "-c", f"{facts}; sleep 100")) as box:
+        wait_for(lambda: "Seccomp:" in BROKER.ctl("log", "box").stdout, "the entrypoint")
+        wanted = BROKER.ok("log", "box").split("\n")[:-1]
+        assert box.run(facts).of("stdout") == wanted, (box.run(facts).of("stdout"), wanted)
+
+
+def becomes_users_of_the_sandbox():
+    with sandbox() as box:
+        assert box.run("id -u; id -g", uid=1000, gid=1001).of("stdout") == ["1000", "1001"]
+        assert box.run("id -u; id -g; id -G", uid=54321).of("stdout") == ["54321"] * 3
+        ran = box.run("sleep 100", uid=1000, timeout=200)
+        assert ran.last["error"]["traceback"] == ["timeout after 200ms: signal: killed"]
+
+
+def limits_commands_as_the_workload():
+    with sandbox("--memory", MEMORY) as box:
+        ran = box.run("python3 -c 'x = bytearray(400 << 20)'")
+        assert ran.last["type"] == "error", ran.last
+        assert box.run("echo alive").of("stdout") == ["alive"]
+
+
+def reaps_what_commands_leave_behind():
+    with sandbox() as box:
+        box.run("for i in 1 2 3 4 5 6 7 8; do (sleep 0.1 &) ; done; exit 0")
+        count = "cat /proc/[0-9]*/stat | grep -c ') Z '"
+        wait_for(lambda: box.run(count).of("stdout") == ["0"], "no zombie")
+
+
+def keeps_logs_out_of_reach():
+    with sandbox() as box:
+        ran = box.run("echo here; find /tmp /var/tmp -type f | wc -l; rm -rf /tmp/*",
+                      background=True)
+        assert box.wait_ended(ran.id)["exit_code"] == 0
+        assert box.logs(ran.id)[0] == b"here\n0\n"
+
+
+def measures_the_sandbox_and_not_the_host():
+    with sandbox("--memory", MEMORY, "--cpu", "500") as box:
+        before = box.get("/metrics").json()
+        assert before["mem_total_mib"] == 128 and before["cpu_count"] == 0.5, before
+        assert before["mem_used_mib"] < 64 and before["cpu_used_pct"] < 60, before
+        burner = box.run("python3 -c 'x = bytearray(60 << 20)\nwhile True: pass'", background=True)
+        wait_for(lambda: box.get("/metrics").json()["mem_used_mib"] > 55, "memory in use")
+        time.sleep(0.3)
+        burning = box.get("/metrics").json()
+        assert 60 < burning["mem_used_mib"] - before["mem_used_mib"] + 10 < 100, burning
+        assert burning["cpu_used_pct"] > 30, burning
+        assert box.ask("DELETE", f"/command?id={burner.id}").status == 200
+
+
+def ends_streams_before_the_sandbox_ends():
+    with sandbox() as box:
+        line = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.02; done"
+        with box.stream(line) as s:
+            events = [s.event()]
+            while events[-1]["type"] != "stdout":
+                events.append(s.event())
+            BROKER.ctl("signal", "box", "15")
+            events += list(s.events())
+        assert events[-1].get("error", {}).get("evalue") == "9", events
+
+
+TESTS = [
+    runs_commands,
+    puts_commands_where_the_entrypoint_is,
+    becomes_users_of_the_sandbox,
+    limits_commands_as_the_workload,
+    reaps_what_commands_leave_behind,
+    keeps_logs_out_of_reach,
+    measures_the_sandbox_and_not_the_host,
+    ends_streams_before_the_sandbox_ends,
+]
+
+
+def main():
+    global BROKER
+    reason = why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    with Broker(*PROGRAMS) as BROKER:
+        return tap.run_tests(TESTS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+#include "execd/copy.h"
+
+#include "folder.h"
+
+static int copy_all(const char *path, const char *as)
+{
+    auto_fd here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct err e = {0};
+    struct copy c;
+    int r = copy_open(&c, path, here, as, &e);
+
+    if (r == 0)
+        do
+            r = copy_step(&c, &e);
+        while (r > 0);
+    copy_done(&c);
+    return r;
+}
+
+TEST(copy, keeps_content_modes_times_and_kinds)
+{
+    AUTO_FOLDER(folder);
+    struct timespec times[2] = {
+        {11, 0 },
+        {22, 33}
+    };
+    char target[16] = {0};
+    struct stat st;
+
+    CHECK_EQ(mkdir("t", 0755), 0);
+    CHECK_EQ(mkdir("t/d", 0700), 0);
+    file_write("t/d/f", "content");
+    CHECK_EQ(chmod("t/d/f", 04711), 0);
+    CHECK_EQ(symlink("d/f", "t/l"), 0);
+    CHECK_EQ(mkfifo("t/p", 0600), 0);
+    CHECK_EQ(utimensat(AT_FDCWD, "t/d/f", times, 0), 0);
+    CHECK_EQ(chmod("t/d", 0555), 0);
+    CHECK_EQ(utimensat(AT_FDCWD, "t/d", times, 0), 0);
+    CHECK_EQ(copy_all("t", "u"), 0);
+    CHECK_STR(file_read("u/d/f"), "content");
+    CHECK_EQ(stat("u/d/f", &st), 0);
+    CHECK_EQ(st.st_mode & 07777, 04711);
+    CHECK(st.st_mtim.tv_sec == 22 && st.st_mtim.tv_nsec == 33);
+    CHECK_EQ(stat("u/d", &st), 0);
+    CHECK_EQ(st.st_mode & 07777, 0555);
+    CHECK_EQ(st.st_mtim.tv_sec, 22);
+    CHECK_EQ(readlink("u/l", target, sizeof(target) - 1), 3);
+    CHECK_STR(target, "d/f");
+    CHECK_EQ(lstat("u/p", &st), 0);
+    CHECK(S_ISFIFO(st.st_mode));
+    CHECK_EQ(chmod("t/d", 0755), 0);
+    CHECK_EQ(chmod("u/d", 0755), 0);
+}
+
+TEST(copy, takes_single_files_of_any_kind)
+{
+    AUTO_FOLDER(folder);
+    struct stat st;
+
+    file_write("f", "1");
+    file_write("empty", "");
+    CHECK_EQ(symlink("f", "l"), 0);
+    CHECK_EQ(copy_all("f", "f2"), 0);
+    CHECK_EQ(copy_all("empty", "empty2"), 0);
+    CHECK_EQ(copy_all("l", "l2"), 0);
+    CHECK_STR(file_read("f2"), "1");
+    CHECK_STR(file_read("empty2"), "");
+    CHECK_EQ(lstat("l2", &st), 0);
+    CHECK(S_ISLNK(st.st_mode));
+}
+
+TEST(copy, overwrites_nothing_and_needs_a_source)
+{
+    AUTO_FOLDER(folder);
+    struct copy c = {0};
+
+    copy_done(&c); /* zeroed is fine */
+    file_write("f", "1");
+    file_write("g", "2");
+    CHECK_EQ(copy_all("f", "g"), -EEXIST);
+    CHECK_STR(file_read("g"), "2");
+    CHECK_EQ(copy_all("nothing", "x"), -ENOENT);
+}
+
+TEST(copy, does_not_copy_itself)
+{
+    AUTO_FOLDER(folder);
+    auto_fd inner = -EBADF;
+    struct err e = {0};
+    struct copy c;
+    int r;
+
+    CHECK_EQ(mkdir("t", 0755), 0);
+    inner = open("t", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CHECK(inner >= 0);
+    CHECK_EQ(copy_open(&c, "t", inner, "copy", &e), 0);
+    do
+        r = copy_step(&c, &e);
+    while (r > 0);
+    CHECK_EQ(r, -EINVAL);
+    copy_done(&c);
+}
