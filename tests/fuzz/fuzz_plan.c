@@ -21,14 +21,20 @@ static void check_accepted(const struct plan *p)
 {
     const char **argv = malloc((PLAN_ARGS_MAX + 1) * sizeof(*argv));
     const char **env = malloc((PLAN_ENV_MAX + 1) * sizeof(*env));
-    const char *cwd = NULL;
+    const char *targets[PLAN_BINDS_MAX + 1], *cwd = NULL;
     size_t bytes;
 
     FUZZ_CHECK(argv && env);
     plan_strings(p, argv, env, &cwd);
     bytes = check_strings(p, argv, p->arg_count) + check_strings(p, env, p->env_count);
     FUZZ_CHECK(cwd == p->text + bytes && cwd[0] == '/');
-    FUZZ_CHECK(bytes + strlen(cwd) + 1 == p->text_bytes);
+    FUZZ_CHECK(p->bind_count <= PLAN_BINDS_MAX);
+    FUZZ_CHECK((p->binds_read_only >> p->bind_count) == 0);
+    plan_targets(p, targets);
+    bytes += strlen(cwd) + 1 + check_strings(p, targets, p->bind_count);
+    FUZZ_CHECK(bytes == p->text_bytes);
+    for (size_t i = 0; i < p->bind_count; i++)
+        FUZZ_CHECK(plan_target_is_valid(str_of(targets[i])) && strlen(targets[i]) > 1);
     FUZZ_CHECK(argv[0][0]);
     FUZZ_CHECK(p->layer_count <= PLAN_LAYERS_MAX);
     FUZZ_CHECK(p->uid < PLAN_UID_RANGE && p->gid < PLAN_UID_RANGE);

@@ -4,8 +4,8 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/url.h"
 #include "fuzz.h"
-#include "net/url.h"
 
 enum { ROOM = 8 * 1024 * 1024 };
 

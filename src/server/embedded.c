@@ -1,0 +1,510 @@
+#include "server/embedded.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/report.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "base/tree.h"
+#include "server/embedded_internal.h"
+
+enum {
+    CONNECT_RETRY_MS = 20,
+    LISTEN_BACKLOG = 128,
+};
+
+/* --- connections: each serves one call at a time --- */
+
+/* Not that of a server before us, which may answer until it is gone. */
+static bool is_our_broker(const struct embedded *em, int sock)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+
+    return !em->conf.broker_pid || (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+                                    peer.pid == em->conf.broker_pid);
+}
+
+static int connect_broker(const struct embedded *em, struct broker_client *ret, struct err *e)
+{
+    struct broker_config config = {
+        .version = BROKER_WIRE_VERSION,
+        .ready_none = em->conf.network ? 0 : em->conf.ready,
+        .ready_bridge = em->conf.network ? em->conf.ready : 0,
+    };
+    int r = broker_connect(ret, em->conf.broker, &config, e);
+
+    if (r < 0 || is_our_broker(em, ret->sock))
+        return r;
+    broker_close(ret);
+    return err_set(e, EAGAIN, "the broker of another server has not ended yet");
+}
+
+static int take_client(struct embedded *em, struct broker_client *ret, struct err *e)
+{
+    bool have;
+
+    (void)pthread_mutex_lock(&em->lock);
+    have = em->idle_count > 0;
+    if (have)
+        *ret = em->idle[--em->idle_count];
+    (void)pthread_mutex_unlock(&em->lock);
+    return have ? 0 : connect_broker(em, ret, e);
+}
+
+static void give_client(struct embedded *em, struct broker_client *c)
+{
+    if (c->sock < 0)
+        return;
+    (void)pthread_mutex_lock(&em->lock);
+    if (em->idle_count < em->conf.connections)
+        em->idle[em->idle_count++] = *c;
+    else
+        broker_close(c);
+    (void)pthread_mutex_unlock(&em->lock);
+}
+
+/* One call to a broker. */
+struct call {
+    struct embedded *em;
+    char id[PLAN_ID_MAX];
+    const struct plan *plan;
+    const int *layers, *binds;
+    int listener;
+    struct broker_handle handle; /* of spawn and open */
+    struct broker_sandbox sandbox;
+    struct cgroup_stat stat;
+    struct broker_info info;
+    runtime_visit_fn *visit;
+    void *user;
+};
+
+typedef int call_fn(struct call *c, struct broker_client *client, struct err *e);
+
+/* A kept connection may be to a broker that was restarted since: what it says when it breaks tells
+ * nothing, so ask anew over a fresh one. A broker that is silent will not talk to another. */
+static bool is_lost(const struct broker_client *client, int r)
+{
+    return r < 0 && r != -ETIMEDOUT && client->sock < 0;
+}
+
+/* All calls but spawn can be repeated as they are. */
+static int with_broker(struct call *c, call_fn *fn, struct err *e)
+{
+    struct broker_client client = {-EBADF};
+    int r = take_client(c->em, &client, e);
+
+    if (r == 0)
+        r = fn(c, &client, e);
+    if (is_lost(&client, r)) {
+        r = connect_broker(c->em, &client, e);
+        if (r == 0)
+            r = fn(c, &client, e);
+    }
+    give_client(c->em, &client);
+    return r;
+}
+
+static int call_init(struct call *c, struct runtime *r, struct str id, struct err *e)
+{
+    *c = (struct call){.em = container_of(r, struct embedded, base)};
+    if (!plan_id_is_valid(id) || str_copy(c->id, sizeof(c->id), id) < 0)
+        return err_set(e, ENOENT, "'%.*s' cannot be the id of a sandbox", STR_ARG(id));
+    return 0;
+}
+
+/* --- its directory: sandboxes/<id> --- */
+
+static void socket_path(const struct embedded *em, const char *id, struct sock_addr *ret)
+{
+    *ret = (struct sock_addr){.size = sizeof(ret->path)};
+    ret->path.sun_family = AF_UNIX;
+    (void)snprintf(ret->path.sun_path, sizeof(ret->path.sun_path), "%s/sandboxes/%s/sock",
+                   em->conf.dir, id);
+}
+
+static int open_sandbox_dir(const struct embedded *em, const char *id, struct err *e)
+{
+    int fd;
+
+    if (mkdirat(em->sandboxes, id, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make a directory for sandbox %s", id);
+    fd = openat(em->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_sys(e, errno, "open the directory of sandbox %s", id) : fd;
+}
+
+static int make_listener(const struct embedded *em, const char *id, struct err *e)
+{
+    struct sock_addr addr;
+
+    socket_path(em, id, &addr);
+    return sock_listen(&addr, LISTEN_BACKLOG, e);
+}
+
+/* --- the interface --- */
+
+static int embedded_check(struct runtime *r, const struct api_create *spec, struct api_fail *f)
+{
+    struct embedded *em = container_of(r, struct embedded, base);
+    auto_free struct plan *plan = mem_new(struct plan);
+    const struct embedded_root *root;
+    int result = embedded_plan(em, STR("check"), spec, plan, &root, f);
+
+    return result < 0 ? result : embedded_volumes_check(em, spec, f);
+}
+
+static int call_remove(struct call *c, struct broker_client *client, struct err *e)
+{
+    auto_fd dir = openat(c->em->sandboxes, c->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int r = broker_remove(client, c->id, e);
+
+    if (r < 0 && r != -ENOENT)
+        return r;
+    return dir < 0 ? 0 : embedded_volumes_erase(c->em, dir, client, e);
+}
+
+static int call_spawn(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_spawn(client, c->plan, c->layers, c->binds, c->listener, &c->handle, e);
+}
+
+static int embedded_remove(struct runtime *r, struct str id, struct err *e)
+{
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    if (result < 0)
+        return result;
+    result = with_broker(&c, call_remove, e);
+    return result < 0 ? result : tree_remove(c.em->sandboxes, c.id, e);
+}
+
+/* Over a kept connection, and once more over a fresh one when the broker was lost in the middle:
+ * whatever came of the first try goes before. */
+static int spawn(struct call *c, struct err *e)
+{
+    struct broker_client client = {-EBADF};
+    int r = take_client(c->em, &client, e);
+
+    if (r == 0)
+        r = call_spawn(c, &client, e);
+    if (is_lost(&client, r) && connect_broker(c->em, &client, e) == 0) {
+        r = broker_remove(&client, c->id, e);
+        if (r == 0 || r == -ENOENT)
+            r = call_spawn(c, &client, e);
+    }
+    give_client(c->em, &client);
+    return r;
+}
+
+static int create_in(struct call *c, const struct api_create *spec, int dir, struct err *e)
+{
+    int binds[PLAN_BINDS_MAX];
+    auto_fd listener = make_listener(c->em, c->id, e);
+    int r = listener < 0 ? listener : embedded_volumes_open(c->em, spec, dir, binds, e);
+
+    if (r < 0)
+        return r;
+    c->listener = listener;
+    c->binds = binds;
+    r = spawn(c, e);
+    c->binds = NULL;
+    for (size_t i = 0; i < spec->volumes_count; i++)
+        fd_close(binds[i]);
+    return r;
+}
+
+static int embedded_create(struct runtime *r, struct str id, const struct api_create *spec,
+                           int *ret_watch, struct err *e)
+{
+    auto_free struct plan *plan = mem_new(struct plan);
+    const struct embedded_root *root;
+    struct api_fail f = {0};
+    auto_fd dir = -EBADF;
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    if (result < 0)
+        return result;
+    if (embedded_plan(c.em, id, spec, plan, &root, &f) < 0)
+        return err_set(e, EINVAL, "%s", f.message);
+    c.plan = plan;
+    c.layers = &root->dir;
+    dir = open_sandbox_dir(c.em, c.id, e);
+    result = dir < 0 ? dir : create_in(&c, spec, dir, e);
+    if (result < 0)
+        return result;
+    *ret_watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
+    broker_handle_done(&c.handle);
+    return 0;
+}
+
+static int call_open(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_open(client, c->id, &c->handle, e);
+}
+
+static int call_stat(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_stat(client, c->id, &c->sandbox, &c->stat, e);
+}
+
+/* A dead sandbox's report, which a hostile PID 1 may have forged: it can lie about itself only. */
+static void read_report(int fd, struct runtime_status *ret)
+{
+    struct exit_report report = {0};
+    int r = exit_report_read(fd, &report);
+
+    ret->state = RUNTIME_EXITED;
+    if (r < 0 || report.phase == REPORT_STARTING || report.phase == REPORT_RUNNING) {
+        ret->exit_signal = SIGKILL; /* it had no time to say */
+        return;
+    }
+    ret->exit_code = report.exit_code;
+    ret->exit_signal = report.exit_signal;
+    ret->ended_us = report.ended_us;
+    if (report.phase == REPORT_FAILED) {
+        ret->state = RUNTIME_FAILED;
+        (void)err_set(&ret->err, report.error_code ? report.error_code : EIO, "%s", report.message);
+    }
+}
+
+static int embedded_adopt(struct runtime *r, struct str id, int *ret_watch,
+                          struct runtime_status *ret, struct err *e)
+{
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    if (result == 0)
+        result = with_broker(&c, call_open, e);
+    if (result < 0)
+        return result;
+    *ret = (struct runtime_status){
+        .state = c.handle.sandbox.state == BROKER_PAUSED ? RUNTIME_PAUSED : RUNTIME_RUNNING};
+    if (c.handle.sandbox.state == BROKER_DEAD) {
+        read_report(c.handle.files[BROKER_FILE_EXIT], ret);
+        ret->out_of_memory = with_broker(&c, call_stat, NULL) >= 0 && c.stat.oom_kills > 0;
+    } else {
+        *ret_watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
+    }
+    broker_handle_done(&c.handle);
+    return 0;
+}
+
+static int call_pause(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_pause(client, c->id, e);
+}
+
+static int call_resume(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_resume(client, c->id, e);
+}
+
+static int embedded_pause(struct runtime *r, struct str id, struct err *e)
+{
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    return result < 0 ? result : with_broker(&c, call_pause, e);
+}
+
+static int embedded_resume(struct runtime *r, struct str id, struct err *e)
+{
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    return result < 0 ? result : with_broker(&c, call_resume, e);
+}
+
+static int embedded_usage(struct runtime *r, struct str id, struct runtime_usage *ret,
+                          struct err *e)
+{
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    if (result == 0)
+        result = with_broker(&c, call_stat, e);
+    if (result < 0)
+        return result;
+    *ret = (struct runtime_usage){
+        .memory_bytes = c.stat.memory_bytes,
+        .memory_peak_bytes = c.stat.memory_peak_bytes,
+        .cpu_us = c.stat.cpu_us,
+        .pids = c.stat.pids,
+        .oom_kills = c.stat.oom_kills,
+        .pid = c.sandbox.pid,
+        .address = c.sandbox.address,
+    };
+    return 0;
+}
+
+static int embedded_logs(struct runtime *r, struct str id, struct buf *out, struct err *e)
+{
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    if (result == 0)
+        result = with_broker(&c, call_open, e);
+    if (result < 0)
+        return result;
+    result = entry_log_read(c.handle.files[BROKER_FILE_LOG],
+                            min_size(out->max - out->n, ENTRY_LOG_READ_MAX), out, NULL);
+    broker_handle_done(&c.handle);
+    if (result == -ENODATA)
+        return 0; /* it printed nothing */
+    return result < 0 ? err_sys(e, -result, "read what the sandbox printed") : 0;
+}
+
+static void on_listed(void *user, const struct broker_sandbox *sandbox)
+{
+    static const enum runtime_state states[] = {
+        [BROKER_RUNNING] = RUNTIME_RUNNING,
+        [BROKER_PAUSED] = RUNTIME_PAUSED,
+        [BROKER_DEAD] = RUNTIME_EXITED,
+    };
+    struct call *c = user;
+
+    if (sandbox->state < ARRAY_LEN(states))
+        c->visit(c->user, str_of(sandbox->id), states[sandbox->state]);
+}
+
+static int call_list(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_list(client, on_listed, c, e);
+}
+
+static int embedded_list(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e)
+{
+    struct call c = {
+        .em = container_of(r, struct embedded, base),
+        .visit = visit,
+        .user = user,
+    };
+
+    return with_broker(&c, call_list, e);
+}
+
+static int call_info(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_info(client, &c->info, e);
+}
+
+static int embedded_levels(struct runtime *r, struct runtime_levels *ret, struct err *e)
+{
+    struct call c = {.em = container_of(r, struct embedded, base)};
+    int result = with_broker(&c, call_info, e);
+
+    if (result < 0)
+        return result;
+    *ret = (struct runtime_levels){
+        .ready = c.info.ready.none + c.info.ready.bridge,
+        .ready_wanted = c.info.wanted.none + c.info.wanted.bridge,
+        .live = c.info.live,
+    };
+    return 0;
+}
+
+static void embedded_address(struct runtime *r, struct str id, struct sock_addr *ret)
+{
+    char text[PLAN_ID_MAX];
+
+    *ret = (struct sock_addr){0};
+    if (str_copy(text, sizeof(text), id) == 0)
+        socket_path(container_of(r, struct embedded, base), text, ret);
+}
+
+static void embedded_free(struct runtime *r)
+{
+    struct embedded *em = container_of(r, struct embedded, base);
+
+    while (em->idle_count)
+        broker_close(&em->idle[--em->idle_count]);
+    fd_close(em->sandboxes);
+    fd_close(em->volumes);
+    (void)pthread_mutex_destroy(&em->claims);
+    (void)pthread_mutex_destroy(&em->lock);
+    free(em);
+}
+
+static const struct runtime_ops embedded_ops = {
+    .check = embedded_check,
+    .create = embedded_create,
+    .adopt = embedded_adopt,
+    .pause = embedded_pause,
+    .resume = embedded_resume,
+    .remove = embedded_remove,
+    .usage = embedded_usage,
+    .logs = embedded_logs,
+    .list = embedded_list,
+    .levels = embedded_levels,
+    .address = embedded_address,
+    .free = embedded_free,
+};
+
+/* --- the start --- */
+
+static int open_dir(const char *parent, const char *name, struct err *e)
+{
+    char path[512];
+    int n = snprintf(path, sizeof(path), "%s/%s", parent, name);
+    int fd;
+
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return err_set(e, ENAMETOOLONG, "the path '%s' is too long", parent);
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make the directory '%s'", path);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_sys(e, errno, "open the directory '%s'", path) : fd;
+}
+
+/* All at once, so that the broker's workers share them, and make sandboxes ahead from now on. */
+static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
+{
+    const struct timespec pause = {.tv_nsec = CONNECT_RETRY_MS * 1000000L};
+
+    while (em->idle_count < em->conf.connections) {
+        int r = connect_broker(em, &em->idle[em->idle_count], e);
+
+        if (r == 0)
+            em->idle_count++;
+        else if (deadline_passed(deadline))
+            return err_wrap(e, r, "broker at '%s'", em->conf.broker);
+        else
+            (void)nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runtime **ret_runtime,
+                 struct err *e)
+{
+    struct embedded *em = mem_new(struct embedded);
+    int r;
+
+    em->base = (struct runtime){&embedded_ops, "embedded"};
+    em->conf = *conf;
+    em->sandboxes = em->volumes = -EBADF;
+    if (em->conf.connections > EMBEDDED_CONNECTIONS_MAX)
+        em->conf.connections = EMBEDDED_CONNECTIONS_MAX;
+    (void)pthread_mutex_init(&em->lock, NULL);
+    (void)pthread_mutex_init(&em->claims, NULL);
+    em->sandboxes = r = open_dir(conf->dir, "sandboxes", e);
+    if (r >= 0)
+        em->volumes = r = open_dir(conf->dir, "volumes", e);
+    if (r >= 0)
+        r = connect_all(em, deadline_in_ms(wait_ms), e);
+    if (r < 0) {
+        embedded_free(&em->base);
+        return r;
+    }
+    *ret_runtime = &em->base;
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* embedded_internal.h - what the embedded runtime's files share. */
+#pragma once
+
+#include "broker/client.h"
+#include "server/embedded.h"
+#include <pthread.h>
+
+enum { EMBEDDED_CONNECTIONS_MAX = 64 };
+
+struct embedded {
+    struct runtime base;
+    struct embedded_conf conf;
+    int sandboxes, volumes; /* directories */
+    pthread_mutex_t claims; /* held while one is looked for, made or erased */
+    pthread_mutex_t lock;   /* of what follows */
+    struct broker_client idle[EMBEDDED_CONNECTIONS_MAX];
+    size_t idle_count;
+};
+
+/* --- embedded_plan.c --- */
+
+/* What the request is to become; the plan owns no descriptor. Fills f when it cannot. */
+int embedded_plan(const struct embedded *em, struct str id, const struct api_create *spec,
+                  struct plan *ret_plan, const struct embedded_root **ret_root, struct api_fail *f);
+
+/* --- embedded_volumes.c --- */
+
+/* Whether these volumes may be mounted. Makes nothing. */
+int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
+                           struct api_fail *f);
+/* Opens each, making what may be made, and noting in `sandbox`, its directory, what is to go with
+ * it. Descriptors are the caller's; on failure none is left. */
+int embedded_volumes_open(struct embedded *em, const struct api_create *spec, int sandbox,
+                          int fds[PLAN_BINDS_MAX], struct err *e);
+/* Removes the volumes that were to go with the sandbox whose directory this is, and that no other
+ * mounts. */
+int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_client *client,
+                           struct err *e);

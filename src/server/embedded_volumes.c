@@ -1,0 +1,311 @@
+/* embedded_volumes.c - what a sandbox mounts of the host: allowed paths, and volumes by name.
+ *
+ * A path is opened beneath the allowed directory that it names, never by its text alone: links that
+ * lead out of that directory lead nowhere, also when they are made after the check. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "server/embedded_internal.h"
+
+/* Empty files in a sandbox's directory: prefix and claim. */
+#define USES_PREFIX  "uses-"  /* mounted by it */
+#define ERASE_PREFIX "erase-" /* made for it, and to go with it */
+
+/* Whether `path` is `prefix` or lies below; *ret_rest is what follows, without a leading slash. */
+static bool is_below(struct str path, struct str prefix, struct str *ret_rest)
+{
+    while (prefix.n > 0 && prefix.p[prefix.n - 1] == '/')
+        prefix.n--;
+    if (!str_starts(path, prefix) || (path.n > prefix.n && path.p[prefix.n] != '/'))
+        return false;
+    *ret_rest = str_skip(path, prefix.n);
+    while (ret_rest->n > 0 && ret_rest->p[0] == '/')
+        *ret_rest = str_skip(*ret_rest, 1);
+    return true;
+}
+
+static const struct embedded_path *find_allowed(const struct embedded *em, struct str path,
+                                                struct str *ret_rest)
+{
+    for (size_t i = 0; i < em->conf.host_path_count; i++)
+        if (is_below(path, str_of(em->conf.host_paths[i].path), ret_rest))
+            return &em->conf.host_paths[i];
+    return NULL;
+}
+
+static int refuse_path(const struct embedded *em, size_t i, struct api_fail *f)
+{
+    AUTO_BUF(list, 256);
+
+    for (size_t k = 0; k < em->conf.host_path_count; k++)
+        (void)buf_addf(&list, "%s%s", k ? ", " : "", em->conf.host_paths[k].path);
+    return api_fail_set(f, 400, "VOLUME::HOST_PATH_NOT_ALLOWED",
+                        "volumes[%zu].host.path: not below an allowed directory; "
+                        "storage.allowed_host_paths of the server allows: %s",
+                        i, list.n ? list.p : "nothing");
+}
+
+/* rest/sub as one relative path; "." when both are empty. */
+static int relative_path(struct str rest, struct str sub, char out[PATH_MAX])
+{
+    AUTO_BUF(path, PATH_MAX - 1);
+    int r = buf_add(&path, rest);
+
+    if (r == 0 && rest.n && sub.n)
+        r = buf_add_char(&path, '/');
+    if (r == 0)
+        r = buf_add(&path, sub);
+    if (r == 0 && path.n == 0)
+        r = buf_add_char(&path, '.');
+    return r < 0 ? r : str_copy(out, PATH_MAX, buf_str(&path));
+}
+
+/* Opens base/path, making the directories that are missing. */
+static int open_or_make(int base, const char *path, struct err *e)
+{
+    struct str rest = str_of(path), name;
+    auto_fd at = fd_open_at(base, ".", O_PATH | O_DIRECTORY, 0, PATH_BENEATH, e);
+    int fd = fd_open_at(base, path, O_PATH, 0, PATH_BENEATH, NULL);
+
+    if (fd >= 0)
+        return fd;
+    if (fd != -ENOENT)
+        return err_sys(e, -fd, "open '%s'", path);
+    while (at >= 0 && str_cut(&rest, '/', &name)) {
+        char text[NAME_MAX + 1];
+        int next;
+
+        if (str_copy(text, sizeof(text), name) < 0)
+            return err_set(e, ENAMETOOLONG, "a name in '%s' is too long", path);
+        if (name.n == 0)
+            continue;
+        if (mkdirat(at, text, 0755) < 0 && errno != EEXIST)
+            return err_sys(e, errno, "make the directory '%s'", path);
+        next = fd_open_at(at, text, O_PATH | O_DIRECTORY, 0, PATH_BENEATH, e);
+        fd_close(at);
+        at = next;
+    }
+    return take_fd(&at);
+}
+
+static int check_host(const struct embedded *em, size_t i, const struct api_volume *v,
+                      struct api_fail *f)
+{
+    char path[PATH_MAX];
+    struct str rest;
+    const struct embedded_path *allowed = find_allowed(em, v->host_path, &rest);
+    int fd;
+
+    if (!allowed)
+        return refuse_path(em, i, f);
+    if (relative_path(rest, v->sub_path, path) < 0)
+        return api_fail_set(f, 400, "VOLUME::INVALID_HOST_PATH",
+                            "volumes[%zu].host.path: it is too long", i);
+    fd = fd_open_at(allowed->fd, path, O_PATH, 0, PATH_BENEATH, NULL);
+    fd_close(fd);
+    if (fd == -EXDEV || fd == -ELOOP) /* a link leads out */
+        return refuse_path(em, i, f);
+    return 0;
+}
+
+static int check_claim(const struct embedded *em, size_t i, const struct api_volume *v,
+                       struct api_fail *f)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (relative_path(v->claim_name, STR_NONE, path) < 0)
+        return api_fail_set(f, 400, "VOLUME::INVALID_PVC_NAME",
+                            "volumes[%zu].pvc.claimName: it is too long", i);
+    if (fstatat(em->volumes, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && !v->create_if_missing)
+        return api_fail_set(f, 400, "VOLUME::PVC_NOT_FOUND",
+                            "volumes[%zu].pvc.claimName: there is no volume '%s'; set "
+                            "createIfNotExists to make it",
+                            i, path);
+    if (v->sub_path.n == 0)
+        return 0;
+    if (relative_path(v->claim_name, v->sub_path, path) < 0)
+        return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
+                            "volumes[%zu].subPath: it is too long", i);
+    fd = fd_open_at(em->volumes, path, O_PATH, 0, PATH_BENEATH, NULL);
+    fd_close(fd);
+    return fd >= 0 ? 0
+                   : api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
+                                  "volumes[%zu].subPath: there is nothing at it in the volume", i);
+}
+
+int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
+                           struct api_fail *f)
+{
+    for (size_t i = 0; i < spec->volumes_count; i++) {
+        const struct api_volume *v = &spec->volumes[i];
+        int r;
+
+        if (v->kind == API_VOLUME_OSSFS)
+            return api_fail_set(f, 400, "VOLUME::UNSUPPORTED_BACKEND",
+                                "volumes[%zu].ossfs: this runtime mounts host paths and named "
+                                "volumes (pvc) only",
+                                i);
+        r = v->kind == API_VOLUME_HOST ? check_host(em, i, v, f) : check_claim(em, i, v, f);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int write_note(int sandbox, const char *prefix, const char *claim, struct err *e)
+{
+    char note[NAME_MAX + 1];
+    int n = snprintf(note, sizeof(note), "%s%s", prefix, claim);
+    int fd;
+
+    if (n < 0 || (size_t)n >= sizeof(note))
+        return err_set(e, ENAMETOOLONG, "the name is too long");
+    fd = openat(sandbox, note, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "note that the sandbox has the volume");
+    fd_close(fd);
+    return 0;
+}
+
+/* Also whether this request is the first to name it, and it is to go with its sandbox. */
+static int note_claim(const struct embedded *em, const struct api_volume *v, int sandbox,
+                      struct err *e)
+{
+    char claim[NAME_MAX + 1];
+    struct stat st;
+    int r;
+
+    if (str_copy(claim, sizeof(claim), v->claim_name) < 0)
+        return err_set(e, ENAMETOOLONG, "the name is too long");
+    r = write_note(sandbox, USES_PREFIX, claim, e);
+    if (r < 0 || !v->delete_with_sandbox ||
+        fstatat(em->volumes, claim, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return r;
+    return write_note(sandbox, ERASE_PREFIX, claim, e);
+}
+
+static int open_volume(const struct embedded *em, const struct api_volume *v, struct err *e)
+{
+    char path[PATH_MAX];
+    struct str rest = v->claim_name;
+    int base = em->volumes;
+
+    if (v->kind == API_VOLUME_HOST) {
+        const struct embedded_path *allowed = find_allowed(em, v->host_path, &rest);
+
+        if (!allowed)
+            return err_set(e, EACCES, "the path is not allowed");
+        base = allowed->fd;
+    }
+    if (relative_path(rest, v->sub_path, path) < 0)
+        return err_set(e, ENAMETOOLONG, "the path is too long");
+    return open_or_make(base, path, e);
+}
+
+/* Of several requests that name a new claim, one makes it, and it goes with that one's sandbox. */
+static int note_and_open(struct embedded *em, const struct api_volume *v, int sandbox,
+                         struct err *e)
+{
+    int r;
+
+    if (v->kind != API_VOLUME_PVC)
+        return open_volume(em, v, e);
+    (void)pthread_mutex_lock(&em->claims);
+    r = note_claim(em, v, sandbox, e);
+    if (r == 0)
+        r = open_volume(em, v, e);
+    (void)pthread_mutex_unlock(&em->claims);
+    return r;
+}
+
+int embedded_volumes_open(struct embedded *em, const struct api_create *spec, int sandbox,
+                          int fds[PLAN_BINDS_MAX], struct err *e)
+{
+    for (size_t i = 0; i < spec->volumes_count; i++) {
+        fds[i] = note_and_open(em, &spec->volumes[i], sandbox, e);
+        if (fds[i] < 0) {
+            int r = err_wrap(e, fds[i], "volume '%.*s'", STR_ARG(spec->volumes[i].name));
+            while (i > 0)
+                fd_close(fds[--i]);
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* Whether any sandbox mounts it. */
+static bool is_used(const struct embedded *em, const char *claim)
+{
+    DIR *dir = fdopendir(fcntl(em->sandboxes, F_DUPFD_CLOEXEC, 0));
+    struct dirent *entry;
+    bool used = false;
+
+    if (!dir)
+        return true; /* better kept than lost */
+    rewinddir(dir);
+    while (!used && (entry = readdir(dir))) {
+        char path[PATH_MAX];
+        struct stat st;
+        int n = snprintf(path, sizeof(path), "%s/" USES_PREFIX "%s", entry->d_name, claim);
+
+        used = n > 0 && (size_t)n < sizeof(path) &&
+               fstatat(em->sandboxes, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    }
+    (void)closedir(dir);
+    return used;
+}
+
+static int erase_claim(const struct embedded *em, const char *claim, struct broker_client *client,
+                       struct err *e)
+{
+    auto_fd fd = openat(em->volumes, claim, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int r;
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "open the volume '%s'", claim);
+    r = broker_erase(client, fd, e);
+    if (r == 0 && unlinkat(em->volumes, claim, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        r = err_sys(e, errno, "remove the volume '%s'", claim);
+    return r;
+}
+
+/* Unless another sandbox mounts it, which then keeps it. Nobody can begin to meanwhile. */
+static int erase_unused(struct embedded *em, int sandbox, const char *claim,
+                        struct broker_client *client, struct err *e)
+{
+    char note[NAME_MAX + 1];
+    int r = 0;
+
+    (void)snprintf(note, sizeof(note), USES_PREFIX "%s", claim);
+    (void)pthread_mutex_lock(&em->claims);
+    (void)unlinkat(sandbox, note, 0);
+    if (!is_used(em, claim))
+        r = erase_claim(em, claim, client, e);
+    (void)pthread_mutex_unlock(&em->claims);
+    return r;
+}
+
+int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_client *client,
+                           struct err *e)
+{
+    DIR *dir = fdopendir(fcntl(sandbox, F_DUPFD_CLOEXEC, 0));
+    struct dirent *entry;
+    int r = 0;
+
+    if (!dir)
+        return err_sys(e, errno, "look for volumes to remove");
+    rewinddir(dir);
+    while (r == 0 && (entry = readdir(dir)))
+        if (strncmp(entry->d_name, ERASE_PREFIX, sizeof(ERASE_PREFIX) - 1) == 0)
+            r = erase_unused(em, sandbox, entry->d_name + sizeof(ERASE_PREFIX) - 1, client, e);
+    (void)closedir(dir);
+    return r;
+}

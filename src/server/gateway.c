@@ -1,0 +1,318 @@
+/* gateway.c - decides who may enter which sandbox, and hands the request to the HTTP proxy.
+ *
+ *   credential ──► port ──► sandbox ──► its state ──► forwarded
+ *      401          400       404       501, 503      502 when nobody answers
+ *
+ * The order is the point: who has no valid credential hears the same 401 whether or not there is
+ * such a sandbox. */
+#include "server/gateway.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+
+#include "base/mem.h"
+#include "net/http_proxy.h"
+#include "server/guard.h"
+
+enum { KEPT_MAX = 1024, FORWARDED_ROWS_MAX = 3 };
+
+struct gateway {
+    struct gateway_conf conf;
+    struct http_client *client;
+    struct http_tunnels tunnels;
+    struct gateway_stats stats;
+};
+
+/* One request at the gate. */
+struct visit {
+    struct str sandbox_id;
+    struct str port_text;
+    uint16_t port; /* 0 = not a port */
+    bool known;
+    struct gateway_target target; /* when known */
+};
+
+/* --- credentials --- */
+
+enum credential { CREDENTIAL_NONE, CREDENTIAL_WRONG, CREDENTIAL_RIGHT };
+
+/* Headers that may open the gate. None of them is for the sandbox to see. */
+static const struct str credential_headers[] = {
+    STR_INIT(GUARD_KEY_HEADER),
+    STR_INIT("OpenSandbox-Secure-Access"),
+    STR_INIT("X-EXECD-ACCESS-TOKEN"),
+    STR_INIT("OpenSandbox-Ingress-To"),
+};
+
+enum { IS_API_KEY = 1, IS_TOKEN = 2, IS_SIGNED_ROUTE = 4 };
+
+/* What the value of each may be. Clients that reach execd through us put either secret where they
+ * would put execd's own. */
+static const uint8_t credential_kinds[ARRAY_LEN(credential_headers)] = {
+    IS_API_KEY,
+    IS_TOKEN,
+    IS_API_KEY | IS_TOKEN,
+    IS_SIGNED_ROUTE,
+};
+
+static unsigned credential_kinds_of(struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(credential_headers); i++)
+        if (str_eq_nocase(name, credential_headers[i]))
+            return credential_kinds[i];
+    return 0;
+}
+
+static bool gateway_accepts(const struct gateway *g, const struct visit *v, unsigned kinds,
+                            struct str value)
+{
+    const struct gateway_conf *c = &g->conf;
+    /* Where there is no sandbox the comparison takes as long. */
+    struct str token = v->known ? v->target.token : STR("00000000000000000000000000000000");
+
+    if (kinds & IS_TOKEN && str_eq_secret(value, token) && v->known && token.n)
+        return true;
+    if (kinds & IS_SIGNED_ROUTE && v->port && c->is_signed &&
+        c->is_signed(c->user, v->sandbox_id, v->port, value))
+        return true;
+    return kinds & IS_API_KEY && c->is_api_key(c->user, value);
+}
+
+/* One that is right suffices: clients send what they have. */
+static enum credential gateway_check(const struct gateway *g, const struct visit *v,
+                                     const struct http_req *req)
+{
+    const struct http_headers *h = &req->head.headers;
+    enum credential best = CREDENTIAL_NONE;
+
+    for (size_t i = 0; i < h->count; i++) {
+        unsigned kinds = credential_kinds_of(h->rows[i].name);
+
+        if (!kinds || !h->rows[i].value.n)
+            continue;
+        if (gateway_accepts(g, v, kinds, h->rows[i].value))
+            return CREDENTIAL_RIGHT;
+        best = CREDENTIAL_WRONG;
+    }
+    return best;
+}
+
+/* --- what the sandbox is asked --- */
+
+/* Path and query from behind the port on, as they were sent. */
+static struct str visit_rest(const struct visit *v, const struct http_req *req)
+{
+    struct str path = req->head.path, query = req->head.query;
+    const char *from = v->port_text.p + v->port_text.n;
+    const char *to = query.p ? query.p + query.n : path.p + path.n;
+
+    return str_make(from, (size_t)(to - from));
+}
+
+/* STR_NONE when the request is out of memory. Dot segments stay what they are: execd routes on raw
+ * segments, as we do, so what follows the port cannot lead out of it. */
+static struct str visit_target(const struct visit *v, struct http_req *req)
+{
+    struct str rest = visit_rest(v, req);
+    const char *slash = str_starts(rest, STR("/")) ? "" : "/";
+
+    if (v->port == GATEWAY_EXECD_PORT)
+        return *slash ? str_of(arena_printf(&req->arena, "/%.*s", STR_ARG(rest))) : rest;
+    return str_of(arena_printf(&req->arena, "/proxy/%u%s%.*s", v->port, slash, STR_ARG(rest)));
+}
+
+/* The client's address without its port; "" for one that has none. */
+static void peer_host(const struct http_req *req, char out[INET6_ADDRSTRLEN])
+{
+    struct sock_addr peer;
+
+    out[0] = '\0';
+    if (http_req_peer(req, &peer) < 0)
+        return;
+    if (peer.any.sa_family == AF_INET)
+        (void)inet_ntop(AF_INET, &peer.v4.sin_addr, out, INET6_ADDRSTRLEN);
+    else if (peer.any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&peer.v6.sin6_addr))
+        (void)inet_ntop(AF_INET, &peer.v6.sin6_addr.s6_addr[12], out, INET6_ADDRSTRLEN);
+    else if (peer.any.sa_family == AF_INET6)
+        (void)inet_ntop(AF_INET6, &peer.v6.sin6_addr, out, INET6_ADDRSTRLEN);
+}
+
+/* All that is known of the way so far, and the client at its end; STR_NONE if nothing is. */
+static struct str forwarded_for(struct http_req *req)
+{
+    const struct str name = STR("X-Forwarded-For");
+    const struct http_headers *h = &req->head.headers;
+    char host[INET6_ADDRSTRLEN];
+    AUTO_BUF(list, H1_HEAD_BYTES_MAX + INET6_ADDRSTRLEN + 2);
+
+    peer_host(req, host);
+    if (!host[0])
+        return STR_NONE;
+    for (const struct http_header *row = http_header_find(h, name); row;
+         row = http_header_next(h, row))
+        if (row->value.n)
+            (void)buf_addf(&list, "%.*s, ", STR_ARG(row->value));
+    (void)buf_add(&list, str_of(host));
+    return arena_str(&req->arena, buf_str(&list));
+}
+
+static size_t forwarded_rows(struct http_req *req, struct http_header rows[FORWARDED_ROWS_MAX])
+{
+    const struct http_headers *h = &req->head.headers;
+    struct http_header wanted[] = {
+        {STR("X-Forwarded-For"),   forwarded_for(req)},
+        {STR("X-Forwarded-Proto"), STR("http")       },
+        {STR("X-Forwarded-Host"),  req->head.host    },
+    };
+    size_t n = 0;
+
+    static_assert(ARRAY_LEN(wanted) == FORWARDED_ROWS_MAX, "room for each");
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+        if (wanted[i].value.n && (i == 0 || !http_header_find(h, wanted[i].name)))
+            rows[n++] = wanted[i];
+    return n;
+}
+
+/* --- what comes back --- */
+
+/* The id is ours. The app's own word on who may read across origins stands; else ours does. */
+static void gateway_on_answer(void *user UNUSED, struct http_req *req, int status,
+                              struct http_headers *rows)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < rows->count; i++)
+        if (!str_eq_nocase(rows->rows[i].name, STR(GUARD_ID_HEADER)))
+            rows->rows[n++] = rows->rows[i];
+    rows->count = n;
+    if (req->id.n)
+        rows->rows[rows->count++] = (struct http_header){STR(GUARD_ID_HEADER), req->id};
+    if (status != 101 && !http_header_find(rows, STR("Access-Control-Allow-Origin")))
+        rows->count += guard_cors_rows(req, rows->rows + rows->count);
+}
+
+static void gateway_on_fail(void *user, struct http_req *req, int status,
+                            const struct err *why UNUSED)
+{
+    struct gateway *g = user;
+
+    g->stats.failed++;
+    http_reply_error(req, status, "GENERAL::UNKNOWN_ERROR",
+                     status == 504 ? "the sandbox did not answer in time"
+                                   : "the sandbox could not be reached, or broke off");
+}
+
+/* --- the gate --- */
+
+static void gateway_forward(struct gateway *g, const struct visit *v, struct http_req *req)
+{
+    struct http_header rows[FORWARDED_ROWS_MAX];
+    struct http_proxy_target target = {
+        .addr = &v->target.addr,
+        .target = visit_target(v, req),
+        .host = req->head.host.n ? req->head.host : STR("localhost"), /* only HTTP/1.0 has none */
+        .headers = rows,
+        .header_count = forwarded_rows(req, rows),
+        .drop = credential_headers,
+        .drop_count = ARRAY_LEN(credential_headers),
+        .tunnels = &g->tunnels,
+        .on_answer = gateway_on_answer,
+        .on_fail = gateway_on_fail,
+        .user = g,
+    };
+
+    if (!target.target.p) {
+        g->stats.refused++;
+        http_reply_error(req, 503, "GENERAL::UNKNOWN_ERROR", "out of memory for this request");
+        return;
+    }
+    g->stats.forwarded++;
+    if (g->conf.on_access)
+        g->conf.on_access(g->conf.user, v->sandbox_id);
+    http_req_be_patient(req);
+    http_proxy_forward(req, g->client, &target);
+}
+
+/* True when it may not go on, and has been told why. */
+static bool gateway_refuses(const struct gateway *g, const struct visit *v, struct http_req *req)
+{
+    enum credential c = g->conf.open ? CREDENTIAL_RIGHT : gateway_check(g, v, req);
+
+    if (c == CREDENTIAL_NONE)
+        http_reply_error(req, 401, "MISSING_API_KEY",
+                         "a sandbox is reached with its token in header OpenSandbox-Secure-Access, "
+                         "or with an API key in " GUARD_KEY_HEADER);
+    else if (c == CREDENTIAL_WRONG)
+        http_reply_error(req, 401, "INVALID_API_KEY",
+                         "neither a token of this sandbox nor an API key of this server");
+    else if (!v->port)
+        http_reply_error(req, 400, "DOCKER::INVALID_PORT",
+                         "the port in the path must be a number from 1 to 65535");
+    else if (!v->known)
+        http_reply_error(req, 404, "DOCKER::SANDBOX_NOT_FOUND", "there is no sandbox '%.*s'",
+                         (int)min_size(v->sandbox_id.n, 64), v->sandbox_id.p);
+    else if (v->port == GATEWAY_EGRESS_PORT)
+        http_reply_error(req, 501, "SANDBOX::API_NOT_SUPPORTED",
+                         "port %d is the egress control, which this runtime does not have",
+                         GATEWAY_EGRESS_PORT);
+    else if (v->target.refusal)
+        http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING", "%s", v->target.refusal);
+    else
+        return false;
+    return true;
+}
+
+void gateway_serve(struct gateway *g, struct http_req *req)
+{
+    struct visit v = {
+        .sandbox_id = http_req_param(req, "sandboxId"),
+        .port_text = http_req_param(req, "port"),
+    };
+
+    (void)str_to_u16(v.port_text, &v.port);
+    v.known = g->conf.find(g->conf.user, v.sandbox_id, &v.target);
+    if (gateway_refuses(g, &v, req))
+        g->stats.refused++;
+    else
+        gateway_forward(g, &v, req);
+}
+
+/* --- life --- */
+
+int gateway_new(const struct gateway_conf *conf, struct gateway **ret_gateway, struct err *e)
+{
+    /* Sandboxes answer when they like, and read when they like. */
+    struct http_client_conf client = {.kept_max = KEPT_MAX, .stall_ms = UINT32_MAX};
+    struct gateway *g = mem_new(struct gateway);
+    int r = http_client_new(conf->loop, &client, &g->client, e);
+
+    if (r < 0) {
+        free(g);
+        return r;
+    }
+    g->conf = *conf;
+    http_tunnels_init(&g->tunnels);
+    *ret_gateway = g;
+    return 0;
+}
+
+void gateway_set_open(struct gateway *g, bool open)
+{
+    g->conf.open = open;
+}
+
+void gateway_free(struct gateway *g)
+{
+    if (!g)
+        return;
+    http_tunnels_cut(&g->tunnels);
+    http_client_free(g->client);
+    loop_settle(g->conf.loop);
+    free(g);
+}
+
+void gateway_stats(const struct gateway *g, struct gateway_stats *ret)
+{
+    *ret = g->stats;
+    ret->tunnels = g->tunnels.count;
+}

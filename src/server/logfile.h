@@ -1,0 +1,23 @@
+/* logfile.h - a log in a file that is put aside when it has grown: log, log.1, log.2, ...
+ *
+ * The descriptor stays the same for good, so that a logger may write to it from any thread;
+ * rotation puts another file below it. A line may still go to the old file meanwhile. */
+#pragma once
+
+#include "base/err.h"
+#include "net/loop.h"
+
+struct logfile;
+
+/* Opens for appending (0600), making the directories that are missing. Looks at the size every
+ * second. backups: files put aside that are kept; 0 empties the file instead. */
+int logfile_open(struct loop *loop, const char *path, uint64_t bytes_max, unsigned backups,
+                 struct logfile **ret_file, struct err *e);
+void logfile_close(struct logfile *f); /* NULL is fine */
+
+int logfile_fd(const struct logfile *f);
+/* One line, the newline added; what does not fit LOG_LINE_MAX is cut. Lost when it cannot be
+ * written. */
+void logfile_line(struct logfile *f, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Opens the file anew, for tools that moved it away. */
+void logfile_reopen(struct logfile *f);

@@ -1,0 +1,257 @@
+/* other_api.c - what says something about the server itself, and what this runtime has not. */
+#include <errno.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "server/pages.h"
+#include "server/server_internal.h"
+#include "version.h"
+
+enum {
+    METRICS_TEXT_MAX = 1 << 20,
+    INQUIRY_MS = 2000, /* who watches us wants an answer, not a wait */
+};
+
+/* --- the server itself --- */
+
+void handle_health_get(struct http_req *req)
+{
+    http_reply(req, 200, STR("application/json"), STR("{\"status\":\"healthy\"}"));
+}
+
+void handle_version_get(struct http_req *req)
+{
+    AUTO_BUF(body, 256);
+
+    (void)buf_addf(&body, "{\"version\":\"" OPENSANDBOX_VERSION "\",\"runtime\":\"%s\"}",
+                   server_of(req)->runtime->name);
+    http_reply(req, 200, STR("application/json"), buf_str(&body));
+}
+
+void handle_openapi_get(struct http_req *req)
+{
+    http_reply(req, 200, STR("application/json"),
+               str_make(page_openapi_json, page_openapi_json_len));
+}
+
+void handle_docs_get(struct http_req *req)
+{
+    (void)http_reply_header(req, STR("Content-Security-Policy"),
+                            STR("default-src 'self' 'unsafe-inline'"));
+    http_reply(req, 200, STR("text/html; charset=utf-8"),
+               str_make(page_docs_html, page_docs_html_len));
+}
+
+/* SDKs report how long they waited; we measure ourselves. */
+void handle_events_post(struct http_req *req)
+{
+    http_reply(req, 204, STR_NONE, STR_NONE);
+}
+
+/* --- what asks the runtime first --- */
+
+struct inquiry {
+    struct pending pending;
+    struct pool_job job;
+    struct loop_timer timer;
+    struct runtime_levels levels;
+    struct err err; /* code 0 = it answered */
+    void (*answer)(struct inquiry *q, struct http_req *req);
+};
+
+static void inquiry_free(struct pending *p)
+{
+    struct inquiry *q = container_of(p, struct inquiry, pending);
+
+    loop_timer_stop(p->server->loop, &q->timer);
+    free(q);
+}
+
+static void inquiry_work(struct pool_job *job)
+{
+    struct inquiry *q = container_of(job, struct inquiry, job);
+    struct runtime *rt = q->pending.server->runtime;
+
+    (void)rt->ops->levels(rt, &q->levels, &q->err);
+}
+
+static void inquiry_done(struct pool_job *job, int error)
+{
+    struct inquiry *q = container_of(job, struct inquiry, job);
+
+    if (error)
+        (void)err_set(&q->err, error, "the server is stopping");
+    if (q->pending.req && q->pending.req->status == 0)
+        q->answer(q, q->pending.req);
+    pending_end(&q->pending);
+}
+
+/* What the worker writes is not ours to read yet. */
+static void on_inquiry_late(struct loop_timer *timer)
+{
+    struct inquiry *q = container_of(timer, struct inquiry, timer);
+    struct inquiry none = {.pending.server = q->pending.server};
+
+    (void)err_set(&none.err, ETIMEDOUT, "the runtime does not answer");
+    if (q->pending.req && q->pending.req->status == 0)
+        q->answer(&none, q->pending.req);
+}
+
+static void inquire(struct http_req *req, void (*answer)(struct inquiry *, struct http_req *))
+{
+    struct server *s = server_of(req);
+    struct inquiry *q = mem_new(struct inquiry);
+
+    pending_init(&q->pending, req, inquiry_free);
+    q->answer = answer;
+    loop_timer_set(s->loop, &q->timer, deadline_in_ms(INQUIRY_MS), on_inquiry_late);
+    if (pool_submit(s->pool, &q->job, s->loop, inquiry_work, inquiry_done, 0) < 0)
+        inquiry_done(&q->job, EAGAIN);
+}
+
+static void answer_ready(struct inquiry *q, struct http_req *req)
+{
+    if (q->err.code || q->pending.server->stopping)
+        http_reply_error(req, 503, "GENERAL::UNKNOWN_ERROR", "not ready: %s",
+                         q->err.code ? q->err.msg : "the server is stopping");
+    else
+        http_reply(req, 200, STR("application/json"), STR("{\"status\":\"ready\"}"));
+}
+
+void handle_ready_get(struct http_req *req)
+{
+    inquire(req, answer_ready);
+}
+
+static void answer_metrics(struct inquiry *q, struct http_req *req)
+{
+    struct server *s = q->pending.server;
+    struct metrics_gauges g = {
+        .slots_ready = q->levels.ready,
+        .slots_ready_wanted = q->levels.ready_wanted,
+        .slots_live = q->levels.live,
+        .loop_lag_ns = loop_take_lag_ns(s->loop),
+        .started_us = (uint64_t)s->started_us,
+    };
+    struct http_server_stats http;
+    struct gateway_stats gateway;
+    struct pool_stats pool;
+    AUTO_BUF(body, METRICS_TEXT_MAX);
+
+    sandboxes_count(s->sandboxes, g.sandboxes);
+    http_server_stats(s->http, &http);
+    gateway_stats(s->gateway, &gateway);
+    pool_stats(s->pool, &pool);
+    g.connections_accepted = http.accepted;
+    g.connections = http.connections;
+    g.connections_idle = http.idle;
+    g.gateway_forwarded = gateway.forwarded;
+    g.gateway_refused = gateway.refused;
+    g.gateway_failed = gateway.failed;
+    g.jobs_running = pool.running;
+    g.jobs_queued = pool.queued;
+    metrics_read_process(&g);
+    if (metrics_render(s->metrics, &g, &body) < 0)
+        http_reply_error(req, 500, "GENERAL::UNKNOWN_ERROR", "the metrics are too large");
+    else
+        http_reply(req, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));
+}
+
+void handle_metrics_get(struct http_req *req)
+{
+    inquire(req, answer_metrics);
+}
+
+/* --- snapshots: none yet --- */
+
+void handle_snapshots_post(struct http_req *req)
+{
+    struct api_fail f = {0};
+    struct str name;
+
+    if (!require_sandbox(req))
+        return;
+    if (api_snapshot_create_parse(&req->arena, http_req_header(req, STR("Content-Type")), req->body,
+                                  &name, &f) < 0)
+        reply_fail(req, &f);
+    else
+        http_reply_error(req, 501, "SNAPSHOT::NOT_IMPLEMENTED",
+                         "this runtime does not make snapshots yet");
+}
+
+void handle_snapshots_get(struct http_req *req)
+{
+    struct api_snapshot_query q = {0};
+    struct api_fail f = {0};
+    struct api_page page;
+    AUTO_BUF(body, 1024);
+
+    if (api_snapshot_query_parse(&req->arena, req->head.query, &q, &f) < 0) {
+        reply_fail(req, &f);
+        return;
+    }
+    api_page_begin(&page, &body, q.page, q.page_size);
+    reply_json(req, 200, &body, api_page_end(&page, 0));
+}
+
+static void no_snapshot(struct http_req *req)
+{
+    struct str id = http_req_param(req, "snapshotId");
+
+    http_reply_error(req, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot '%.*s'", STR_ARG(id));
+}
+
+void handle_snapshot_get(struct http_req *req)
+{
+    no_snapshot(req);
+}
+
+void handle_snapshot_delete(struct http_req *req)
+{
+    no_snapshot(req);
+}
+
+/* --- pools: of Kubernetes only --- */
+
+static void no_pools(struct http_req *req)
+{
+    http_reply_error(req, 501, "KUBERNETES::POOL_NOT_SUPPORTED",
+                     "pools need the kubernetes runtime; this server has the %s runtime",
+                     server_of(req)->runtime->name);
+}
+
+static void check_pool(struct http_req *req, bool create)
+{
+    struct api_fail f = {0};
+
+    if (api_pool_parse(&req->arena, http_req_header(req, STR("Content-Type")), req->body, create,
+                       &f) < 0)
+        reply_fail(req, &f);
+    else
+        no_pools(req);
+}
+
+void handle_pools_post(struct http_req *req)
+{
+    check_pool(req, true);
+}
+
+void handle_pool_put(struct http_req *req)
+{
+    check_pool(req, false);
+}
+
+void handle_pools_get(struct http_req *req)
+{
+    no_pools(req);
+}
+
+void handle_pool_get(struct http_req *req)
+{
+    no_pools(req);
+}
+
+void handle_pool_delete(struct http_req *req)
+{
+    no_pools(req);
+}

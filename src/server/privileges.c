@@ -1,0 +1,236 @@
+#include "server/privileges.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "broker/client.h"
+#include "server/embedded.h"
+
+enum { BROKER_ARGS_MAX = 256, BROKER_WORKERS_MAX = 16 };
+
+/* --- directories --- */
+
+/* What was opened as root before, if it was this. */
+static int find_opened(const struct roots *older, const char *path)
+{
+    for (; older; older = older->next)
+        for (size_t i = 0; i < older->config->image_count; i++)
+            if (older->images[i].dir >= 0 && strcmp(older->config->images[i].dir, path) == 0)
+                return older->images[i].dir;
+    return -ENOENT;
+}
+
+static int open_shown(const char *path, const struct roots *older)
+{
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 && errno == EACCES)
+        fd = find_opened(older, path);
+    if (fd < 0)
+        log_event(LOG_WARN, "cannot open a directory of the configuration, going on without",
+                  LOG_STR("path", path), LOG_STR("error", strerror(errno)));
+    return fd;
+}
+
+struct roots *roots_open(const struct config *config, struct roots *older)
+{
+    const struct config_list *paths = &config->storage.allowed_host_paths;
+    struct roots *r = mem_new(struct roots);
+
+    r->config = config;
+    r->next = older;
+    r->images = mem_new_array(struct embedded_root, config->image_count + 1);
+    r->host_paths = mem_new_array(struct embedded_path, paths->count + 1);
+    for (size_t i = 0; i < config->image_count; i++) {
+        const struct config_image *image = &config->images[i];
+
+        r->images[i].host = image->kind == CONFIG_IMAGE_HOST;
+        r->images[i].dir = r->images[i].host ? -EBADF : open_shown(image->dir, older);
+    }
+    for (size_t i = 0; i < paths->count; i++) {
+        int fd = open_shown(paths->at[i], NULL);
+
+        if (fd >= 0)
+            r->host_paths[r->host_path_count++] = (struct embedded_path){paths->at[i], fd};
+    }
+    return r;
+}
+
+/* mkdir -p; 1 when the last one was missing. */
+static int make_dirs(char *path, mode_t mode, struct err *e)
+{
+    for (char *at = path + 1; *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        if (mkdir(path, 0755) < 0 && errno != EEXIST)
+            return err_sys(e, errno, "make the directory '%s'", path);
+        *at = '/';
+    }
+    if (mkdir(path, mode) == 0)
+        return 1;
+    return errno == EEXIST ? 0 : err_sys(e, errno, "make the directory '%s'", path);
+}
+
+/* Gives a directory to the account, if we made it. Others may be anybody's, or a link that the
+ * account put there to be given what it leads to. */
+static int hand_over(const char *path, bool made, uid_t uid, gid_t gid, struct err *e)
+{
+    auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(e, errno, "open the directory '%s'", path);
+    if (!made && st.st_uid != uid)
+        return err_set(e, EPERM,
+                       "the directory '%s' belongs to user %u, and the server runs as %u: give it "
+                       "one of its own, or chown this one",
+                       path, st.st_uid, uid);
+    if (fchown(fd, uid, gid) < 0 || fchmod(fd, 0700) < 0)
+        return err_sys(e, errno, "hand the directory '%s' over", path);
+    return 0;
+}
+
+int data_dir_prepare(const struct config *config, struct err *e)
+{
+    auto_free char *dir = mem_strdup(config->dir);
+    uid_t uid;
+    gid_t gid;
+    int made = make_dirs(dir, 0700, e);
+    int r = made < 0 ? made : config_account(config, &uid, &gid, e);
+
+    if (r < 0 || geteuid() != 0)
+        return r;
+    return hand_over(dir, made, uid, gid, e);
+}
+
+/* --- the broker --- */
+
+/* Whether a broker answers that does not depend on another server. */
+static bool broker_answers(const struct config *config)
+{
+    struct broker_config none = {.version = BROKER_WIRE_VERSION};
+    struct broker_client client = {-EBADF};
+    struct broker_info info = {0};
+    bool answers = broker_connect(&client, config->embedded.broker, &none, NULL) == 0 &&
+                   broker_info(&client, &info, NULL) >= 0 && !info.tied;
+
+    broker_close(&client);
+    return answers;
+}
+
+struct args {
+    const char *at[BROKER_ARGS_MAX];
+    size_t count;
+};
+
+static void add_arg(struct args *args, const char *name, const char *value)
+{
+    if (args->count + 3 > ARRAY_LEN(args->at))
+        return;
+    args->at[args->count++] = name;
+    args->at[args->count++] = value;
+}
+
+static void add_allowed(struct args *args, const struct config *config, const char *volumes)
+{
+    add_arg(args, "--allow", volumes);
+    for (size_t i = 0; i < config->image_count; i++)
+        if (config->images[i].kind == CONFIG_IMAGE_DIR)
+            add_arg(args, "--allow", config->images[i].dir);
+    for (size_t i = 0; i < config->storage.allowed_host_paths.count; i++)
+        add_arg(args, "--allow", config->storage.allowed_host_paths.at[i]);
+}
+
+static int spawn_broker(const struct config *config, const char *volumes, uid_t uid, int tie,
+                        struct proc *ret, struct err *e)
+{
+    char workers[16], caller[16];
+    struct args args = {0};
+    struct proc_spec spec = PROC_SPEC(config->embedded.broker_program, args.at);
+    long cores = get_nprocs();
+    int64_t count = config->embedded.broker_workers ? config->embedded.broker_workers : cores;
+
+    (void)snprintf(workers, sizeof(workers), "%d",
+                   (int)(count < 1                    ? 1
+                         : count > BROKER_WORKERS_MAX ? BROKER_WORKERS_MAX
+                                                      : count));
+    (void)snprintf(caller, sizeof(caller), "%u", uid);
+    args.at[args.count++] = config->embedded.broker_program;
+    add_arg(&args, "--state", config->embedded.state);
+    add_arg(&args, "--socket", config->embedded.broker);
+    add_arg(&args, "--execd", config->embedded.execd_program);
+    add_arg(&args, "--workers", workers);
+    add_arg(&args, "--caller", caller);
+    add_arg(&args, "--until-eof", "0");
+    add_allowed(&args, config, volumes);
+    spec.env = (const char *const[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    spec.stdio[0] = tie;
+    spec.stdio[1] = STDERR_FILENO;
+    spec.stdio[2] = STDERR_FILENO;
+    spec.flags = PROC_NEW_SESSION; /* a Ctrl-C is for us; the broker ends when we do */
+    return proc_spawn(&spec, ret, e);
+}
+
+int broker_start(const struct config *config, struct proc *ret_broker, int *ret_tie, struct err *e)
+{
+    char volumes[PATH_MAX];
+    int ends[2];
+    uid_t uid;
+    gid_t gid;
+    int r, made;
+
+    if (config->embedded.start_broker == CONFIG_START_NEVER ||
+        (config->embedded.start_broker == CONFIG_START_AUTO &&
+         (geteuid() != 0 || broker_answers(config))))
+        return 0;
+    r = config_account(config, &uid, &gid, e);
+    if (r < 0)
+        return r;
+    (void)snprintf(volumes, sizeof(volumes), "%s/volumes", config->dir);
+    made = make_dirs(volumes, 0700, e);
+    r = made < 0 ? made : hand_over(volumes, made, uid, gid, e);
+    if (r < 0)
+        return r;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "make a pipe");
+    r = spawn_broker(config, volumes, uid, ends[0], ret_broker, e);
+    fd_close(ends[0]);
+    if (r < 0) {
+        fd_close(ends[1]);
+        return err_wrap(e, r, "start the broker");
+    }
+    *ret_tie = ends[1];
+    return 1;
+}
+
+/* --- the end of being root --- */
+
+int privileges_drop(const struct config *config, struct err *e)
+{
+    uid_t uid;
+    gid_t gid;
+    int r;
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(e, errno, "set no_new_privs");
+    if (geteuid() != 0)
+        return 0;
+    r = config_account(config, &uid, &gid, e);
+    if (r < 0)
+        return r;
+    if (uid == 0)
+        return err_set(e, EINVAL, "embedded.user must not be root");
+    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        return err_sys(e, errno, "become user %u", uid);
+    return 0;
+}

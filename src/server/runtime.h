@@ -1,0 +1,68 @@
+/* runtime.h - what makes sandboxes. The API never asks which runtime it talks to.
+ *
+ * Calls block and come from workers, several at a time; those that change a sandbox never two at a
+ * time for the same one. A call that fails leaves nothing behind. */
+#pragma once
+
+#include "api/lifecycle.h"
+#include "net/sock.h"
+
+struct runtime;
+
+/* What a runtime knows of one of its sandboxes. */
+enum runtime_state {
+    RUNTIME_RUNNING,
+    RUNTIME_PAUSED,
+    RUNTIME_EXITED, /* exit_code or signal say how */
+    RUNTIME_FAILED, /* its entrypoint never ran */
+};
+
+struct runtime_status {
+    enum runtime_state state;
+    int exit_code, exit_signal; /* of RUNTIME_EXITED */
+    bool out_of_memory;         /* it met its memory limit */
+    int64_t ended_us;           /* 0 = unknown */
+    struct err err;             /* of RUNTIME_FAILED: why */
+};
+
+struct runtime_usage {
+    uint64_t memory_bytes, memory_peak_bytes, cpu_us, pids, oom_kills;
+    int pid;                /* of its first process, as the host counts */
+    struct in_addr address; /* 0 = none */
+};
+
+struct runtime_levels { /* of what is made ahead */
+    uint32_t ready, ready_wanted, live;
+};
+
+typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);
+
+struct runtime_ops {
+    /* Whether this request can be granted at all. Fills f when not; nothing was made then. */
+    int (*check)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
+    /* *ret_watch: a descriptor that becomes readable when the sandbox ends; the caller's. What is
+     * left when it fails is for remove(). */
+    int (*create)(struct runtime *r, struct str id, const struct api_create *spec, int *ret_watch,
+                  struct err *e);
+    /* How it is. *ret_watch as of create, untouched when it has ended. -ENOENT when there is none.
+     */
+    int (*adopt)(struct runtime *r, struct str id, int *ret_watch, struct runtime_status *ret,
+                 struct err *e);
+    int (*pause)(struct runtime *r, struct str id, struct err *e);
+    int (*resume)(struct runtime *r, struct str id, struct err *e);
+    /* Kills what runs and removes every trace. Success also when there is none. */
+    int (*remove)(struct runtime *r, struct str id, struct err *e);
+    int (*usage)(struct runtime *r, struct str id, struct runtime_usage *ret, struct err *e);
+    /* The last bytes its entrypoint printed, up to the ceiling of out. */
+    int (*logs)(struct runtime *r, struct str id, struct buf *out, struct err *e);
+    int (*list)(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e);
+    int (*levels)(struct runtime *r, struct runtime_levels *ret, struct err *e);
+    /* Where its execd answers; cheap, from the loop. */
+    void (*address)(struct runtime *r, struct str id, struct sock_addr *ret);
+    void (*free)(struct runtime *r);
+};
+
+struct runtime {
+    const struct runtime_ops *ops;
+    const char *name; /* "embedded" */
+};

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""test_deploy.py UNIT... - the files of deploy/ fit the programs they are about.
+
+UNIT are the configured service files. TAP on standard output.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+ROOT = tap.ROOT
+UNITS = [pathlib.Path(path) for path in sys.argv[1:]]
+
+
+def unit(name):
+    return next(path for path in UNITS if path.name == name).read_text(encoding="utf-8")
+
+
+def settings(text, name):
+    """Words of every line that sets it."""
+    return [word for line in re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)
+            for word in line.split()]
+
+
+def the_broker_keeps_what_it_asks_for():
+    """Capabilities of the unit are those of the table, no more and no fewer."""
+    source = (ROOT / "src/broker/confine.c").read_text(encoding="utf-8")
+    table = re.search(r"needed\[\] = \{(.*?)^\};", source, re.DOTALL | re.MULTILINE)[1]
+    needed = set(re.findall(r"\{(CAP_\w+),", table))
+    assert "CAP_SYS_ADMIN" in needed, "the table was not found"
+    kept = set(settings(unit("opensandbox-broker.service"), "CapabilityBoundingSet"))
+    assert kept == needed | {"CAP_SYS_RESOURCE"}, kept ^ needed
+
+
+def the_server_has_no_privilege():
+    text = unit("opensandbox-server.service")
+    assert settings(text, "User") == ["opensandbox"]
+    assert settings(text, "CapabilityBoundingSet") == []
+    assert settings(text, "NoNewPrivileges") == ["yes"]
+
+
+def the_account_is_the_one_the_units_name():
+    text = (ROOT / "deploy/systemd/opensandbox.conf").read_text(encoding="utf-8")
+    header = (ROOT / "src/server/config.h").read_text(encoding="utf-8")
+    number = re.search(r"CONFIG_ID_DEFAULT = (\d+)", header)[1]
+    assert re.search(rf"^u opensandbox {number} ", text, re.MULTILINE)
+
+
+def systemd_understands_the_units():
+    """Programs and accounts that are not installed here are replaced by some that are."""
+    if not shutil.which("systemd-analyze"):
+        raise tap.Skip("there is no systemd-analyze")
+    with tempfile.TemporaryDirectory() as scratch:
+        paths = []
+        for path in UNITS:
+            text = re.sub(r"/\S+/(opensandbox-\w+|execd)\b", "/bin/true",
+                          path.read_text(encoding="utf-8"))
+            text = re.sub(r"^(User|Group)=.*$", r"\1=root", text, flags=re.MULTILINE)
+            paths.append(pathlib.Path(scratch, path.name))
+            paths[-1].write_text(text, encoding="utf-8")
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
+                               *paths], check=False, capture_output=True, text=True, timeout=60)
+    complaints = [line for line in done.stderr.splitlines() if "opensandbox" in line]
+    assert not complaints, "\n".join(complaints)
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run_tests([
+        the_broker_keeps_what_it_asks_for,
+        the_server_has_no_privilege,
+        the_account_is_the_one_the_units_name,
+        systemd_understands_the_units,
+    ]))

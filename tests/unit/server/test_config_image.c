@@ -1,0 +1,50 @@
+#include "config_fixture.h"
+
+/* The directory's last letter that an image stands for; 0 = none, '-' = host. */
+static char found(const struct config *c, const char *image)
+{
+    const struct config_image *i = config_image_find(c, str_of(image));
+
+    return !i ? '0' : i->kind == CONFIG_IMAGE_HOST ? '-' : i->dir[strlen(i->dir) - 1];
+}
+
+TEST(config_image, finds_the_first_match)
+{
+    PARSE(p, "[embedded.images]\n'python:3.?' = 'dir:/a'\n'python:*' = 'dir:/b'\n"
+             "'*/code-interpreter:*' = 'dir:/c'\n'plain' = 'dir:/d'\n'old:latest' = 'dir:/e'\n"
+             "'x*y*z' = 'dir:/f'\n'ubuntu:*' = 'host'\n");
+    const struct config *c = p.config;
+
+    CHECK_EQ(found(c, "python:3.9"), 'a');
+    CHECK_EQ(found(c, "python:3.11"), 'b');
+    CHECK_EQ(found(c, "python"), 'b'); /* as python:latest */
+    CHECK_EQ(found(c, "registry:5000/code-interpreter"), 'c');
+    CHECK_EQ(found(c, "opensandbox/code-interpreter:v1"), 'c');
+    CHECK_EQ(found(c, "plain"), 'd');
+    CHECK_EQ(found(c, "plain:latest"), '0');
+    CHECK_EQ(found(c, "old"), 'e');
+    CHECK_EQ(found(c, "old@sha256:00"), '0'); /* a digest is no lack of a tag */
+    CHECK_EQ(found(c, "xyyzyz"), 'f');
+    CHECK_EQ(found(c, "xyzy"), '0');
+    CHECK_EQ(found(c, "ubuntu:22.04"), '-');
+    CHECK_EQ(found(c, "host"), '-');
+    CHECK_EQ(found(c, "hosts"), '0');
+    CHECK_EQ(found(c, ""), '0');
+}
+
+TEST(config_image, is_quick_with_patterns_made_to_be_slow)
+{
+    AUTO_BUF(name, 4096);
+
+    PARSE(p, "[embedded.images]\n'a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b' = 'host'\n");
+    while (name.n < 3000)
+        CHECK_EQ(buf_add_char(&name, 'a'), 0);
+    CHECK_EQ(found(p.config, name.p), '0');
+}
+
+TEST(config_image, knows_no_image_but_host_by_default)
+{
+    PARSE(p, "");
+    CHECK_EQ(found(p.config, "host"), '-');
+    CHECK_EQ(found(p.config, "python:3.11"), '0');
+}

@@ -1,0 +1,105 @@
+#include "server/logfile.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/io.h"
+#include "base/time.h"
+#include "base/tree.h"
+#include "test.h"
+
+static char dir[] = "/tmp/test_logfile.XXXXXX";
+
+static void read_back(const char *name, struct buf *out)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    buf_clear(out);
+    (void)io_read_file(AT_FDCWD, path, 1 << 20, out, NULL);
+}
+
+static struct loop *loop;
+
+static void on_stop(struct loop_timer *timer UNUSED)
+{
+    loop_stop(loop);
+}
+
+static void begin(void)
+{
+    CHECK(mkdtemp(dir) != NULL);
+    CHECK_EQ(loop_new(&loop, NULL), 0);
+}
+
+static void end(struct logfile *f)
+{
+    logfile_close(f);
+    loop_free(loop);
+    CHECK_EQ(tree_remove(AT_FDCWD, dir, NULL), 0);
+}
+
+static void run_ms(uint64_t ms)
+{
+    struct loop_timer timer = {0};
+
+    loop_timer_set(loop, &timer, deadline_in_ms(ms), on_stop);
+    CHECK_EQ(loop_run(loop, NULL), 0);
+}
+
+TEST(logfile, puts_the_file_aside_when_it_has_grown)
+{
+    AUTO_BUF(text, 1 << 20);
+    struct logfile *f;
+    char path[128];
+    int fd;
+
+    begin();
+    (void)snprintf(path, sizeof(path), "%s/deep/er/log", dir);
+    CHECK_EQ(logfile_open(loop, path, 20, 2, &f, NULL), 0);
+    fd = logfile_fd(f);
+    for (int i = 0; i < 4; i++) {
+        logfile_line(f, "round %d, long enough to rotate", i);
+        run_ms(1100);
+    }
+    logfile_line(f, "last");
+    CHECK_EQ(logfile_fd(f), fd);
+    read_back("deep/er/log", &text);
+    CHECK_STR(text.p, "last\n");
+    read_back("deep/er/log.1", &text);
+    CHECK_STR(text.p, "round 3, long enough to rotate\n");
+    read_back("deep/er/log.2", &text);
+    CHECK_STR(text.p, "round 2, long enough to rotate\n");
+    read_back("deep/er/log.3", &text);
+    CHECK_EQ(text.n, 0);
+    end(f);
+}
+
+TEST(logfile, is_private_and_can_be_opened_anew)
+{
+    AUTO_BUF(text, 1 << 20);
+    struct logfile *f;
+    char path[128], moved[128];
+    struct stat st;
+
+    begin();
+    (void)snprintf(path, sizeof(path), "%s/log", dir);
+    (void)snprintf(moved, sizeof(moved), "%s/moved", dir);
+    CHECK_EQ(logfile_open(loop, path, 1 << 20, 0, &f, NULL), 0);
+    CHECK_EQ(stat(path, &st), 0);
+    CHECK_EQ(st.st_mode & 0777, 0600);
+    logfile_line(f, "one");
+    CHECK_EQ(rename(path, moved), 0);
+    logfile_reopen(f);
+    logfile_line(f, "two");
+    read_back("moved", &text);
+    CHECK_STR(text.p, "one\n");
+    read_back("log", &text);
+    CHECK_STR(text.p, "two\n");
+    end(f);
+}
