@@ -1,0 +1,140 @@
+// js_commands.mjs - what programs do with `sandbox.commands`.
+import assert from "node:assert/strict";
+
+import { output, refuses, texts, until } from "./js_client.mjs";
+
+const finished = (sandbox, id) => until("its end", async () => {
+    const status = await sandbox.commands.getCommandStatus(id);
+    return !status.running && status;
+});
+
+export const tests = {
+    async "a command tells stdout from stderr"({ commands }) {
+        const result = await commands.run("echo one; echo two >&2; echo three");
+        assert.deepEqual(texts(result.logs.stdout), ["one", "three"]);
+        assert.deepEqual(texts(result.logs.stderr), ["two"]);
+        assert.equal(result.exitCode, 0);
+        assert.ok(result.id && !result.error && result.complete.executionTimeMs >= 0);
+    },
+    async "a failing command tells its exit code"({ commands }) {
+        const result = await commands.run("echo before; exit 42");
+        assert.equal(result.exitCode, 42);
+        assert.deepEqual([result.error.name, result.error.value], ["CommandExecError", "42"]);
+        assert.equal(result.complete, undefined);
+        assert.deepEqual(texts(result.logs.stdout), ["before"]);
+        assert.equal((await commands.run("no-such-program-anywhere")).exitCode, 127);
+    },
+    async "handlers see events in their order"({ commands }) {
+        const seen = [];
+        const handlers = {
+            onInit: (event) => seen.push(["init", event.id]),
+            onStdout: (event) => seen.push(["stdout", event.text]),
+            onStderr: (event) => seen.push(["stderr", event.text]),
+            onExecutionComplete: () => seen.push(["complete"]),
+            onError: (event) => seen.push(["error", event.value]),
+        };
+        const first = await commands.run("echo a; sleep 0.3; echo b >&2", {}, handlers);
+        assert.deepEqual(seen.splice(0),
+            [["init", first.id], ["stdout", "a"], ["stderr", "b"], ["complete"]]);
+        const second = await commands.run("exit 3", {}, handlers);
+        assert.deepEqual(seen, [["init", second.id], ["error", "3"]]);
+    },
+    async "handlers may keep the output to themselves"({ commands }) {
+        const seen = [];
+        const result = await commands.run("echo a; echo b", {},
+            { onStdout: (event) => seen.push(event.text), skipAccumulation: true });
+        assert.deepEqual([seen, result.logs.stdout], [["a", "b"], []]);
+    },
+    async "output arrives while the command runs"({ commands }) {
+        const times = [];
+        await commands.run("echo now; sleep 1; echo later", {},
+            { onStdout: () => times.push(Date.now()) });
+        assert.equal(times.length, 2);
+        assert.ok(times[1] - times[0] > 700, `${times}`);
+    },
+    async "a stream of events ends when its reader leaves"({ commands }) {
+        const types = [];
+        for await (const event of commands.runStream("echo x; sleep 60")) {
+            if (event.type !== "ping")
+                types.push(event.type);
+            if (event.type === "stdout")
+                break;
+        }
+        assert.deepEqual(types, ["init", "stdout"]);
+    },
+    async "lines are events, and empty lines, too"({ commands }) {
+        const result = await commands.run("printf 'a\\n\\nb\\n\\n\\nc'");
+        assert.deepEqual(texts(result.logs.stdout), ["a", "\n", "b", "\n", "\n", "c"]);
+    },
+    async "much output is whole"(sandbox) {
+        const numbers = Array.from({ length: 20000 }, (_, n) => String(n + 1));
+        assert.equal(await output(sandbox, "seq 1 20000"), numbers.join("\n"));
+        assert.equal(await output(sandbox, "echo 'grüße 世界 🦀'"), "grüße 世界 🦀");
+    },
+    async "a command runs where and as whom it is told"(sandbox) {
+        assert.equal(await output(sandbox, "pwd", { workingDirectory: "/usr/bin" }), "/usr/bin");
+        assert.equal(await output(sandbox, "id -u; id -g", { uid: 1000, gid: 1001 }), "1000\n1001");
+        assert.equal(await output(sandbox, 'echo "$FIRST/$SECOND"',
+            { envs: { FIRST: "1", SECOND: "a b" } }), "1/a b");
+        await refuses(400, undefined,
+            sandbox.commands.run("pwd", { workingDirectory: "/not/there" }));
+    },
+    async "a command ends at its timeout"({ commands }) {
+        const began = Date.now();
+        const result = await commands.run("echo started; sleep 30", { timeoutSeconds: 1 });
+        const took = Date.now() - began;
+        assert.ok(took > 900 && took < 10000, `${took} ms`);
+        assert.deepEqual(texts(result.logs.stdout), ["started"]);
+        assert.ok(result.error && result.exitCode !== 0);
+    },
+    async "the status of a finished command is kept"({ commands }) {
+        const { id } = await commands.run("sleep 0.2; exit 5");
+        const status = await commands.getCommandStatus(id);
+        assert.deepEqual([status.id, status.running, status.exitCode, status.content],
+            [id, false, 5, "sleep 0.2; exit 5"]);
+        assert.ok(status.startedAt < status.finishedAt);
+        assert.ok(Math.abs(status.startedAt - Date.now()) < 60000);
+    },
+    async "a background command has status and logs"(sandbox) {
+        const { commands } = sandbox;
+        const began = Date.now();
+        const { id, exitCode } = await commands.run("echo one; sleep 1; echo two >&2; exit 7",
+            { background: true });
+        assert.ok(Date.now() - began < 900 && id);
+        assert.ok(exitCode === null || exitCode === undefined, `${exitCode}`);
+        assert.equal((await commands.getCommandStatus(id)).running, true);
+        const logs = await until("the first line", async () => {
+            const some = await commands.getBackgroundCommandLogs(id);
+            return some.content && some;
+        });
+        assert.equal(logs.content, "one\n");
+        const status = await finished(sandbox, id);
+        assert.equal(status.exitCode, 7);
+        assert.ok(status.finishedAt > status.startedAt);
+        const rest = await commands.getBackgroundCommandLogs(id, logs.cursor);
+        assert.equal(rest.content, "two\n");
+        assert.ok(rest.cursor > logs.cursor);
+    },
+    async "a background command is interrupted"(sandbox) {
+        const { id } = await sandbox.commands.run("sleep 60", { background: true });
+        await sandbox.commands.interrupt(id);
+        assert.notEqual((await finished(sandbox, id)).exitCode, 0);
+    },
+    async "a foreground command is interrupted"({ commands }) {
+        const began = Date.now();
+        const result = await commands.run("sleep 60", {},
+            { onInit: (event) => { commands.interrupt(event.id); } });
+        assert.ok(Date.now() - began < 15000 && result.error && result.exitCode !== 0);
+    },
+    async "an unknown command is an error"({ commands }) {
+        await refuses(404, undefined, commands.getCommandStatus("no-such-command"));
+        await refuses(400, undefined, commands.getBackgroundCommandLogs("no-such-command"));
+        await assert.rejects(commands.interrupt("no-such-command"));
+    },
+    async "sixteen commands at a time do not wait for each other"(sandbox) {
+        const began = Date.now();
+        await Promise.all(Array.from({ length: 16 }, async (_, n) => assert.equal(
+            await output(sandbox, `echo ${n}; sleep 0.5; echo ${n}`), `${n}\n${n}`)));
+        assert.ok(Date.now() - began < 6000, `${Date.now() - began} ms`);
+    },
+};

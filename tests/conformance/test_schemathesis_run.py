@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""test_schemathesis_run.py SPEC.json - the checker finds what is wrong, and only that.
+
+Runs it on a stand-in that keeps to the document, then on one fault after the other.
+"""
+import contextlib
+import io
+import sys
+
+import schemathesis_run
+import stand_in
+import tap  # found by schemathesis_run
+
+CASES = 24  # enough to meet each operation
+
+
+def judge(spec, fault, groups):
+    """(exit status, what was printed) of the checker on a stand-in."""
+    options = [option for group in groups for option in ("--group", group)]
+    printed = io.StringIO()
+    with stand_in.StandIn(fault) as server, contextlib.redirect_stdout(printed):
+        status = schemathesis_run.run(schemathesis_run.parse_args(
+            [spec, server.url, server.api_key, "--cases", str(CASES), *options]))
+        left = len(server.sandboxes)
+    return status, printed.getvalue(), left
+
+
+def finds_nothing_where_nothing_is(spec):
+    status, printed, left = judge(spec, None, ())
+    assert status == 0, printed
+    assert printed.count("\nok ") + printed.startswith("ok ") >= 8, printed
+    assert left == 0, f"{left} sandboxes left"
+
+
+def finds(spec, fault, group, word):
+    status, printed, _ = judge(spec, fault, (group,))
+    assert status == 1 and "not ok 1" in printed, printed
+    assert word in printed, f"no '{word}' in\n{printed}"
+
+
+def refuses_to_be_content_with_few_cases(spec):
+    """A group that makes no requests is no success."""
+    status, printed, _ = judge(spec, None, ("no-such-group",))
+    assert status == 1, printed
+
+
+if __name__ == "__main__":
+    document = sys.argv[1]
+    checks = tap.Tap()
+    checks.check("finds nothing where nothing is wrong", finds_nothing_where_nothing_is, document)
+    for name, (where, what) in stand_in.FAULTS.items():
+        checks.check(f"finds {name}", finds, document, name, where, what)
+    checks.check("refuses to be content with few cases", refuses_to_be_content_with_few_cases,
+                 document)
+    sys.exit(checks.end())

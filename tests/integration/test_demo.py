@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""test_demo.py SERVER BROKER EXECD API_TOUR - what `make demo` and `make run` start and leave.
+
+Runs tools/demo and tools/run from a tree of their own, made of links, in which programs may be
+replaced by others. TAP on standard output.
+"""
+import contextlib
+import glob
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import broker_process
+from broker_process import Broker, is_alive, wait_for
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+
+SECONDS_MAX = 120
+PROGRAMS = ("opensandbox-server", "opensandbox-broker", "execd", "api_tour")
+STEPS = ["start a server", "create a sandbox", "ask for the endpoint", "run echo", "run python3",
+         "write /tmp/letter.txt", "read /tmp/letter.txt", "delete the sandbox",
+         "from asking for a sandbox", "stop the server"]
+# Creates a sandbox and leaves it, as a tour does that was killed.
+LEAVES_A_SANDBOX = """#!/usr/bin/env python3
+import os, sys, urllib.request
+body = b'{"image":{"uri":"host"},"entrypoint":["tail","-f","/dev/null"],' \\
+       b'"resourceLimits":{"cpu":"1","memory":"64Mi"},"timeout":600}'
+headers = {"OPEN-SANDBOX-API-KEY": os.environ["OPEN_SANDBOX_API_KEY"],
+           "Content-Type": "application/json"}
+request = urllib.request.Request(sys.argv[1] + "/v1/sandboxes", data=body, headers=headers)
+print("made", urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).status)
+sys.exit(7)
+"""
+
+
+class Tree:
+    """tools/ and build/bin/ as a checkout has them."""
+
+    def __init__(self, programs, replaced=None):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-demo-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        (self.folder / "build/bin").mkdir(parents=True)
+        (self.folder / "tools").mkdir()
+        for name in ("demo", "run"):
+            shutil.copy(tap.ROOT / "tools" / name, self.folder / "tools" / name)
+        for name, path in zip(PROGRAMS, programs):
+            if name in (replaced or {}):
+                (self.folder / "build/bin" / name).write_text(replaced[name], encoding="utf-8")
+                (self.folder / "build/bin" / name).chmod(0o755)
+            else:
+                (self.folder / "build/bin" / name).symlink_to(os.path.abspath(path))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder)
+
+    def start(self, *command, **more):
+        return subprocess.Popen([*command, self.folder / "tools/demo"], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True, **more)
+
+
+def state_of(process):
+    """The directory a running demo gave its server."""
+    found = []
+
+    def look():
+        for path in glob.glob("/proc/[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                pid = int(path.split("/")[2])
+                words = pathlib.Path(path).read_bytes().decode().split("\0")
+                parent = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+                if "--state" in words and int(parent.rpartition(")")[2].split()[1]) == process.pid:
+                    found.append(words[words.index("--state") + 1])
+        return found or process.poll() is not None
+
+    wait_for(look, "the demo's server", SECONDS_MAX)
+    return pathlib.Path(found[0]) if found else None
+
+
+def leftovers(state):
+    """All that a server with this state directory may leave behind."""
+    digest = hashlib.sha256(str(state).encode()).hexdigest()
+    found = glob.glob(f"/sys/fs/cgroup/**/opensandbox-{digest[:8]}", recursive=True)
+    found += glob.glob(f"/sys/class/net/osb{digest[:6]}*")
+    found += [str(state.parent)] if state.parent.exists() else []
+    for path in glob.glob("/proc/[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = pathlib.Path(path, "cmdline").read_bytes().decode(errors="replace")
+            mounts = pathlib.Path(path, "mountinfo").read_text(encoding="utf-8", errors="replace")
+            if (str(state) in command or f"{state}/" in mounts) and is_alive(path.split("/")[2]):
+                found.append(f"process {path} {command}")
+    return found
+
+
+def must_be_gone(state):
+    end = time.monotonic() + 10  # the kernel takes a moment for a network namespace
+    while leftovers(state) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not leftovers(state), leftovers(state)
+
+
+def finish(process, state):
+    """Status and output, once nothing is left."""
+    output, _ = process.communicate(timeout=SECONDS_MAX)
+    must_be_gone(state)
+    return process.returncode, output
+
+
+def check_steps(status, output):
+    assert status == 0, output
+    times = re.findall(r"^ *(\d+\.\d) ms  (.*)$", output, re.MULTILINE)
+    assert len(times) == len(STEPS), output
+    for (ms, what), step in zip(times, STEPS):
+        assert what.startswith(step) and float(ms) > 0, output
+    for line in ("Hello from a sandbox", "332833500", "Dear sandbox, this came over HTTP."):
+        assert f"             {line}\n" in output, output
+
+
+def it_shows_a_sandbox_and_leaves_nothing(programs):
+    with Tree(programs) as tree:
+        process = tree.start()
+        state = state_of(process)
+        assert leftovers(state), "while it runs there is something to be found"
+        check_steps(*finish(process, state))
+
+
+def it_needs_no_network(programs):
+    with Tree(programs) as tree:
+        process = tree.start("unshare", "--net", "sh", "-c",
+                             'ip link set lo up && exec "$0"')
+        check_steps(*finish(process, state_of(process)))
+
+
+def a_signal_ends_it_cleanly(programs, signo, whom):
+    with Tree(programs) as tree:
+        process = tree.start()
+        state = state_of(process)
+        line = process.stdout.readline()
+        while "create a sandbox" not in line:
+            assert line, "it ended before it created a sandbox"
+            line = process.stdout.readline()
+        whom(process.pid, signo)
+        finish(process, state)
+
+
+def a_signal_at_the_start_ends_it_cleanly(programs):
+    with Tree(programs) as tree:
+        process = tree.start()
+        state = state_of(process)
+        os.killpg(process.pid, signal.SIGINT)
+        status, output = finish(process, state)
+        assert status != 0 and "delete the sandbox" not in output, output
+
+
+def a_sandbox_left_by_the_tour_goes_too(programs):
+    with Tree(programs, {"api_tour": LEAVES_A_SANDBOX}) as tree:
+        process = tree.start()
+        status, output = finish(process, state_of(process))
+        assert status == 7 and "made 202" in output, output
+
+
+def a_server_that_does_not_start_is_told(programs):
+    with Tree(programs, {"opensandbox-server": "#!/bin/sh\necho no room >&2\nexit 1\n"}) as tree:
+        process = tree.start()
+        output, _ = process.communicate(timeout=SECONDS_MAX)
+        assert process.returncode == 1 and "no room" in output and "Traceback" not in output, output
+
+
+def without_root_it_says_what_to_do(programs):
+    with Tree(programs) as tree:
+        for name in ("demo", "run"):
+            done = subprocess.run([tree.folder / "tools" / name], user=65534, group=65534,
+                                  extra_groups=[], cwd="/", capture_output=True, text=True,
+                                  timeout=SECONDS_MAX, check=False)
+            assert done.returncode == 1 and f"sudo make {name}" in done.stderr, done
+
+
+def run_shows_address_and_key(programs):
+    with Tree(programs) as tree:
+        state = tree.folder / "st"
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+        process = subprocess.Popen(
+            [tree.folder / "tools/run", "--port", str(port), "--state", state],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(tree.folder)})
+        shown = "".join(process.stdout.readline() for _ in range(3))
+        address = re.search(r"address +(\S+)", shown)[1]
+        key = re.search(r"key +(\S+)", shown)[1]
+        request = urllib.request.Request(address + "/v1/sandboxes",
+                                         headers={"OPEN-SANDBOX-API-KEY": key})
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=SECONDS_MAX) as reply:
+            assert reply.status == 200
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(SECONDS_MAX) == 0
+        process.stdout.close()
+        Broker(programs[1], programs[2], "", folder=tree.folder).sweep()
+
+
+def main():
+    programs = sys.argv[1:]
+    reason = broker_process.why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    checks = tap.Tap()
+    checks.check("make demo shows a sandbox and leaves nothing",
+                 it_shows_a_sandbox_and_leaves_nothing, programs)
+    checks.check("it needs no network", it_needs_no_network, programs)
+    checks.check("Ctrl-C ends it cleanly", a_signal_ends_it_cleanly, programs, signal.SIGINT,
+                 os.killpg)
+    checks.check("so does SIGTERM to it alone", a_signal_ends_it_cleanly, programs, signal.SIGTERM,
+                 os.kill)
+    checks.check("so does a Ctrl-C at the start", a_signal_at_the_start_ends_it_cleanly, programs)
+    checks.check("a sandbox that the tour left goes, too", a_sandbox_left_by_the_tour_goes_too,
+                 programs)
+    checks.check("a server that does not start is told of", a_server_that_does_not_start_is_told,
+                 programs)
+    checks.check("without root it says what to do", without_root_it_says_what_to_do, programs)
+    checks.check("make run shows address and key", run_shows_address_and_key, programs)
+    return checks.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

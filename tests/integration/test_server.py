@@ -1,0 +1,509 @@
+"""The server's own conduct: states, races, deadlines, signals, privileges.
+
+Usage: test_server.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+"""
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from broker_process import is_alive, wait_for  # noqa: E402
+from server_faults import stamp  # noqa: E402
+from server_process import ServerProcess, free_port, why_not  # noqa: E402
+from server_use import Gateway  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
+BURST = 100
+LATE_SECONDS_MAX = 5
+SERVER = None  # one for all tests that need no other
+
+
+def request_of(**fields):
+    return {"image": {"uri": "host"}, "entrypoint": ["sleep", "1000000"], "timeout": 600,
+            "resourceLimits": {"cpu": "1", "memory": "256Mi"}, **fields}
+
+
+def post(server=None, **fields):
+    """Status and body of a create."""
+    status, _, body = (server or SERVER).request("POST", "/v1/sandboxes", request_of(**fields))
+    return status, body
+
+
+def get(name, server=None):
+    status, _, body = (server or SERVER).request("GET", f"/v1/sandboxes/{name}")
+    return status, body
+
+
+def renew(name, seconds, server=None):
+    status, _, body = (server or SERVER).request(
+        "POST", f"/v1/sandboxes/{name}/renew-expiration", {"expiresAt": stamp(seconds)})
+    return status, body
+
+
+def delete(name, server=None):
+    return (server or SERVER).request("DELETE", f"/v1/sandboxes/{name}")[0]
+
+
+def delete_all(server=None):
+    server = server or SERVER
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        _, _, body = server.request("GET", "/v1/sandboxes?pageSize=200")
+        list(pool.map(lambda item: delete(item["id"], server), body["items"]))
+    wait_for(lambda: server.broker.list() == [], "the end of all sandboxes")
+
+
+def is_gone(name, server=None):
+    server = server or SERVER
+    return get(name, server)[0] == 404 and server.broker.sandbox(name) is None
+
+
+def ends_as(state, **fields):
+    """The status of a sandbox that ends by itself."""
+    status, body = post(**fields)
+    assert status == 202, body
+    wait_for(lambda: get(body["id"])[1]["status"]["state"] in ("Failed", "Terminated"), "its end")
+    shown = get(body["id"])[1]["status"]
+    assert shown["state"] == state, shown
+    assert delete(body["id"]) == 204 and is_gone(body["id"])
+    print(f"# {shown['reason']}: {shown['message']}")
+    return shown
+
+
+# --- create ---
+
+
+def a_hundred_creates_do_not_wait_for_each_other():
+    slowest, over = 0.0, threading.Event()
+
+    def watch():
+        nonlocal slowest
+        while not over.is_set():
+            begin = time.monotonic()
+            assert SERVER.request("GET", "/health", key=None)[0] == 200
+            slowest = max(slowest, time.monotonic() - begin)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(BURST) as pool:
+        answers = list(pool.map(lambda _: post(), range(BURST)))
+    assert all(status == 202 for status, _ in answers), answers
+    assert {body["status"]["state"] for _, body in answers} <= {"Pending", "Running"}, answers
+    for _, body in answers:
+        SERVER.wait_state(body["id"], "Running")
+    seconds = time.monotonic() - begin
+    over.set()
+    watcher.join()
+    print(f"# {BURST} in {seconds * 1000:.0f} ms; /health took at most {slowest * 1000:.1f} ms")
+    assert len({body["id"] for _, body in answers}) == BURST
+    delete_all()
+
+
+def a_create_may_be_deleted_at_once():
+    """Also while it is Pending: nothing is left, and who asked for it is told."""
+    def create_and_delete(_):
+        status, body = post()
+        assert status == 202, body
+        return body["status"]["state"], delete(body["id"]), body["id"]
+
+    def delete_what_shows(deleted, over):
+        while not over.is_set():
+            for item in SERVER.request("GET", "/v1/sandboxes?state=Pending")[2]["items"]:
+                deleted.append(delete(item["id"]))
+
+    over, deleted = threading.Event(), []
+    hunter = threading.Thread(target=delete_what_shows, args=(deleted, over), daemon=True)
+    hunter.start()
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        done = list(pool.map(create_and_delete, range(60)))
+    over.set()
+    hunter.join()
+    print(f"# {len(deleted)} deleted while Pending")
+    assert all(status in (204, 404) for _, status, _ in done), done
+    assert set(deleted) <= {204, 404}, deleted
+    assert all(is_gone(name) for _, _, name in done)
+    assert SERVER.broker.list() == []
+    assert os.listdir(SERVER.state / "server/sandboxes") == []
+
+
+# --- how sandboxes end ---
+
+
+def says_why_an_entrypoint_never_ran():
+    status = ends_as("Failed", entrypoint=["/no/such/program", "x"])
+    assert status["reason"] in ("CONTAINER_EXITED_ERROR", "PROVISIONING_ERROR"), status
+    assert "/no/such/program" in status["message"], status
+    assert "No such file or directory" in status["message"], status
+
+
+def exit_0_is_terminated():
+    status = ends_as("Terminated", entrypoint=["sh", "-c", "sleep 0.2; exit 0"])
+    assert status["reason"] == "CONTAINER_EXITED" and "status 0" in status["message"], status
+
+
+def exit_3_is_failed():
+    status = ends_as("Failed", entrypoint=["sh", "-c", "sleep 0.2; exit 3"])
+    assert status["reason"] == "CONTAINER_EXITED_ERROR", status
+    assert "status 3" in status["message"], status
+
+
+def a_signal_is_failed():
+    status = ends_as("Failed", entrypoint=["sh", "-c", "sleep 0.2; kill -TERM $$"])
+    assert "signal 15" in status["message"], status
+
+
+def running_out_of_memory_is_named():
+    status = ends_as("Failed", entrypoint=["tail", "/dev/zero"],
+                     resourceLimits={"cpu": "1", "memory": "64Mi"})
+    assert "memory" in status["message"], status
+
+
+def history_is_kept_until_the_end():
+    _, body = post(entrypoint=["sh", "-c", "echo out; sleep 0.2; exit 3"])
+    name = body["id"]
+    wait_for(lambda: get(name)[1]["status"]["state"] == "Failed", "its end")
+    status, _, text = SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/events")
+    assert status == 200, text
+    words = [line.split()[1] for line in text.decode().splitlines()]
+    assert words == ["Pending", "Running", "Failed"], text
+    status, _, text = SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/logs")
+    assert status == 200 and b"out" in text, text
+    assert delete(name) == 204
+    assert SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/events")[0] == 404
+
+
+# --- expiry ---
+
+
+def expires_in_time():
+    names = [SERVER.create() for _ in range(3)]
+    SERVER.request("POST", f"/v1/sandboxes/{names[1]}/pause")
+    for name in names[:2]:
+        assert renew(name, 1)[0] == 200
+    due = time.time() + 1
+    time.sleep(0.7)
+    assert get(names[0])[0] == 200 and get(names[1])[0] == 200, "too early"
+    wait_for(lambda: is_gone(names[0]) and is_gone(names[1]), "their end", 1 + LATE_SECONDS_MAX)
+    print(f"# gone {time.time() - due:.2f} s after their time")
+    assert get(names[2])[0] == 200
+    assert delete(names[2]) == 204
+
+
+def a_renewal_wins_or_loses_against_the_expiry():
+    """Never both: who was told that it lives on has it, who was refused has not."""
+    def race(i):
+        name = SERVER.create()
+        assert renew(name, 0.5)[0] == 200
+        time.sleep(0.5 - 0.02 + 0.002 * (i % 20))
+        return name, renew(name, 600)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(race, range(60)))
+    time.sleep(1)
+    won = [name for name, (status, _) in done if status == 200]
+    lost = [name for name, (status, _) in done if status in (404, 409)]
+    print(f"# {len(won)} renewals won, {len(lost)} lost")
+    assert len(won) + len(lost) == len(done), done
+    assert all(get(name)[1]["status"]["state"] == "Running" for name in won)
+    assert all(is_gone(name) for name in lost)
+    delete_all()
+
+
+def a_renewal_is_not_taken_back_by_use():
+    """Access pushes the expiry on; a request that pushed it further at that moment stands."""
+    config = {"renew_intent": {"enabled": True, "min_interval_seconds": 1}}
+    with ServerProcess(*PROGRAMS, config=config) as server:
+        other = http.client.HTTPConnection(server.host, server.port)
+        headers = {"OPEN-SANDBOX-API-KEY": server.api_key, "Content-Type": "application/json"}
+        for _ in range(20):
+            name = server.create(timeout=60, extensions={"access.renew.extend.seconds": "300"})
+            wanted = stamp(3600)
+            with Gateway(server, name) as box:
+                box.connection.connect()
+                other.request("POST", f"/v1/sandboxes/{name}/renew-expiration",
+                              json.dumps({"expiresAt": wanted}), headers)
+                assert box.ask("GET", "/ping") is not None  # sent while the other is under way
+                reply = other.getresponse()
+                assert reply.status == 200 and json.load(reply) == {"expiresAt": wanted}
+            time.sleep(0.02)
+            shown = get(name, server)[1]["expiresAt"]
+            assert shown == wanted, f"{shown}, although {wanted} was the answer"
+            assert delete(name, server) == 204
+        other.close()
+
+
+def use_pushes_the_expiry_on():
+    config = {"renew_intent": {"enabled": True, "min_interval_seconds": 1}}
+    with ServerProcess(*PROGRAMS, config=config) as server:
+        asked = server.create(timeout=60, extensions={"access.renew.extend.seconds": "300"})
+        other = server.create(timeout=60)
+        before = {name: get(name, server)[1]["expiresAt"] for name in (asked, other)}
+        for name in (asked, other):
+            with Gateway(server, name) as box:
+                box.ask("GET", "/ping")
+        wait_for(lambda: get(asked, server)[1]["expiresAt"] > before[asked], "a later expiry", 3)
+        assert stamp(290) < get(asked, server)[1]["expiresAt"] < stamp(301)
+        assert get(other, server)[1]["expiresAt"] == before[other]
+        delete_all(server)
+
+
+@contextlib.contextmanager
+def small_disk():
+    with tempfile.TemporaryDirectory(prefix="osb-disk-") as folder:
+        os.chmod(folder, 0o711)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=711", "tmpfs", folder],
+                       check=True)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def expires_once_the_disk_has_room_again():
+    with small_disk() as folder:
+        config = {"store": {"path": str(folder / "own/db")}, "server": {"api_key": "key"}}
+        with ServerProcess(*PROGRAMS, config=config) as server:
+            def ask(method, path, body=None):
+                return server.request(method, path, body, key="key")
+
+            status, _, body = ask("POST", "/v1/sandboxes", request_of())
+            assert status == 202, body
+            path = f"/v1/sandboxes/{body['id']}"
+            wait_for(lambda: ask("GET", path)[2]["status"]["state"] == "Running", "it to run")
+            assert ask("POST", path + "/renew-expiration", {"expiresAt": stamp(1)})[0] == 200
+            fill(folder / "full")
+            status, _, refused = ask("PATCH", path + "/metadata", {"x": "y" * 60})
+            assert status == 500, (status, refused)
+            time.sleep(1.5)
+            assert ask("GET", path)[0] == 200, "nobody could have written that it is gone"
+            (folder / "full").unlink()
+            wait_for(lambda: ask("GET", path)[0] == 404, "its end", LATE_SECONDS_MAX)
+            assert server.broker.list() == []
+
+
+def fill(path):
+    with open(path, "wb", buffering=0) as file:
+        for size in (65536, 4096):
+            with contextlib.suppress(OSError):
+                while file.write(b"x" * size) == size:
+                    pass
+
+
+# --- answers ---
+
+
+def unknown_ids_are_404_on_every_route():
+    text = subprocess.run([PROGRAMS[0], "--print-routes"], capture_output=True, text=True,
+                          check=True).stdout
+    rows = [line.split() for line in text.splitlines() if "{sandboxId}" in line
+            or "{snapshotId}" in line]
+    assert len(rows) > 25, rows
+    bodies = {"renew-expiration": {"expiresAt": stamp(60)}, "metadata": {"a": "b"}}
+    for method, path in rows:
+        verb = path.rsplit("/", 1)[1]
+        path = path.replace("{sandboxId}", "no-such").replace("{snapshotId}", "no-such")
+        path = path.replace("{port}", "44772").replace("*", "ping")
+        for one in ("GET", "POST") if method == "*" else (method,):
+            status, _, body = SERVER.request(one, path, bodies.get(verb))
+            assert status == 404 and body["code"].endswith("NOT_FOUND"), (one, path, status, body)
+            assert "no-such" in body["message"], body
+
+
+def concurrent_patches_lose_nothing():
+    name = SERVER.create(metadata={"first": "1"})
+
+    def patch(i):
+        return SERVER.request("PATCH", f"/v1/sandboxes/{name}/metadata", {f"k{i}": str(i)})[0]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(patch, range(48))) == {200}
+    want = {"first": "1", **{f"k{i}": str(i) for i in range(48)}}
+    assert get(name)[1]["metadata"] == want
+    status, _, body = SERVER.request("PATCH", f"/v1/sandboxes/{name}/metadata", {"first": None})
+    assert status == 200 and "first" not in body["metadata"], body
+    assert delete(name) == 204
+
+
+def lists_by_page_and_filter():
+    names = [SERVER.create(metadata={"i": str(i), "odd": str(i % 2)}) for i in range(5)]
+    SERVER.request("POST", f"/v1/sandboxes/{names[0]}/pause")
+
+    def ids(query):
+        status, _, body = SERVER.request("GET", "/v1/sandboxes?" + query)
+        assert status == 200, body
+        return [item["id"] for item in body["items"]], body["pagination"]
+
+    found, page = ids("pageSize=2&page=1")
+    assert found == names[:2:-1], "newest first"
+    assert page == {"page": 1, "pageSize": 2, "totalItems": 5, "totalPages": 3,
+                    "hasNextPage": True}, page
+    assert ids("pageSize=2&page=3")[0] == [names[0]]
+    assert ids("pageSize=2&page=9") == ([], {"page": 9, "pageSize": 2, "totalItems": 5,
+                                              "totalPages": 3, "hasNextPage": False})
+    assert ids("metadata=odd%3D1")[0] == [names[3], names[1]]
+    assert ids("metadata=odd%3D1%26i%3D3")[0] == [names[3]]
+    assert ids("state=paused")[0] == [names[0]]
+    assert ids("state=paused&state=RUNNING")[1]["totalItems"] == 5
+    assert ids("state=Failed")[1]["totalPages"] == 0
+    for query in ("page=0", "pageSize=201", "page=x", "metadata=nothing"):
+        assert SERVER.request("GET", "/v1/sandboxes?" + query)[0] == 400, query
+    delete_all()
+
+
+def names_every_request():
+    _, headers, _ = SERVER.request("GET", "/v1/sandboxes", headers={"X-Request-ID": "mine-1"})
+    assert headers["X-Request-ID"] == "mine-1"
+    made = {SERVER.request("GET", path, key=key)[1]["X-Request-ID"]
+            for path in ("/health", "/v1/sandboxes", "/nowhere") for key in ("", None)}
+    assert len(made) == 6 and all(len(text) == 32 for text in made), made
+    for odd in ("x" * 5000, "a\tb"):
+        _, headers, _ = SERVER.request("GET", "/health", headers={"X-Request-ID": odd})
+        assert len(headers["X-Request-ID"]) == 32, headers["X-Request-ID"]
+
+
+# --- signals ---
+
+
+def reloads_at_sighup():
+    with ServerProcess(*PROGRAMS, config={"server": {"api_key": "old"}}) as server:
+        def works(key):
+            return server.request("GET", "/v1/sandboxes", key=key)[0] == 200
+
+        assert works("old") and not works("new")
+        server.config = {"server": {"api_key": "new"}, "log": {"level": "DEBUG"}}
+        server.write_config()
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: works("new"), "the new key")
+        assert not works("old")
+        assert "DEBUG" in server.log(), "requests that only read are logged at DEBUG"
+        server.config_path.write_text("[server]\nport = 'no'\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "cannot reload" in server.log(), "a complaint")
+        assert works("new") and not works("old")
+
+
+def drains_and_leaves_sandboxes_running():
+    with ServerProcess(*PROGRAMS) as server:
+        name, idle = server.create(metadata={"a": "b"}), server.create()
+        server.request("POST", f"/v1/sandboxes/{idle}/pause")
+        before = get(name, server)[1]
+        pids = [sandbox.pid for sandbox in server.broker.list()]
+        with Gateway(server, name) as box:
+            reply = box.start("echo begin; sleep 2; echo end")
+            text = b""
+            while b"begin" not in text:
+                text += reply.read1(4096)
+            server.process.send_signal(signal.SIGTERM)
+            text += reply.read()
+        assert b'"end"' in text and b"execution_complete" in text, text
+        assert server.process.wait(20) == 0, server.log()[-2000:]
+        assert all(map(is_alive, pids)), "sandboxes live on"
+        server.start()
+        assert get(name, server)[1] == before
+        assert get(idle, server)[1]["status"]["state"] == "Paused"
+        with Gateway(server, name) as box:
+            assert box.run("echo still here") == "still here"
+        assert server.request("POST", f"/v1/sandboxes/{idle}/resume")[0] == 202
+        with Gateway(server, idle) as box:
+            assert box.run("echo awake") == "awake"
+
+
+def stops_while_it_starts():
+    with ServerProcess(*PROGRAMS) as server:
+        for i in range(12):
+            server.stop()
+            server.start(wait=False)
+            time.sleep(0.02 * i)
+            server.process.send_signal(signal.SIGTERM)
+            try:
+                server.process.wait(10)
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"it goes on after SIGTERM:\n{server.log()[-2000:]}") from None
+        server.start()
+
+
+def sees_what_ended_while_it_was_away():
+    with ServerProcess(*PROGRAMS) as server:
+        ends, dies = server.create(entrypoint=["sleep", "1"]), server.create()
+        late = server.create()
+        assert renew(late, 1, server)[0] == 200
+        pid = server.broker.sandbox(dies).pid
+        server.stop()
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(1.5)
+        server.start()
+        assert get(late, server)[0] == 404 and server.broker.sandbox(late) is None
+        assert get(ends, server)[1]["status"]["state"] == "Terminated", get(ends, server)
+        status = get(dies, server)[1]["status"]
+        assert status["state"] == "Failed" and "signal 9" in status["message"], status
+
+
+# --- privileges ---
+
+
+def has_none():
+    text = pathlib.Path(f"/proc/{SERVER.pid}/status").read_text(encoding="ascii")
+    rows = dict(line.split(":\t", 1) for line in text.splitlines())
+    assert "0" not in rows["Uid"].split() and "0" not in rows["Gid"].split(), rows
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(rows[name], 16) == 0, (name, rows[name])
+    assert rows["NoNewPrivs"] == "1" and rows["Groups"].strip() == "", rows
+    for thread in os.listdir(f"/proc/{SERVER.pid}/task"):
+        path = pathlib.Path(f"/proc/{SERVER.pid}/task/{thread}/status")
+        assert "CapEff:\t0000000000000000" in path.read_text(encoding="ascii"), thread
+
+
+def refuses_the_state_of_another():
+    before, name = SERVER.log(), SERVER.create()
+    command = [PROGRAMS[0], "--config", str(SERVER.config_path), "--port", str(free_port())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done
+    assert "another" in done.stderr and str(SERVER.state) in done.stderr, done.stderr
+    assert SERVER.process.poll() is None and SERVER.log().startswith(before)
+    with Gateway(SERVER, name) as box:
+        assert box.run("echo fine") == "fine"
+    assert delete(name) == 204 and delete(SERVER.create()) == 204
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        sys.exit(0)
+    with ServerProcess(*PROGRAMS) as SERVER:
+        result = tap.run_tests([
+            a_hundred_creates_do_not_wait_for_each_other,
+            a_create_may_be_deleted_at_once,
+            says_why_an_entrypoint_never_ran,
+            exit_0_is_terminated,
+            exit_3_is_failed,
+            a_signal_is_failed,
+            running_out_of_memory_is_named,
+            history_is_kept_until_the_end,
+            expires_in_time,
+            a_renewal_wins_or_loses_against_the_expiry,
+            a_renewal_is_not_taken_back_by_use,
+            use_pushes_the_expiry_on,
+            expires_once_the_disk_has_room_again,
+            unknown_ids_are_404_on_every_route,
+            concurrent_patches_lose_nothing,
+            lists_by_page_and_filter,
+            names_every_request,
+            reloads_at_sighup,
+            drains_and_leaves_sandboxes_running,
+            stops_while_it_starts,
+            sees_what_ended_while_it_was_away,
+            has_none,
+            refuses_the_state_of_another,
+        ])
+    sys.exit(result)

@@ -1,0 +1,261 @@
+"""What requests may reach: volumes, images, signed routes, the data plane, open and closed.
+
+Usage: test_server_access.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+"""
+import base64
+import concurrent.futures
+import contextlib
+import glob
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from server_process import ServerProcess, why_not  # noqa: E402
+from server_use import Gateway  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
+TOKEN, ROUTE = "OpenSandbox-Secure-Access", "OpenSandbox-Ingress-To"
+
+
+class Configured(ServerProcess):
+    """With a piece of configuration as text."""
+
+    def __init__(self, text, **more):
+        self.text = text
+        super().__init__(*PROGRAMS, **more)
+
+    def write_config(self):
+        super().write_config()
+        with open(self.config_path, "a", encoding="utf-8") as file:
+            file.write(self.text)
+
+
+@contextlib.contextmanager
+def folder(mode=0o755):
+    with tempfile.TemporaryDirectory(prefix="osb-access-") as name:
+        os.chmod(name, mode)
+        yield pathlib.Path(name)
+
+
+def host_volume(path, **fields):
+    return {"name": "data", "mountPath": "/data", "host": {"path": str(path)}, **fields}
+
+
+def claim(name, mount="/data", read_only=False, **fields):
+    return {"name": "data", "mountPath": mount, "readOnly": read_only,
+            "pvc": {"claimName": name, **fields}}
+
+
+def run(server, name, line):
+    with Gateway(server, name) as box:
+        return box.run(line)
+
+
+def refused(server, **fields):
+    """Status and code of a create that must not be."""
+    request = {"image": {"uri": "host"}, "entrypoint": ["sleep", "1"], "timeout": 60,
+               "resourceLimits": {}, **fields}
+    status, _, body = server.request("POST", "/v1/sandboxes", request)
+    assert 400 <= status < 500, (status, body)
+    _, _, listing = server.request("GET", "/v1/sandboxes")
+    assert request["image"]["uri"] and listing["pagination"]["totalItems"] == 0, listing
+    return status, body["code"]
+
+
+def delete(server, name):
+    status, _, body = server.request("DELETE", f"/v1/sandboxes/{name}")
+    assert status == 204, (status, body)
+
+
+# --- volumes ---
+
+
+def mounts_allowed_paths_of_the_host():
+    with folder(0o777) as allowed, folder() as other:
+        (allowed / "file").write_text("from outside")
+        (allowed / "link").symlink_to(other)
+        os.makedirs(allowed / "deep/er", mode=0o777)
+        config = {"storage": {"allowed_host_paths": [str(allowed)]}}
+        with ServerProcess(*PROGRAMS, config=config) as server:
+            name = server.create(volumes=[host_volume(allowed)])
+            assert run(server, name, "cat /data/file; echo inside > /data/out") == "from outside"
+            assert (allowed / "out").read_text() == "inside\n"
+            delete(server, name)
+            name = server.create(volumes=[host_volume(allowed, readOnly=True)])
+            assert run(server, name, "touch /data/no || echo refused") == "refused"
+            delete(server, name)
+            name = server.create(volumes=[host_volume(allowed / "deep", subPath="er")])
+            assert run(server, name, "ls /data | wc -l") == "0"
+            delete(server, name)
+            for path in (other, allowed / "link", "/", "/etc", str(allowed) + "x",
+                         f"{allowed}/../{other.name}", f"{allowed}//deep"):
+                status, code = refused(server, volumes=[host_volume(path)])
+                assert (status, code.split("::")[0]) == (400, "VOLUME"), (path, code)
+            assert sorted(os.listdir(allowed)) == ["deep", "file", "link", "out"]
+
+
+def makes_and_keeps_named_volumes():
+    with ServerProcess(*PROGRAMS) as server:
+        volumes = server.state / "server/volumes"
+        assert refused(server, volumes=[claim("none", createIfNotExists=False)]) == \
+            (400, "VOLUME::PVC_NOT_FOUND")
+        name = server.create(volumes=[claim("kept"), {**claim("gone", "/gone",
+                             deleteOnSandboxTermination=True), "name": "gone"}])
+        run(server, name, "echo 1 > /data/file; mkdir /gone/a; echo 2 > /gone/a/b")
+        assert sorted(os.listdir(volumes)) == ["gone", "kept"]
+        delete(server, name)
+        assert os.listdir(volumes) == ["kept"]
+        name = server.create(volumes=[claim("kept", deleteOnSandboxTermination=True)])
+        assert run(server, name, "cat /data/file") == "1"
+        delete(server, name)
+        assert os.listdir(volumes) == ["kept"], "it was there before"
+        name = server.create(volumes=[claim("kept", read_only=True)])
+        assert run(server, name, "cat /data/file; touch /data/x || echo refused") == "1\nrefused"
+        delete(server, name)
+
+
+def one_of_many_owns_a_new_volume():
+    with ServerProcess(*PROGRAMS) as server:
+        many = threading.Barrier(16)
+
+        def create(i):
+            many.wait()
+            return server.create(volumes=[claim(f"v{i // 16}", deleteOnSandboxTermination=True)])
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            names = list(pool.map(create, range(96)))
+        notes = [path.rsplit("/", 1)[1]
+                 for path in glob.glob(f"{server.state}/server/sandboxes/*/erase-*")]
+        assert sorted(notes) == [f"erase-v{i}" for i in range(6)], sorted(notes)
+        assert len(names) == 96
+
+
+def a_volume_in_use_outlives_its_owner():
+    with ServerProcess(*PROGRAMS) as server:
+        owner = server.create(volumes=[claim("shared", deleteOnSandboxTermination=True)])
+        other = server.create(volumes=[claim("shared")])
+        run(server, other, "echo precious > /data/file")
+        delete(server, owner)
+        assert run(server, other, "cat /data/file") == "precious"
+        delete(server, other)
+        assert os.listdir(server.state / "server/volumes") == ["shared"], "nobody's to remove"
+
+
+# --- images ---
+
+
+@contextlib.contextmanager
+def busybox_root():
+    program = shutil.which("busybox")
+    if not program or b"ld-linux" in pathlib.Path(program).read_bytes()[:4096]:
+        raise tap.Skip("no static busybox to make a root of")
+    with folder() as root:
+        for name in ("bin", "etc", "proc", "sys", "dev", "tmp"):
+            (root / name).mkdir()
+        shutil.copy(program, root / "bin/busybox")
+        for name in ("sh", "ls", "cat", "sleep", "echo", "tail"):
+            (root / "bin" / name).symlink_to("busybox")
+        (root / "etc/mark").write_text("a root of its own\n")
+        yield root
+
+
+def images_are_local_roots():
+    with busybox_root() as root:
+        images = {"box:*": f"dir:{root}", "python:*": "host"}
+        with ServerProcess(*PROGRAMS, config={"embedded.images": images}) as server:
+            name = server.create(image="box:1.0")
+            assert run(server, name, "cat /etc/mark; echo new > /etc/mark") == "a root of its own"
+            assert (root / "etc/mark").read_text() == "a root of its own\n"
+            _, _, body = server.request("GET", f"/v1/sandboxes/{name}")
+            assert body["image"] == {"uri": "box:1.0"}, body
+            delete(server, name)
+            name = server.create(image="python:3.12")
+            assert run(server, name, "test -e /usr/bin/env && echo host") == "host"
+            delete(server, name)
+            status, code = refused(server, image={"uri": "nobody/knows:this"})
+            print(f"# an unknown image is {status} {code}")
+
+
+# --- the data plane ---
+
+
+def ask(server, path, headers=None):
+    return server.request("GET", path, headers=headers, key=None)[0]
+
+
+def the_data_plane_wants_a_token_or_the_key():
+    with ServerProcess(*PROGRAMS) as server:
+        name, other = server.create(), server.create()
+        path = f"/sandboxes/{name}/proxy/44772/ping"
+        token = Gateway(server, name).headers[TOKEN]
+        wrong = Gateway(server, other).headers[TOKEN]
+        assert len(token) == 32 and token != wrong
+        assert ask(server, path) == 401 and ask(server, "/v1" + path) == 401
+        assert ask(server, path, {TOKEN: wrong}) == 401
+        assert ask(server, path, {TOKEN: token}) == 200
+        assert ask(server, path, {"OPEN-SANDBOX-API-KEY": server.api_key}) == 200
+        assert ask(server, f"/v1/sandboxes/{name}", {TOKEN: token}) == 401, "that is another door"
+        server.restart()
+        assert ask(server, path, {TOKEN: token}) == 200, "tokens survive a restart"
+        server.request("POST", f"/v1/sandboxes/{name}/pause")
+        assert ask(server, path, {TOKEN: token}) == 503
+
+
+def the_data_plane_can_be_open():
+    with ServerProcess(*PROGRAMS, config={"server": {"proxy_access": "open"}}) as server:
+        name = server.create()
+        box = Gateway(server, name)
+        assert TOKEN not in box.headers, box.headers
+        assert ask(server, f"/sandboxes/{name}/proxy/44772/ping") == 200
+        assert ask(server, f"/v1/sandboxes/{name}") == 401
+        assert box.run("echo open") == "open"
+
+
+def signed_routes_open_one_port_until_they_expire():
+    key = base64.b64encode(os.urandom(32)).decode()
+    text = f'[ingress.secure_access]\nactive_key = "a"\n' \
+           f'keys = [{{key_id = "a", key = "{key}"}}]\n'
+    with Configured(text) as server:
+        name = server.create()
+        path = f"/v1/sandboxes/{name}/endpoints/44772"
+        expires = int(time.time()) + 3
+        status, _, body = server.request("GET", f"{path}?expires={expires}")
+        assert status == 200 and list(body["headers"]) == [ROUTE], body
+        route = body["headers"][ROUTE]
+        door = urllib.parse.urlsplit("http://" + body["endpoint"]).path + "/ping"
+        assert ask(server, door, {ROUTE: route}) == 200
+        assert ask(server, door.replace("44772", "8080"), {ROUTE: route}) == 401
+        changed = route[:-1] + ("0" if route[-1] != "0" else "1")
+        assert ask(server, door, {ROUTE: changed}) == 401
+        assert ask(server, door) == 401
+        assert server.request("GET", f"{path}?expires=1000")[0] == 400
+        time.sleep(max(expires - time.time(), 0) + 1.1)
+        assert ask(server, door, {ROUTE: route}) == 401, "its time is over"
+    with ServerProcess(*PROGRAMS) as server:
+        path = f"/v1/sandboxes/{server.create()}/endpoints/44772?expires={expires + 600}"
+        status, _, body = server.request("GET", path)
+        assert status == 400 and "secure_access" in body["message"], (status, body)
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        sys.exit(0)
+    sys.exit(tap.run_tests([
+        mounts_allowed_paths_of_the_host,
+        makes_and_keeps_named_volumes,
+        one_of_many_owns_a_new_volume,
+        a_volume_in_use_outlives_its_owner,
+        images_are_local_roots,
+        the_data_plane_wants_a_token_or_the_key,
+        the_data_plane_can_be_open,
+        signed_routes_open_one_port_until_they_expire,
+    ]))

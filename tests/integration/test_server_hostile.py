@@ -1,0 +1,299 @@
+"""The server among people who mean no good, and at times that suit nobody.
+
+Usage: test_server_hostile.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+"""
+import concurrent.futures
+import contextlib
+import datetime
+import http.client
+import os
+import pathlib
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from broker_process import wait_for  # noqa: E402
+from server_faults import broker_processes  # noqa: E402
+from server_process import ServerProcess, toml, why_not  # noqa: E402
+from server_use import Gateway  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
+STOPPING = 5
+SECONDS_MAX = 30
+
+
+def server(**config):
+    return ServerProcess(*PROGRAMS, config=config)
+
+
+@contextlib.contextmanager
+def kept():
+    """A server that a test starts and stops as it likes."""
+    process = server()
+    try:
+        yield process
+    finally:
+        process.remove()
+
+
+def run_beside(process):
+    """Another server with the same configuration, until it ends by itself."""
+    return subprocess.run([process.program, "--config", str(process.config_path)], check=False,
+                          capture_output=True, text=True, timeout=SECONDS_MAX,
+                          env={"PATH": "/usr/bin:/bin", "HOME": str(process.folder)})
+
+
+def database(process):
+    return sqlite3.connect(process.state / "server" / "opensandbox.db", isolation_level=None)
+
+
+def renew(process, name, seconds):
+    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
+    status, _, body = process.request("POST", f"/v1/sandboxes/{name}/renew-expiration",
+                                      {"expiresAt": until.isoformat()})
+    assert status == 200, body
+
+
+# --- starting ---
+
+def a_second_server_is_told_why_it_cannot_start():
+    with server() as first:
+        done = run_beside(first)
+        assert done.returncode == 1 and "in use by another server" in done.stderr, done
+        assert first.request("GET", "/ready")[0] == 200
+
+
+def a_directory_of_somebody_else_is_not_taken_over():
+    with kept() as process:
+        theirs = process.folder / "theirs"
+        theirs.mkdir(mode=0o755)
+        process.config = {"store": {"path": str(theirs / "sandboxes.db")}}
+        process.write_config()
+        done = run_beside(process)
+        assert done.returncode == 1 and "belongs to user 0" in done.stderr, done
+        assert theirs.stat().st_uid == 0 and theirs.stat().st_mode & 0o777 == 0o755
+
+
+def a_link_in_place_of_the_volumes_is_not_followed():
+    with kept() as process:
+        process.start()
+        process.stop()
+        theirs, volumes = process.folder / "theirs", process.state / "server" / "volumes"
+        theirs.mkdir(mode=0o700)
+        volumes.rmdir()
+        volumes.symlink_to(theirs)
+        done = run_beside(process)
+        assert done.returncode == 1 and theirs.stat().st_uid == 0, done
+        volumes.unlink()
+        process.start()
+        process.stop()
+
+
+def limits_of_the_configuration_are_those_of_the_server():
+    with kept() as process:
+        for section, keys, complaint in (
+                ("embedded", {"workers": 65}, "workers"),
+                ("store", {"path": f"/{'d' * 56}/sandboxes.db"}, "store.path")):
+            process.config_path.write_text(toml({section: keys}), encoding="utf-8")
+            done = subprocess.run([process.program, "--check", "--config",
+                                   str(process.config_path)], check=False, capture_output=True,
+                                  text=True, timeout=SECONDS_MAX)
+            assert done.returncode == 1 and complaint in done.stderr, done
+
+
+def a_reload_keeps_images_that_only_root_can_open():
+    with kept() as process:
+        closed = process.folder / "closed"
+        (closed / "root").mkdir(parents=True)
+        closed.chmod(0o700)
+        process.config = {"embedded.images": {"mine": f"dir:{closed / 'root'}"}}
+        process.start()
+        request = {"image": {"uri": "mine"}, "entrypoint": ["true"], "resourceLimits": {},
+                   "timeout": 60}
+        assert process.request("POST", "/v1/sandboxes", request)[0] == 202
+        process.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "reloaded the configuration" in process.log(), "the reload")
+        status, _, body = process.request("POST", "/v1/sandboxes", request)
+        assert status == 202, body
+        process.stop()
+
+
+# --- stopping ---
+
+def a_server_that_is_loading_can_be_stopped():
+    with kept() as process:
+        process.start()
+        process.create()
+        process.stop()
+        with contextlib.closing(database(process)) as db:
+            names = ", ".join(row[1] for row in db.execute("PRAGMA table_info(sandboxes)")
+                              if row[1] not in ("n", "id", "state"))
+            db.execute("BEGIN")
+            for i in range(20000):
+                db.execute(f"INSERT INTO sandboxes (id, state, {names})"
+                           f" SELECT ?, ?, {names} FROM sandboxes LIMIT 1", (f"left-{i}", STOPPING))
+            db.execute("COMMIT")
+        os.truncate(process.log_path, 0)
+        process.start(wait=False)
+        wait_for(lambda: "sandboxes of before" in process.log(), "the store to be read")
+        assert process.stop() == 0
+        assert "listening" not in process.log(), process.log()
+
+
+def being_asked_twice_to_stop_under_load_is_a_clean_end():
+    with kept() as process:
+        for _ in range(3):
+            process.start()
+            names = [process.create() for _ in range(2)]
+            stop = threading.Event()
+
+            def hurry(name, word, stop=stop):
+                while not stop.is_set():
+                    with contextlib.suppress(OSError, http.client.HTTPException):
+                        process.request("POST", f"/v1/sandboxes/{name}/{word}")
+
+            with concurrent.futures.ThreadPoolExecutor(16) as users:
+                for _ in range(4):
+                    for name in names:
+                        users.submit(hurry, name, "pause")
+                        users.submit(hurry, name, "resume")
+                time.sleep(0.5)
+                process.process.send_signal(signal.SIGTERM)
+                process.process.send_signal(signal.SIGTERM)
+                status = process.stop()
+                stop.set()
+            assert status == 0, f"status {status}:\n{process.log()[-4000:]}"
+
+
+# --- a store that does not answer ---
+
+def expiry_comes_when_the_store_failed_for_a_while():
+    with server() as process:
+        name = process.create()
+        with contextlib.closing(database(process)) as db:
+            renew(process, name, 1)
+            db.execute("BEGIN IMMEDIATE")
+            wait_for(lambda: "expiry of sandbox" in process.log(), "a failure")
+            db.execute("ROLLBACK")
+        wait_for(lambda: process.request("GET", f"/v1/sandboxes/{name}")[0] == 404, "its end", 10)
+
+
+def a_pause_that_the_store_refuses_has_no_effect():
+    with server() as process:
+        name = process.create()
+        with contextlib.closing(database(process)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            assert process.request("POST", f"/v1/sandboxes/{name}/pause")[0] == 500
+            db.execute("ROLLBACK")
+        with Gateway(process, name) as box:
+            assert box.run("echo awake") == "awake"
+
+
+def cpu_seconds(pid):
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def an_expiry_that_the_store_does_not_know_costs_no_processor():
+    with server() as process:
+        name = process.create()
+        renew(process, name, 1)
+        with contextlib.closing(database(process)) as db:
+            db.execute("UPDATE sandboxes SET expires_us = expires_us + 60000000")
+        time.sleep(1.5)
+        before = cpu_seconds(process.pid)
+        time.sleep(2)
+        assert cpu_seconds(process.pid) - before < 0.5
+
+
+def reads_go_on_while_the_store_hangs():
+    with server() as process:
+        name = process.create()
+        with contextlib.closing(database(process)) as db, \
+                concurrent.futures.ThreadPoolExecutor(40) as users:
+            db.execute("BEGIN IMMEDIATE")
+            stuck = [users.submit(process.request, "PATCH", f"/v1/sandboxes/{name}/metadata",
+                                  {"n": str(i)}) for i in range(3)]
+            for path in ("/health", f"/v1/sandboxes/{name}", "/v1/sandboxes"):
+                assert process.request("GET", path, timeout=2)[0] == 200
+            db.execute("ROLLBACK")
+            assert [task.result()[0] for task in stuck] == [200] * 3
+
+
+# --- a broker that does not answer ---
+
+@contextlib.contextmanager
+def stopped(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def a_broker_that_hangs_is_told_at_once():
+    with server() as process, stopped(sum(broker_processes(process)[:2], [])):
+        status, _, body = process.request("GET", "/ready", timeout=5)
+        assert status == 503 and "does not answer" in body["message"], body
+        assert process.request("GET", "/metrics", timeout=5)[0] == 200
+
+
+# --- clients ---
+
+def who_only_connects_is_no_request():
+    with contextlib.ExitStack() as silent, server(server={"limit_concurrency": 16}) as process:
+        for _ in range(200):
+            sock = socket.create_connection((process.host, process.port))
+            silent.enter_context(sock)
+            sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
+        assert process.request("GET", "/health")[0] == 200
+
+
+def a_client_that_leaves_does_not_take_its_sandbox_along():
+    with server() as process:
+        body = (b'{"image": {"uri": "host"}, "entrypoint": ["sleep", "600"], "timeout": 600,'
+                b' "resourceLimits": {}}')
+        for _ in range(50):
+            with socket.create_connection((process.host, process.port)) as sock:
+                sock.sendall(b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                             b"application/json\r\nOPEN-SANDBOX-API-KEY: "
+                             + process.api_key.encode() + b"\r\nContent-Length: "
+                             + str(len(body)).encode() + b"\r\n\r\n" + body)
+        wait_for(lambda: process.request("GET", "/v1/sandboxes?state=Running")[2]["pagination"]
+                 ["totalItems"] == 50, "50 sandboxes")
+        items = process.request("GET", "/v1/sandboxes?pageSize=100")[2]["items"]
+        for item in items:
+            assert process.request("DELETE", f"/v1/sandboxes/{item['id']}")[0] == 204
+        assert not list((process.state / "server" / "sandboxes").iterdir())
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        sys.exit(0)
+    sys.exit(tap.run_tests([
+        a_second_server_is_told_why_it_cannot_start,
+        a_directory_of_somebody_else_is_not_taken_over,
+        a_link_in_place_of_the_volumes_is_not_followed,
+        limits_of_the_configuration_are_those_of_the_server,
+        a_reload_keeps_images_that_only_root_can_open,
+        a_server_that_is_loading_can_be_stopped,
+        being_asked_twice_to_stop_under_load_is_a_clean_end,
+        expiry_comes_when_the_store_failed_for_a_while,
+        a_pause_that_the_store_refuses_has_no_effect,
+        an_expiry_that_the_store_does_not_know_costs_no_processor,
+        reads_go_on_while_the_store_hangs,
+        a_broker_that_hangs_is_told_at_once,
+        who_only_connects_is_no_request,
+        a_client_that_leaves_does_not_take_its_sandbox_along,
+    ]))
