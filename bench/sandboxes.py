@@ -1,4 +1,4 @@
-"""sandboxes.py - what benchmarks of sandboxes share: a broker of our own, and its driver."""
+"""sandboxes.py - what benchmarks of sandboxes share: a broker of our own, its driver, docker."""
 import json
 import os
 import pathlib
@@ -27,6 +27,42 @@ def make_root(scratch):
     (root / "noop").write_bytes((TOOLS / "noop").read_bytes())
     (root / "noop").chmod(0o755)
     return root
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def tool(name, *args):
+    """The rounds of a program that prints them."""
+    done = subprocess.run([str(TOOLS / name), *map(str, args)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr else "no output")
+    return json.loads(done.stdout)
+
+
+def docker_command(bench, scratch, root):
+    """A daemon of our own, that touches no network and no other daemon's files."""
+    home = scratch / "docker"
+    home.mkdir()
+    client = ["docker", "-H", f"unix://{home}/sock"]
+    bench.start([lib.program("dockerd"), "--data-root", str(home / "data"), "--exec-root",
+                 str(home / "exec"), "--pidfile", str(home / "pid"), "-H", f"unix://{home}/sock",
+                 "--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false"],
+                stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while subprocess.run([*client, "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                         ).returncode != 0:
+        if time.monotonic() > deadline:
+            raise RuntimeError("dockerd does not start")
+        time.sleep(0.2)
+    archive = subprocess.run(["tar", "-C", str(root), "-c", "."], check=True,
+                             stdout=subprocess.PIPE)
+    subprocess.run([*client, "import", "-", "bench"], check=True, input=archive.stdout,
+                   stdout=subprocess.DEVNULL)
+    return [*client, "run", "--rm", "--network", "none", "bench", "/noop"]
 
 
 def children(pid):
