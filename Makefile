@@ -15,18 +15,18 @@ BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX)
 deps  = build/deps/$(1).ok
 
 # npm takes PREFIX from the environment for its own.
-unexport PREFIX DESTDIR J T F B P
+unexport PREFIX DESTDIR J T F B P A
 
 .PHONY: all demo run test test-asan test-vm drill bench fuzz lint install clean help
 
 all: $(call deps,build) ## build every program into build/bin (J=jobs)
 	@$(BUILD) native musl
 
-demo: all ## show a sandbox at work
+demo: all ## start a server, lead a sandbox through its life, clean up; root
 	@tools/demo
 
-run: all ## start the server in the foreground
-	@echo "not yet: the server arrives with a later milestone; make demo shows a sandbox"
+run: all ## start the server in the foreground, show address and key; root (A=options)
+	@tools/run $(A)
 
 test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts them
 	@$(BUILD) native musl
@@ -71,7 +71,8 @@ help: ## this list
 
 # A group is checked, and what it lacks installed, once per change of what it needs.
 $(call deps,build): tools/deps
-$(call deps,test): tests/requirements.txt tests/node/package.json tests/go/go.mod
+$(call deps,test): tests/requirements.txt $(wildcard tests/requirements-*.txt)
+$(call deps,test): tests/node/package.json tests/go/go.mod
 $(foreach g,test vm bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
 build/deps/%.ok:
 	@tools/deps $*
