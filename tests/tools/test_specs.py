@@ -100,8 +100,9 @@ def anonymous(row):
 def routes_of(document):
     """The rows a program should have: what is below /v1 stands there twice."""
     for path, item in document["paths"].items():
-        rows = [item["x-route"]] if "x-route" in item else \
+        rows = item.get("x-route") or \
             [f"{method.upper()} {path}" for method in METHODS if method in item]
+        rows = [rows] if isinstance(rows, str) else rows
         for row in map(anonymous, rows):
             yield row
             if " /v1/" in row:
