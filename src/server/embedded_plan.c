@@ -72,7 +72,6 @@ static int add_args(struct plan *p, const struct api_create *spec, struct api_fa
 static const struct json_pair usual_env[] = {
     {STR_INIT("PATH"), STR_INIT("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")},
     {STR_INIT("HOME"), STR_INIT("/root")                                                       },
-    {STR_INIT("LANG"), STR_INIT("C.UTF-8")                                                     },
 };
 
 static bool has_env(const struct api_create *spec, struct str name)
