@@ -257,7 +257,7 @@ static void create_work(struct op *op)
         return;
     }
     op->removed = false;
-    atomic_store_explicit(&sb->stored, true, memory_order_release);
+    sandbox_show(sb);
     if (conf->runtime->ops->create(conf->runtime, row.id, &op->spec, &op->watch, &e) < 0) {
         if (!remove_half_made(op, &e))
             return;

@@ -210,7 +210,7 @@ static int load_row(void *user, const struct store_sandbox *row)
     sb->entrypoint = sandbox_text(row->entrypoint);
     sb->metadata = sandbox_text(row->metadata);
     sb->renew_extend_s = row->renew_extend_s;
-    atomic_store(&sb->stored, true);
+    sandbox_show(sb);
     return 0;
 }
 

@@ -78,11 +78,19 @@ void sandbox_release(struct sandbox *sb)
         sandbox_free(sb);
 }
 
+void sandbox_show(struct sandbox *sb)
+{
+    atomic_fetch_add(&sb->table->stored, 1); /* first: never fewer than can be seen */
+    atomic_store_explicit(&sb->stored, true, memory_order_release);
+}
+
 void sandbox_drop(struct sandbox *sb)
 {
     if (sb->gone)
         return;
     sb->gone = true;
+    if (atomic_load(&sb->stored))
+        atomic_fetch_sub(&sb->table->stored, 1);
     map_take(&sb->table->by_id, str_of(sb->id));
     list_remove(&sb->link); /* and from listings */
     loop_timer_stop(sb->table->conf.loop, &sb->due);
@@ -226,6 +234,11 @@ void sandbox_view(const struct sandbox *sb, struct api_sandbox *ret)
         .created_us = sb->created_us,
         .expires_us = sb->expires_us,
     };
+}
+
+size_t sandboxes_total(const struct sandboxes *t)
+{
+    return atomic_load(&t->stored);
 }
 
 void sandboxes_count(struct sandboxes *t, uint64_t counts[SANDBOX_STATE_COUNT])

@@ -74,6 +74,7 @@ void sandbox_view(const struct sandbox *sb, struct api_sandbox *ret);
 /* Newest first: `for (sb = sandboxes_newest(t); sb; sb = sandboxes_older(t, sb))`. */
 struct sandbox *sandboxes_newest(struct sandboxes *t);
 struct sandbox *sandboxes_older(struct sandboxes *t, const struct sandbox *sb);
+size_t sandboxes_total(const struct sandboxes *t);
 void sandboxes_count(struct sandboxes *t, uint64_t counts[SANDBOX_STATE_COUNT]);
 
 /* --- operations --- */

@@ -137,6 +137,7 @@ void handle_sandboxes_get(struct http_req *req)
     struct api_fail f = {0};
     struct api_page page;
     uint64_t total = 0, first, behind;
+    bool all;
     AUTO_ARENA(scratch, SANDBOX_JSON_MAX);
     AUTO_BUF(body, LIST_JSON_MAX);
 
@@ -146,8 +147,9 @@ void handle_sandboxes_get(struct http_req *req)
     }
     first = (uint64_t)(q.page - 1) * q.page_size;
     behind = first + q.page_size;
+    all = !q.states && !q.unknown_state && q.metadata_count == 0;
     api_page_begin(&page, &body, q.page, q.page_size);
-    for (struct sandbox *sb = sandboxes_newest(s->sandboxes); sb;
+    for (struct sandbox *sb = sandboxes_newest(s->sandboxes); sb && !(all && total == behind);
          sb = sandboxes_older(s->sandboxes, sb)) {
         struct api_sandbox view;
 
@@ -159,6 +161,8 @@ void handle_sandboxes_get(struct http_req *req)
         }
         total++;
     }
+    if (all)
+        total = sandboxes_total(s->sandboxes); /* without walking on to the oldest */
     reply_json(req, 200, &body, api_page_end(&page, total));
 }
 

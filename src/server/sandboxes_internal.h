@@ -7,8 +7,9 @@
 struct sandboxes {
     struct sandboxes_conf conf;
     struct map by_id;
-    struct list order; /* by creation, oldest first */
-    size_t busy;       /* operations that are not done */
+    struct list order;     /* by creation, oldest first */
+    _Atomic size_t stored; /* members that are visible */
+    size_t busy;           /* operations that are not done */
     struct loop_timer reconcile;
     struct reconcile *reconciling; /* the round under way, or NULL */
 };
@@ -56,6 +57,7 @@ struct op_kind {
 /* A new member of the table, of which only id, strings and times are to be set. NULL when the table
  * is full. */
 struct sandbox *sandbox_new(struct sandboxes *t, struct str id);
+void sandbox_show(struct sandbox *sb);          /* its row is written; any thread */
 void sandbox_drop(struct sandbox *sb);          /* out of the table; freed when no op is left */
 void sandbox_release(struct sandbox *sb);       /* frees it if it may be */
 void sandbox_arm(struct sandbox *sb);           /* its timer, after a change of state or expiry */
