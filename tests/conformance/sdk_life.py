@@ -81,9 +81,11 @@ async def an_entrypoint_that_cannot_run_is_a_failure(client):
 
 
 async def create_that_is_never_ready_leaves_nothing(client):
+    async def never_async(_):
+        return False
     await raises(SandboxReadyTimeoutException, lambda: client.create(
-        entrypoint=["false"], metadata={"case": "never-ready"},
-        ready_timeout=timedelta(seconds=1)))
+        health_check=never_async if client.is_async else lambda _: False,
+        metadata={"case": "never-ready"}, ready_timeout=timedelta(seconds=1)))
     manager = await client.manager()
     found = await done(manager.list_sandbox_infos(SandboxFilter(metadata={"case": "never-ready"})))
     assert found.sandbox_infos == [], found

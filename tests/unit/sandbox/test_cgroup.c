@@ -107,15 +107,23 @@ static bool enter(const int *procs, size_t count)
 /* Starts a process in the workload's group; it runs `body` and exits with 0 when that returns. */
 static pid_t start_in(const struct cgroup *c, void (*body)(void *), void *user)
 {
-    pid_t pid = fork();
+    int arrived[2];
+    char byte;
+    pid_t pid;
 
+    CHECK_EQ(pipe2(arrived, O_CLOEXEC), 0);
+    pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        if (!enter(c->init_procs, c->init_count) || !enter(c->work_procs, c->work_count))
+        if (!enter(c->init_procs, c->init_count) || !enter(c->work_procs, c->work_count) ||
+            write(arrived[1], "", 1) != 1)
             _exit(99);
         body(user);
         _exit(0);
     }
+    close(arrived[1]);
+    CHECK_EQ(read(arrived[0], &byte, 1), 1); /* one that came later would outlive a kill */
+    close(arrived[0]);
     return pid;
 }
 
@@ -182,11 +190,8 @@ static void check_moves(struct cgroup_host *h)
     struct cgroup_stat s;
     struct err e = {0};
     pid_t pid = start_in(&c, sleep_forever, NULL);
-    uint64_t deadline = deadline_in_ms(TIMEOUT_MS);
 
-    do {
-        ok(cgroup_stat(&c, &s, &e), &e);
-    } while (s.pids == 0 && !deadline_passed(deadline));
+    ok(cgroup_stat(&c, &s, &e), &e);
     CHECK_EQ(s.pids, 1);
     ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
     CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
