@@ -244,6 +244,7 @@ static int op_spawn(struct exchange *x)
         error = check_listener(x->fds[given], x->e);
     if (error < 0)
         return error;
+    x->b->expects_host = plan->root == PLAN_ROOT_HOST;
     r = ready_take(x->b, plan->net);
     if (!r) {
         error = ready_make(x->b, plan->net, &r, x->e);

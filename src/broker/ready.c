@@ -47,7 +47,7 @@ static int ready_build(struct broker *b, struct ready *r, struct err *e)
     r->slot.netns = netns_make(&b->host.net, r->net, r->slot.slot, e);
     if (r->slot.netns < 0)
         return r->slot.netns;
-    error = spawn_park(&r->slot, &r->parked, e);
+    error = spawn_park(&r->slot, b->expects_host, &r->parked, e);
     if (error == 0 && slot_owner_of(r->parked.proc.pid, &r->child) < 0)
         r->child = (struct slot_owner){0}; /* it failed already, and spawn_go will tell why */
     return error;
@@ -71,7 +71,7 @@ int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct e
     r->net = net;
     r->dir = -EBADF;
     r->slot = (struct spawn_slot){.host = &b->host, .userns = -EBADF, .netns = -EBADF};
-    r->parked = (struct parked){PROC_NONE, -EBADF};
+    r->parked = (struct parked){PROC_NONE, -EBADF, false};
     if (net == PLAN_NET_BRIDGE && !b->host.has_bridge) {
         error = netns_host_setup(&b->host.net, e);
         if (error < 0) {

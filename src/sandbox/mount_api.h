@@ -13,6 +13,9 @@
 #ifndef MNT_DETACH
 #define MNT_DETACH 2
 #endif
+#ifndef UMOUNT_NOFOLLOW
+#define UMOUNT_NOFOLLOW 8
+#endif
 
 static inline int mnt_result(long r)
 {

@@ -21,10 +21,19 @@ struct mounts {
     int root;       /* the new root, once mounted */
 };
 
+#define MOUNTS_NONE                                                                                \
+    ((struct mounts){.usr_lower = -EBADF,                                                          \
+                     .disk = -EBADF,                                                               \
+                     .state = -EBADF,                                                              \
+                     .dir = -EBADF,                                                                \
+                     .stage = -EBADF,                                                              \
+                     .root = -EBADF})
+
 /* In the parent: the same directory or file in our own mount namespace, to be cloned there; a
  * caller's descriptor belongs to the host's. -ESTALE when another one is at its path now. */
 int mounts_reopen(int given, int open_flags, struct err *e);
-/* In the parent, and its undoing. `layers` are those of the plan. */
+/* In the parent, and its undoing. `layers` are those of the plan; without one it is the host root,
+ * made ahead for plans that may want it. */
 int mounts_prepare(struct mounts *m, const struct spawn_slot *slot, const struct plan *plan,
                    const int *layers, struct err *e);
 void mounts_done(struct mounts *m);
@@ -37,9 +46,12 @@ int mounts_open(struct mounts *m, struct err *e);
 int mounts_disk(struct mounts *m, struct err *e);
 int mounts_system(const struct mounts *m, struct err *e);
 int mounts_mask(const struct mounts *m, struct err *e);
-/* In the child, with the plan: overlay(s), attached at <state>/mnt, and the staged mounts moved
- * there. */
+/* In the child: overlay(s), attached at <state>/mnt, which takes the lowers; the undoing, when the
+ * plan wants another root than was made ahead; the staged mounts moved there. */
 int mounts_root(struct mounts *m, struct err *e);
+int mounts_drop_root(struct mounts *m, struct err *e);
 int mounts_unstage(const struct mounts *m, struct err *e);
+/* Looks up what nearly every command of a host root needs, so that the first finds it cached. */
+void mounts_warm(const struct mounts *m);
 /* Makes it "/"; nothing of the host is reachable by path afterwards. */
 int mounts_pivot(const struct mounts *m, struct err *e);

@@ -36,8 +36,9 @@ enum {
     EXECD_OPTIONS_MAX = 20,
     NOFILE_DEFAULT = 65536,
     KILL_MS_MAX = 2000,
-    STEPS_MS_MAX = 30 * 1000, /* a layer's file system may hang; we must not */
-    FDS_KEPT = 5,             /* by a parked child, beside those of its control groups */
+    STEPS_MS_MAX = 30 * 1000,     /* a layer's file system may hang; we must not */
+    HOST_ROOT_FDS = 2,            /* lower directories of / and /usr */
+    FDS_KEPT = 5 + HOST_ROOT_FDS, /* by a parked child, beside those of its control groups */
 };
 
 /* What the child works on: the slot from the start, the rest when the plan came. */
@@ -45,6 +46,7 @@ struct spawn {
     const struct spawn_slot *slot;
     struct spawn_args args;
     struct mounts mounts;
+    bool root_fits; /* the one made ahead is what the plan wants */
     int channel, execd;
     const char *argv[EXECD_OPTIONS_MAX + PLAN_ARGS_MAX + 1];
     const char *env[PLAN_ENV_MAX + 1];
@@ -58,6 +60,12 @@ struct spawn_message {
     struct in_addr address;
     struct plan plan;
 };
+
+/* A limit of the disk has the layer elsewhere, or must be there before anything is made in it. */
+static bool plan_takes_ready_root(const struct plan *p)
+{
+    return p->root == PLAN_ROOT_HOST && p->limits.disk_bytes == 0;
+}
 
 /* --- steps done ahead --- */
 
@@ -73,8 +81,12 @@ static int step_close(struct spawn *s, struct err *e)
     const struct cgroup *c = s->slot->cgroup;
     int keep[FDS_KEPT + 2 * CGROUP_HIERARCHIES_MAX + CGROUP_USAGE_COUNT] = {
         s->channel, s->slot->userns, s->slot->netns, s->slot->host->execd, STDERR_FILENO};
-    size_t count = FDS_KEPT;
+    size_t count = FDS_KEPT - HOST_ROOT_FDS;
 
+    if (s->mounts.lower_count > 0) {
+        keep[count++] = s->mounts.lowers[0];
+        keep[count++] = s->mounts.usr_lower;
+    }
     for (size_t i = 0; i < c->init_count; i++)
         keep[count++] = c->init_procs[i];
     for (size_t i = 0; i < c->work_count; i++)
@@ -109,9 +121,20 @@ static int step_network(struct spawn *s, struct err *e)
 
 static int step_open(struct spawn *s, struct err *e)
 {
-    s->mounts =
-        (struct mounts){.slot = s->slot, .root = -EBADF, .usr_lower = -EBADF, .disk = -EBADF};
     return mounts_open(&s->mounts, e);
+}
+
+static int step_root_ahead(struct spawn *s, struct err *e)
+{
+    int r;
+
+    if (s->mounts.lower_count == 0)
+        return 0;
+    r = mounts_root(&s->mounts, e);
+    if (r == 0)
+        mounts_warm(&s->mounts);
+    mounts_done(&s->mounts);
+    return r;
 }
 
 static int step_system(struct spawn *s, struct err *e)
@@ -136,12 +159,12 @@ static int write_etc_file(int etc, const char *name, const char *text, size_t n,
     return 0;
 }
 
-/* hosts, hostname and resolv.conf go straight into the writable layer. */
+/* hosts, hostname and resolv.conf, which the writable layer has from the start. */
 static int step_etc(struct spawn *s, struct err *e)
 {
     const struct plan *p = s->args.plan;
     const char *hostname = p->hostname[0] ? p->hostname : p->id;
-    auto_fd etc = openat(s->mounts.dir, "upper/etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd etc = openat(s->mounts.root, "etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     char text[512], address[INET_ADDRSTRLEN];
     int n, r;
 
@@ -172,7 +195,9 @@ static int step_disk(struct spawn *s, struct err *e)
 
 static int step_root(struct spawn *s, struct err *e)
 {
-    return mounts_root(&s->mounts, e);
+    int r = s->mounts.root < 0 || s->root_fits ? 0 : mounts_drop_root(&s->mounts, e);
+
+    return r < 0 || s->root_fits ? r : mounts_root(&s->mounts, e);
 }
 
 static int step_unstage(struct spawn *s, struct err *e)
@@ -304,18 +329,19 @@ struct spawn_step {
 };
 
 static const struct spawn_step steps_ahead[] = {
-    {"close files",   step_close  },
-    {"enter cgroups", step_cgroups},
-    {"enter network", step_network},
-    {"open state",    step_open   },
-    {"mount system",  step_system },
-    {"mask paths",    step_mask   },
+    {"close files",     step_close     },
+    {"enter cgroups",   step_cgroups   },
+    {"enter network",   step_network   },
+    {"open state",      step_open      },
+    {"mount system",    step_system    },
+    {"mask paths",      step_mask      },
+    {"mount host root", step_root_ahead},
 };
 
 static const struct spawn_step steps_with_plan[] = {
     {"mount disk",              step_disk       },
-    {"write /etc",              step_etc        },
     {"mount root",              step_root       }, /* by real root, from here ... */
+    {"write /etc",              step_etc        },
     {"move system mounts",      step_unstage    },
     {"mount volumes",           step_volumes    },
     {"pivot root",              step_pivot      }, /* no host path after this */
@@ -385,7 +411,9 @@ static void child_await(struct spawn *s, struct spawn_message *room)
         _exit(125);
     of_host = room->plan.root == PLAN_ROOT_HOST;
     s->mounts.plan = &room->plan;
-    s->mounts.lower_count = of_host ? 1 : room->plan.layer_count;
+    s->root_fits = s->mounts.root >= 0 && plan_takes_ready_root(&room->plan);
+    of_host = of_host && !s->root_fits;
+    s->mounts.lower_count = s->root_fits ? 0 : of_host ? 1 : room->plan.layer_count;
     if (count !=
         s->mounts.lower_count + of_host + room->has_disk + room->plan.bind_count + EXECD_FDS)
         _exit(125);
@@ -407,7 +435,8 @@ static void child_await(struct spawn *s, struct spawn_message *room)
     };
 }
 
-static NORETURN void child_main(const struct spawn_slot *slot, int channel)
+static NORETURN void child_main(const struct spawn_slot *slot, const struct mounts *ahead,
+                                int channel)
 {
     static struct spawn s;
     static struct spawn_message message;
@@ -416,6 +445,8 @@ static NORETURN void child_main(const struct spawn_slot *slot, int channel)
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL); /* the broker blocks some while it works */
     s.slot = slot;
+    s.mounts = *ahead;
+    s.mounts.slot = slot;
     s.channel = channel;
     child_run(&s, steps_ahead, ARRAY_LEN(steps_ahead));
     child_await(&s, &message);
@@ -426,9 +457,10 @@ static NORETURN void child_main(const struct spawn_slot *slot, int channel)
 
 /* --- the parent --- */
 
-int spawn_park(const struct spawn_slot *slot, struct parked *ret, struct err *e)
+int spawn_park(const struct spawn_slot *slot, bool host_root, struct parked *ret, struct err *e)
 {
     const struct cgroup *c = slot->cgroup;
+    struct mounts ahead = MOUNTS_NONE;
     struct proc child = PROC_NONE;
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_PIDFD |
@@ -436,7 +468,7 @@ int spawn_park(const struct spawn_slot *slot, struct parked *ret, struct err *e)
         .pidfd = (uint64_t)(uintptr_t)&child.pidfd,
         .exit_signal = SIGCHLD,
     };
-    int pair[2];
+    int pair[2], r;
     long pid;
 
     if (c->init_fd >= 0) {
@@ -445,18 +477,25 @@ int spawn_park(const struct spawn_slot *slot, struct parked *ret, struct err *e)
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, errno, "make a channel");
+    r = host_root ? mounts_prepare(&ahead, slot, NULL, NULL, e) : 0;
+    if (r < 0) {
+        fd_close(pair[0]);
+        fd_close(pair[1]);
+        return err_wrap(e, r, "mount host root");
+    }
     pid = syscall(SYS_clone3, &args, sizeof(args));
     if (pid == 0) {
         (void)close(pair[0]);
-        child_main(slot, pair[1]);
+        child_main(slot, &ahead, pair[1]);
     }
+    mounts_done(&ahead);
     fd_close(pair[1]);
     if (pid < 0) {
         fd_close(pair[0]);
         return err_sys(e, errno, "clone");
     }
     child.pid = (pid_t)pid;
-    *ret = (struct parked){child, pair[0]};
+    *ret = (struct parked){child, pair[0], host_root};
     return 0;
 }
 
@@ -546,10 +585,15 @@ static int spawn_await(struct parked *p, const struct spawn_args *args, struct e
 }
 
 /* What the child mounts, cloned while we still see it. Errors begin with the step it is for. */
-static int spawn_prepare(struct mounts *m, const struct spawn_slot *slot,
+static int spawn_prepare(struct mounts *m, const struct spawn_slot *slot, bool has_host_root,
                          const struct spawn_args *args, struct err *e)
 {
-    int r = mounts_prepare(m, slot, args->plan, args->layers, e);
+    bool fits = has_host_root && plan_takes_ready_root(args->plan);
+    int r = 0;
+
+    *m = MOUNTS_NONE;
+    if (!fits)
+        r = mounts_prepare(m, slot, args->plan, args->layers, e);
 
     if (r < 0)
         return err_wrap(e, r, "mount root");
@@ -564,7 +608,7 @@ int spawn_go(const struct spawn_slot *slot, struct parked *p, const struct spawn
              struct proc *ret, struct err *e)
 {
     struct mounts m;
-    int r = spawn_prepare(&m, slot, args, e);
+    int r = spawn_prepare(&m, slot, p->has_root, args, e);
 
     if (r == 0) {
         r = spawn_send(p, args, &m);

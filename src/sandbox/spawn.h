@@ -30,12 +30,14 @@ struct spawn_slot {
 
 struct parked {
     struct proc proc;
-    int channel; /* to the child */
+    int channel;   /* to the child */
+    bool has_root; /* of the host, mounted ahead */
 };
 
 /* Makes the child and sends it through the steps that need no plan; they go on while we return, and
- * what fails there is told by spawn_go. */
-int spawn_park(const struct spawn_slot *slot, struct parked *ret, struct err *e);
+ * what fails there is told by spawn_go. With `host_root` they include that root, in the slot's
+ * writable layer; a plan that wants another has it undone first. */
+int spawn_park(const struct spawn_slot *slot, bool host_root, struct parked *ret, struct err *e);
 void parked_kill(struct parked *p); /* and reaps; an empty one is fine */
 
 /* What comes with a plan. */

@@ -459,6 +459,19 @@ def gives_slots_made_ahead_back():
         broker.must_be_clean()
 
 
+def takes_slots_made_ahead_for_any_root():
+    """The last root was the host's, so the next slots have one: other plans must not see it."""
+    look = "cat /etc/hostname; test -e /usr/bin/env && echo host; echo mine >/etc/mine"
+    with Broker(*PROGRAMS, workers=1) as broker, busybox_root() as root:
+        for options in ((), ("--dir", root), ("--disk", 32 * MIB), ("--dir", root)):
+            broker.ok("run", "before", "--", "true")
+            broker.ok("fill", 2)
+            out = broker.ok("run", *options, "x", "--", "sh", "-c", look)
+            assert out == ("x\n" if "--dir" in options else "x\nhost\n"), (options, out)
+            assert broker.ok("run", *options, "y", "--", "sh", "-c",
+                             "ls /etc/mine 2>/dev/null; true") == "", options
+
+
 def sweeps_what_nobody_answers_for():
     with Broker(*PROGRAMS) as broker:
         for name in ("dead", "alive"):
@@ -597,6 +610,7 @@ TESTS = [
     survives_its_caller,
     survives_its_brokers,
     gives_slots_made_ahead_back,
+    takes_slots_made_ahead_for_any_root,
     sweeps_what_nobody_answers_for,
     serves_a_directory_only_once,
     snapshots_what_was_written_and_starts_from_it,
