@@ -164,7 +164,9 @@ static void server_on_accept(struct sock_listener *l, int fd, const struct sock_
     }
     s->accepted++;
     s->connections++;
-    list_push(&s->busy, &c->link);
+    s->idle_count++;
+    c->idle = true; /* until it says something: silence must not hold the door */
+    list_push(&s->idle, &c->link);
     c->stream.stall_ms = s->conf.stall_ms;
     http_conn_deadline(c, s->conf.head_ms); /* whoever connects has something to say */
     if (s->connections > s->conf.connections_max)

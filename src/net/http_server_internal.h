@@ -20,8 +20,8 @@ struct http_server {
     struct http_server_conf conf;
     struct router *router;
     struct list listeners; /* of struct http_listener */
-    struct list idle;      /* connections between two requests, longest idle first */
-    struct list busy;      /* all others, newcomers too: they have something to say */
+    struct list idle;      /* connections in no request, not yet or no longer; longest first */
+    struct list busy;      /* all others */
     bool listening;        /* false: at the cap, newcomers wait in the backlog */
     size_t connections, idle_count, active;
     uint64_t accepted, requests;

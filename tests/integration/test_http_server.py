@@ -622,6 +622,17 @@ def evicts_the_longest_idle(program):
         assert clients[-1].ask(GET_JSON).status == 200, "not the longest idle was closed"
 
 
+def evicts_the_silent(program):
+    """Those who connect and say nothing do not hold the door until their time is up."""
+    with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(server.connect()) for _ in range(120)]
+        began = time.monotonic()
+        server.is_well()
+        assert time.monotonic() - began < LATE_S, "waited for silent ones"
+        silent[0].wait_closed()
+        assert silent[-1].ask(GET_JSON).status == 200, "not the longest silent was closed"
+
+
 def evicts_once_others_idle(program):
     """Everybody was busy when the newcomer came; it is served as soon as one of them idles."""
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
@@ -742,6 +753,7 @@ def check_limits(tap, program):
     tap.check("at the cap newcomers wait", lets_the_next_wait, program)
     tap.check("the last place can be taken", fills_the_last_place, program)
     tap.check("at the cap the longest idle makes room", evicts_the_longest_idle, program)
+    tap.check("at the cap the longest silent makes room", evicts_the_silent, program)
     tap.check("at the cap the first to idle makes room", evicts_once_others_idle, program)
     tap.check("SIGTERM lets requests end and refuses others", drains, program)
     tap.check("running out of descriptors is survived",
