@@ -26,9 +26,12 @@
      | BIT(CAP_SETFCAP))     /* rpm stops without; no_new_privs makes file capabilities inert */
 
 const uint64_t caps_sandbox = KEPT;
-const uint64_t caps_init = KEPT | BIT(CAP_SETPCAP); /* to limit each child */
+const uint64_t caps_init = KEPT | BIT(CAP_SETPCAP) /* to limit each child */
+                           | BIT(CAP_SYS_ADMIN)    /* to make sandboxes inside: see nesting.h */
+                           | BIT(CAP_SYS_CHROOT)   /* to enter their mount namespaces */
+                           | BIT(CAP_NET_ADMIN);   /* to bring up their loopback */
 
-static int limit_bounding(uint64_t keep)
+int caps_bound(uint64_t keep)
 {
     for (int cap = 0; cap < 64; cap++) {
         int held = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
@@ -50,7 +53,7 @@ int caps_limit(uint64_t keep)
     };
     int r;
 
-    r = limit_bounding(keep);
+    r = caps_bound(keep);
     if (r < 0)
         return r;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)

@@ -281,8 +281,8 @@ static int json_read_document(struct json_parser *p)
 
     while (r >= 0 && (r == STEP_VALUE || p->depth > 0))
         r = r == STEP_VALUE ? json_read_value(p) : json_read_after_value(p);
-    if (r < 0)
-        return r;
+    if (r < 0 || p->limits.first_only)
+        return r < 0 ? r : 0;
     json_skip_space(p);
     if (p->at != p->copy + p->text.n)
         return json_fail_expected(p, "the end of the text");

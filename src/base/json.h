@@ -57,6 +57,7 @@ struct json_limits {
     size_t nodes_max;        /* values, arrays and objects; default 1 Mi */
     unsigned depth_max;      /* default 64 */
     enum json_duplicates duplicates;
+    bool first_only;      /* what stands behind the first value is not looked at */
     bool replace_invalid; /* each byte of invalid UTF-8 and each lone surrogate reads as U+FFFD */
 };
 

@@ -109,8 +109,17 @@ static const char json_escapes[256] = {
     ['<'] = 'u',           ['>'] = 'u',  ['\\'] = '\\',         [0x80 ... 0xff] = '+',
 };
 
-/* The code to escape in place of the first *ret_n bytes of s, or -1 when they stand for themselves.
- */
+size_t json_plain_bytes(struct str s)
+{
+    size_t n = 0;
+
+    while (n < s.n && !json_escapes[(unsigned char)s.p[n]])
+        n++;
+    return n;
+}
+
+/* Of bytes that json_escapes marks: the code to escape in place of the first *ret_n of s, or -1
+ * when they stand for themselves. */
 static int32_t json_escaped_code(struct str s, size_t *ret_n)
 {
     unsigned char c = (unsigned char)s.p[0];
@@ -118,8 +127,6 @@ static int32_t json_escaped_code(struct str s, size_t *ret_n)
     int n;
 
     *ret_n = 1;
-    if (!json_escapes[c])
-        return -1;
     if (c < 0x80)
         return c;
     n = utf8_decode(s, &code);
@@ -131,14 +138,16 @@ static int32_t json_escaped_code(struct str s, size_t *ret_n)
 
 static void json_put_escape(struct json_writer *w, int32_t code)
 {
-    char text[8];
-    int n;
+    char text[6] = {'\\', 'u'};
 
-    if (code < 0x80 && json_escapes[code] != 'u')
-        n = snprintf(text, sizeof(text), "\\%c", json_escapes[code]);
-    else
-        n = snprintf(text, sizeof(text), "\\u%04x", (unsigned)code & 0xffff);
-    json_put(w, str_make(text, (size_t)n));
+    if (code < 0x80 && json_escapes[code] != 'u') {
+        text[1] = json_escapes[code];
+        json_put(w, str_make(text, 2));
+        return;
+    }
+    for (size_t i = sizeof(text); i-- > 2; code >>= 4)
+        text[i] = "0123456789abcdef"[code & 15];
+    json_put(w, str_make(text, sizeof(text)));
 }
 
 static void json_put_string(struct json_writer *w, struct str s)
@@ -148,8 +157,13 @@ static void json_put_string(struct json_writer *w, struct str s)
     json_put(w, STR("\""));
     while (plain < s.n && !w->error) {
         size_t n;
-        int32_t code = json_escaped_code(str_skip(s, plain), &n);
+        int32_t code;
 
+        if (!json_escapes[(unsigned char)s.p[plain]]) {
+            plain++;
+            continue;
+        }
+        code = json_escaped_code(str_skip(s, plain), &n);
         if (code < 0) {
             plain += n;
             continue;
@@ -281,20 +295,29 @@ void json_write_double(struct json_writer *w, double v)
         json_put_fixed(w, &d);
 }
 
-void json_write_i64(struct json_writer *w, int64_t v)
+/* Every event of a stream carries a number: printf would be most of its cost. */
+static void json_write_digits(struct json_writer *w, uint64_t v, bool negative)
 {
     char text[24];
-    int n = snprintf(text, sizeof(text), "%lld", (long long)v);
+    size_t at = sizeof(text);
 
-    json_write_raw(w, str_make(text, (size_t)n));
+    do {
+        text[--at] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v > 0);
+    if (negative)
+        text[--at] = '-';
+    json_write_raw(w, str_make(text + at, sizeof(text) - at));
+}
+
+void json_write_i64(struct json_writer *w, int64_t v)
+{
+    json_write_digits(w, v < 0 ? -(uint64_t)v : (uint64_t)v, v < 0);
 }
 
 void json_write_u64(struct json_writer *w, uint64_t v)
 {
-    char text[24];
-    int n = snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
-
-    json_write_raw(w, str_make(text, (size_t)n));
+    json_write_digits(w, v, false);
 }
 
 /* --- the rest --- */

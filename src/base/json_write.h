@@ -37,6 +37,7 @@ void json_write_array_end(struct json_writer *w);
  * invalid UTF-8 becomes \ufffd. */
 void json_write_key(struct json_writer *w, struct str key);
 void json_write_string(struct json_writer *w, struct str s);
+size_t json_plain_bytes(struct str s); /* how many it begins with that are ASCII and not escaped */
 void json_write_i64(struct json_writer *w, int64_t v);
 void json_write_u64(struct json_writer *w, uint64_t v);
 /* The fewest digits that read back as the same double; an exponent below 1e-6 and from 1e21. */

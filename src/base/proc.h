@@ -45,6 +45,8 @@ enum proc_flags {
     PROC_DIE_WITH_US = 1 << 2, /* SIGKILL when the thread that spawned it ends */
 };
 
+enum { PROC_MORE_MAX = 4 };
+
 /* What a step in the child was doing, to what: becomes "change directory to '/x'". */
 struct proc_step {
     const char *what, *name;
@@ -56,8 +58,14 @@ struct proc_spec {
     const char *const *argv; /* NULL-terminated, argv[0] included */
     const char *const *env;  /* NULL-terminated; NULL is an empty environment */
     int cwd_fd;              /* its working directory; -EBADF keeps ours */
-    int stdio[3];          /* become 0, 1, 2; -EBADF is /dev/null. May be any of our descriptors */
+    int stdio[3]; /* become 0, 1, 2; -EBADF is /dev/null, or the like. May be any of ours */
+    /* Become 3, 4 and so on, in place of whatever we have there; PROC_MORE_MAX at most. */
+    const int *more;
+    size_t more_count;
     enum proc_flags flags; /* PROC_*, or-ed */
+    /* CLONE_NEW* flags: namespaces that it is the first process of. Needs the privilege to make
+     * them. 0: stays in ours. */
+    unsigned long namespaces;
     /* The child's last step before exec, or NULL: changing ids, say. Our other descriptors are
      * still open in it, and will be closed by exec. Only what is safe after fork. May exec by
      * itself; else 0, or -errno with *ret_step filled in. */
@@ -69,7 +77,7 @@ struct proc_spec {
         .path = (file), .argv = (args), .cwd_fd = -EBADF, .stdio = { -EBADF, -EBADF, -EBADF }      \
     }
 
-/* Starts it with an empty signal mask, default dispositions and no descriptor but its three.
+/* Starts it with an empty signal mask, default dispositions and no descriptor but those named.
  * Returns once the program runs; a failure before that, in the child too, comes back as a sentence
  * that names the step ("exec '/bin/x': No such file or directory"), and then no child is left.
  * Blocks for as long as the kernel takes to exec. Thread-safe. */

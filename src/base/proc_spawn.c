@@ -6,9 +6,11 @@
  * CLOEXEC pipe; exec closes the pipe, and the parent reads an end of file instead of an error.
  *
  * All signals are blocked over the fork, so that no handler of ours runs in the child. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/memfd.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -57,21 +59,41 @@ static int step_directory(const struct proc_spec *spec, pid_t parent)
     return spec->cwd_fd >= 0 && fchdir(spec->cwd_fd) < 0 ? -errno : 0;
 }
 
-/* Moves all three out of the way first: one may be the number another must become. */
+/* The first number that is not the program's. */
+static int first_free_fd(const struct proc_spec *spec)
+{
+    return FIRST_FREE_FD + (int)spec->more_count;
+}
+
+/* A root may be so empty that even that is missing. Then: a file that ends at once, and takes
+ * nothing. */
+static int open_null(void)
+{
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    fd = (int)syscall(SYS_memfd_create, "null", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0)
+        (void)fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL);
+    return fd;
+}
+
+/* Moves all out of the way first: one may be the number another must become. */
 static int step_stdio(const struct proc_spec *spec, pid_t parent)
 {
-    int high[3];
+    int high[FIRST_FREE_FD + PROC_MORE_MAX];
 
-    for (int i = 0; i < 3; i++) {
-        int from = spec->stdio[i];
+    for (int i = 0; i < first_free_fd(spec); i++) {
+        int from = i < FIRST_FREE_FD ? spec->stdio[i] : spec->more[i - FIRST_FREE_FD];
 
         if (from < 0)
-            from = open("/dev/null", O_RDWR | O_CLOEXEC);
-        high[i] = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+            from = open_null();
+        high[i] = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, first_free_fd(spec));
         if (high[i] < 0)
             return -errno;
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < first_free_fd(spec); i++)
         if (dup2(high[i], i) < 0)
             return -errno;
     return 0;
@@ -83,12 +105,12 @@ static int step_descriptors(const struct proc_spec *spec, pid_t parent)
     long limit;
 
     if (!fault_hit(FAULT_SYSCALL) &&
-        syscall(SYS_close_range, FIRST_FREE_FD, ~0U, CLOSE_RANGE_CLOEXEC) == 0)
+        syscall(SYS_close_range, first_free_fd(spec), ~0U, CLOSE_RANGE_CLOEXEC) == 0)
         return 0;
     limit = sysconf(_SC_OPEN_MAX);
     if (limit < 0 || limit > CLOSE_BY_HAND_MAX)
         limit = CLOSE_BY_HAND_MAX; /* what is above was CLOEXEC at birth, as all of ours */
-    for (long fd = FIRST_FREE_FD; fd < limit; fd++)
+    for (long fd = first_free_fd(spec); fd < limit; fd++)
         (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* most are not open */
     return 0;
 }
@@ -149,7 +171,7 @@ static NORETURN void spawn_fail(int report, int r, struct proc_step step)
 
 static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int report)
 {
-    int safe = fcntl(report, F_DUPFD_CLOEXEC, FIRST_FREE_FD); /* not where standard files go */
+    int safe = fcntl(report, F_DUPFD_CLOEXEC, first_free_fd(spec)); /* where no file of it goes */
     struct proc_step step = {"keep a descriptor", spec->path};
     int r;
 
@@ -167,6 +189,14 @@ static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int
     spawn_fail(safe, spawn_exec(spec), (struct proc_step){"exec", spec->path});
 }
 
+/* fork() itself has no flags; the system call, without a stack of its own, does the same. A libc
+ * that keeps the number of its thread has an old one in the child then, which asks for none. */
+static pid_t fork_into(unsigned long namespaces)
+{
+    return namespaces ? (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL)
+                      : fork();
+}
+
 /* Forks with every signal blocked, in both; the parent gets its mask back. */
 static pid_t spawn_fork(const struct proc_spec *spec, int report)
 {
@@ -176,7 +206,7 @@ static pid_t spawn_fork(const struct proc_spec *spec, int report)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = fork();
+    pid = fork_into(spec->namespaces);
     if (pid == 0)
         spawn_child(spec, parent, report);
     saved = errno;
@@ -217,6 +247,7 @@ int proc_spawn_start(const struct proc_spec *spec, pid_t *ret_pid, int *ret_repo
     int fds[2], r;
     pid_t pid;
 
+    assert(spec->more_count <= PROC_MORE_MAX);
     if (pipe2(fds, O_CLOEXEC) < 0)
         return err_sys(e, errno, "spawn '%s': pipe", spec->path);
     report = fds[0];

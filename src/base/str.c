@@ -46,6 +46,11 @@ size_t str_find(struct str s, char c)
     return hit ? (size_t)(hit - s.p) : s.n;
 }
 
+bool str_has_nul(struct str s)
+{
+    return str_find(s, '\0') < s.n;
+}
+
 size_t str_find_str(struct str s, struct str needle)
 {
     const char *hit;

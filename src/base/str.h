@@ -61,6 +61,8 @@ bool str_eq_secret(struct str a, struct str b);
 
 /* Index of the first `c`, or s.n. */
 size_t str_find(struct str s, char c);
+/* Whether it is more than a C string of its bytes would be. */
+bool str_has_nul(struct str s);
 /* Index of the first occurrence of `needle`, or s.n. An empty needle is found at 0. */
 size_t str_find_str(struct str s, struct str needle);
 

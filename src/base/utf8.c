@@ -114,3 +114,16 @@ size_t utf8_encode(uint32_t code, char out[UTF8_BYTES_MAX])
     out[0] = (char)(lead[n] | code);
     return n;
 }
+
+size_t utf8_cut_tail(struct str s)
+{
+    for (size_t n = 1; n < UTF8_BYTES_MAX && n <= s.n; n++) {
+        struct utf8_state state = {0};
+        struct str tail = str_skip(s, s.n - n);
+
+        if ((tail.p[0] & 0xc0) == 0x80)
+            continue; /* not the first byte of one */
+        return utf8_feed(&state, tail) == 0 && state.missing > 0 ? n : 0;
+    }
+    return 0;
+}

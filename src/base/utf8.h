@@ -15,6 +15,10 @@ static inline bool utf8_valid(struct str s)
     return utf8_prefix(s) == s.n;
 }
 
+/* Length of a character that `s` ends in the middle of, as far as it is there; 0 when there is
+ * none. */
+size_t utf8_cut_tail(struct str s);
+
 /* Validates text that arrives in pieces. A zeroed state stands before the first byte. */
 struct utf8_state {
     uint8_t missing;   /* continuation bytes the current character still needs */

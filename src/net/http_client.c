@@ -576,6 +576,11 @@ void http_call_write_end(struct http_call *call)
         conn_deadline(call->conn, call->head_ms);
 }
 
+bool http_call_has_sent(const struct http_call *call)
+{
+    return !call->conn || call->conn->reused || call->conn->stream.bytes_out > 0;
+}
+
 void http_call_resume(struct http_call *call)
 {
     struct client_conn *c = call->conn;

@@ -88,5 +88,7 @@ int http_call_start(struct http_client *c, const struct http_call_spec *spec,
 ssize_t http_call_write(struct http_call *call, struct str data);
 void http_call_write_end(struct http_call *call);
 
+/* Whether any of it left: until then nobody is known to be there, and nothing happened. */
+bool http_call_has_sent(const struct http_call *call);
 void http_call_resume(struct http_call *call); /* on_body may be called again */
 void http_call_cancel(struct http_call *call); /* no callback comes any more; the call is gone */

@@ -129,6 +129,14 @@ static void req_call_handler(struct http_req *req)
     req->route->handler(req);
 }
 
+const struct http_route *http_req_route_at(const struct http_req *req, struct str path)
+{
+    struct route_match match;
+
+    router_find(req->conn->server->router, req->head.method, path, &match);
+    return match.route;
+}
+
 /* Decides who gets the request and its body. In a callback bracket. */
 static void req_route(struct http_req *req)
 {

@@ -6,7 +6,10 @@
 #include "net/h1_write.h"
 #include "net/relay.h"
 
-enum { HANGUP_GRACE_MS = 1000 };
+enum {
+    HANGUP_GRACE_MS = 1000,
+    EARLY_BYTES_MAX = 256 * 1024, /* of a body that came before the backend was there */
+};
 
 /* One forwarded request; lives in the request's arena. */
 struct proxy {
@@ -15,6 +18,16 @@ struct proxy {
     struct loop *loop;
     struct loop_timer hangup; /* armed once the client closed its side */
     struct http_proxy_target target;
+    struct second_try *second; /* NULL: there will be none */
+};
+
+/* All it takes to ask somebody else. */
+struct second_try {
+    struct http_client *client;
+    struct sock_addr addr;
+    struct http_call_spec spec;
+    struct buf early; /* of the body: what the first was given */
+    bool body_ended;
 };
 
 /* An upgraded connection. */
@@ -101,17 +114,38 @@ static size_t request_rows(const struct http_req *req, const struct http_proxy_t
     return n;
 }
 
+/* Somebody answers, or what was sent cannot be sent again. */
+static void proxy_settle(struct proxy *p)
+{
+    if (p->second)
+        buf_done(&p->second->early);
+    p->second = NULL;
+}
+
+static void target_end(const struct http_proxy_target *t)
+{
+    if (t->on_end)
+        t->on_end(t->user);
+}
+
 static ssize_t proxy_on_req_body(struct http_req *req, struct str piece)
 {
     struct proxy *p = req->user;
+    ssize_t n = p->call ? http_call_write(p->call, piece) : (ssize_t)piece.n;
 
-    return p->call ? http_call_write(p->call, piece) : (ssize_t)piece.n;
+    if (p->second && n > 0 &&
+        (http_call_has_sent(p->call) ||
+         buf_add(&p->second->early, str_make(piece.p, (size_t)n)) < 0))
+        proxy_settle(p);
+    return n;
 }
 
 static void proxy_on_req_body_end(struct http_req *req)
 {
     struct proxy *p = req->user;
 
+    if (p->second)
+        p->second->body_ended = true;
     if (p->call)
         http_call_write_end(p->call);
 }
@@ -143,8 +177,10 @@ static void proxy_on_req_close(struct http_req *req, int error UNUSED)
     struct proxy *p = req->user;
 
     loop_timer_stop(p->loop, &p->hangup);
+    proxy_settle(p);
     if (p->call)
         http_call_cancel(p->call);
+    target_end(&p->target);
 }
 
 static const struct http_req_ops proxy_req_ops = {
@@ -202,6 +238,7 @@ static void proxy_on_head(struct http_call *call)
     bool sized = call->framing.body == H1_BODY_LENGTH || call->framing.body == H1_BODY_NONE;
     struct http_headers rows;
 
+    proxy_settle(p);
     if (response_rows(p, call, &rows) < 0) {
         p->call = NULL;
         err_sys(&call->err, ENOMEM, "pass its headers on");
@@ -228,6 +265,29 @@ static void proxy_on_call_drain(struct http_call *call)
     http_req_resume(p->req);
 }
 
+/* Asks the other one, who gets what the first was given. False when there is none, or it cannot be
+ * asked either. */
+static bool proxy_try_again(struct proxy *p)
+{
+    struct second_try *second = p->second;
+    AUTO_BUF(early, EARLY_BYTES_MAX);
+
+    if (!second)
+        return false;
+    early = second->early;
+    buf_init(&second->early, 0);
+    p->second = NULL;
+    if (http_call_start(second->client, &second->spec, &p->call, NULL) < 0) {
+        p->call = NULL;
+        return false;
+    }
+    (void)http_call_write(p->call, buf_str(&early)); /* there is room for that much */
+    if (second->body_ended)
+        http_call_write_end(p->call);
+    http_req_resume(p->req);
+    return true;
+}
+
 static void proxy_on_end(struct http_call *call, int error)
 {
     struct proxy *p = call->user;
@@ -235,6 +295,9 @@ static void proxy_on_end(struct http_call *call, int error)
     if (!p->call) /* upgraded: the request is not ours any more */
         return;
     p->call = NULL;
+    if (error == ECONNREFUSED && proxy_try_again(p))
+        return;
+    proxy_settle(p);
     if (p->req->reply_state != HTTP_REPLY_NONE)
         http_reply_end(p->req, error);
     else
@@ -349,6 +412,22 @@ static const struct http_call_ops proxy_call_ops = {
 
 /* --- start --- */
 
+/* Without memory for it, there is no second try. */
+static struct second_try *second_new(struct http_req *req, struct http_client *client,
+                                     const struct http_proxy_target *target,
+                                     const struct http_call_spec *spec)
+{
+    struct second_try *second =
+        target->addr_else ? arena_new(&req->arena, struct second_try) : NULL;
+
+    if (!second)
+        return NULL;
+    *second = (struct second_try){.client = client, .addr = *target->addr_else, .spec = *spec};
+    second->spec.addr = &second->addr;
+    buf_init(&second->early, EARLY_BYTES_MAX);
+    return second;
+}
+
 void http_proxy_forward(struct http_req *req, struct http_client *client,
                         const struct http_proxy_target *target)
 {
@@ -375,14 +454,17 @@ void http_proxy_forward(struct http_req *req, struct http_client *client,
 
     if (!rows || !p) {
         http_reply_error(req, 503, NULL, "out of memory for this request");
+        target_end(target);
         return;
     }
     spec.header_count = request_rows(req, target, upgrade, rows);
     p->req = req;
     p->loop = http_req_loop(req);
     p->target = *target; /* of which only what is for later is used later */
+    p->second = second_new(req, client, target, &spec);
     if (http_call_start(client, &spec, &p->call, &e) < 0) {
         proxy_fail(p, 502, &e);
+        target_end(target);
         return;
     }
     req->ops = &proxy_req_ops;

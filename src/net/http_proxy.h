@@ -23,6 +23,9 @@ void http_tunnels_cut(struct http_tunnels *t); /* they are gone at the end of th
 
 struct http_proxy_target {
     const struct sock_addr *addr;
+    /* Asked when addr refuses to connect; NULL = none. All text here then lives as long as the
+     * request. */
+    const struct sock_addr *addr_else;
     struct str target;                 /* "/path?query" to ask the backend for */
     struct str host;                   /* STR_NONE keeps the client's */
     const struct http_header *headers; /* added; the client's rows of the same name are dropped */
@@ -39,7 +42,9 @@ struct http_proxy_target {
     /* There will be no answer: replies, in place of our own 502 or 504. `why` is our side's story
      * and may name addresses. May be NULL. */
     void (*on_fail)(void *user, struct http_req *req, int status, const struct err *why);
-    void *user; /* of both */
+    /* The last of a request that is not upgraded, once for each, however it ended. May be NULL. */
+    void (*on_end)(void *user);
+    void *user; /* of all of them */
 };
 
 /* From the handler of a ROUTE_STREAM_BODY row, before anything is replied; answers in every case

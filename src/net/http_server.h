@@ -135,6 +135,8 @@ struct str http_req_header(const struct http_req *req,
                            struct str name); /* first; STR_NONE if none */
 int http_req_peer(const struct http_req *req, struct sock_addr *ret);
 struct loop *http_req_loop(const struct http_req *req);
+/* The row that would answer, were this its path; NULL = none. */
+const struct http_route *http_req_route_at(const struct http_req *req, struct str path);
 void http_req_resume(struct http_req *req); /* on_body may be called again */
 /* Lifts body_ms and stall_ms for this request: where it is passed on to somebody else, it is not
  * for us to say how long a pause may be. */

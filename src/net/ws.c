@@ -20,6 +20,7 @@ enum {
 };
 
 static void ws_on_timer(struct loop_timer *t);
+static void ws_expect_life(struct ws *ws);
 
 /* --- sending --- */
 
@@ -34,32 +35,49 @@ static void ws_next_mask(struct ws *ws, uint8_t mask[MASK_BYTES])
     memcpy(mask, ws->masks + ws->masks_left, MASK_BYTES);
 }
 
-static int ws_queue_frame(struct ws *ws, enum ws_opcode opcode, bool fin, struct str data)
+static int ws_queue_pieces(struct ws *ws, enum ws_opcode opcode, bool fin, const struct str *pieces,
+                           size_t count)
 {
     struct buf *out = stream_out(&ws->stream);
     bool masked = ws->decoder.role == WS_CLIENT;
     char header[WS_HEADER_MAX];
     uint8_t mask[MASK_BYTES];
-    size_t n;
+    size_t n, bytes = 0;
     int r;
 
+    for (size_t i = 0; i < count; i++)
+        bytes += min_size(pieces[i].n, STREAM_OUT_BYTES_MAX + (size_t)1); /* no overflow */
     if (masked)
         ws_next_mask(ws, mask);
-    n = ws_frame_header(header, opcode, fin, data.n, masked ? mask : NULL);
-    r = data.n > STREAM_OUT_BYTES_MAX ? -EMSGSIZE : buf_reserve(out, n + data.n);
+    n = ws_frame_header(header, opcode, fin, bytes, masked ? mask : NULL);
+    r = bytes > STREAM_OUT_BYTES_MAX ? -EMSGSIZE : buf_reserve(out, n + bytes);
     if (r < 0)
         return r;
     (void)buf_add(out, str_make(header, n)); /* there is room */
-    (void)buf_add(out, data);
+    for (size_t i = 0; i < count; i++)
+        (void)buf_add(out, pieces[i]);
     if (masked)
-        ws_mask(out->p + out->n - data.n, data.n, mask, 0);
+        ws_mask(out->p + out->n - bytes, bytes, mask, 0);
     stream_flush_soon(&ws->stream);
     return 0;
+}
+
+static int ws_queue_frame(struct ws *ws, enum ws_opcode opcode, bool fin, struct str data)
+{
+    return ws_queue_pieces(ws, opcode, fin, &data, 1);
 }
 
 static bool ws_may_send(const struct ws *ws)
 {
     return ws->state == WS_STATE_OPEN && stream_is_open(&ws->stream);
+}
+
+static void ws_want_drain(struct ws *ws)
+{
+    if (ws_room(ws) > 0)
+        return;
+    ws->drain_due = true;
+    stream_want_drain(&ws->stream);
 }
 
 static int ws_send_frame(struct ws *ws, enum ws_opcode opcode, bool fin, struct str data)
@@ -69,10 +87,7 @@ static int ws_send_frame(struct ws *ws, enum ws_opcode opcode, bool fin, struct 
     if (!ws_may_send(ws))
         return -EPIPE;
     r = ws_room(ws) == 0 ? -EAGAIN : ws_queue_frame(ws, opcode, fin, data);
-    if (ws_room(ws) == 0) {
-        ws->drain_due = true;
-        stream_want_drain(&ws->stream);
-    }
+    ws_want_drain(ws);
     return r;
 }
 
@@ -89,6 +104,18 @@ int ws_send(struct ws *ws, enum ws_opcode opcode, struct str data)
 {
     assert(!ws->in_parts && (opcode == WS_OP_TEXT || opcode == WS_OP_BINARY));
     return ws_send_frame(ws, opcode, true, data);
+}
+
+int ws_push(struct ws *ws, enum ws_opcode opcode, const struct str *pieces, size_t count)
+{
+    int r;
+
+    assert(!ws->in_parts && (opcode == WS_OP_TEXT || opcode == WS_OP_BINARY));
+    if (!ws_may_send(ws))
+        return -EPIPE;
+    r = ws_queue_pieces(ws, opcode, true, pieces, count);
+    ws_want_drain(ws);
+    return r;
 }
 
 int ws_ping(struct ws *ws, struct str data)
@@ -152,6 +179,7 @@ static void ws_stop_delivery(struct ws *ws)
 {
     buf_done(&ws->message);
     ws->held = false;
+    loop_timer_stop(ws->loop, &ws->idle); /* the end has its own */
     stream_resume(&ws->stream);
 }
 
@@ -171,6 +199,7 @@ void ws_end_soon(struct ws *ws)
 {
     ws->state = WS_STATE_OVER;
     loop_timer_stop(ws->loop, &ws->timer);
+    loop_timer_stop(ws->loop, &ws->idle);
     loop_defer(ws->loop, &ws->task, ws_on_task);
 }
 
@@ -246,6 +275,27 @@ void ws_free(struct ws *ws)
 }
 
 /* --- receiving --- */
+
+/* Who says nothing is gone; but not while it is we who do not listen, or while it is busy with what
+ * we say: our pings are behind that, and the stall deadline watches it. */
+static void ws_on_idle(struct loop_timer *t)
+{
+    struct ws *ws = container_of(t, struct ws, idle);
+
+    if (ws->stream.paused || ws_queued(ws) > 0) {
+        ws_expect_life(ws);
+        return;
+    }
+    ws_note_error(ws, ETIMEDOUT, "the peer says nothing");
+    stream_reset(&ws->stream, ETIMEDOUT);
+}
+
+static void ws_expect_life(struct ws *ws)
+{
+    if (ws->conf.idle_ms)
+        loop_timer_set(ws->loop, &ws->idle,
+                       loop_now_ns(ws->loop) + (uint64_t)ws->conf.idle_ms * 1000000, ws_on_idle);
+}
 
 static void ws_hold(struct ws *ws, const struct ws_piece *piece, size_t taken)
 {
@@ -331,6 +381,8 @@ static size_t ws_on_data(struct stream *st, char *p, size_t n)
     struct ws_event event;
     size_t used = 0;
 
+    if (ws->state == WS_STATE_OPEN)
+        ws_expect_life(ws);
     while (used < n && stream_is_open(st) && !st->paused) {
         used += ws_decode(&ws->decoder, p + used, n - used, &event);
         if (ws->state != WS_STATE_ENDING)
@@ -413,6 +465,14 @@ static void ws_on_drain(struct stream *st)
     }
 }
 
+static void ws_on_hangup(struct stream *st)
+{
+    struct ws *ws = container_of(st, struct ws, stream);
+
+    if (ws->state == WS_STATE_OPEN && ws->ops->on_hangup)
+        ws->ops->on_hangup(ws);
+}
+
 static void ws_on_eof(struct stream *st)
 {
     struct ws *ws = container_of(st, struct ws, stream);
@@ -434,6 +494,7 @@ static const struct stream_ops ws_stream_ops = {
     .on_eof = ws_on_eof,
     .on_drain = ws_on_drain,
     .on_close = ws_on_close,
+    .on_hangup = ws_on_hangup,
 };
 
 /* The peer shows life by any byte. A ping that waits behind other output is not timed, as the stall
@@ -445,7 +506,8 @@ static void ws_on_ping_timer(struct ws *ws)
 
     if (!ws->ping_out) {
         if (ws_room(ws) > 0)
-            ws->ping_out = ws_queue_frame(ws, WS_OP_PING, true, STR_NONE) == 0 && !queued;
+            ws->ping_out = ws_queue_frame(ws, WS_OP_PING, true, STR_NONE) == 0 && !queued &&
+                           !conf->idle_ms; /* which looks for the answer in that case */
         ws->bytes_seen = ws->stream.bytes_in;
         ws_arm(ws, ws->ping_out ? conf->pong_ms : conf->ping_ms);
         return;
@@ -509,6 +571,8 @@ void ws_open(struct ws *ws, struct stream_parts *parts, struct str first_words)
         return;
     }
     ws->stream.stall_ms = ws->conf.stall_ms;
+    if (ws->conf.queue_bytes_max)
+        stream_set_high(&ws->stream, ws->conf.queue_bytes_max);
     ws->state = WS_STATE_OPEN;
     r = stream_write(&ws->stream, first_words);
     if (r < 0) {
@@ -517,6 +581,7 @@ void ws_open(struct ws *ws, struct stream_parts *parts, struct str first_words)
     }
     if (ws->conf.ping_ms)
         ws_arm(ws, ws->conf.ping_ms);
+    ws_expect_life(ws);
     if (ws->ops->on_open)
         ws->ops->on_open(ws);
 }

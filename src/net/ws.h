@@ -37,6 +37,9 @@ struct ws_ops {
      * exchanged. error is NULL after an orderly close. Comes also without on_open, when a handshake
      * that began does not succeed. */
     void (*on_close)(struct ws *ws, uint16_t code, struct str reason, const struct err *error);
+    /* The peer hung up while we are paused: what it sent before is still to be had. At most once.
+     */
+    void (*on_hangup)(struct ws *ws);
 };
 
 enum { WS_CLOSE_ABNORMAL = 1006 /* stands for a connection that broke; never on the wire */ };
@@ -50,9 +53,11 @@ struct ws_conf {
     /* 0 means the default named beside it. */
     uint64_t message_bytes_max; /* 16 MiB; also of messages taken in pieces */
     uint32_t ping_ms;           /* between two empty pings of ours; none */
-    uint32_t pong_ms;           /* 10 s in which something must come back */
+    uint32_t pong_ms;           /* 10 s in which something must come back; not with idle_ms */
+    uint32_t idle_ms;           /* without a byte of the peer's, who is then gone; for ever */
     uint32_t close_ms;          /* 2 s for the peer to answer a close */
     uint32_t stall_ms;          /* 30 s during which the peer takes nothing of what is queued */
+    uint32_t queue_bytes_max;   /* STREAM_HIGH_BYTES; ws_room is 0 from there on */
 };
 
 /* Answers a request to switch protocols, from a handler that has not replied. 0: on_open or
@@ -84,6 +89,9 @@ struct str ws_protocol(const struct ws *ws); /* as agreed; STR_NONE if none */
  * -EMSGSIZE for one that could never be queued, -ENOMEM; then nothing was queued. Text is the
  * caller's promise of UTF-8. */
 int ws_send(struct ws *ws, enum ws_opcode opcode, struct str data);
+/* A message that lies in several places, as one frame. Takes it also when the queue is full: for a
+ * producer whose bursts are bounded, and who asks ws_room between them. Else fails as ws_send. */
+int ws_push(struct ws *ws, enum ws_opcode opcode, const struct str *pieces, size_t count);
 /* A message in parts, one frame each, for what is not known whole; the first names the opcode. No
  * ws_send before the last. */
 int ws_send_part(struct ws *ws, enum ws_opcode opcode, struct str data, bool last);

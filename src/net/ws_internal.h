@@ -15,6 +15,7 @@ struct ws {
     struct buf
         message; /* being collected, or held back by on_piece; a client's expected accept before */
     struct loop_timer timer;
+    struct loop_timer idle; /* of conf.idle_ms */
     struct loop_task task;
     struct http_call *call; /* a client's, while connecting */
     struct str protocol;    /* one of conf.protocols */

@@ -409,3 +409,17 @@ TEST(json, replaces_what_is_invalid_when_asked)
     check_refused(STR("[\"\xff\xff\", x]"), &lenient, EBADMSG,
                   "line 1, column 8: expected a value, got 'x'");
 }
+
+TEST(json, reads_the_first_value_only_when_asked)
+{
+    static const struct json_limits limits = {.first_only = true};
+    AUTO_ARENA(a, ARENA_BYTES_MAX);
+    struct json *v;
+
+    CHECK_EQ(json_get(parse(&a, STR("{\"a\":1}{\"a\":2}"), &limits), STR("a"))->i64, 1);
+    CHECK_EQ(parse(&a, STR(" 7 ]"), &limits)->i64, 7);
+    CHECK_EQ(parse(&a, STR("[1]}"), &limits)->count, 1);
+    CHECK_EQ(json_parse(&a, STR("[1"), &limits, &v, NULL), -EBADMSG);
+    CHECK_EQ(json_parse(&a, STR(""), &limits, &v, NULL), -EBADMSG);
+    CHECK_EQ(json_parse(&a, STR("[1]}"), NULL, &v, NULL), -EBADMSG);
+}

@@ -122,6 +122,22 @@ TEST(proc, lets_no_other_descriptor_through)
               "0\n1\n2\n");
 }
 
+TEST(proc, hands_over_more_descriptors_in_any_order)
+{
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+    int p[2], more[3];
+
+    CHECK_EQ(pipe2(p, O_CLOEXEC), 0);
+    CHECK_EQ(write(p[1], "read\n", 5), 5);
+    more[0] = -EBADF;
+    more[1] = p[0];
+    more[2] = p[0];
+    spec.more = more;
+    spec.more_count = 3;
+    CHECK_STR(shell(&spec, "readlink /proc/self/fd/3; read x <&4; echo $x; ls /proc/self/fd", 0),
+              "/dev/null\nread\n0\n1\n2\n3\n4\n5\n6\n"); /* 6 is ls reading the directory */
+}
+
 TEST(proc, closes_descriptors_one_by_one_where_close_range_is_missing)
 {
     const char *const argv[] = {"sh", "-c", "test ! -e /proc/self/fd/77", NULL};

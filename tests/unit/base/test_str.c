@@ -52,6 +52,8 @@ TEST(str, finds)
     CHECK_EQ(str_find_str(STR("ab"), STR("abc")), 2);
     CHECK_EQ(str_find_str(STR("ab"), STR("")), 0);
     CHECK_EQ(str_find_str(STR_NONE, STR("a")), 0);
+    CHECK(str_has_nul(str_make("a\0", 2)));
+    CHECK(!str_has_nul(str_make("a\0", 1)) && !str_has_nul(STR_NONE));
 }
 
 /* The pieces, each in brackets. */

@@ -98,3 +98,15 @@ TEST(utf8, does_not_decode_nonsense)
     CHECK_EQ(utf8_decode(STR("\xe2\x82\xac..."), &code), 3);
     CHECK_EQ(code, 0x20ac);
 }
+
+TEST(utf8, finds_a_character_that_is_cut_off)
+{
+    CHECK_EQ(utf8_cut_tail(STR("")), 0);
+    CHECK_EQ(utf8_cut_tail(STR("abc")), 0);
+    CHECK_EQ(utf8_cut_tail(STR("\xe2\x82\xac")), 0);
+    CHECK_EQ(utf8_cut_tail(STR("a\xe2\x82")), 2);
+    CHECK_EQ(utf8_cut_tail(STR("a\xe2")), 1);
+    CHECK_EQ(utf8_cut_tail(STR("\xf0\x9f\xa6")), 3);
+    CHECK_EQ(utf8_cut_tail(STR("\x82\x82\x82")), 0); /* nothing will make that whole */
+    CHECK_EQ(utf8_cut_tail(STR("a\xff")), 0);
+}

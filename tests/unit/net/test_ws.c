@@ -23,7 +23,7 @@ struct end {
     uint16_t code;
     char reason[128];
     int error;
-    int drains;
+    int drains, hangups;
     size_t take; /* of a piece */
 };
 
@@ -63,6 +63,13 @@ static void note_drain(struct ws *ws)
     end->drains++;
 }
 
+static void note_hangup(struct ws *ws)
+{
+    struct end *end = ws_user(ws);
+
+    end->hangups++;
+}
+
 static void note_close(struct ws *ws, uint16_t code, struct str reason, const struct err *error)
 {
     struct end *end = ws_user(ws);
@@ -77,7 +84,7 @@ static void note_close(struct ws *ws, uint16_t code, struct str reason, const st
 
 static void end_init(struct end *end)
 {
-    end->ops = (struct ws_ops){note_open, note_message, NULL, note_drain, note_close};
+    end->ops = (struct ws_ops){note_open, note_message, NULL, note_drain, note_close, note_hangup};
     buf_init(&end->got, 64 << 20);
 }
 
@@ -203,6 +210,19 @@ TEST(ws, carries_text_and_binary_both_ways)
     close_both();
 }
 
+TEST(ws, sends_what_lies_in_several_places_as_one_message)
+{
+    const struct str pieces[] = {STR("one "), STR(""), STR_NONE, STR("message")};
+
+    open_both();
+    CHECK_EQ(ws_push(w.near.ws, WS_OP_BINARY, pieces, ARRAY_LEN(pieces)), 0); /* masked */
+    CHECK_EQ(ws_push(w.far.ws, WS_OP_TEXT, pieces, ARRAY_LEN(pieces)), 0);
+    RUN_UNTIL(w.far.got.n >= 14 && w.near.got.n >= 14);
+    CHECK_STR(w.far.got.p, "B[one message]");
+    CHECK_STR(w.near.got.p, "T[one message]");
+    close_both();
+}
+
 TEST(ws, joins_the_parts_of_a_message_around_a_ping)
 {
     open_both();
@@ -317,6 +337,26 @@ TEST(ws, tells_a_sender_to_wait_and_when_to_go_on)
     close_both();
 }
 
+TEST(ws, takes_what_is_pushed_although_it_is_full)
+{
+    static const char piece[16 * 1024];
+    const struct str pieces[] = {
+        {piece, sizeof(piece)}
+    };
+
+    world_start();
+    w.near.conf.queue_bytes_max = sizeof(piece) / 2;
+    connect_near();
+    RUN_UNTIL(w.near.opened && w.far.opened);
+    CHECK_EQ(ws_room(w.near.ws), sizeof(piece) / 2);
+    CHECK_EQ(ws_push(w.near.ws, WS_OP_BINARY, pieces, 1), 0);
+    CHECK_EQ(ws_room(w.near.ws), 0);
+    CHECK_EQ(ws_push(w.near.ws, WS_OP_BINARY, pieces, 1), 0);
+    CHECK_EQ(ws_send(w.near.ws, WS_OP_BINARY, STR("polite")), -EAGAIN);
+    RUN_UNTIL(w.near.drains == 1 && w.far.got.n == 2 * (sizeof(piece) + 3));
+    close_both();
+}
+
 TEST(ws, gives_up_a_peer_that_never_reads)
 {
     static const char piece[64 * 1024];
@@ -383,7 +423,64 @@ TEST(ws, does_not_blame_the_peer_for_pongs_it_does_not_read_itself)
     close_both();
 }
 
+TEST(ws, gives_up_a_peer_that_says_nothing)
+{
+    int fd;
+
+    world_start();
+    w.far.conf.ping_ms = 30;
+    w.far.conf.idle_ms = 200;
+    fd = open_raw(0);
+    run_ms(120);
+    CHECK(!w.far.closed);
+    CHECK_EQ(send(fd, "\x8a\x80\0\0\0\0", 6, MSG_NOSIGNAL), 6); /* a pong */
+    run_ms(150);
+    CHECK(!w.far.closed);
+    RUN_UNTIL(w.far.closed);
+    CHECK_EQ(w.far.code, WS_CLOSE_ABNORMAL);
+    CHECK_EQ(w.far.error, ETIMEDOUT);
+    close(fd);
+    world_stop();
+}
+
+TEST(ws, keeps_a_peer_that_only_answers_pings_and_one_it_does_not_hear)
+{
+    world_start();
+    w.far.conf.ping_ms = 20;
+    w.far.conf.idle_ms = 100;
+    connect_near();
+    RUN_UNTIL(w.near.opened && w.far.opened);
+    run_ms(400);
+    CHECK(!w.far.closed);
+    ws_pause(w.far.ws);
+    run_ms(300);
+    CHECK(!w.far.closed);
+    ws_resume(w.far.ws);
+    run_ms(300);
+    CHECK(!w.far.closed);
+    close_both();
+}
+
 /* --- the end --- */
+
+TEST(ws, tells_that_the_peer_hung_up_while_it_is_paused)
+{
+    int fd;
+
+    world_start();
+    fd = open_raw(0);
+    ws_pause(w.far.ws);
+    CHECK_EQ(send(fd, "\x81\x84\0\0\0\0last", 10, MSG_NOSIGNAL), 10);
+    CHECK_EQ(shutdown(fd, SHUT_WR), 0);
+    RUN_UNTIL(w.far.hangups == 1);
+    CHECK(!w.far.closed);
+    ws_resume(w.far.ws);
+    RUN_UNTIL(w.far.closed);
+    CHECK_STR(w.far.got.p, "T[last]");
+    CHECK_EQ(w.far.hangups, 1);
+    close(fd);
+    world_stop();
+}
 
 TEST(ws, closes_in_order_from_either_end)
 {

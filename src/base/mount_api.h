@@ -16,6 +16,9 @@
 #ifndef UMOUNT_NOFOLLOW
 #define UMOUNT_NOFOLLOW 8
 #endif
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
 
 static inline int mnt_result(long r)
 {
