@@ -63,7 +63,8 @@ int broker_check_privileges(struct err *e)
 
 int broker_confine(struct err *e)
 {
-    uint64_t keep = caps_init | (uint64_t)1 << CAP_SYS_RESOURCE; /* limits above our own */
+    uint64_t keep = caps_sandbox | (uint64_t)1 << CAP_SETPCAP |
+                    (uint64_t)1 << CAP_SYS_RESOURCE; /* limits above our own */
     uint64_t have = 0;
     int r = caps_permitted(&have, e);
 

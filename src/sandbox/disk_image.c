@@ -16,10 +16,10 @@
 
 #include "base/fd.h"
 #include "base/io.h"
+#include "base/mount_api.h"
 #include "base/proc.h"
 #include "base/time.h"
 #include "sandbox/disk_internal.h"
-#include "sandbox/mount_api.h"
 
 enum {
     BLOCK_BYTES = 4096,

@@ -14,11 +14,11 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/io.h"
+#include "base/mount_api.h"
 #include "base/sha.h"
 #include "base/time.h"
 #include "base/tree.h"
 #include "sandbox/host_root.h"
-#include "sandbox/mount_api.h"
 #include "sandbox/program.h"
 #include "sandbox/subnet.h"
 

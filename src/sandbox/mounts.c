@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/mount_api.h"
 #include "sandbox/host.h"
-#include "sandbox/mount_api.h"
 
 enum { OPTION_MAX = 64, LOWER_MAX = PLAN_LAYERS_MAX * 32 };
 
@@ -283,7 +283,10 @@ struct system_mount {
     unsigned attributes;
     const char
         *options[5][2]; /* key, value; a NULL value is a flag; "%uid", "%tty", "%tmp", "%shm" */
+    int (*before)(const struct mounts *m, struct err *e);
 };
+
+static int mount_whole_proc(const struct mounts *m, struct err *e);
 
 #define QUIET (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
@@ -304,14 +307,14 @@ static const struct system_mount system_mounts[] = {
       {"nr_inodes", "131072"},
       {"uid", "%uid"},
       {"gid", "%uid"}}                                                      },
-    {"mqueue", "dev/mqueue", QUIET,                                 {{NULL}}},
+    {"mqueue", "dev/mqueue", QUIET,                                 {{NULL}}, mount_whole_proc},
     {"tmpfs",
-     "tmp",                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+     "tmp",              MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
      {{"mode", "1777"},
       {"size", "%tmp"},
       {"nr_inodes", "131072"},
       {"uid", "%uid"},
-      {"gid", "%uid"}}                                                      },
+      {"gid", "%uid"}}               },
 };
 
 enum { TTY_GID = 5 };
@@ -364,6 +367,20 @@ static int mount_dev(const struct mounts *m, struct err *e)
     return place_attach(m->stage, "dev", dev, e);
 }
 
+/* A /proc without masks where no path leads, below what mqueue covers. The kernel lets root of a
+ * user namespace mount another proc, of a process namespace of his, only beside one that hides
+ * nothing; and so does execd, for the sandboxes it makes in this one. */
+static int mount_whole_proc(const struct mounts *m, struct err *e)
+{
+    auto_fd cover = mnt_clone(m->state, "empty", 0), proc = mnt_clone(m->stage, "proc", 0);
+    int r = cover < 0 ? cover : proc;
+
+    if (r < 0)
+        return err_sys(e, -r, "clone proc");
+    r = place_attach(m->stage, "dev/mqueue", cover, e);
+    return r < 0 ? r : place_attach(m->stage, "dev/mqueue/dir", proc, e);
+}
+
 int mounts_system(const struct mounts *m, struct err *e)
 {
     int r = mount_dev(m, e);
@@ -372,6 +389,10 @@ int mounts_system(const struct mounts *m, struct err *e)
         const struct system_mount *sm = &system_mounts[i];
         auto_fd mount = system_mount_make(m, sm);
 
+        if (mount >= 0 && sm->before)
+            r = sm->before(m, e);
+        if (r < 0)
+            return r;
         r = mount < 0 ? err_sys(e, -mount, "mount %s", sm->path)
                       : place_attach(m->stage, sm->path, mount, e);
     }

@@ -8,8 +8,11 @@
  * concatenate.
  *
  * What is refused needs no row. Of note, and on purpose: bpf, perf_event_open, keyctl and friends,
- * userfaultfd, kexec, modules, both mount APIs, chroot and pivot_root, open_by_handle_at, setns,
+ * userfaultfd, kexec, modules, mount and umount, chroot and pivot_root, open_by_handle_at,
  * fanotify, quotactl, acct, swapon, reboot, clocks, iopl, modify_ldt, syslog, vhangup, move_pages.
+ *
+ * This is the filter of PID 1. It has a few calls more than the workload, to make sandboxes inside;
+ * those stand in base/nesting.h, and each child of PID 1 gives them up before it becomes anything.
  */
 #include "sandbox/seccomp.h"
 
@@ -32,6 +35,7 @@
 #include "base/fd.h"
 #include "base/io.h"
 #include "base/mem.h"
+#include "base/nesting.h"
 #include "base/str.h"
 
 #if defined(__x86_64__)
@@ -150,7 +154,8 @@ static const struct {
 #define CLONE_NEW_FLAGS                                                                            \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |  \
      CLONE_NEWNET)
-#define CLONE_TIME_FLAG 0x80 /* CLONE_NEWTIME; in clone these bits are the exit signal */
+#define CLONE_NEW_FLAGS_FORBIDDEN (CLONE_NEW_FLAGS & ~NESTING_CLONE_FLAGS)
+#define CLONE_TIME_FLAG           0x80 /* CLONE_NEWTIME; in clone these bits are the exit signal */
 
 /* Allowed when one argument, masked, has this value. */
 static const struct rule {
@@ -158,8 +163,8 @@ static const struct rule {
     unsigned arg;
     uint64_t mask, value;
 } rules[] = {
-    {"clone",       0, CLONE_NEW_FLAGS,                   0                }, /* no namespaces */
-    {"unshare",     0, CLONE_NEW_FLAGS | CLONE_TIME_FLAG, 0                },
+    {"clone",       0, CLONE_NEW_FLAGS_FORBIDDEN,         0                }, /* see nesting.h */
+    {"unshare",     0, CLONE_NEW_FLAGS | CLONE_TIME_FLAG, 0                }, /* no namespaces */
 
     {"socket",      0, LOW32,                             AF_UNIX          }, /* others: below */
     {"socketpair",  0, LOW32,                             AF_UNIX          },
@@ -293,6 +298,17 @@ static int add_conditional(scmp_filter_ctx ctx, struct err *e)
     return 0;
 }
 
+static int add_nesting(scmp_filter_ctx ctx, struct err *e)
+{
+    for (size_t i = 0; i < nesting_call_count; i++) {
+        int r = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, nesting_calls[i], 0, NULL);
+
+        if (r < 0)
+            return err_sys(e, -r, "add system call %d to the filter", nesting_calls[i]);
+    }
+    return 0;
+}
+
 static int add_all(scmp_filter_ctx ctx, struct err *e)
 {
     int r;
@@ -309,7 +325,8 @@ static int add_all(scmp_filter_ctx ctx, struct err *e)
     r = add_groups(ctx, SCMP_ACT_ERRNO(ENOSYS), groups_absent, ARRAY_LEN(groups_absent), e);
     if (r < 0)
         return r;
-    return add_conditional(ctx, e);
+    r = add_nesting(ctx, e);
+    return r < 0 ? r : add_conditional(ctx, e);
 }
 
 /* Puts the prologue before what libseccomp writes into the memfd. */

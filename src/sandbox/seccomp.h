@@ -1,4 +1,5 @@
-/* seccomp.h - the system calls a sandbox may use: an allow-list, compiled ahead to BPF. */
+/* seccomp.h - the system calls a sandbox may use: an allow-list, compiled ahead to BPF. It is PID
+ * 1's; the workload has that less nesting.h of base. */
 #pragma once
 
 #include "base/err.h"

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/mount_api.h"
 #include "sandbox/host.h"
-#include "sandbox/mount_api.h"
 
 enum {
     LINK_MAX_BYTES = 64,

@@ -22,10 +22,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/nesting.h"
 #include "test.h"
 
 /* Each test runs in a child of its own, so the filter ends with it. */
-static void confine(void)
+static void confine_init(void)
 {
     struct seccomp_program p;
     struct err e = {0};
@@ -35,6 +36,13 @@ static void confine(void)
     CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
     CHECK_EQ(seccomp_install(&p), 0);
     seccomp_program_done(&p);
+}
+
+/* As a process of the workload. */
+static void confine(void)
+{
+    confine_init();
+    CHECK_EQ(nesting_forbid(), 0);
 }
 
 TEST(seccomp, compiles_to_a_program_the_kernel_takes)
@@ -141,6 +149,45 @@ static const struct refusal {
     {"TIOCLINUX",            EPERM,  SYS_ioctl,               {-1, TIOCLINUX}                     },
     {"TIOCSETD",             EPERM,  SYS_ioctl,               {-1, TIOCSETD}                      },
 };
+
+/* What only PID 1 may ask the kernel for; which then has an opinion of its own. */
+static const struct {
+    const char *what;
+    int code;
+    long number, args[4];
+} nesting[] = {
+    {"setns",         EBADF,  SYS_setns,         {-1}                                              },
+    {"open_tree",     EBADF,  SYS_open_tree,     {-1, (long)"x"}                                   },
+    {"fsconfig",      EINVAL, SYS_fsconfig,      {-1, 99}                                          },
+    {"mount_setattr", EINVAL, SYS_mount_setattr, {-1, (long)"", 0x40000000}                        },
+    {"clone(mnt)",    EINVAL, SYS_clone,         {CLONE_NEWNS | CLONE_FS}                          },
+    {"clone(ipc)",    EINVAL, SYS_clone,         {CLONE_NEWIPC | CLONE_SYSVSEM}                    },
+    {"clone(pid)",    EINVAL, SYS_clone,         {CLONE_NEWPID | CLONE_PARENT_SETTID | CLONE_PIDFD}},
+};
+
+TEST(seccomp, lets_init_nest_and_not_the_workload)
+{
+    for (int workload = 0; workload < 2; workload++) {
+        if (workload)
+            CHECK_EQ(nesting_forbid(), 0);
+        else
+            confine_init();
+        for (size_t i = 0; i < ARRAY_LEN(nesting); i++) {
+            int code = workload ? EPERM : nesting[i].code;
+            long r = syscall(nesting[i].number, nesting[i].args[0], nesting[i].args[1],
+                             nesting[i].args[2], nesting[i].args[3]);
+
+            if (r != -1 || errno != code)
+                test_fail(__FILE__, __LINE__, "%s: %ld, errno %d, expected %d", nesting[i].what, r,
+                          r < 0 ? errno : 0, code);
+        }
+        errno = 0;
+        CHECK_EQ(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0), -1);
+        CHECK_EQ(errno, EPERM);
+        CHECK_EQ(syscall(SYS_unshare, CLONE_NEWNS), -1);
+        CHECK_EQ(errno, EPERM);
+    }
+}
 
 TEST(seccomp, refuses_each_forbidden_call)
 {
