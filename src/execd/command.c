@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "execd/command_internal.h"
+#include "execd/exit_text.h"
 
 /* --- the table --- */
 
@@ -36,6 +37,11 @@ struct command *commands_find(const struct commands *all, struct str id)
     return map_get(&all->by_id, id);
 }
 
+size_t commands_running(const struct commands *all)
+{
+    return all->running;
+}
+
 size_t commands_count(const struct commands *all)
 {
     return all->by_id.n;
@@ -47,7 +53,8 @@ static void command_free(struct command *c)
     for (size_t i = 0; i < COMMAND_STREAMS; i++)
         if (c->pipes[i])
             c->pipes[i]->command = NULL;
-    command_log_close(&c->log);
+    for (size_t i = 0; i < COMMAND_STREAMS; i++)
+        command_log_close(&c->logs[i]);
     free(c->text);
     free(c->error);
     free(c);
@@ -73,10 +80,12 @@ static void commands_prune_logs(struct commands *all)
     for (struct list *at = all->ended.prev; at != &all->ended; at = at->prev) {
         struct command *c = container_of(at, struct command, link);
 
-        count += c->log.fd >= 0;
-        bytes += command_log_bytes(&c->log);
-        if (count > COMMAND_LOGS_MAX || bytes > COMMAND_LOGS_BYTES_MAX)
-            command_log_close(&c->log);
+        for (size_t i = 0; i < COMMAND_STREAMS; i++) {
+            count += c->logs[i].fd >= 0;
+            bytes += command_log_bytes(&c->logs[i]);
+            if (count > COMMAND_LOGS_MAX || bytes > COMMAND_LOGS_BYTES_MAX)
+                command_log_close(&c->logs[i]);
+        }
     }
 }
 
@@ -112,7 +121,8 @@ int command_new(struct commands *all, struct str text, bool background, struct c
     if (all->running >= COMMANDS_RUNNING_MAX)
         return err_set(e, EAGAIN, "%d commands run already", COMMANDS_RUNNING_MAX);
     c = mem_new(struct command);
-    c->log.fd = -EBADF;
+    for (size_t i = 0; i < COMMAND_STREAMS; i++)
+        c->logs[i] = COMMAND_LOG_NONE(COMMAND_LOG_BYTES_MAX);
     c->all = all;
     c->background = background;
     c->running = true;
@@ -133,41 +143,6 @@ int command_new(struct commands *all, struct str text, bool background, struct c
 
 /* --- the end --- */
 
-static const char *signal_text(int signo)
-{
-    static const char *const names[] = {
-        [SIGHUP] = "hangup",
-        [SIGINT] = "interrupt",
-        [SIGQUIT] = "quit",
-        [SIGILL] = "illegal instruction",
-        [SIGTRAP] = "trace/breakpoint trap",
-        [SIGABRT] = "aborted",
-        [SIGBUS] = "bus error",
-        [SIGFPE] = "floating point exception",
-        [SIGKILL] = "killed",
-        [SIGUSR1] = "user defined signal 1",
-        [SIGSEGV] = "segmentation fault",
-        [SIGUSR2] = "user defined signal 2",
-        [SIGPIPE] = "broken pipe",
-        [SIGALRM] = "alarm clock",
-        [SIGTERM] = "terminated",
-    };
-
-    return signo > 0 && (size_t)signo < ARRAY_LEN(names) ? names[signo] : NULL;
-}
-
-static void format_signal(struct buf *out, const struct proc_exit *how)
-{
-    const char *name = signal_text(how->code);
-
-    if (name)
-        (void)buf_addf(out, "signal: %s", name);
-    else
-        (void)buf_addf(out, "signal: signal %d", how->code);
-    if (how->core_dumped)
-        (void)buf_add(out, STR(" (core dumped)"));
-}
-
 /* What status, terminal event and log say about an end. */
 static void command_set_exit(struct command *c, const struct run *run, const struct proc_exit *how)
 {
@@ -175,10 +150,7 @@ static void command_set_exit(struct command *c, const struct run *run, const str
 
     if (how->by_signal && run->timed_out)
         (void)buf_addf(&text, "timeout after %llums: ", (unsigned long long)run->timeout_ms);
-    if (how->by_signal)
-        format_signal(&text, how);
-    else if (how->code != 0)
-        (void)buf_addf(&text, "exit status %d", how->code);
+    exit_text_add(&text, how);
     c->exit_code = how->by_signal ? -1 : how->code;
     c->error = text.n ? mem_strdup(text.p) : NULL;
     c->running = false;
@@ -189,6 +161,7 @@ static void run_free(struct run *run)
 {
     struct loop *loop = run->command->all->loop;
 
+    run_input_close(run);
     reaper_unwatch(&run->child);
     loop_timer_stop(loop, &run->timeout);
     if (run->report.fd >= 0) {
@@ -280,6 +253,7 @@ static void run_on_exit(struct reaper_child *child, const struct proc_exit *how)
     if (run->report.fd >= 0 && !run_take_report(run))
         return;
     run->reaped = true;
+    run_input_close(run);
     command_set_exit(c, run, how);
     loop_timer_stop(c->all->loop, &run->timeout);
     for (size_t i = 0; i < COMMAND_STREAMS; i++) {
@@ -318,6 +292,13 @@ void command_resume(struct command *c)
             command_pipe_watch_or_free(c->pipes[i]);
 }
 
+bool command_has_output(const struct command *c, enum command_stream from)
+{
+    int left = 0;
+
+    return c->pipes[from] && ioctl(c->pipes[from]->fd, FIONREAD, &left) == 0 && left > 0;
+}
+
 void command_forget(struct command *c)
 {
     if (!c->run)
@@ -347,16 +328,19 @@ static int command_spawn(struct command *c, const struct command_spec *spec, str
     const char *slash = strrchr(spec->shell, '/');
     const char *argv[] = {slash ? slash + 1 : spec->shell, "-c", c->text, NULL};
     struct command_start start = {&c->all->place, spec};
-    struct proc_spec how = PROC_SPEC(spec->shell, argv);
-    auto_fd out = -EBADF, err = -EBADF, report = -EBADF;
+    struct proc_spec how = PROC_SPEC(spec->shell, spec->argv ? spec->argv : argv);
+    auto_fd in = -EBADF, out = -EBADF, err = -EBADF, report = -EBADF;
     pid_t pid;
-    int r = command_pipe_open(c, COMMAND_STDOUT, &out, e);
+    int r = run_input_open(run, spec, &in, e);
 
+    if (r >= 0)
+        r = command_pipe_open(c, COMMAND_STDOUT, &out, e);
     if (r >= 0 && !c->background)
         r = command_pipe_open(c, COMMAND_STDERR, &err, e);
     if (r < 0)
         return r;
     how.env = spec->env;
+    how.stdio[0] = in;
     how.stdio[1] = out;
     how.stdio[2] = c->background ? out : err;
     how.flags = PROC_NEW_GROUP;
@@ -385,12 +369,11 @@ void command_run(struct command *c, const struct command_spec *spec, const struc
 
     *run = (struct run){.command = c, .ops = ops, .user = user, .timeout_ms = spec->timeout_ms};
     run->report.fd = -EBADF;
+    run->input.fd = -EBADF;
     (void)snprintf(run->shell, sizeof(run->shell), "%s", spec->shell);
     list_push(&c->all->runs, &run->link);
     c->run = run;
-    r = c->background ? command_log_open(&c->log, COMMAND_LOG_BYTES_MAX, &e) : 0;
-    if (r >= 0)
-        r = command_spawn(c, spec, run, &e);
+    r = command_spawn(c, spec, run, &e);
     if (r < 0)
         command_failed(c, &e);
     else if (spec->timeout_ms > 0)

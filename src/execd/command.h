@@ -6,10 +6,11 @@
  *
  * A command is over when its leader is, whoever else holds its pipes: what is in them at that
  * moment is delivered, then its end. Afterwards the pipes are read on for those who still write,
- * since a closed one would kill them; a background command's log takes it, other output is dropped.
+ * since a closed one would kill them, and go on into the logs.
  *
- * A foreground command has a pipe for each of stdout and stderr, whose order between them is that
- * of reading; a background one has a single pipe, and its log is in the order of writing.
+ * A foreground command has a pipe and a log for each of stdout and stderr, whose order between them
+ * is that of reading; a background one has a single pipe, and its log is in the order of writing.
+ * A log is made for the first byte that goes there.
  *
  * A record stays until COMMANDS_KEPT_MAX others ended after it, or their texts take more than
  * COMMANDS_TEXT_BYTES_MAX. Of ended commands the newest COMMAND_LOGS_MAX logs stay, as long as all
@@ -28,7 +29,9 @@ enum {
     COMMANDS_TEXT_BYTES_MAX = 512 << 10,
     COMMAND_LOGS_MAX = 200,
     COMMAND_LOGS_BYTES_MAX = 256 << 20,
-    COMMAND_READ_BYTES = 32 << 10, /* what one call of on_output brings at most */
+    /* What one call of on_output brings at most. As short lines, that makes some 30 KiB of events,
+     * for which the loop keeps a warm buffer. */
+    COMMAND_READ_BYTES = 16 << 10,
     COMMAND_ID_MAX = 32 + 1,
     COMMAND_CANNOT_START = 255, /* the exit code of what never ran */
 };
@@ -50,7 +53,7 @@ struct command {
     char *error;        /* "exit status 3", "signal: killed", ...; NULL = none */
     int64_t started_us; /* wall clock */
     int64_t ended_us;
-    struct command_log log; /* of a background command */
+    struct command_log logs[COMMAND_STREAMS]; /* a background command's first has all it printed */
 
     /* The rest is ours. */
     struct commands *all;
@@ -59,12 +62,16 @@ struct command {
     struct list link; /* among the ended, oldest first */
 };
 
-struct command_spec {       /* borrowed for the call */
-    const char *shell;      /* the file to run as `shell -c text` */
-    const char *const *env; /* NULL-terminated */
-    const char *cwd;        /* NULL = ours */
+struct command_spec {        /* borrowed for the call */
+    const char *shell;       /* the file to run as `shell -c text`, or with argv */
+    const char *const *argv; /* NULL-terminated; NULL = as a shell */
+    const char *const *env;  /* NULL-terminated */
+    const char *cwd;         /* NULL = ours */
     struct child_user user;
     uint64_t timeout_ms; /* then SIGKILL to its group; 0 = none */
+    bool has_input;      /* its standard input is a pipe; else /dev/null */
+    bool input_open;     /* which stays open for command_input.h; else it ends with `input` */
+    struct str input;    /* what it reads first; copied */
 };
 
 /* Whoever follows a command. on_output is for foreground ones. */
@@ -83,6 +90,7 @@ void commands_free(struct commands *all);
 void commands_signal(struct commands *all, int signo); /* to the group of each that runs */
 
 struct command *commands_find(const struct commands *all, struct str id); /* NULL = unknown */
+size_t commands_running(const struct commands *all);
 size_t commands_count(const struct commands *all); /* running and remembered */
 
 /* Makes a record that can be found from now on. -EAGAIN when too many run; -ENOMEM. The next call
@@ -93,6 +101,8 @@ int command_new(struct commands *all, struct str text, bool background, struct c
 void command_run(struct command *c, const struct command_spec *spec, const struct command_ops *ops,
                  void *user);
 void command_resume(struct command *c); /* on_output may come again */
+/* Whether on_output is still to be given something that was printed by now. */
+bool command_has_output(const struct command *c, enum command_stream from);
 /* Nobody follows any more; its output is dropped. It runs on. */
 void command_forget(struct command *c);
 

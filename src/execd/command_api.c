@@ -13,12 +13,15 @@
 #include "execd/events.h"
 #include "execd/lines.h"
 #include "execd/routes.h"
+#include "execd/session_api.h"
 #include "net/sse.h"
 
 enum {
     PING_MS = 3000,
-    FLUSH_IDLE_MS = 80, /* a line that does not go on is shown after so long */
-    FLUSH_AGE_MS = 500, /* and one that does, but does not end */
+    FLUSH_IDLE_MS = 80,    /* a line that does not go on is shown after so long */
+    FLUSH_AGE_MS = 500,    /* and one that does, but does not end */
+    FLUSH_BLOCK_MS = 1000, /* and one that ends where a full buffer does, in whose middle it is */
+    BLOCK_BYTES = 4096,    /* what stdio collects for a pipe, or a multiple of it */
     QUEUE_BYTES_MAX = 128 << 10,
     REQUEST_ARENA_BYTES_MAX = 32 << 20,
     LOG_PIECE_BYTES = 16 << 10,
@@ -40,6 +43,7 @@ struct follow {
     struct lines lines;
     uint64_t last_ns; /* when it last said something */
     uint64_t part_ns; /* since when the part of a line that was not given yet waits; 0 = none */
+    bool full_blocks; /* the last it said came in blocks: more will follow, however slowly */
 };
 
 struct follower {
@@ -91,6 +95,8 @@ static uint64_t follow_due_ns(const struct follow *o)
 
     if (!lines_pending(&o->lines))
         return UINT64_MAX;
+    if (o->full_blocks)
+        return o->last_ns + (uint64_t)FLUSH_BLOCK_MS * NS_PER_MS;
     return idle < aged ? idle : aged;
 }
 
@@ -111,8 +117,8 @@ static void follower_flush_later(struct follower *f)
         loop_timer_set(follower_loop(f), &f->flush, due, follower_on_flush);
 }
 
-/* When the client does not take more, a line is cut by us and not by the command: it waits, and
- * follower_on_drain starts anew. */
+/* When the client does not take more, or there is more to read, a line would be cut by us and not
+ * by the command: it waits, and follower_on_drain starts anew. */
 static void follower_on_flush(struct loop_timer *t)
 {
     struct follower *f = container_of(t, struct follower, flush);
@@ -125,7 +131,8 @@ static void follower_on_flush(struct loop_timer *t)
 
         if (follow_due_ns(o) > now)
             continue;
-        lines_flush(&o->lines);
+        if (!f->command || !command_has_output(f->command, i))
+            lines_flush(&o->lines);
         o->last_ns = o->part_ns = now; /* what is left is less than a character */
     }
     follower_flush_later(f);
@@ -139,6 +146,7 @@ static bool follower_on_output(void *user, enum command_stream from, struct str 
     if (lines_feed(&o->lines, data) < 0)
         sse_end(&f->sse, ENOMEM);
     o->last_ns = loop_now_ns(follower_loop(f));
+    o->full_blocks = data.n % BLOCK_BYTES == 0;
     if (o->part_ns == 0)
         o->part_ns = o->last_ns;
     follower_flush_later(f);
@@ -303,7 +311,7 @@ void delete_command(struct http_req *req)
     } else if (c) {
         answer_error(req, 500, "RUNTIME_ERROR",
                      "error interruptting code context. command session %s is not running", c->id);
-    } else {
+    } else if (!session_interrupt_answer(req, id)) {
         answer_error(req, 500, "RUNTIME_ERROR",
                      "error interruptting code context. no such session");
     }
@@ -374,6 +382,7 @@ void get_command_status(struct http_req *req)
 struct log_reader {
     struct commands *commands;
     char id[COMMAND_ID_MAX]; /* the record may go meanwhile */
+    enum command_stream stream;
     uint64_t at, end;
 };
 
@@ -386,7 +395,8 @@ static void log_send(struct http_req *req)
     while (reader->at < reader->end) {
         const struct command *c = commands_find(reader->commands, str_of(reader->id));
         size_t most = min_size(sizeof(room), reader->end - reader->at);
-        ssize_t n = c ? command_log_read(&c->log, reader->at, room, most) : -ESTALE;
+        ssize_t n =
+            c ? command_log_read(&c->logs[reader->stream], reader->at, room, most) : -ESTALE;
         ssize_t taken = n > 0 ? http_reply_write(req, str_make(room, (size_t)n)) : n;
 
         if (n <= 0 || taken < 0) {
@@ -402,10 +412,12 @@ static void log_send(struct http_req *req)
 
 static const struct http_req_ops log_ops = {.on_drain = log_send};
 
-static void log_begin(struct http_req *req, const struct command *c, uint64_t cursor)
+static void log_begin(struct http_req *req, const struct command *c, enum command_stream stream,
+                      uint64_t cursor)
 {
     struct log_reader *reader = arena_new(&req->arena, struct log_reader);
-    uint64_t at = command_log_seek(&c->log, cursor), end = c->log.written;
+    const struct command_log *log = &c->logs[stream];
+    uint64_t at = command_log_seek(log, cursor), end = log->written;
     char text[24];
 
     if (!reader) {
@@ -413,7 +425,7 @@ static void log_begin(struct http_req *req, const struct command *c, uint64_t cu
         return;
     }
     at = at < end ? at : end;
-    *reader = (struct log_reader){.commands = commands_of(req), .at = at, .end = end};
+    *reader = (struct log_reader){commands_of(req), .stream = stream, .at = at, .end = end};
     memcpy(reader->id, c->id, sizeof(reader->id));
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)(cursor > end ? cursor : end));
     (void)http_reply_header(req, STR("Execd-Commands-Tail-Cursor"), str_of(text));
@@ -423,10 +435,22 @@ static void log_begin(struct http_req *req, const struct command *c, uint64_t cu
     log_send(req);
 }
 
+/* Which of a command's logs is asked for: a background command has one for both. False when there
+ * is no such. */
+static bool log_stream(struct http_req *req, const struct command *c, enum command_stream *ret)
+{
+    struct str text = STR_NONE;
+    bool named = url_query_get(req->head.query, STR("stream"), &req->arena, &text) > 0;
+
+    *ret = named && str_eq(text, STR("stderr")) ? COMMAND_STDERR : COMMAND_STDOUT;
+    return !named || (!c->background && (*ret == COMMAND_STDERR || str_eq(text, STR("stdout"))));
+}
+
 void get_command_logs(struct http_req *req)
 {
     struct str id = id_of(req), text = STR_NONE;
     const struct command *c = commands_find(commands_of(req), id);
+    enum command_stream stream;
     int64_t cursor = 0;
 
     if (url_query_get(req->head.query, STR("cursor"), &req->arena, &text) > 0 &&
@@ -434,15 +458,17 @@ void get_command_logs(struct http_req *req)
         cursor = 0;
     if (!c)
         answer_error(req, 400, "INVALID_REQUEST_BODY", "command not found: %.*s", STR_ARG(id));
-    else if (!c->background)
-        answer_error(req, 400, "INVALID_REQUEST_BODY", "command %s is not running in background",
-                     c->id);
-    else if (c->log.fd < 0)
+    else if (!log_stream(req, c, &stream))
         answer_error(req, 400, "INVALID_REQUEST_BODY",
-                     "error open combined output file for command %s: it made room for others",
-                     c->id);
+                     "command %s has no such stream; stdout and stderr %s", c->id,
+                     c->background ? "of a background command are one" : "are its streams");
+    else if (command_log_is_gone(&c->logs[stream]))
+        answer_error(req, 400, "INVALID_REQUEST_BODY",
+                     "error open combined output file for command %s: %s", c->id,
+                     c->logs[stream].closed ? "it made room for others"
+                                            : "no directory takes the output of a command");
     else if (cursor < 0)
         answer_error(req, 400, "INVALID_REQUEST_BODY", "error seek file: invalid argument");
     else
-        log_begin(req, c, (uint64_t)cursor);
+        log_begin(req, c, stream, (uint64_t)cursor);
 }

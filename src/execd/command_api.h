@@ -1,4 +1,4 @@
-/* command_api.h - the routes of commands: run, interrupt, status, logs. Loop thread only. */
+/* command_api.h - the routes of commands: run, interrupt, status, logs, input. Loop thread only. */
 #pragma once
 
 #include "net/http_server.h"
@@ -6,4 +6,5 @@
 void post_command(struct http_req *req);       /* POST /command */
 void delete_command(struct http_req *req);     /* DELETE /command?id= */
 void get_command_status(struct http_req *req); /* GET /command/status/{id} */
-void get_command_logs(struct http_req *req);   /* GET /command/{id}/logs?cursor= */
+void get_command_logs(struct http_req *req);   /* GET /command/{id}/logs?cursor=&stream= */
+void post_command_stdin(struct http_req *req); /* POST /command/{id}/stdin?eof= */

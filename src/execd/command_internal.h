@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "execd/command.h"
+#include "execd/command_input.h"
 
 enum {
     LEFTOVERS_MAX = 512, /* pipes held open by those whom ended commands left behind */
@@ -28,11 +29,22 @@ struct command_pipe {
     int fd;
     bool watched;
     struct commands *all;
-    struct command *command; /* NULL: its output is dropped */
+    struct command *command; /* NULL: forgotten, and its output is dropped */
     enum command_stream which;
     size_t due;     /* bytes still to deliver, once the leader was reaped */
     bool left_over; /* among the leftovers */
     struct list link;
+};
+
+/* The writing end of a command's standard input. */
+struct input {
+    struct loop_io io;
+    int fd; /* -EBADF: none, or closed */
+    bool watched;
+    bool stays_open; /* behind the text */
+    char *text;      /* to be written first */
+    size_t at, n;    /* how much of it was, and is */
+    struct command_writer *writer;
 };
 
 /* What a command needs only while it runs. */
@@ -44,12 +56,19 @@ struct run {
     struct loop_io report; /* of the spawn; fd is -EBADF once it was read */
     struct loop_timer timeout;
     uint64_t timeout_ms;
+    struct input input;
     struct list link;
     bool paused;    /* whoever follows has enough for now */
     bool reaped;    /* the leader ended */
     bool timed_out; /* we killed it for that */
     char shell[SHELL_BYTES_MAX];
 };
+
+/* --- command_input.c --- */
+
+/* Makes the pipe, if there is to be one, and begins to fill it; *ret_end is the child's. */
+int run_input_open(struct run *run, const struct command_spec *spec, int *ret_end, struct err *e);
+void run_input_close(struct run *run); /* tells its writer; none is fine */
 
 struct command_start {
     const struct child_place *place;

@@ -30,7 +30,7 @@ static int open_nameless(const char *dir)
     return fd;
 }
 
-int command_log_open(struct command_log *log, uint64_t capacity, struct err *e)
+static int log_open(struct command_log *log)
 {
     const char *const dirs[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "/"};
     int fd = -ENOENT;
@@ -38,31 +38,33 @@ int command_log_open(struct command_log *log, uint64_t capacity, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(dirs) && fd < 0; i++)
         if (dirs[i] && dirs[i][0])
             fd = open_nameless(dirs[i]);
-    if (fd < 0)
-        return err_sys(e, -fd, "no directory takes the output of a command");
-    *log = (struct command_log){.fd = fd, .capacity = capacity};
-    return 0;
+    log->fd = fd < 0 ? -EBADF : fd;
+    return fd < 0 ? fd : 0;
 }
 
 void command_log_close(struct command_log *log)
 {
+    log->closed = true;
     fd_close(take_fd(&log->fd));
 }
 
 int command_log_add(struct command_log *log, struct str data)
 {
-    int r = 0;
+    int r = log->fd >= 0 || log->closed ? 0 : log_open(log);
 
-    if (log->fd < 0)
-        return -EBADF;
-    while (r >= 0 && data.n > 0) {
+    while (r >= 0 && log->fd >= 0 && data.n > 0) {
         uint64_t at = log->written % log->capacity;
         size_t n = min_size(data.n, log->capacity - at);
 
         r = report_pwrite(log->fd, data.p, n, (off_t)at);
+        if (r < 0)
+            break;
         log->written += n;
         data = str_skip(data, n);
     }
+    log->written += data.n;
+    if (data.n > 0)
+        log->lost = log->written;
     return r;
 }
 
@@ -70,6 +72,7 @@ uint64_t command_log_seek(const struct command_log *log, uint64_t offset)
 {
     uint64_t oldest = log->written > log->capacity ? log->written - log->capacity : 0;
 
+    oldest = oldest < log->lost ? log->lost : oldest;
     return offset < oldest ? oldest : offset;
 }
 
@@ -79,7 +82,7 @@ ssize_t command_log_read(const struct command_log *log, uint64_t offset, char *o
     size_t n = 0;
     int r;
 
-    if (log->fd < 0 || command_log_seek(log, offset) != offset)
+    if (log->closed || command_log_seek(log, offset) != offset)
         return -ESTALE;
     if (offset >= log->written)
         return 0;
@@ -87,8 +90,7 @@ ssize_t command_log_read(const struct command_log *log, uint64_t offset, char *o
     r = io_pread_full(log->fd, out, size, (off_t)at, &n);
     if (r < 0)
         return r;
-    memset(out + n, 0, size - n); /* what a full disk did not take */
-    return (ssize_t)size;
+    return n < size ? -EIO : (ssize_t)size;
 }
 
 uint64_t command_log_bytes(const struct command_log *log)

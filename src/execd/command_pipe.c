@@ -31,19 +31,17 @@ void command_pipe_ignore(struct command_pipe *p)
     p->watched = false;
 }
 
+/* Output is logged before anyone hears of it, so that whoever does can ask for it again. */
 static void command_take_output(struct command *c, enum command_stream which, struct str data)
 {
     struct run *run = c->run;
+    int r = command_log_add(&c->logs[which], data);
 
-    if (c->background) {
-        int r = command_log_add(&c->log, data);
-
-        if (r < 0 && !c->all->log_failed)
-            log_event(LOG_WARN, "output of a background command is lost", LOG_I64("errno", -r));
-        c->all->log_failed |= r < 0;
-    } else if (run && run->ops && !run->ops->on_output(run->user, which, data)) {
+    if (r < 0 && !c->all->log_failed)
+        log_event(LOG_WARN, "output of a command cannot be logged", LOG_I64("errno", -r));
+    c->all->log_failed |= r < 0;
+    if (!c->background && run && run->ops && !run->ops->on_output(run->user, which, data))
         run->paused = true;
-    }
 }
 
 bool command_pipe_read(struct command_pipe *p)
@@ -130,10 +128,6 @@ void command_pipe_leave_over(struct command_pipe *p)
 {
     struct commands *all = p->all;
 
-    if (!p->command->background) {
-        p->command->pipes[p->which] = NULL;
-        p->command = NULL;
-    }
     p->left_over = true;
     list_push(&all->leftovers, &p->link);
     if (++all->leftover_count > LEFTOVERS_MAX)

@@ -1,7 +1,6 @@
 #include "execd/command_request.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json_bind.h"
@@ -9,17 +8,25 @@
 #include "execd/envs.h"
 #include "execd/path.h"
 #include "execd/users.h"
+#include "execd/workdir.h"
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 struct body {
-    struct str command, cwd;
-    bool background, has_uid, has_gid;
+    struct str command, cwd, input;
+    bool background, has_uid, has_gid, has_input, input_open;
     int64_t timeout;
     uint32_t uid, gid;
     struct json_pair *envs;
     size_t envs_count;
+    struct str *argv;
+    size_t argv_count;
 };
 
+static const struct json_field argv_element = {.as = JSON_AS_STR};
+
 static const struct json_field body_fields[] = {
+    JSON_LIST("argv", JSON_AS_ARRAY, JSON_NULLABLE, struct body, argv, .element = &argv_element),
     JSON_FIELD("command", JSON_AS_STR, JSON_NULLABLE, struct body, command, .min = 0),
     JSON_FIELD("cwd", JSON_AS_STR, JSON_NULLABLE, struct body, cwd, .min = 0),
     JSON_FIELD("background", JSON_AS_BOOL, JSON_NULLABLE, struct body, background, .min = 0),
@@ -28,21 +35,19 @@ static const struct json_field body_fields[] = {
                .seen_at = JSON_SEEN(struct body, has_uid)),
     JSON_FIELD("gid", JSON_AS_U32, JSON_NULLABLE, struct body, gid,
                .seen_at = JSON_SEEN(struct body, has_gid)),
+    JSON_FIELD("stdin", JSON_AS_STR, JSON_NULLABLE, struct body, input,
+               .seen_at = JSON_SEEN(struct body, has_input)),
+    JSON_FIELD("stdin_open", JSON_AS_BOOL, JSON_NULLABLE, struct body, input_open, .min = 0),
     JSON_LIST("envs", JSON_AS_MAP, JSON_NULLABLE, struct body, envs, .min = 0),
 };
 static const struct json_table body_table = JSON_TABLE(struct body, body_fields, 0);
 
 /* --- what can be said about the body alone --- */
 
-static bool has_nul(struct str s)
-{
-    return str_find(s, '\0') < s.n;
-}
-
 static int check_envs(const struct body *b, struct err *e)
 {
     for (size_t i = 0; i < b->envs_count; i++)
-        if (!envs_is_name(b->envs[i].key) || has_nul(b->envs[i].value))
+        if (!envs_is_name(b->envs[i].key) || str_has_nul(b->envs[i].value))
             return err_set(e, EINVAL, "envs: '%.*s' cannot be a variable",
                            str_arg_n(b->envs[i].key), b->envs[i].key.p);
     return 0;
@@ -53,11 +58,25 @@ static int check_envs(const struct body *b, struct err *e)
     "Key: 'RunCommandRequest." field "' Error:Field validation for '" field                        \
     "' failed on the '" tag "' tag"
 
+static int check_argv(const struct body *b, struct err *e)
+{
+    if (b->command.n > 0)
+        return err_set(e, EINVAL, "command and argv: one of them, not both");
+    if (b->argv[0].n == 0)
+        return err_set(e, EINVAL, "argv: it names no program");
+    for (size_t i = 0; i < b->argv_count; i++)
+        if (str_has_nul(b->argv[i]))
+            return err_set(e, EINVAL, "argv: it holds a NUL byte, which no program can be given");
+    return 0;
+}
+
 static int check_body(const struct body *b, struct err *e)
 {
-    if (b->command.n == 0)
+    if (b->argv_count > 0 && check_argv(b, e) < 0)
+        return -e->code;
+    if (b->command.n == 0 && b->argv_count == 0)
         return err_set(e, EINVAL, FAILED_TAG("Command", "required"));
-    if (has_nul(b->command))
+    if (str_has_nul(b->command))
         return err_set(e, EINVAL, "command: it holds a NUL byte, which no program can be given");
     if (b->timeout < 0)
         return err_set(e, EINVAL, FAILED_TAG("TimeoutMs", "gte"));
@@ -66,43 +85,6 @@ static int check_body(const struct body *b, struct err *e)
     if ((b->has_uid && b->uid == UINT32_MAX) || (b->has_gid && b->gid == UINT32_MAX))
         return err_set(e, EINVAL, "uid and gid: %u is nobody's", UINT32_MAX);
     return check_envs(b, e);
-}
-
-/* --- the directory --- */
-
-static int check_directory(struct str cwd, const char *path, struct err *e)
-{
-    struct stat st;
-    int r = stat(path, &st) < 0 ? -errno : 0;
-
-    if (r == -ENOENT)
-        return err_set(e, ENOENT,
-                       "working directory does not exist: %.*s: stat %s: no such file or directory",
-                       STR_ARG(cwd), path);
-    if (r < 0)
-        return err_sys(e, -r, "cannot access working directory \"%.*s\"", STR_ARG(cwd));
-    if (!S_ISDIR(st.st_mode))
-        return err_set(e, ENOTDIR, "working directory path is not a directory: %.*s", STR_ARG(cwd));
-    return 0;
-}
-
-/* The variables of a path may also come from the EXECD_ENVS file and from the request. */
-static int read_directory(struct arena *a, struct str cwd, const char *const *env,
-                          const char **ret_path, struct err *e)
-{
-    AUTO_BUF(path, EXECD_PATH_BYTES_MAX);
-    int r;
-
-    if (cwd.n == 0)
-        return 0;
-    r = path_resolve(cwd, env, &path, e);
-    if (r < 0)
-        return err_wrap(e, r, "cannot resolve working directory \"%.*s\"", STR_ARG(cwd));
-    r = check_directory(cwd, path.p, e);
-    if (r < 0)
-        return r;
-    *ret_path = arena_strdup(a, buf_str(&path));
-    return *ret_path ? 0 : err_set(e, ENOMEM, "no memory");
 }
 
 /* --- the user --- */
@@ -130,15 +112,41 @@ static int read_user(const struct body *b, struct command_request *ret, struct e
 
 /* --- all of it --- */
 
-static int find_shell(struct arena *a, const char *const *ours, const char **ret)
+static int find_shell(struct arena *a, const char *const *ours, const char **ret, struct err *e)
 {
     struct str path = path_env(ours, STR("PATH"));
     AUTO_BUF(shell, EXECD_PATH_BYTES_MAX);
 
+    if (!path.p)
+        path = STR(DEFAULT_PATH);
     if (!command_find_program(path, "bash", &shell) && !command_find_program(path, "sh", &shell))
-        (void)buf_add(&shell, STR("/bin/sh")); /* which will say that it is not there */
+        return err_set(
+            e, ENOEXEC,
+            "cannot start: no shell. neither bash nor sh is on PATH; argv runs a program "
+            "without one");
     *ret = arena_strdup(a, buf_str(&shell));
-    return *ret ? 0 : -ENOMEM;
+    return *ret ? 0 : err_set(e, ENOMEM, "no memory");
+}
+
+/* The words as a program is given them, and the program's file: as written when there is a '/' in
+ * it, else from the PATH of the command itself. One that is nowhere is said so by its exec. */
+static int read_argv(const struct body *b, struct arena *a, struct command_request *ret)
+{
+    const char **argv = arena_new_array(a, const char *, b->argv_count + 1);
+    AUTO_BUF(file, EXECD_PATH_BYTES_MAX);
+    AUTO_BUF(text, COMMAND_BODY_BYTES_MAX);
+
+    for (size_t i = 0; i < b->argv_count; i++)
+        if (!argv || !(argv[i] = arena_strdup(a, b->argv[i])) ||
+            buf_addf(&text, "%s%s", i ? " " : "", argv[i]) < 0)
+            return -ENOMEM;
+    if (strchr(argv[0], '/') ||
+        !command_find_program(path_env(ret->spec.env, STR("PATH")), argv[0], &file))
+        (void)buf_add(&file, b->argv[0]);
+    ret->spec.argv = argv;
+    ret->spec.shell = arena_strdup(a, buf_str(&file));
+    ret->text = arena_str(a, buf_str(&text));
+    return ret->spec.shell && ret->text.p ? 0 : -ENOMEM;
 }
 
 static int read_rest(const struct body *b, struct arena *a, const char *const *ours,
@@ -149,11 +157,14 @@ static int read_rest(const struct body *b, struct arena *a, const char *const *o
 
     envs_read_file(ours, &file);
     r = envs_make(a, ours, buf_str(&file), b->envs, b->envs_count, &ret->spec.env);
-    if (r >= 0)
-        r = find_shell(a, ours, &ret->spec.shell);
+    if (r >= 0 && b->argv_count > 0)
+        r = read_argv(b, a, ret);
     if (r < 0)
         return err_sys(e, -r, "environment");
-    r = read_directory(a, b->cwd, ret->spec.env, &ret->spec.cwd, e);
+    r = b->argv_count > 0 ? 0 : find_shell(a, ours, &ret->spec.shell, e);
+    if (r < 0)
+        return r;
+    r = workdir_resolve(a, b->cwd, ret->spec.env, &ret->spec.cwd, e);
     if (r >= 0)
         r = read_user(b, ret, e);
     return r;
@@ -173,10 +184,15 @@ int command_request_read(struct http_req *req, struct arena *a, const char *cons
     }
     *ret = (struct command_request){.text = b.command, .background = b.background};
     ret->spec.timeout_ms = (uint64_t)b.timeout;
+    ret->spec.has_input = b.has_input || b.input_open;
+    ret->spec.input_open = b.input_open;
+    ret->spec.input = b.input;
     r = check_body(&b, &e);
     if (r >= 0)
         r = read_rest(&b, a, ours, ret, &e);
-    if (r < 0)
+    if (r == -ENOEXEC)
+        answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
+    else if (r < 0)
         answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid request, validation error %s",
                      e.msg);
     return r;

@@ -99,7 +99,7 @@ static int add_line(struct map *m, struct arena *a, struct str line, const char 
 
     (void)str_cut(&value, '=', &name);
     name = str_trim(name);
-    if (!value.p || !envs_is_name(name) || str_find(value, '\0') < value.n) {
+    if (!value.p || !envs_is_name(name) || str_has_nul(value)) {
         log_event(LOG_WARN, "EXECD_ENVS: a line is no NAME=VALUE, skipped");
         return 0;
     }

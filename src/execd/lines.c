@@ -15,21 +15,6 @@ void lines_done(struct lines *l)
     buf_done(&l->part);
 }
 
-/* Length of a character that `s` ends in the middle of, as far as it is there; 0 when there is
- * none. */
-static size_t cut_character(struct str s)
-{
-    for (size_t n = 1; n < UTF8_BYTES_MAX && n <= s.n; n++) {
-        struct utf8_state state = {0};
-        struct str tail = str_skip(s, s.n - n);
-
-        if ((tail.p[0] & 0xc0) == 0x80)
-            continue; /* not the first byte of one */
-        return utf8_feed(&state, tail) == 0 && state.missing > 0 ? n : 0;
-    }
-    return 0;
-}
-
 static void give_piece(struct lines *l, struct str text)
 {
     l->give(l->user, text, l->begun);
@@ -75,7 +60,7 @@ static int keep_part(struct lines *l, struct str text)
             return -ENOMEM;
         text = str_skip(text, n);
         if (l->part.n == LINES_PIECE_MAX)
-            flush_except(l, cut_character(buf_str(&l->part)));
+            flush_except(l, utf8_cut_tail(buf_str(&l->part)));
     }
     return 0;
 }
@@ -120,7 +105,7 @@ int lines_feed(struct lines *l, struct str data)
 
 void lines_flush(struct lines *l)
 {
-    flush_except(l, cut_character(buf_str(&l->part)));
+    flush_except(l, utf8_cut_tail(buf_str(&l->part)));
 }
 
 void lines_end(struct lines *l)

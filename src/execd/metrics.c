@@ -80,7 +80,7 @@ int metrics_parse_cpu(struct str text, uint64_t *ret_us)
 static int read_given(const struct metrics_source *s, enum metrics_file file, char *out,
                       size_t size, struct str *ret, struct err *e)
 {
-    ssize_t n = pread(s->first_fd + (int)file, out, size, 0);
+    ssize_t n = pread(s->fds[file], out, size, 0);
 
     if (n < 0)
         return err_sys(e, errno, "control group");
@@ -108,8 +108,8 @@ int metrics_take_point(const struct metrics_source *s, struct metrics_point *ret
     char room[TEXT_BYTES_MAX];
     struct metrics_point point = {.at_ns = time_mono_ns()};
     struct str text;
-    int r = s->first_fd >= 0 ? read_given(s, METRICS_CPU, room, sizeof(room), &text, e)
-                             : read_proc("/proc/stat", room, sizeof(room), &text, e);
+    int r = s->fds[0] >= 0 ? read_given(s, METRICS_CPU, room, sizeof(room), &text, e)
+                           : read_proc("/proc/stat", room, sizeof(room), &text, e);
 
     if (r < 0)
         return r;
@@ -190,7 +190,7 @@ int metrics_measure(const struct metrics_source *s, const struct metrics_point *
     uint64_t total, used;
     int r = machine_memory(room, sizeof(room), &total, &used, e);
 
-    if (r >= 0 && s->first_fd >= 0)
+    if (r >= 0 && s->fds[0] >= 0)
         r = group_memory(s, room, sizeof(room), &used, e);
     if (r < 0)
         return r;

@@ -1,7 +1,8 @@
 /* metrics.h - what the sandbox uses of cpu and memory, and what it may use.
  *
- * From files of the sandbox's own control group, handed over by whoever made it; without them, from
- * /proc, which tells of the whole machine. Reading takes some 20 us; nothing waits. */
+ * From files of the sandbox's own control group, handed over by whoever made it or found by
+ * metrics_group.h; without them, from /proc, which tells of the whole machine. Reading takes some
+ * 20 us; nothing waits. */
 #pragma once
 
 #include "base/err.h"
@@ -15,10 +16,14 @@ enum metrics_file {
 };
 
 struct metrics_source {
-    int first_fd;          /* METRICS_FILES descriptors in that order; -EBADF = none, use /proc */
-    uint64_t memory_bytes; /* the limit; 0 = the machine's */
-    uint32_t cpu_millis;   /* the limit, 1000 = one core; 0 = the machine's */
+    int fds[METRICS_FILES]; /* all or none; -EBADF = none, use /proc */
+    uint64_t memory_bytes;  /* the limit; 0 = the machine's */
+    uint32_t cpu_millis;    /* the limit, 1000 = one core; 0 = the machine's */
 };
+#define METRICS_OF_MACHINE                                                                         \
+    {                                                                                              \
+        .fds = { -EBADF, -EBADF, -EBADF }                                                          \
+    }
 
 struct metrics_point { /* of processor time used so far */
     uint64_t at_ns;    /* monotonic; 0 = none */

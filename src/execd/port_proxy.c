@@ -26,15 +26,15 @@ static struct str target_of(struct http_req *req, struct str port)
 }
 
 /* Rows that nobody in front of us set. Returns how many. */
-static size_t forwarded_rows(struct http_req *req, char address[INET6_ADDRSTRLEN],
-                             struct http_header rows[2])
+static size_t forwarded_rows(struct http_req *req, struct http_header rows[2])
 {
+    char *address = arena_alloc(&req->arena, INET6_ADDRSTRLEN);
     struct sock_addr peer;
     size_t n = 0;
 
     if (!http_req_header(req, STR("X-Forwarded-Proto")).p)
         rows[n++] = (struct http_header){STR("X-Forwarded-Proto"), STR("http")};
-    if (http_req_header(req, STR("X-Forwarded-For")).p || http_req_peer(req, &peer) < 0)
+    if (!address || http_req_header(req, STR("X-Forwarded-For")).p || http_req_peer(req, &peer) < 0)
         return n;
     if ((peer.any.sa_family == AF_INET &&
          inet_ntop(AF_INET, &peer.v4.sin_addr, address, INET6_ADDRSTRLEN)) ||
@@ -49,11 +49,11 @@ void port_proxy(struct http_req *req)
     static const struct str drop[] = {STR_INIT("X-EXECD-ACCESS-TOKEN")};
     const struct execd_api *api = req->server_user;
     struct str port = http_req_param(req, "port");
-    char address[INET6_ADDRSTRLEN];
     struct http_header rows[2];
-    struct sock_addr addr = {.size = sizeof(addr.v4)};
+    struct sock_addr addr = {.size = sizeof(addr.v4)}, v6 = {.size = sizeof(v6.v6)};
     struct http_proxy_target target = {
         .addr = &addr,
+        .addr_else = &v6,
         .headers = rows,
         .drop = drop,
         .drop_count = ARRAY_LEN(drop),
@@ -66,8 +66,10 @@ void port_proxy(struct http_req *req)
     }
     addr.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(number)};
     addr.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    v6.v6 = (struct sockaddr_in6){
+        .sin6_family = AF_INET6, .sin6_port = htons(number), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     target.target = target_of(req, port);
-    target.header_count = forwarded_rows(req, address, rows);
+    target.header_count = forwarded_rows(req, rows);
     if (target.target.p)
         http_proxy_forward(req, api->proxy, &target);
     else

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "execd/command_input.h"
 #include "test.h"
 
 /* A loop that reaps, and one command whose output is collected. */
@@ -198,12 +199,128 @@ TEST(command, keeps_the_output_of_the_background_in_order)
           (struct command_spec){0});
     CHECK_EQ(loop_run(g.loop, NULL), 0);
     CHECK_EQ(g.exit_code, 0);
-    CHECK_EQ(command_log_read(&g.command->log, 0, out, sizeof(out)), 6);
+    CHECK_EQ(command_log_read(&g.command->logs[0], 0, out, sizeof(out)), 6);
     CHECK_EQ(memcmp(out, "1\n2\n3\n", 6), 0);
-    while (g.command->log.written < 11) /* of one it left behind */
+    while (g.command->logs[0].written < 11) /* of one it left behind */
         turn_for(&g, 10);
-    CHECK_EQ(command_log_read(&g.command->log, 6, out, sizeof(out)), 5);
+    CHECK_EQ(command_log_read(&g.command->logs[0], 6, out, sizeof(out)), 5);
     CHECK_EQ(memcmp(out, "late\n", 5), 0);
+    rig_close(&g);
+}
+
+TEST(command, reads_what_it_is_given)
+{
+    struct rig g;
+
+    rig_open(&g);
+    run(&g, "cat; echo end",
+        (struct command_spec){.has_input = true, .input = STR_INIT("one\ntwo\n")});
+    CHECK_STR(g.out[COMMAND_STDOUT].p, "one\ntwo\nend\n");
+    rig_close(&g);
+}
+
+struct typist {
+    struct command_writer writer;
+    struct rig *rig;
+    int rooms, gone;
+};
+
+static void typist_on_room(struct command_writer *w)
+{
+    struct typist *t = container_of(w, struct typist, writer);
+
+    t->rooms++;
+    loop_stop(t->rig->loop);
+}
+
+static void typist_on_gone(struct command_writer *w)
+{
+    container_of(w, struct typist, writer)->gone++;
+}
+
+static struct typist typist_make(struct rig *g)
+{
+    return (struct typist){
+        {.on_room = typist_on_room, .on_gone = typist_on_gone},
+        .rig = g
+    };
+}
+
+TEST(command, takes_input_from_one_writer_at_its_pace)
+{
+    static char data[200000];
+    struct command_spec spec = {.has_input = true, .input_open = true, .input = STR_INIT("x")};
+    struct rig g;
+    struct typist t, other;
+    size_t sent = 0;
+
+    rig_open(&g);
+    t = typist_make(&g);
+    other = typist_make(&g);
+    start(&g, "sleep 0.1; wc -c", false, spec);
+    CHECK_EQ(command_input_claim(g.command, &t.writer, NULL), 0);
+    CHECK_EQ(command_input_claim(g.command, &other.writer, NULL), -EBUSY);
+    while (sent < sizeof(data)) {
+        ssize_t n = command_input_write(&t.writer, str_make(data + sent, sizeof(data) - sent));
+
+        CHECK(n >= 0);
+        sent += (size_t)n;
+        if (sent < sizeof(data))
+            CHECK_EQ(loop_run(g.loop, NULL), 0); /* until there is room */
+    }
+    CHECK(t.rooms > 1);
+    command_input_release(&t.writer, false);
+    CHECK_EQ(command_input_claim(g.command, &other.writer, NULL), 0);
+    command_input_release(&other.writer, true);
+    CHECK_EQ(command_input_claim(g.command, &t.writer, NULL), -ENOTCONN);
+    CHECK_EQ(loop_run(g.loop, NULL), 0);
+    CHECK_STR(g.out[COMMAND_STDOUT].p, "200001\n");
+    CHECK_EQ(t.gone + other.gone, 0);
+    rig_close(&g);
+}
+
+TEST(command, tells_its_writer_when_it_is_gone)
+{
+    struct command_spec spec = {.has_input = true, .input_open = true};
+    struct rig g;
+    struct typist t;
+
+    rig_open(&g);
+    t = typist_make(&g);
+    start(&g, "exec <&-; echo closed; sleep 0.2", false, spec);
+    CHECK_EQ(command_input_claim(g.command, &t.writer, NULL), 0);
+    while (g.out[COMMAND_STDOUT].n == 0)
+        turn_for(&g, 10);
+    CHECK_EQ(command_input_write(&t.writer, STR("x")), -EPIPE);
+    CHECK(!t.writer.command);
+    CHECK_EQ(loop_run(g.loop, NULL), 0);
+    CHECK_EQ(t.gone, 0);
+    rig_close(&g);
+    rig_open(&g);
+    t = typist_make(&g);
+    start(&g, "exit 0", false, spec);
+    CHECK_EQ(command_input_claim(g.command, &t.writer, NULL), 0);
+    CHECK_EQ(loop_run(g.loop, NULL), 0);
+    CHECK_EQ(t.gone, 1);
+    CHECK_EQ(command_input_claim(g.command, &t.writer, NULL), -ENOTCONN);
+    rig_close(&g);
+}
+
+TEST(command, logs_each_stream_of_the_foreground)
+{
+    struct rig g;
+    char out[16];
+
+    rig_open(&g);
+    run(&g, "echo out; echo err >&2", (struct command_spec){0});
+    CHECK_EQ(command_log_read(&g.command->logs[COMMAND_STDOUT], 0, out, sizeof(out)), 4);
+    CHECK_EQ(memcmp(out, "out\n", 4), 0);
+    CHECK_EQ(command_log_read(&g.command->logs[COMMAND_STDERR], 0, out, sizeof(out)), 4);
+    CHECK_EQ(memcmp(out, "err\n", 4), 0);
+    g.ends = 0;
+    run(&g, "true", (struct command_spec){0});
+    CHECK(g.command->logs[COMMAND_STDOUT].fd < 0); /* for nothing, nothing is made */
+    CHECK(!command_log_is_gone(&g.command->logs[COMMAND_STDOUT]));
     rig_close(&g);
 }
 

@@ -1,5 +1,8 @@
 #include "execd/command_log.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "test.h"
@@ -8,10 +11,7 @@ enum { CAPACITY = 10 };
 
 static struct command_log open_log(void)
 {
-    struct command_log log;
-
-    CHECK_EQ(command_log_open(&log, CAPACITY, NULL), 0);
-    return log;
+    return COMMAND_LOG_NONE(CAPACITY);
 }
 
 TEST(command_log, reads_back_what_was_added)
@@ -29,7 +29,7 @@ TEST(command_log, reads_back_what_was_added)
     CHECK_EQ(command_log_bytes(&log), 4);
     command_log_close(&log);
     CHECK_EQ(command_log_read(&log, 0, out, sizeof(out)), -ESTALE);
-    CHECK_EQ(command_log_add(&log, STR("x")), -EBADF);
+    CHECK_EQ(command_log_add(&log, STR("x")), 0); /* nobody wants it any more */
     CHECK_EQ(command_log_bytes(&log), 0);
 }
 
@@ -66,8 +66,31 @@ TEST(command_log, has_no_name_and_needs_no_tmpdir)
 
     CHECK_EQ(setenv("TMPDIR", "/nonexistent", 1), 0);
     log = open_log();
+    CHECK(log.fd < 0 && !command_log_is_gone(&log)); /* made for the first byte */
+    CHECK_EQ(command_log_add(&log, STR("x")), 0);
     CHECK_EQ(fstat(log.fd, &st), 0);
     CHECK_EQ(st.st_nlink, 0);
     CHECK_EQ(st.st_mode & 0777, 0600);
+    command_log_close(&log);
+}
+
+TEST(command_log, begins_behind_what_the_disk_did_not_take)
+{
+    struct command_log log = open_log();
+    struct rlimit limit = {4, RLIM_INFINITY}, before;
+    char out[32];
+
+    CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit.rlim_max = before.rlim_max;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    CHECK_EQ(command_log_add(&log, STR("abcdef")), -EFBIG);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    CHECK_EQ(log.written, 6);
+    CHECK_EQ(command_log_seek(&log, 0), 6);
+    CHECK_EQ(command_log_read(&log, 2, out, sizeof(out)), -ESTALE);
+    CHECK_EQ(command_log_add(&log, STR("gh")), 0);
+    CHECK_EQ(command_log_read(&log, 6, out, sizeof(out)), 2);
+    CHECK_EQ(memcmp(out, "gh", 2), 0);
     command_log_close(&log);
 }

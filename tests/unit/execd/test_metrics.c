@@ -47,13 +47,16 @@ TEST(metrics, finds_a_field_by_its_whole_name)
 static struct metrics_source group_of(const char *memory, const char *stat, const char *cpu)
 {
     const char *const texts[METRICS_FILES] = {memory, stat, cpu};
-    struct metrics_source s = {.first_fd = 100, .memory_bytes = 64 << 20, .cpu_millis = 500};
+    struct metrics_source s = {
+        .fds = {100, 101, 102},
+          .memory_bytes = 64 << 20, .cpu_millis = 500
+    };
 
     for (int i = 0; i < METRICS_FILES; i++) {
         int fd = memfd_create("metrics", MFD_CLOEXEC);
 
         CHECK_EQ(write(fd, texts[i], strlen(texts[i])), strlen(texts[i]));
-        CHECK_EQ(dup2(fd, s.first_fd + i), s.first_fd + i);
+        CHECK_EQ(dup2(fd, s.fds[i]), s.fds[i]);
         close(fd);
     }
     return s;
@@ -92,7 +95,7 @@ TEST(metrics, stays_within_its_bounds)
 
 TEST(metrics, tells_of_the_machine_without_a_group)
 {
-    struct metrics_source s = {.first_fd = -EBADF};
+    struct metrics_source s = METRICS_OF_MACHINE;
     struct metrics_point a, b;
     struct metrics m;
 
