@@ -1,0 +1,103 @@
+#include "execd/kin.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/proc.h"
+
+enum {
+    STAT_BYTES_MAX = 1024,
+    STAT_SESSION = 3, /* counted from the state, which is 0 */
+    KILL_ROUNDS = 8,
+    NS_PER_S = 1000000000,
+};
+
+uint64_t kin_now_ticks(void)
+{
+    uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * hz + (uint64_t)now.tv_nsec / (NS_PER_S / hz);
+}
+
+/* "42 (any name) S 1 42 42 ...": what stands behind the name. */
+static struct str after_name(struct str stat)
+{
+    const char *end = stat.n ? memrchr(stat.p, ')', stat.n) : NULL;
+
+    if (!end || stat.p + stat.n - end < 2 || end[1] != ' ')
+        return STR("");
+    return str_skip(stat, (size_t)(end + 2 - stat.p));
+}
+
+bool kin_parse(struct str stat, pid_t *ret_sid, uint64_t *ret_ticks)
+{
+    struct str rest = after_name(stat), field;
+    uint64_t sid, ticks;
+
+    if (str_starts(rest, STR("Z")) || proc_parse_start_time(stat, &ticks) < 0)
+        return false;
+    for (int i = 0; str_cut(&rest, ' ', &field); i++)
+        if (i == STAT_SESSION) {
+            if (str_to_u64_range(field, 0, INT_MAX, &sid) < 0)
+                return false;
+            *ret_sid = (pid_t)sid;
+            *ret_ticks = ticks;
+            return true;
+        }
+    return false;
+}
+
+static bool is_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks)
+{
+    char path[32], text[STAT_BYTES_MAX];
+    uint64_t ticks;
+    pid_t its_sid;
+    ssize_t n;
+    auto_fd fd = -EBADF;
+
+    (void)snprintf(path, sizeof(path), "%d/stat", (int)pid);
+    fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    return n > 0 && kin_parse(str_make(text, (size_t)n), &its_sid, &ticks) && its_sid == sid &&
+           ticks >= since_ticks;
+}
+
+/* Looked at again once it is held, so that it is the same that was found. */
+static size_t signal_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks, int signo)
+{
+    auto_proc p = PROC_NONE;
+
+    if (!is_kin(proc, pid, sid, since_ticks) || proc_open(pid, &p) < 0 ||
+        !is_kin(proc, pid, sid, since_ticks))
+        return 0;
+    return proc_signal(p.pidfd, signo) >= 0;
+}
+
+size_t kin_signal(pid_t sid, uint64_t since_ticks, int signo)
+{
+    DIR *dir = opendir("/proc");
+    const struct dirent *entry;
+    size_t count = 0;
+    uint64_t pid;
+
+    if (!dir)
+        return 0;
+    while ((entry = readdir(dir)))
+        if (str_to_u64_range(str_of(entry->d_name), 1, INT_MAX, &pid) >= 0 && (pid_t)pid != sid)
+            count += signal_kin(dirfd(dir), (pid_t)pid, sid, since_ticks, signo);
+    (void)closedir(dir);
+    return count;
+}
+
+void kin_kill(pid_t sid, uint64_t since_ticks)
+{
+    for (int i = 0; i < KILL_ROUNDS && kin_signal(sid, since_ticks, SIGKILL) > 0; i++)
+        ;
+}

@@ -1,0 +1,14 @@
+/* session_api.h - the routes of shell sessions. Loop thread only. */
+#pragma once
+
+#include "net/http_server.h"
+
+enum { SESSION_BODY_BYTES_MAX = 4 << 20 };
+
+void post_session(struct http_req *req);     /* POST /session */
+void post_session_run(struct http_req *req); /* POST /session/{id}/run */
+void delete_session(struct http_req *req);   /* DELETE /session/{id} */
+
+/* DELETE /command?id= of a session: answers when what runs in it has ended, or at once when nothing
+ * does. False, and no answer, when the id is no session's. */
+bool session_interrupt_answer(struct http_req *req, struct str id);

@@ -1,0 +1,84 @@
+/* shell_stop.c - ending what a shell runs, and not the shell, if there is a way.
+ *
+ *   at once        SIGINT to its process group: what runs in the foreground, and the shell, which
+ *                  goes back to its loop. Jobs in the background ignore it, as everywhere.
+ *   then           SIGINT every STOP_LOOK_MS, to what it started and to all of them by turns, for
+ *                  what the shell went on with instead
+ *   at kill_ns     SIGKILL to whoever the run started and is left, in whatever group
+ *   at replace_ns  SIGKILL to the shell */
+#include <signal.h>
+
+#include "base/time.h"
+#include "execd/exit_text.h"
+#include "execd/kin.h"
+#include "execd/shell_internal.h"
+
+enum {
+    STOP_LOOK_MS = 100,
+    INTERRUPT_KILL_MS = 2000,
+    TIMEOUT_KILL_MS = 300,
+    REPLACE_MS = 1000, /* after that */
+    NS_PER_MS = 1000000,
+};
+
+static void stop_signal(const struct shell *s, int signo)
+{
+    (void)kill(-s->child.pid, signo);
+}
+
+static void stop_on_look(struct loop_timer *t)
+{
+    struct shell *s = container_of(t, struct shell, stopping);
+    uint64_t now = loop_now_ns(s->conf.loop);
+
+    if (s->over || s->child.pid == 0)
+        return;
+    if (now >= s->replace_ns) {
+        s->stop = SHELL_STOP_REPLACED;
+        stop_signal(s, SIGKILL);
+        return;
+    }
+    if (now >= s->kill_ns) {
+        s->stop = SHELL_STOP_KILLED;
+        (void)kin_signal(s->child.pid, s->since_ticks, SIGKILL);
+    }
+    /* The shell may be on its way back already, and wait for what it started before it says so: a
+     * signal would only throw it back. So every other one is for what it started alone. */
+    if (s->looks++ % 2 == 0) {
+        (void)kin_signal(s->child.pid, s->since_ticks, SIGINT);
+    } else {
+        (void)!shell_keep_loop(s);
+        stop_signal(s, SIGINT);
+    }
+    loop_timer_set(s->conf.loop, t, now + (uint64_t)STOP_LOOK_MS * NS_PER_MS, stop_on_look);
+}
+
+void shell_stop_run(struct shell *s, bool timed_out)
+{
+    uint64_t now = loop_now_ns(s->conf.loop);
+    uint64_t kill_ms = timed_out ? TIMEOUT_KILL_MS : INTERRUPT_KILL_MS;
+
+    if (s->stop != SHELL_STOP_NOT)
+        return; /* on its way already */
+    s->stop = SHELL_STOP_ASKED;
+    s->looks = 0;
+    s->end.timed_out = timed_out;
+    s->kill_ns = now + kill_ms * NS_PER_MS;
+    s->replace_ns = s->kill_ns + (uint64_t)REPLACE_MS * NS_PER_MS;
+    stop_signal(s, SIGINT);
+    stop_signal(s, SIGCONT); /* whoever is stopped could not end */
+    loop_timer_set(s->conf.loop, &s->stopping, now + (uint64_t)STOP_LOOK_MS * NS_PER_MS,
+                   stop_on_look);
+}
+
+void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct buf *out)
+{
+    static const struct proc_exit interrupted = {.by_signal = true, .code = SIGINT};
+
+    if (s->end.timed_out)
+        (void)buf_addf(out, "timeout after %llums: ", (unsigned long long)s->timeout_ms);
+    exit_text_add(out, how->by_signal ? how : &interrupted);
+    if (s->stop == SHELL_STOP_REPLACED)
+        (void)buf_add(out, STR("; the shell had to be ended with it: a new one will have its "
+                               "directory and exported variables, and nothing else"));
+}
