@@ -1,0 +1,14 @@
+/* code_api.h - the routes of code: contexts, cells, interrupts. Loop thread only. */
+#pragma once
+
+#include "net/http_server.h"
+
+enum { CODE_BODY_BYTES_MAX = 8 << 20, CONTEXT_BODY_BYTES_MAX = 1 << 20 };
+
+void post_code(struct http_req *req);            /* POST /code */
+void delete_code(struct http_req *req);          /* DELETE /code?id= and DELETE /command?id= */
+void post_code_context(struct http_req *req);    /* POST /code/context */
+void get_code_contexts(struct http_req *req);    /* GET /code/contexts?language= */
+void delete_code_contexts(struct http_req *req); /* DELETE /code/contexts?language= */
+void get_code_context(struct http_req *req);     /* GET /code/contexts/{id} */
+void delete_code_context(struct http_req *req);  /* DELETE /code/contexts/{id} */

@@ -1,0 +1,347 @@
+#include "execd/contexts.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+enum { MEMORY_BYTES_MAX = 4 << 20 }; /* of a context: its environment, above all */
+
+/* In the order in which they are tried. */
+static const struct {
+    const char *name;
+    const struct kernel_ops *ops;
+} kinds[] = {
+    {"driver",  &kernel_driver },
+    {"shell",   &kernel_shell  },
+    {"jupyter", &kernel_jupyter},
+};
+
+struct contexts {
+    struct loop *loop;
+    struct reaper *reaper;
+    struct child_place place;
+    struct map by_id;
+};
+
+void contexts_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
+                  struct contexts **ret)
+{
+    struct contexts *all = mem_new(struct contexts);
+
+    *all = (struct contexts){.loop = loop, .reaper = reaper, .place = *place};
+    map_init(&all->by_id, CONTEXTS_MAX, NULL);
+    *ret = all;
+}
+
+struct context *contexts_find(const struct contexts *all, struct str id)
+{
+    return map_get(&all->by_id, id);
+}
+
+struct context *contexts_next(const struct contexts *all, size_t *at)
+{
+    void *value;
+
+    return map_next(&all->by_id, at, NULL, &value) ? value : NULL;
+}
+
+/* --- what its kernel tells --- */
+
+/* The cell is over: nobody follows it from here on. */
+static const struct kernel_owner *take_follower(struct context *c)
+{
+    const struct kernel_owner *follower = c->follower;
+
+    c->follower = NULL;
+    c->busy = false;
+    return follower;
+}
+
+static void context_on_stream(void *user, const char *type, struct str text)
+{
+    struct context *c = user;
+
+    if (c->follower)
+        c->follower->on_stream(c->user, type, text);
+}
+
+static void context_on_result(void *user, uint64_t count, const struct json *bundle)
+{
+    struct context *c = user;
+
+    if (c->follower)
+        c->follower->on_result(c->user, count, bundle);
+}
+
+static void context_on_display(void *user, struct str id, bool update, const struct json *bundle)
+{
+    struct context *c = user;
+
+    if (c->follower)
+        c->follower->on_display(c->user, id, update, bundle);
+}
+
+static void context_on_error(void *user, struct str name, struct str value,
+                             const struct json *traceback)
+{
+    struct context *c = user;
+
+    if (c->follower)
+        c->follower->on_error(c->user, name, value, traceback);
+}
+
+static void context_on_done(void *user, enum kernel_end end)
+{
+    struct context *c = user;
+    const struct kernel_owner *follower = take_follower(c);
+
+    if (follower)
+        follower->on_done(c->user, end);
+}
+
+static void context_on_death(void *user, const char *why)
+{
+    struct context *c = user;
+    const struct kernel_owner *follower = take_follower(c);
+
+    (void)snprintf(c->why, sizeof(c->why), "%s", why);
+    c->dead = true;
+    c->running->ops->free(c->running);
+    c->running = NULL;
+    if (follower)
+        follower->on_death(c->user, c->why);
+}
+
+static const struct kernel_owner context_owner = {
+    .on_stream = context_on_stream,
+    .on_result = context_on_result,
+    .on_display = context_on_display,
+    .on_error = context_on_error,
+    .on_done = context_on_done,
+    .on_death = context_on_death,
+};
+
+/* --- its life --- */
+
+/* Tries one kind after the other. What the first says that knows the language is the reason. */
+static int start_any(struct context *c, const struct kernel_conf *conf, struct err *e)
+{
+    bool wanted_is_known = c->wanted[0] == '\0', asked_all = wanted_is_known;
+    size_t last = ARRAY_LEN(kinds) - 1; /* knows no language, but kernelspecs that do */
+    int why = -ENOTSUP;
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct err told = {0};
+        int r;
+
+        if (c->wanted[0] && strcmp(c->wanted, kinds[i].name) != 0)
+            continue;
+        wanted_is_known = true;
+        r = kinds[i].ops->start(conf, str_of(c->language), &c->running, &told);
+        if (r >= 0)
+            return 0;
+        if (why == -ENOTSUP && r == -ENOENT && asked_all && i == last)
+            return err_set(e, ENOENT, "unknown language: %s; %s", c->language, told.msg);
+        if (why == -ENOTSUP && r != -ENOTSUP) {
+            why = r;
+            *e = told;
+        }
+    }
+    if (!wanted_is_known)
+        return err_set(e, EINVAL, "unknown kernel: %s", c->wanted);
+    return why == -ENOTSUP ? err_set(e, ENOTSUP, "unknown language: %s", c->language) : why;
+}
+
+static int context_start(struct context *c, struct err *e)
+{
+    const struct kernel_conf conf = {
+        .loop = c->all->loop,
+        .reaper = c->all->reaper,
+        .place = c->all->place,
+        .env = c->env,
+        .cwd = c->cwd,
+        .spec = c->spec,
+        .owner = &context_owner,
+        .user = c,
+    };
+    struct err told = {0};
+    int r = start_any(c, &conf, &told);
+
+    if (r < 0)
+        return err_set(e, -r, "%s", told.msg);
+    (void)snprintf(c->kernel, sizeof(c->kernel), "%s", c->running->name);
+    c->dead = false;
+    return 0;
+}
+
+static int copy_env(struct context *c, const char *const *env)
+{
+    size_t n = 0;
+    const char **rows;
+
+    while (env[n])
+        n++;
+    rows = arena_new_array(&c->memory, const char *, n + 1);
+    if (!rows)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = arena_strdup(&c->memory, str_of(env[i]));
+        if (!rows[i])
+            return -ENOMEM;
+    }
+    c->env = rows;
+    return 0;
+}
+
+static int context_copy(struct context *c, const struct context_spec *spec)
+{
+    struct str rest = spec->kernel, kind = STR("");
+
+    (void)str_cut(&rest, ':', &kind);
+    c->language = arena_strdup(&c->memory, spec->language);
+    c->wanted = arena_strdup(&c->memory, kind);
+    c->spec = rest.n ? arena_strdup(&c->memory, rest) : NULL;
+    c->cwd = spec->cwd ? arena_strdup(&c->memory, str_of(spec->cwd)) : NULL;
+    if (!c->language || !c->wanted || (rest.n && !c->spec) || (spec->cwd && !c->cwd))
+        return -ENOMEM;
+    return copy_env(c, spec->env);
+}
+
+static void context_drop(struct context *c)
+{
+    if (c->running)
+        c->running->ops->free(c->running);
+    arena_done(&c->memory);
+    free(c);
+}
+
+int context_new(struct contexts *all, const struct context_spec *spec, struct context **ret,
+                struct err *e)
+{
+    struct context *c;
+    int r;
+
+    if (all->by_id.n >= CONTEXTS_MAX)
+        return err_set(e, EAGAIN, "there are %d contexts already", CONTEXTS_MAX);
+    c = mem_new(struct context);
+    *c = (struct context){.all = all, .is_default = spec->is_default};
+    arena_init(&c->memory, MEMORY_BYTES_MAX);
+    id_uuid(c->id);
+    r = context_copy(c, spec);
+    if (r < 0)
+        (void)err_set(e, -r, "no memory for a context");
+    else
+        r = context_start(c, e);
+    if (r >= 0) {
+        r = map_add(&all->by_id, str_of(c->id), c);
+        if (r < 0)
+            (void)err_set(e, -r, "no memory for another context");
+    }
+    if (r < 0) {
+        context_drop(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+void context_free(struct context *c)
+{
+    const struct kernel_owner *follower = take_follower(c);
+
+    (void)map_take(&c->all->by_id, str_of(c->id));
+    if (follower)
+        follower->on_death(c->user, "the context was deleted");
+    context_drop(c);
+}
+
+void contexts_free(struct contexts *all)
+{
+    size_t at = 0;
+    struct context *c;
+
+    if (!all)
+        return;
+    while ((c = contexts_next(all, &at)))
+        context_drop(c);
+    map_done(&all->by_id);
+    free(all);
+}
+
+void contexts_end_cells(struct contexts *all, const char *why)
+{
+    size_t at = 0;
+    struct context *c;
+
+    while ((c = contexts_next(all, &at))) {
+        const struct kernel_owner *follower = take_follower(c);
+
+        if (follower)
+            follower->on_death(c->user, why);
+    }
+}
+
+struct context *contexts_default(const struct contexts *all, struct str language, struct str kernel)
+{
+    struct str spec = kernel, kind = STR("");
+    size_t at = 0;
+    struct context *c;
+
+    (void)str_cut(&spec, ':', &kind);
+    while ((c = contexts_next(all, &at)))
+        if (c->is_default && str_eq(str_of(c->language), language) &&
+            str_eq(str_of(c->wanted), kind) && str_eq(str_of(c->spec), spec))
+            return c;
+    return NULL;
+}
+
+int context_revive(struct context *c, struct err *e)
+{
+    int r;
+
+    if (c->running)
+        return 0;
+    r = context_start(c, e);
+    return r < 0 ? r : 1;
+}
+
+/* --- cells --- */
+
+int context_run(struct context *c, struct str code, uint64_t timeout_ms,
+                const struct kernel_owner *follower, void *user, struct err *e)
+{
+    int r;
+
+    if (c->busy)
+        return err_set(e, EBUSY, "session is busy");
+    if (!c->running)
+        return err_set(e, EPIPE, "%s", c->why);
+    r = c->running->ops->run(c->running, code, timeout_ms, e);
+    if (r < 0)
+        return r;
+    c->busy = true;
+    c->follower = follower;
+    c->user = user;
+    return 0;
+}
+
+void context_pause(struct context *c, bool on)
+{
+    if (c->running)
+        c->running->ops->pause(c->running, on);
+}
+
+void context_forget(struct context *c)
+{
+    c->follower = NULL;
+    context_pause(c, false);
+}
+
+void context_interrupt(struct context *c)
+{
+    if (c->running)
+        (void)c->running->ops->interrupt(c->running);
+}

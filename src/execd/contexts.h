@@ -1,0 +1,82 @@
+/* contexts.h - code contexts: a kernel each, its cells, its end and its next life. Loop thread
+ * only.
+ *
+ *     alive --its process ends--> dead --the next cell--> alive
+ *
+ * A context runs one cell at a time. Whoever runs one follows it; when nobody does any more the
+ * cell runs on, and what it tells is dropped. So is what is printed between cells. */
+#pragma once
+
+#include "base/id.h"
+#include "execd/kernel.h"
+
+enum {
+    CONTEXTS_MAX = 128,
+    CONTEXT_KERNEL_MAX = 128, /* of the name of a kernel, NUL included */
+    CONTEXT_WHY_MAX = 512,
+};
+
+struct contexts; /* the table of all */
+
+/* All read-only for others. */
+struct context {
+    char id[ID_UUID_MAX];
+    const char *language;
+    const char *cwd;                 /* NULL = none was asked for */
+    char kernel[CONTEXT_KERNEL_MAX]; /* what runs it: "driver", "shell", "jupyter:SPEC" */
+    bool busy;
+    bool dead;                 /* its process ended */
+    char why[CONTEXT_WHY_MAX]; /* a sentence about that */
+
+    /* The rest is ours. */
+    struct contexts *all;
+    struct arena memory;
+    const char *wanted; /* kind of kernel, "" = any */
+    const char *spec;   /* of the kernel; NULL = any */
+    const char *const *env;
+    bool is_default; /* of its language */
+    struct kernel *running;
+    const struct kernel_owner *follower; /* NULL: nobody */
+    void *user;
+};
+
+/* Copied. */
+struct context_spec {
+    struct str language;
+    struct str kernel; /* "" = the best there is; "driver", "shell", "jupyter", "jupyter:SPEC" */
+    const char *cwd;   /* exists; NULL = ours */
+    const char *const *env; /* NULL-terminated, complete */
+    bool is_default;
+};
+
+void contexts_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
+                  struct contexts **ret);
+void contexts_free(struct contexts *all); /* NULL is fine; ends their processes, tells nobody */
+/* Whoever follows a cell is told that it died, and why. */
+void contexts_end_cells(struct contexts *all, const char *why);
+
+/* Makes a context and starts its kernel, without waiting for it. -ENOENT with a sentence that says
+ * what to install, -ENOTSUP for a language nobody knows, -EINVAL for such a kernel, -EAGAIN when
+ * there are too many. */
+int context_new(struct contexts *all, const struct context_spec *spec, struct context **ret,
+                struct err *e) MUST_USE;
+/* Ends its processes. Whoever follows its cell is told that it died. */
+void context_free(struct context *c);
+
+struct context *contexts_find(const struct contexts *all, struct str id); /* NULL = unknown */
+/* The default of a language, as that kernel; NULL when there is none yet. */
+struct context *contexts_default(const struct contexts *all, struct str language,
+                                 struct str kernel);
+/* Walks all, oldest first; *at begins at 0. The one returned may be freed. */
+struct context *contexts_next(const struct contexts *all, size_t *at);
+
+/* Starts the kernel of a dead context again: 1 when it did, 0 when it lives. Fails as context_new.
+ */
+int context_revive(struct context *c, struct err *e) MUST_USE;
+/* Runs a cell; `follower` hears what becomes of it, never from within this call: first output, in
+ * the end one of on_done and on_death. -EBUSY while another runs. timeout_ms 0: none. */
+int context_run(struct context *c, struct str code, uint64_t timeout_ms,
+                const struct kernel_owner *follower, void *user, struct err *e) MUST_USE;
+void context_pause(struct context *c, bool on); /* the follower has enough, or room again */
+void context_forget(struct context *c);         /* nobody follows any more */
+void context_interrupt(struct context *c);      /* as Ctrl-C; nothing runs: nothing happens */
