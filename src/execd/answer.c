@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/json_write.h"
+#include "base/url.h"
 
 void answer_empty(struct http_req *req)
 {
@@ -23,26 +24,75 @@ static PRINTF_LIKE(2, 0) void format_message(struct buf *out, const char *fmt, v
                             ANSWER_MESSAGE_BYTES_MAX - 1));
 }
 
-void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
+static void answer_message(struct http_req *req, int status, const char *code, struct str message)
 {
-    AUTO_BUF(message, ANSWER_MESSAGE_BYTES_MAX);
     AUTO_BUF(body, 8 * ANSWER_MESSAGE_BYTES_MAX);
     struct json_writer w;
-    va_list ap;
 
-    va_start(ap, fmt);
-    format_message(&message, fmt, ap);
-    va_end(ap);
     json_write_begin(&w, &body);
     json_write_object(&w);
     json_write_key(&w, STR("code"));
     json_write_string(&w, str_of(code));
     json_write_key(&w, STR("message"));
-    json_write_string(&w, buf_str(&message));
+    json_write_string(&w, message);
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
-        buf_clear(&body);
+        buf_clear(&body); /* no memory for more than the status */
     answer_json(req, status, buf_str(&body));
+}
+
+void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
+{
+    AUTO_BUF(message, ANSWER_MESSAGE_BYTES_MAX);
+    va_list ap;
+
+    va_start(ap, fmt);
+    format_message(&message, fmt, ap);
+    va_end(ap);
+    answer_message(req, status, code, buf_str(&message));
+}
+
+void answer_fs(struct http_req *req, int r, const char *fmt, ...)
+{
+    AUTO_BUF(detail, ANSWER_MESSAGE_BYTES_MAX);
+    va_list ap;
+
+    va_start(ap, fmt);
+    format_message(&detail, fmt, ap);
+    va_end(ap);
+    if (r == -ENOENT)
+        answer_error(req, 404, "FILE_NOT_FOUND", "file not found. %s", detail.p);
+    else
+        answer_error(req, 500, "RUNTIME_ERROR", "error accessing file: %s", detail.p);
+}
+
+void answer_bad_body(struct http_req *req, const char *detail)
+{
+    answer_error(req, 400, "INVALID_REQUEST_BODY",
+                 "error parsing request, MAYBE invalid body format. %s", detail);
+}
+
+int answer_query(struct http_req *req, struct str name, struct str *ret)
+{
+    struct str value = STR("");
+    int r = url_query_get(req->head.query, name, &req->arena, &value);
+
+    if (r < 0)
+        return r;
+    *ret = value;
+    return 0;
+}
+
+bool answer_query_need(struct http_req *req, struct str name, struct str *ret)
+{
+    struct str value;
+
+    if (answer_query(req, name, &value) < 0 || value.n == 0) {
+        answer_error(req, 400, "MISSING_QUERY", "missing query parameter '%.*s'", STR_ARG(name));
+        return false;
+    }
+    *ret = value;
+    return true;
 }
 
 /* Gives a member the name of its row, whatever its case, and takes it from an earlier one. */
@@ -68,21 +118,28 @@ static void name_members(struct json *object, const struct json_table *table)
         name_member(object, m, table);
 }
 
-int answer_read_body(const struct http_req *req, struct arena *a, const struct json_table *table,
-                     void *ret, struct err *e)
+int answer_read_json(struct str text, struct arena *a, const struct json_table *table, void *ret,
+                     struct err *e)
 {
     static const struct json_limits limits = {
         .duplicates = JSON_DUPLICATES_LAST,
+        .first_only = true,
         .replace_invalid = true,
     };
     struct json *body;
     int r;
 
-    if (req->body.n == 0)
+    if (text.n == 0)
         return err_set(e, EBADMSG, "EOF");
-    r = json_parse(a, req->body, &limits, &body, e);
+    r = json_parse(a, text, &limits, &body, e);
     if (r < 0)
         return r;
     name_members(body, table);
     return json_bind(a, body, table, ret, e);
+}
+
+int answer_read_body(const struct http_req *req, struct arena *a, const struct json_table *table,
+                     void *ret, struct err *e)
+{
+    return answer_read_json(req->body, a, table, ret, e);
 }

@@ -7,16 +7,30 @@
 #define ANSWER_JSON STR("application/json; charset=utf-8")
 #define ANSWER_TEXT STR("text/plain; charset=utf-8")
 
-enum { ANSWER_MESSAGE_BYTES_MAX = 8 << 10 }; /* of an error; the rest is cut */
+enum { ANSWER_MESSAGE_BYTES_MAX = 16 << 10 }; /* of an error; the rest is cut */
 
 void answer_empty(struct http_req *req); /* 200 and Content-Length: 0 */
 void answer_json(struct http_req *req, int status, struct str json);
 /* {"code":...,"message":...} */
 void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
+/* What the file system said (r, a -errno) about a detail: 404 FILE_NOT_FOUND "file not found. ..."
+ * for -ENOENT, and 500 RUNTIME_ERROR "error accessing file: ..." for the rest. */
+void answer_fs(struct http_req *req, int r, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* 400 INVALID_REQUEST_BODY "error parsing request, MAYBE invalid body format. <detail>" */
+void answer_bad_body(struct http_req *req, const char *detail);
+
+/* The decoded value of a query parameter, or "" when there is none. */
+int answer_query(struct http_req *req, struct str name, struct str *ret) MUST_USE;
+/* The same for one that must be there: replies 400 MISSING_QUERY and is false when it is not. */
+bool answer_query_need(struct http_req *req, struct str name, struct str *ret);
 
 /* Reads a JSON object into *ret by table, as lenient as clients expect: names in any case, unknown
- * ones ignored, the last of two counts, invalid UTF-8 becomes U+FFFD. -EBADMSG and a sentence when
+ * ones ignored, the last of two counts, invalid UTF-8 becomes U+FFFD, and what stands behind it is
+ * not read. -EBADMSG and a sentence when
  * it does not fit, -ENOMEM when the arena is full. */
+int answer_read_json(struct str text, struct arena *a, const struct json_table *table, void *ret,
+                     struct err *e) MUST_USE;
+/* The same with the body of a request. */
 int answer_read_body(const struct http_req *req, struct arena *a, const struct json_table *table,
                      void *ret, struct err *e) MUST_USE;

@@ -89,11 +89,30 @@ static int file_begin(struct copy *c, int from, const char *name, int to, const 
     return c->file_to < 0 ? -errno : 0;
 }
 
+/* Moves both files on to where data begins: a hole of the source is one of the copy. At its end the
+ * copy gets the length of the source. */
+static int file_skip_hole(struct copy *c)
+{
+    off_t at = lseek(c->file_in, 0, SEEK_CUR), data = lseek(c->file_in, at, SEEK_DATA);
+
+    if (data < 0 && errno == ENXIO) /* nothing but a hole, or nothing */
+        data = lseek(c->file_in, 0, SEEK_END);
+    else if (data < 0)
+        return 0; /* a file system that does not tell */
+    if (data <= at)
+        return 0;
+    if (lseek(c->file_to, data, SEEK_SET) < 0 || ftruncate(c->file_to, data) < 0)
+        return -errno;
+    return 0;
+}
+
 static int file_step(struct copy *c)
 {
-    size_t n;
-    int r = io_read_full(c->file_in, c->piece, PIECE_BYTES, DEADLINE_NEVER, &n);
+    size_t n = 0;
+    int r = file_skip_hole(c);
 
+    if (r == 0)
+        r = io_read_full(c->file_in, c->piece, PIECE_BYTES, DEADLINE_NEVER, &n);
     if (r == 0 && n > 0)
         r = io_write_full(c->file_to, str_make(c->piece, n), DEADLINE_NEVER);
     if (r < 0 || n == PIECE_BYTES)

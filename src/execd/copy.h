@@ -1,6 +1,7 @@
 /* copy.h - copies a file or a whole tree to another file system, a little at a time: content,
  * modes, owners, times, links as links, pipes and devices as such. Extended attributes and hard
- * links among the files are not kept. What is mounted below the tree is -EXDEV. */
+ * links among the files are not kept; holes are, where the file system tells of them. What is
+ * mounted below the tree is -EXDEV. */
 #pragma once
 
 #include <limits.h>

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "execd/answer.h"
 #include "execd/file_op.h"
-#include "execd/file_reply.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
 #include "execd/listing.h"
@@ -51,8 +51,7 @@ static bool list_walk(struct list_op *o)
     }
     if (r >= 0)
         return true;
-    file_reply_error(o->op.req, 500, "RUNTIME_ERROR", "error listing directory %s. %s", o->root,
-                     e.msg);
+    answer_error(o->op.req, 500, "RUNTIME_ERROR", "error listing directory %s. %s", o->root, e.msg);
     return false;
 }
 
@@ -68,17 +67,17 @@ static void list_begin(struct list_op *o)
     struct http_req *req = o->op.req;
     struct err e = {0};
     struct stat st;
+    int r = fs_lstat(o->root, &st);
 
-    if (lstat(o->root, &st) < 0)
-        file_reply_fs(req, -errno, "lstat %s: %s", o->root, fs_text(errno));
+    if (r < 0)
+        answer_fs(req, r, "lstat %s: %s", o->root, fs_text(-r));
     else if (S_ISLNK(st.st_mode))
-        file_reply_error(req, 400, "INVALID_REQUEST_BODY",
-                         "path is a symbolic link, refusing to traverse: %s", o->root);
+        answer_error(req, 400, "INVALID_REQUEST_BODY",
+                     "path is a symbolic link, refusing to traverse: %s", o->root);
     else if (!S_ISDIR(st.st_mode))
-        file_reply_error(req, 400, "INVALID_REQUEST_BODY", "path is not a directory: %s", o->root);
+        answer_error(req, 400, "INVALID_REQUEST_BODY", "path is not a directory: %s", o->root);
     else if (o->depth > 0 && walk_open(&o->walk, o->root, &e) < 0)
-        file_reply_error(req, 500, "RUNTIME_ERROR", "error listing directory %s. %s", o->root,
-                         e.msg);
+        answer_error(req, 500, "RUNTIME_ERROR", "error listing directory %s. %s", o->root, e.msg);
     else {
         o->walked = o->depth == 0;
         file_op_start(&o->op);
@@ -91,24 +90,24 @@ void directories_list(struct http_req *req)
     struct list_op *o;
     struct err e = {0};
 
-    if (!file_query_need(req, STR("path"), &given))
+    if (!answer_query_need(req, STR("path"), &given))
         return;
     o = file_op_new(req, sizeof(*o), list_step, list_release);
     if (!o)
         return;
     listing_init(&o->found);
     o->depth = 1;
-    if (file_query(req, STR("depth"), &depth) < 0 ||
+    if (answer_query(req, STR("depth"), &depth) < 0 ||
         (depth.n > 0 && str_to_u64_range(depth, 0, INT64_MAX, &o->depth) < 0)) {
-        file_reply_error(req, 400, "INVALID_REQUEST_BODY", "invalid query parameter 'depth': %.*s",
-                         STR_ARG(depth));
+        answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid query parameter 'depth': %.*s",
+                     STR_ARG(depth));
         return;
     }
     o->root = file_op_path(&o->op, given, true, &e);
     if (o->root)
         list_begin(o);
     else
-        file_reply_fs(req, -e.code, "%s", e.msg);
+        answer_fs(req, -e.code, "%s", e.msg);
 }
 
 /* --- POST /directories --- */
@@ -146,14 +145,14 @@ static bool make_step(struct file_op *op)
     int r;
 
     if (!at) {
-        file_reply_ok(op->req);
+        answer_empty(op->req);
         return false;
     }
     o->next = at->next;
     path = file_op_path(op, at->key, true, &e);
     r = path ? make_one(path, at, &e) : -e.code;
     if (r < 0)
-        file_reply_fs(op->req, r, "%s", e.msg);
+        answer_fs(op->req, r, "%s", e.msg);
     return r == 0;
 }
 
@@ -167,7 +166,7 @@ void directories_make(struct http_req *req)
     json_each(item, body)
     {
         if (permission_read(item, &p, &e) < 0) {
-            file_reply_bad_body(req, e.msg);
+            answer_bad_body(req, e.msg);
             return;
         }
     }
@@ -194,8 +193,8 @@ static void clear_release(struct file_op *op)
 
 static bool clear_fail(struct clear_op *o, const char *what, const struct err *e)
 {
-    file_reply_error(o->op.req, 500, "RUNTIME_ERROR", "error %s directory %.*s. %s", what,
-                     STR_ARG(o->paths[o->at]), e->msg);
+    answer_error(o->op.req, 500, "RUNTIME_ERROR", "error %s directory %.*s. %s", what,
+                 STR_ARG(o->paths[o->at]), e->msg);
     return false;
 }
 
@@ -207,7 +206,7 @@ static bool clear_step(struct file_op *op)
     int r;
 
     if (o->at == o->count) {
-        file_reply_ok(op->req);
+        answer_empty(op->req);
         return false;
     }
     if (!o->open) {

@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include "base/url.h"
-#include "execd/file_reply.h"
+#include "execd/answer.h"
+#include "execd/fs.h"
 #include "execd/path.h"
 
 static bool op_step(struct slice *s)
@@ -40,7 +41,7 @@ void *file_op_new(struct http_req *req, size_t size, bool (*step)(struct file_op
     struct file_op *op = arena_zalloc(&req->arena, size);
 
     if (!op) {
-        file_reply_error(req, 503, "RUNTIME_ERROR", "no memory for this request");
+        answer_error(req, 503, "RUNTIME_ERROR", "no memory for this request");
         return NULL;
     }
     op->req = req;
@@ -61,7 +62,8 @@ const char *file_op_path(struct file_op *op, struct str given, bool clean, struc
 {
     const char *const *env = (const char *const *)environ;
     AUTO_BUF(b, EXECD_PATH_BYTES_MAX);
-    int r = clean ? path_resolve(given, env, &b, e) : path_expand(given, env, &b, e);
+    int r = clean || fs_is_confined() ? path_resolve(given, env, &b, e)
+                                      : path_expand(given, env, &b, e);
     char *path = NULL;
 
     if (r == 0) {
@@ -86,7 +88,7 @@ int file_op_query_paths(struct file_op *op, struct str **ret_paths, size_t *ret_
         if (str_eq(it.key, STR("path")) && it.raw_value.p)
             paths[n++] = it.value;
     if (!paths || r < 0) {
-        file_reply_error(op->req, 400, "INVALID_REQUEST_BODY", "the query does not decode");
+        answer_error(op->req, 400, "INVALID_REQUEST_BODY", "the query does not decode");
         return -EINVAL;
     }
     *ret_paths = paths;
@@ -98,6 +100,7 @@ const struct json *file_op_body(struct file_op *op, enum json_type type)
 {
     static const struct json_limits limits = {
         .duplicates = JSON_DUPLICATES_LAST,
+        .first_only = true,
         .replace_invalid = true,
     };
     struct json *v;
@@ -108,7 +111,7 @@ const struct json *file_op_body(struct file_op *op, enum json_type type)
                       type == JSON_OBJECT ? "an object" : "an array", json_type_name(v));
     if (e.code == 0)
         return v;
-    file_reply_bad_body(op->req, e.msg);
+    answer_bad_body(op->req, e.msg);
     return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* file_routes.h - handlers of the routes for files, directories and the ports of the sandbox. */
 #pragma once
 
+struct execd_api;
 struct http_req;
 
 enum { FILE_BODY_BYTES_MAX = 16 << 20 }; /* of a JSON body: replacements may be long */
@@ -14,6 +15,12 @@ void files_replace(struct http_req *req);     /* POST /files/replace?verbose= */
 void files_upload(struct http_req *req);      /* POST /files/upload, the body streamed */
 void files_download(struct http_req *req);    /* GET /files/download?path=&offset=&limit= */
 
-void directories_list(struct http_req *req);   /* GET /directories/list?path=&depth= */
-void directories_make(struct http_req *req);   /* POST /directories */
-void directories_delete(struct http_req *req); /* DELETE /directories?path=... */
+void directories_list(struct http_req *req);     /* GET /directories/list?path=&depth= */
+void directories_make(struct http_req *req);     /* POST /directories */
+void directories_delete(struct http_req *req);   /* DELETE /directories?path=... */
+void directories_download(struct http_req *req); /* GET /directories/download?path= */
+void directories_watch(struct http_req *req);    /* GET /directories/watch?path=&recursive= */
+void directories_upload(struct http_req *req);   /* POST /directories/upload?path=&owners= */
+
+/* Tells every client that watches a directory that it is over, and ends its stream. */
+void directories_watch_end_all(struct execd_api *api);

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "execd/answer.h"
 #include "execd/file_info.h"
 #include "execd/file_op.h"
-#include "execd/file_reply.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
 #include "execd/glob.h"
@@ -55,9 +55,9 @@ static void info_reply(struct info_op *o, struct info_row *rows)
     }
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
-        file_reply_error(o->op.req, 500, "RUNTIME_ERROR", "no memory for the answer");
+        answer_error(o->op.req, 500, "RUNTIME_ERROR", "no memory for the answer");
     else
-        http_reply(o->op.req, 200, file_json_type, buf_str(&body));
+        http_reply(o->op.req, 200, ANSWER_JSON, buf_str(&body));
 }
 
 static bool info_step(struct file_op *op)
@@ -66,22 +66,21 @@ static bool info_step(struct file_op *op)
     struct info_row *rows = arena_new_array(&op->arena, struct info_row, o->count + 1);
 
     if (!rows) {
-        file_reply_error(op->req, 500, "RUNTIME_ERROR", "no memory for so many paths");
+        answer_error(op->req, 500, "RUNTIME_ERROR", "no memory for so many paths");
         return false;
     }
     for (size_t i = 0; i < o->count; i++) {
         struct err e = {0};
         const char *path = file_op_path(op, o->paths[i], true, &e);
+        int why = path ? -fs_lstat(path, &rows[i].st) : e.code;
 
-        if (!path || lstat(path, &rows[i].st) < 0) {
-            int why = path ? errno : e.code;
-
+        if (why) {
             if (path && why == ENOENT)
-                file_reply_fs(op->req, -why, "file not found: %s: lstat %s: %s", path, path,
-                              fs_text(why));
+                answer_fs(op->req, -why, "file not found: %s: lstat %s: %s", path, path,
+                          fs_text(why));
             else
-                file_reply_fs(op->req, -why, "%s%s%s", path ? path : e.msg, path ? ": " : "",
-                              path ? fs_text(why) : "");
+                answer_fs(op->req, -why, "%s%s%s", path ? path : e.msg, path ? ": " : "",
+                          path ? fs_text(why) : "");
             return false;
         }
         rows[i].given = o->paths[i];
@@ -113,9 +112,12 @@ static int delete_file(const char *path)
 {
     struct stat st;
 
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    int r;
+
+    if (fs_stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return -EISDIR;
-    return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+    r = fs_unlink(path);
+    return r == -ENOENT ? 0 : r;
 }
 
 static bool delete_step(struct file_op *op)
@@ -127,7 +129,7 @@ static bool delete_step(struct file_op *op)
     int r;
 
     if (o->at == o->count) {
-        file_reply_ok(op->req);
+        answer_empty(op->req);
         return false;
     }
     given = o->paths[o->at++];
@@ -136,12 +138,12 @@ static bool delete_step(struct file_op *op)
     if (r == 0)
         return true;
     if (r == -EISDIR)
-        file_reply_error(op->req, 500, "RUNTIME_ERROR",
-                         "error removing file %.*s. path is a directory: %s", STR_ARG(given), path);
+        answer_error(op->req, 500, "RUNTIME_ERROR",
+                     "error removing file %.*s. path is a directory: %s", STR_ARG(given), path);
     else
-        file_reply_error(op->req, 500, "RUNTIME_ERROR", "error removing file %.*s. %s%s%s",
-                         STR_ARG(given), path ? path : "", path ? ": " : "",
-                         path ? fs_text(-r) : e.msg);
+        answer_error(op->req, 500, "RUNTIME_ERROR", "error removing file %.*s. %s%s%s",
+                     STR_ARG(given), path ? path : "", path ? ": " : "",
+                     path ? fs_text(-r) : e.msg);
     return false;
 }
 
@@ -170,7 +172,7 @@ static bool permissions_step(struct file_op *op)
     const char *path;
 
     if (!at) {
-        file_reply_ok(op->req);
+        answer_empty(op->req);
         return false;
     }
     o->next = at->next;
@@ -178,8 +180,8 @@ static bool permissions_step(struct file_op *op)
     if (path && permission_read(at, &p, &e) == 0 && permission_resolve(&p, &ids, &e) == 0 &&
         permission_apply(&ids, path, &e) == 0)
         return true;
-    file_reply_error(op->req, 500, "RUNTIME_ERROR", "error changing permissions for %.*s. %s",
-                     STR_ARG(at->key), e.msg);
+    answer_error(op->req, 500, "RUNTIME_ERROR", "error changing permissions for %.*s. %s",
+                 STR_ARG(at->key), e.msg);
     return false;
 }
 
@@ -194,7 +196,7 @@ static bool permissions_check(struct file_op *op, const struct json *body)
         if (permission_read(item, &p, &e) == 0)
             continue;
         (void)err_wrap(&e, -e.code, "%.*s", (int)min_size(item->key.n, 80), item->key.p);
-        file_reply_bad_body(op->req, e.msg);
+        answer_bad_body(op->req, e.msg);
         return false;
     }
     return true;
@@ -234,7 +236,7 @@ static void search_release(struct file_op *op)
 
 static bool search_fail(struct search_op *o, const struct err *e)
 {
-    file_reply_error(o->op.req, 500, "RUNTIME_ERROR", "error searching files. %s", e->msg);
+    answer_error(o->op.req, 500, "RUNTIME_ERROR", "error searching files. %s", e->msg);
     return false;
 }
 
@@ -282,10 +284,10 @@ static void search_begin(struct search_op *o)
 {
     struct err e = {0};
     struct stat st;
-    int r;
+    int r = fs_lstat(o->root, &st);
 
-    if (lstat(o->root, &st) < 0) {
-        file_reply_fs(o->op.req, -errno, "lstat %s: %s", o->root, fs_text(errno));
+    if (r < 0) {
+        answer_fs(o->op.req, r, "lstat %s: %s", o->root, fs_text(-r));
         return;
     }
     if (glob_new(o->pattern, &o->glob, &e) < 0) {
@@ -310,17 +312,17 @@ void files_search(struct http_req *req)
     struct str given;
     struct err e = {0};
 
-    if (!file_query_need(req, STR("path"), &given))
+    if (!answer_query_need(req, STR("path"), &given))
         return;
     o = file_op_new(req, sizeof(*o), search_step, search_release);
     if (!o)
         return;
     listing_init(&o->found);
-    if (file_query(req, STR("pattern"), &o->pattern) < 0 || o->pattern.n == 0)
+    if (answer_query(req, STR("pattern"), &o->pattern) < 0 || o->pattern.n == 0)
         o->pattern = STR("**");
     o->root = file_op_path(&o->op, given, true, &e);
     if (o->root)
         search_begin(o);
     else
-        file_reply_fs(req, -e.code, "%s", e.msg);
+        answer_fs(req, -e.code, "%s", e.msg);
 }

@@ -9,8 +9,8 @@
 #include "base/io.h"
 #include "base/time.h"
 #include "base/url.h"
+#include "execd/answer.h"
 #include "execd/file_op.h"
-#include "execd/file_reply.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
 #include "execd/lines_read.h"
@@ -68,7 +68,7 @@ static bool download_step(struct file_op *op)
         return false;
     }
     if (r < 0 && !o->head) {
-        file_reply_fs(op->req, r, "read: %s", fs_text(-r));
+        answer_fs(op->req, r, "read: %s", fs_text(-r));
         return false;
     }
     if (!o->head)
@@ -120,7 +120,7 @@ static bool range_is_refused(struct http_req *req, struct str wanted, uint64_t s
     int r = http_range_parse(wanted, size, &range);
 
     if (r == -EINVAL) {
-        http_reply(req, 416, file_json_type, STR("{\"code\":\"UNKNOWN\"}"));
+        http_reply(req, 416, ANSWER_JSON, STR("{\"code\":\"UNKNOWN\"}"));
         return true;
     }
     if (r == -ERANGE) {
@@ -154,11 +154,11 @@ static bool line_number(struct http_req *req, struct str name, uint64_t fallback
     struct str text;
 
     *ret = fallback;
-    if (file_query(req, name, &text) == 0 &&
+    if (answer_query(req, name, &text) == 0 &&
         (text.n == 0 || str_to_u64_range(text, 1, INT64_MAX, ret) == 0))
         return true;
-    file_reply_error(req, 400, "INVALID_REQUEST_BODY", "invalid query parameter '%.*s': %.*s",
-                     STR_ARG(name), STR_ARG(text));
+    answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid query parameter '%.*s': %.*s",
+                 STR_ARG(name), STR_ARG(text));
     return false;
 }
 
@@ -168,9 +168,9 @@ static void download_lines(struct download_op *o)
     uint64_t offset, limit;
 
     if (http_req_header(req, STR("Range")).p)
-        file_reply_error(req, 400, "INVALID_REQUEST_BODY",
-                         "line-based reading (offset/limit) and byte range (Range header) are "
-                         "mutually exclusive");
+        answer_error(req, 400, "INVALID_REQUEST_BODY",
+                     "line-based reading (offset/limit) and byte range (Range header) are "
+                     "mutually exclusive");
     else if (line_number(req, STR("offset"), 1, &offset) &&
              line_number(req, STR("limit"), UINT64_MAX, &limit)) {
         lines_reader_init(&o->lines, offset, limit);
@@ -184,21 +184,24 @@ static bool query_has(struct http_req *req, struct str name)
 {
     struct str value;
 
-    return file_query(req, name, &value) == 0 && value.n > 0;
+    return answer_query(req, name, &value) == 0 && value.n > 0;
 }
 
 static void download_open(struct download_op *o, const char *path)
 {
     struct http_req *req = o->op.req;
     struct stat st;
+    int r;
 
-    o->fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (o->fd < 0 || fstat(o->fd, &st) < 0)
-        file_reply_fs(req, -errno, "open %s: %s", path, fs_text(errno));
+    o->fd = r = fs_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (r >= 0 && fstat(o->fd, &st) < 0)
+        r = -errno;
+    if (r < 0)
+        answer_fs(req, r, "open %s: %s", path, fs_text(-r));
     else if (S_ISDIR(st.st_mode))
-        file_reply_error(req, 400, "INVALID_FILE", "path is a directory: %s", path);
+        answer_error(req, 400, "INVALID_FILE", "path is a directory: %s", path);
     else if (!S_ISREG(st.st_mode))
-        file_reply_error(req, 400, "INVALID_FILE", "path is not a regular file: %s", path);
+        answer_error(req, 400, "INVALID_FILE", "path is not a regular file: %s", path);
     else if (o->by_lines)
         download_lines(o);
     else
@@ -212,7 +215,7 @@ void files_download(struct http_req *req)
     struct err e = {0};
     const char *path;
 
-    if (!file_query_need(req, STR("path"), &given))
+    if (!answer_query_need(req, STR("path"), &given))
         return;
     o = file_op_new(req, sizeof(*o), download_step, download_release);
     if (!o)
@@ -224,5 +227,5 @@ void files_download(struct http_req *req)
     if (path)
         download_open(o, path);
     else
-        file_reply_fs(req, -e.code, "%s", e.msg);
+        answer_fs(req, -e.code, "%s", e.msg);
 }

@@ -1,16 +1,12 @@
 /* files_move.c - POST /files/mv: by rename, and across file systems by copy and removal. The copy
  * grows under another name and appears whole. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/fd.h"
+#include "execd/answer.h"
 #include "execd/copy.h"
 #include "execd/file_op.h"
-#include "execd/file_reply.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
 #include "execd/path.h"
@@ -62,36 +58,22 @@ static void move_release(struct file_op *op)
         remove_in_background(http_req_loop(op->req), temp.p);
 }
 
-/* rename(2) that replaces nothing; where the file system has no such call, as near as can be. */
-static int rename_new(int from_dir, const char *from, int to_dir, const char *to)
-{
-    struct stat st;
-
-    if (syscall(SYS_renameat2, from_dir, from, to_dir, to, 1 /* RENAME_NOREPLACE */) == 0)
-        return 0;
-    if (errno != EINVAL && errno != ENOSYS)
-        return -errno;
-    if (fstatat(to_dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return -EEXIST;
-    return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;
-}
-
 static bool move_fail(struct move_op *o, const struct err *e)
 {
-    file_reply_fs(o->op.req, -e->code, "%s", e->msg);
+    answer_fs(o->op.req, -e->code, "%s", e->msg);
     return false;
 }
 
 static bool move_fail_exists(struct move_op *o)
 {
-    file_reply_fs(o->op.req, -EEXIST, "destination path already exists: %s", o->dest);
+    answer_fs(o->op.req, -EEXIST, "destination path already exists: %s", o->dest);
     return false;
 }
 
 static bool move_fail_rename(struct move_op *o, int r)
 {
-    file_reply_fs(o->op.req, r == -ENOENT ? -ESTALE : r, "failed to rename file: %s to %s: %s",
-                  o->src, o->dest, fs_text(-r));
+    answer_fs(o->op.req, r == -ENOENT ? -ESTALE : r, "failed to rename file: %s to %s: %s", o->src,
+              o->dest, fs_text(-r));
     return false;
 }
 
@@ -129,7 +111,7 @@ static bool move_end_copy(struct move_op *o)
 {
     struct err e = {0};
     struct str name = path_base(str_of(o->dest));
-    int r = rename_new(o->dest_dir, o->temp, o->dest_dir, name.p);
+    int r = fs_rename_new(o->dest_dir, o->temp, o->dest_dir, name.p);
 
     if (r < 0) {
         (void)err_set(&e, -r, r == -EEXIST ? "destination path already exists: %s" : "rename %s",
@@ -186,14 +168,14 @@ static bool move_begin(struct move_op *o)
 {
     struct stat st;
     AUTO_BUF(parent, PATH_MAX);
-    int r;
+    int r = fs_lstat(o->src, &st);
 
-    if (lstat(o->src, &st) < 0) {
-        file_reply_fs(o->op.req, -errno, "source path not found: %s: stat %s: %s", o->src, o->src,
-                      fs_text(errno));
+    if (r < 0) {
+        answer_fs(o->op.req, r, "source path not found: %s: stat %s: %s", o->src, o->src,
+                  fs_text(-r));
         return false;
     }
-    if (lstat(o->dest, &st) == 0)
+    if (fs_lstat(o->dest, &st) == 0)
         return move_fail_exists(o);
     if (move_within(o->src, o->dest))
         return move_fail_rename(o, -EINVAL);
@@ -202,7 +184,7 @@ static bool move_begin(struct move_op *o)
         r = fs_make_dirs(parent.p, PARENT_MODE, NULL);
     if (r < 0)
         return move_fail_rename(o, r);
-    r = rename_new(AT_FDCWD, o->src, AT_FDCWD, o->dest);
+    r = fs_rename_path_new(o->src, o->dest);
     if (r == -EEXIST)
         return move_fail_exists(o);
     if (r == -EXDEV)
@@ -217,7 +199,7 @@ static bool move_step_next(struct move_op *o)
     struct err e = {0};
 
     if (!at) {
-        file_reply_ok(o->op.req);
+        answer_empty(o->op.req);
         return false;
     }
     o->next = at->next;
@@ -261,7 +243,7 @@ void files_move(struct http_req *req)
     {
         if (item->type != JSON_OBJECT || !move_is_text(file_member(item, STR("src"))) ||
             !move_is_text(file_member(item, STR("dest")))) {
-            file_reply_bad_body(req, "expected objects with src and dest, both text");
+            answer_bad_body(req, "expected objects with src and dest, both text");
             return;
         }
     }

@@ -11,8 +11,8 @@
 #include "base/io.h"
 #include "base/json_write.h"
 #include "base/time.h"
+#include "execd/answer.h"
 #include "execd/file_op.h"
-#include "execd/file_reply.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
 #include "execd/target.h"
@@ -65,7 +65,7 @@ static void replace_release(struct file_op *op)
 
 static bool replace_fail(struct replace_op *o, int r, const char *doing)
 {
-    file_reply_fs(o->op.req, r, "%s %s: %s", doing, o->path, fs_text(-r));
+    answer_fs(o->op.req, r, "%s %s: %s", doing, o->path, fs_text(-r));
     return false;
 }
 
@@ -157,7 +157,7 @@ static bool replace_begin_writing(struct replace_op *o)
     struct err e = {0};
 
     if (target_open(&o->out, o->path, &e) < 0) {
-        file_reply_fs(o->op.req, -e.code, "%s", e.msg);
+        answer_fs(o->op.req, -e.code, "%s", e.msg);
         return false;
     }
     buf_clear(&o->window);
@@ -170,7 +170,7 @@ static bool replace_end(struct replace_op *o)
     struct err e = {0};
 
     if (o->out.dir >= 0 && target_commit(&o->out, &e) < 0) {
-        file_reply_fs(o->op.req, -e.code, "write %s: %s", o->path, e.msg);
+        answer_fs(o->op.req, -e.code, "write %s: %s", o->path, e.msg);
         return false;
     }
     o->rows[o->row_count - 1].count = o->count;
@@ -196,13 +196,15 @@ static bool replace_open(struct replace_op *o)
 {
     struct stat st;
 
-    o->in = open(o->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (o->in < 0 || fstat(o->in, &st) < 0)
+    o->in = fs_open(o->path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (o->in < 0)
+        return replace_fail(o, o->in, "open");
+    if (fstat(o->in, &st) < 0)
         return replace_fail(o, -errno, "open");
     if (!S_ISREG(st.st_mode))
         return replace_fail(o, S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL, "read");
     if (o->old.n == 0) {
-        file_reply_error(o->op.req, 400, "INVALID_REQUEST_BODY", "old content must not be empty");
+        answer_error(o->op.req, 400, "INVALID_REQUEST_BODY", "old content must not be empty");
         return false;
     }
     o->window.max = max_size(o->window.max, READ_BYTES + o->old.n);
@@ -232,9 +234,9 @@ static void replace_report(struct replace_op *o)
     }
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
-        file_reply_error(o->op.req, 500, "RUNTIME_ERROR", "no memory for the answer");
+        answer_error(o->op.req, 500, "RUNTIME_ERROR", "no memory for the answer");
     else
-        http_reply(o->op.req, 200, file_json_type, buf_str(&body));
+        http_reply(o->op.req, 200, ANSWER_JSON, buf_str(&body));
 }
 
 static bool replace_next(struct replace_op *o)
@@ -246,7 +248,7 @@ static bool replace_next(struct replace_op *o)
         if (o->verbose)
             replace_report(o);
         else
-            file_reply_ok(o->op.req);
+            answer_empty(o->op.req);
         return false;
     }
     o->next = at->next;
@@ -257,7 +259,7 @@ static bool replace_next(struct replace_op *o)
     o->path = file_op_path(&o->op, at->key, true, &e);
     if (o->path)
         return replace_open(o);
-    file_reply_fs(o->op.req, -e.code, "%s", e.msg);
+    answer_fs(o->op.req, -e.code, "%s", e.msg);
     return false;
 }
 
@@ -278,7 +280,7 @@ static bool replace_check(struct http_req *req, const struct json *body)
         if ((item->type == JSON_OBJECT || item->type == JSON_NULL) &&
             (!old || old->type == JSON_STRING) && (!new || new->type == JSON_STRING))
             continue;
-        file_reply_bad_body(req, "expected objects with old and new, both text");
+        answer_bad_body(req, "expected objects with old and new, both text");
         return false;
     }
     return true;
@@ -296,13 +298,13 @@ void files_replace(struct http_req *req)
     o->out = TARGET_NONE;
     buf_init(&o->window, READ_BYTES);
     buf_init(&o->gathered, READ_BYTES);
-    o->verbose = file_query(req, STR("verbose"), &verbose) == 0 && str_eq(verbose, STR("true"));
+    o->verbose = answer_query(req, STR("verbose"), &verbose) == 0 && str_eq(verbose, STR("true"));
     body = file_op_body(&o->op, JSON_OBJECT);
     if (!body || !replace_check(req, body))
         return;
     o->rows = arena_new_array(&o->op.arena, struct replace_row, json_count(body) + 1);
     if (!o->rows) {
-        file_reply_error(req, 500, "RUNTIME_ERROR", "no memory for so many files");
+        answer_error(req, 500, "RUNTIME_ERROR", "no memory for so many files");
         return;
     }
     o->next = json_first(body);

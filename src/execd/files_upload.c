@@ -18,11 +18,13 @@
 #include "base/io.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "execd/answer.h"
 #include "execd/file_op.h"
-#include "execd/file_reply.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
+#include "execd/isolated_view.h"
 #include "execd/path.h"
+#include "execd/sparse.h"
 #include "execd/target.h"
 #include "execd/upload_form.h"
 #include "net/multipart.h"
@@ -63,6 +65,7 @@ struct upload {
 
     /* The file being written. */
     struct target target;
+    struct sparse sparse;
     struct permission_ids ids;
     struct str path; /* as the client wrote it */
 
@@ -101,9 +104,11 @@ static void upload_fail_step(struct upload *u, const char *step, struct str what
 static const char *upload_path(struct upload *u, struct str given, struct err *e)
 {
     AUTO_BUF(b, EXECD_PATH_BYTES_MAX);
+    const char *const *env = (const char *const *)environ;
     char *path = NULL;
+    int r = fs_is_confined() ? path_resolve(given, env, &b, e) : path_expand(given, env, &b, e);
 
-    if (path_expand(given, (const char *const *)environ, &b, e) == 0) {
+    if (r == 0) {
         path = arena_strdup(&u->arena, buf_str(&b));
         if (!path)
             (void)err_set(e, ENOMEM, "no memory for so many paths");
@@ -135,9 +140,13 @@ static void file_begin(struct upload *u)
     if (u->fail_status)
         return;
     u->path = row->meta.path;
+    u->sparse = (struct sparse){0};
     path = upload_path(u, u->path, &e);
     if (!path)
         upload_fail_step(u, "resolving target path", u->path, e.msg);
+    else if (!view_allows(u->req, u->path))
+        upload_fail(u, 400, "INVALID_REQUEST_BODY", "path is outside of the workspace: %.*s",
+                    STR_ARG(u->path));
     else if (permission_resolve(&row->meta.permission, &u->ids, &e) < 0)
         upload_fail_step(u, "chmoding file", u->path, e.msg);
     else if (upload_make_parent(u, path) && target_open(&u->target, path, &e) < 0)
@@ -146,8 +155,12 @@ static void file_begin(struct upload *u)
 
 static void file_write(struct upload *u, struct str piece)
 {
-    int r = u->target.fd < 0 ? 0 : io_write_full(u->target.fd, piece, DEADLINE_NEVER);
+    int r = 0;
 
+    if (u->target.temp[0])
+        r = sparse_write(&u->sparse, u->target.fd, piece);
+    else if (u->target.fd >= 0) /* a pipe that nobody reads must not keep us */
+        r = io_write_full(u->target.fd, piece, deadline_in_ms(0));
     if (r < 0)
         upload_fail_step(u, "copying file", u->path, fs_text(-r));
 }
@@ -155,10 +168,14 @@ static void file_write(struct upload *u, struct str piece)
 static void file_end(struct upload *u)
 {
     struct err e = {0};
+    int r;
 
     if (u->target.fd < 0)
         return;
-    if (permission_apply_fd(&u->ids, u->target.fd, &e) < 0)
+    r = u->target.temp[0] ? sparse_end(&u->sparse, u->target.fd) : 0;
+    if (r < 0)
+        upload_fail_step(u, "copying file", u->path, fs_text(-r));
+    else if (permission_apply_fd(&u->ids, u->target.fd, &e) < 0)
         upload_fail_step(u, "chmoding file", u->path, e.msg);
     else if (target_commit(&u->target, &e) < 0)
         upload_fail_step(u, "copying file", u->path, e.msg);
@@ -310,18 +327,18 @@ static void upload_reply(struct upload *u)
     struct http_req *req = u->req;
 
     if (u->form_bad)
-        file_reply_error(req, 400, "INVALID_FILE", "multipart form is empty");
+        answer_error(req, 400, "INVALID_FILE", "multipart form is empty");
     else if (u->meta_count == 0)
-        file_reply_error(req, 400, "INVALID_FILE_METADATA", "metadata file is missing");
+        answer_error(req, 400, "INVALID_FILE_METADATA", "metadata file is missing");
     else if (u->file_count == 0)
-        file_reply_error(req, 400, "INVALID_FILE_CONTENT", "file is missing");
+        answer_error(req, 400, "INVALID_FILE_CONTENT", "file is missing");
     else if (u->meta_count != u->file_count)
-        file_reply_error(req, 400, "INVALID_FILE", "metadata and file count mismatch: %llu vs %llu",
-                         (unsigned long long)u->meta_count, (unsigned long long)u->file_count);
+        answer_error(req, 400, "INVALID_FILE", "metadata and file count mismatch: %llu vs %llu",
+                     (unsigned long long)u->meta_count, (unsigned long long)u->file_count);
     else if (u->fail_status)
-        file_reply_error(req, u->fail_status, u->fail_code, "%s", u->fail_message.p);
+        answer_error(req, u->fail_status, u->fail_code, "%s", u->fail_message.p);
     else
-        file_reply_ok(req);
+        answer_empty(req);
 }
 
 /* A piece of the first spooled file, which has its metadata by now. */
@@ -411,7 +428,7 @@ void files_upload(struct http_req *req)
     struct upload *u = arena_new(&req->arena, struct upload);
 
     if (!u) {
-        file_reply_error(req, 503, "RUNTIME_ERROR", "no memory for this request");
+        answer_error(req, 503, "RUNTIME_ERROR", "no memory for this request");
         return;
     }
     u->req = req;

@@ -1,4 +1,4 @@
-/* fs.h - small questions to the file system, and its errors in words. */
+/* fs.h - the file system by path: where a path may lead, small questions, and errors in words. */
 #pragma once
 
 #include <sys/stat.h>
@@ -9,6 +9,27 @@
 /* "no such file or directory" for ENOENT: in lower case, and the same words with every C library.
  * Borrowed; until the next call. */
 const char *fs_text(int code);
+
+/* From now on paths of this module, and of all that builds on it (walk, copy, remove, target), are
+ * absolute and lie below `dir`. They are resolved beneath it: a link that is absolute or leads out
+ * is -EACCES, as is any path outside. For the whole process and for good, as chroot(2) is, so that
+ * no caller can forget it; call it before the first request. -ENOSYS where the kernel has no
+ * openat2(2). */
+int fs_confine(const char *dir, struct err *e) MUST_USE;
+bool fs_is_confined(void);
+
+/* Links are followed but for O_NOFOLLOW; O_CLOEXEC is added. Not for O_CREAT. */
+int fs_open(const char *path, int flags) MUST_USE;
+int fs_stat(const char *path, struct stat *ret) MUST_USE;      /* follows links */
+int fs_lstat(const char *path, struct stat *ret) MUST_USE;     /* does not */
+int fs_chmod(const char *path, mode_t mode) MUST_USE;          /* follows */
+int fs_chown(const char *path, uid_t uid, gid_t gid) MUST_USE; /* follows */
+int fs_unlink(const char *path) MUST_USE;
+
+/* rename(2) that replaces nothing: -EEXIST. Where the file system has no such call, as near as can
+ * be. */
+int fs_rename_new(int from_dir, const char *from, int to_dir, const char *to) MUST_USE;
+int fs_rename_path_new(const char *from, const char *to) MUST_USE;
 
 /* Makes a directory and whatever leads there, with `mode` minus the umask. One that exists is fine;
  * a file in the way is -ENOTDIR. *ret_made (may be NULL) tells whether the last one is new. */

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "execd/file_reply.h"
+#include "execd/answer.h"
 
 enum {
     PIECE_BYTES = 32 << 10,
@@ -78,12 +78,12 @@ bool listing_reply(struct listing *l, struct http_req *req)
     r = listing_write(l, &piece);
     if (r == 0 && !l->begun && !l->first) { /* all in one */
         l->begun = l->head = true;
-        http_reply(req, 200, file_json_type, buf_str(&piece));
+        http_reply(req, 200, ANSWER_JSON, buf_str(&piece));
         return false;
     }
     if (!l->head) {
         l->head = true;
-        http_reply_begin(req, 200, file_json_type, HTTP_UNKNOWN_LENGTH);
+        http_reply_begin(req, 200, ANSWER_JSON, HTTP_UNKNOWN_LENGTH);
     }
     if (r == 0)
         r = http_reply_write_all(req, buf_str(&piece));

@@ -143,7 +143,7 @@ int path_expand(struct str path, const char *const *env, struct buf *out, struct
     size_t from = out->n;
     int r;
 
-    if (str_find(path, '\0') < path.n)
+    if (str_has_nul(path))
         return err_set(e, EINVAL, "path holds a NUL byte");
     r = expand_variables(path, env, out, &undefined);
     if (r == 0 && undefined.count > 0)

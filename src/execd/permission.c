@@ -76,11 +76,12 @@ static bool ids_change_owner(const struct permission_ids *ids)
 
 int permission_apply(const struct permission_ids *ids, const char *path, struct err *e)
 {
-    if (ids->set_mode && chmod(path, ids->mode) < 0)
-        return err_set(e, errno, "chmod %s: %s", path, fs_text(errno));
-    if (ids_change_owner(ids) && chown(path, ids->uid, ids->gid) < 0)
-        return err_set(e, errno, "chown %s: %s", path, fs_text(errno));
-    return 0;
+    int r = ids->set_mode ? fs_chmod(path, ids->mode) : 0;
+
+    if (r < 0)
+        return err_set(e, -r, "chmod %s: %s", path, fs_text(-r));
+    r = ids_change_owner(ids) ? fs_chown(path, ids->uid, ids->gid) : 0;
+    return r < 0 ? err_set(e, -r, "chown %s: %s", path, fs_text(-r)) : 0;
 }
 
 int permission_apply_fd(const struct permission_ids *ids, int fd, struct err *e)

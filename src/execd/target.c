@@ -67,7 +67,7 @@ static int open_in_place(struct target *t)
     return t->fd < 0 ? -errno : 0;
 }
 
-static int open_content(struct target *t)
+static int open_content(struct target *t, bool replace_link)
 {
     struct stat st;
 
@@ -75,6 +75,8 @@ static int open_content(struct target *t)
         return errno == ENOENT ? open_temp(t, NEW_MODE) : -errno;
     if (S_ISDIR(st.st_mode))
         return -EISDIR;
+    if (replace_link && S_ISLNK(st.st_mode))
+        return open_temp(t, NEW_MODE);
     if (S_ISREG(st.st_mode) && !is_mounted(t->dir, t->name) && open_like(t, &st) == 0)
         return 0;
     return open_in_place(t);
@@ -94,11 +96,26 @@ int target_open(struct target *t, const char *path, struct err *e)
     if (r >= 0)
         r = str_copy(t->name, sizeof(t->name), name);
     if (r == 0)
-        r = open_content(t);
+        r = open_content(t, false);
     if (r == 0)
         return 0;
     target_drop(t);
     return err_set(e, -r, "open %s: %s", path, fs_text(-r));
+}
+
+int target_open_at(struct target *t, int dir, const char *name, struct err *e)
+{
+    int r;
+
+    *t = TARGET_NONE;
+    t->dir = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+    r = t->dir < 0 ? -errno : str_copy(t->name, sizeof(t->name), str_of(name));
+    if (r == 0)
+        r = open_content(t, true);
+    if (r == 0)
+        return 0;
+    target_drop(t);
+    return err_set(e, -r, "open %s: %s", name, fs_text(-r));
 }
 
 int target_commit(struct target *t, struct err *e)

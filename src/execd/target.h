@@ -22,6 +22,8 @@ struct target {
 
 /* Creates with mode 0777 minus the umask. -EISDIR for a directory. */
 int target_open(struct target *t, const char *path, struct err *e) MUST_USE;
+/* The same for a name of an open directory (borrowed). A link of that name is replaced itself. */
+int target_open_at(struct target *t, int dir, const char *name, struct err *e) MUST_USE;
 /* Puts it into place. The target is closed then; on failure what was written is gone, unless it was
  * written in place. */
 int target_commit(struct target *t, struct err *e) MUST_USE;

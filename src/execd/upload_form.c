@@ -9,6 +9,7 @@ int upload_meta_read(struct arena *a, struct str text, struct upload_meta *ret, 
     static const struct json_limits limits = {
         .nodes_max = 1024,
         .duplicates = JSON_DUPLICATES_LAST,
+        .first_only = true,
         .replace_invalid = true,
     };
     struct upload_meta meta = {.path = STR("")};

@@ -207,9 +207,11 @@ int walk_open(struct walk *w, const char *root, struct err *e)
     struct stat st;
     int r;
 
-    *w = (struct walk){.fd = open(root, DIR_CLOEXEC)};
+    *w = (struct walk){.fd = fs_open(root, DIR_CLOEXEC)};
     buf_init(&w->path, WALK_PATH_BYTES_MAX);
-    r = w->fd < 0 || fstat(w->fd, &st) < 0 ? -errno : buf_add(&w->path, str_of(root));
+    r = w->fd < 0 ? w->fd : buf_add(&w->path, str_of(root));
+    if (r == 0 && fstat(w->fd, &st) < 0)
+        r = -errno;
     if (r < 0)
         return err_set(e, -r, "open %s: %s", root, fs_text(-r));
     w->entries = mem_alloc(ENTRIES_BYTES);

@@ -85,3 +85,45 @@ TEST(fs, makes_names_that_differ)
     CHECK_EQ(strlen(a), FS_TEMP_NAME_MAX - 1);
     CHECK(strcmp(a, b) != 0);
 }
+
+TEST(fs, stays_below_a_root)
+{
+    AUTO_FOLDER(folder);
+    AUTO_BUF(inside, 4096);
+    struct err e = {0};
+    struct stat st;
+    bool made;
+    char path[256];
+
+#define AT(rest) (snprintf(path, sizeof(path), "%s/%s", folder.path, rest), path)
+    CHECK_EQ(mkdir("root", 0755), 0);
+    CHECK_EQ(mkdir("rooted", 0755), 0);
+    file_write("outside", "mine");
+    file_write("root/f", "1");
+    CHECK_EQ(symlink("f", "root/in"), 0);
+    CHECK_EQ(symlink("../outside", "root/out"), 0);
+    CHECK_EQ(symlink(folder.path, "root/up"), 0);
+    CHECK_EQ(fs_confine("root", &e), 0);
+    CHECK(fs_is_confined());
+    CHECK_EQ(fs_stat(AT("root"), &st), 0);
+    CHECK_EQ(fs_stat(AT("root/in"), &st), 0);
+    CHECK_EQ(fs_lstat(AT("root/out"), &st), 0);
+    CHECK(S_ISLNK(st.st_mode));
+    CHECK_EQ(fs_stat(AT("root/out"), &st), -EACCES);
+    CHECK_EQ(fs_stat(AT("root/up/outside"), &st), -EACCES);
+    CHECK_EQ(fs_stat(AT("root/../outside"), &st), -EACCES);
+    CHECK_EQ(fs_stat(AT("outside"), &st), -EACCES);
+    CHECK_EQ(fs_stat(AT("rooted"), &st), -EACCES);
+    CHECK_EQ(fs_stat("root/f", &st), -EACCES); /* paths are absolute */
+    CHECK_EQ(fs_chmod(AT("root/out"), 0), -EACCES);
+    CHECK_EQ(fs_chmod(AT("root/in"), 0600), 0);
+    CHECK_EQ(fs_chown(AT("root/out"), 1, 1), -EACCES);
+    CHECK_EQ(fs_unlink(AT("root/up/outside")), -EACCES);
+    CHECK_EQ(fs_make_dirs(AT("root/a/b"), 0755, &made), 0);
+    CHECK(made);
+    CHECK_EQ(fs_make_dirs(AT("root/up/new"), 0755, &made), -EACCES);
+    CHECK_EQ(fs_make_dirs(AT("new/a"), 0755, &made), -EACCES);
+    CHECK_EQ(fs_rename_path_new(AT("root/f"), "/tmp/evil"), -EACCES);
+    CHECK_STR(file_read("outside"), "mine");
+#undef AT
+}
