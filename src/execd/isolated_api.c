@@ -1,0 +1,352 @@
+/* isolated_api.c - sessions over HTTP: made, asked about, ended. */
+#include "execd/isolated_api.h"
+
+#include <errno.h>
+
+#include "base/json_write.h"
+#include "base/time.h"
+#include "execd/answer.h"
+#include "execd/isolated_api_internal.h"
+#include "execd/isolated_filter.h"
+#include "execd/isolated_request.h"
+#include "execd/routes.h"
+#include "version.h"
+
+enum { ANSWER_BYTES_MAX = 64 << 10 };
+
+static const char *const mode_names[] = {
+    [BOX_RW] = "rw", [BOX_OVERLAY] = "overlay", [BOX_RO] = "ro"};
+static const char *const profile_names[] = {
+    [ISOLATED_STRICT] = "strict", [ISOLATED_BALANCED] = "balanced"};
+
+struct isolated_all *isolated_of(const struct http_req *req)
+{
+    return ((struct execd_api *)req->server_user)->isolated;
+}
+
+bool isolated_need(struct http_req *req)
+{
+    const char *why = NULL;
+
+    if (isolated_available(isolated_of(req), &why))
+        return true;
+    answer_error(req, 503, "NOT_SUPPORTED", "isolated sessions are not available: %s", why);
+    return false;
+}
+
+struct isolated *isolated_need_session(struct http_req *req)
+{
+    struct str id = http_req_param(req, "id");
+    struct isolated *s = isolated_find(isolated_of(req), id);
+
+    if (!s)
+        answer_error(req, 404, "CONTEXT_NOT_FOUND", "isolated session not found: %.*s",
+                     STR_ARG(id));
+    return s;
+}
+
+struct isolated *isolated_need_living(struct http_req *req)
+{
+    struct isolated *s = isolated_need(req) ? isolated_need_session(req) : NULL;
+
+    if (!s)
+        return NULL;
+    if (s->state == ISOLATED_READY && !s->alone)
+        return s;
+    if (s->state == ISOLATED_READY)
+        answer_error(req, 409, "SESSION_BUSY", "isolated session %s is being committed", s->id);
+    else
+        answer_error(req, 404, "CONTEXT_NOT_FOUND", "isolated session %s has ended", s->id);
+    return NULL;
+}
+
+/* --- answers --- */
+
+static void write_text(struct json_writer *w, struct str key, const char *text)
+{
+    json_write_key(w, key);
+    json_write_string(w, str_of(text));
+}
+
+static void write_time(struct json_writer *w, struct str key, int64_t us)
+{
+    char text[TIME_TEXT_MAX];
+
+    json_write_key(w, key);
+    if (us)
+        json_write_string(w, str_make(text, time_format(us, text)));
+    else
+        json_write_null(w);
+}
+
+static void write_artifacts(struct json_writer *w, const struct isolated *s)
+{
+    static const struct {
+        struct str key;
+        const char *name;
+    } rows[] = {
+        {STR_INIT("diff_url"),   "diff"  },
+        {STR_INIT("commit_url"), "commit"},
+    };
+    char url[96];
+
+    json_write_key(w, STR("artifacts"));
+    if (s->spec.mode != BOX_OVERLAY) {
+        json_write_null(w);
+        return;
+    }
+    json_write_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        (void)snprintf(url, sizeof(url), "/v1/isolated/session/%s/%s", s->id, rows[i].name);
+        write_text(w, rows[i].key, url);
+    }
+    json_write_object_end(w);
+}
+
+static void write_isolation(struct json_writer *w, const struct isolated *s)
+{
+    json_write_key(w, STR("isolation"));
+    json_write_object(w);
+    write_text(w, STR("profile"), profile_names[s->spec.profile]);
+    json_write_key(w, STR("workspace"));
+    json_write_object(w);
+    write_text(w, STR("path"), s->spec.workspace);
+    write_text(w, STR("mode"), mode_names[s->spec.mode]);
+    json_write_object_end(w);
+    json_write_object_end(w);
+}
+
+static void reply_session(struct http_req *req, const struct isolated *s, bool with_state)
+{
+    AUTO_BUF(body, ANSWER_BYTES_MAX);
+    struct json_writer w;
+
+    json_write_begin(&w, &body);
+    json_write_object(&w);
+    write_text(&w, STR("session_id"), s->id);
+    write_time(&w, STR("created_at"), s->created_us);
+    if (with_state) {
+        write_text(&w, STR("status"), s->state == ISOLATED_READY ? "ready" : "ended");
+        write_time(&w, STR("last_run_at"), s->last_run_us);
+        json_write_key(&w, STR("idle_remaining_seconds"));
+        if (s->spec.idle_s > 0)
+            json_write_u64(&w, s->state == ISOLATED_READY ? isolated_idle_left_s(s) : 0);
+        else
+            json_write_null(&w);
+    }
+    write_isolation(&w, s);
+    write_artifacts(&w, s);
+    json_write_object_end(&w);
+    if (json_write_end(&w) < 0)
+        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
+    else
+        answer_json(req, 200, buf_str(&body));
+}
+
+/* --- a new session --- */
+
+static void create_on_ready(void *user, struct isolated *s, const struct err *why)
+{
+    struct http_req *req = user;
+
+    req->ops = NULL;
+    if (s)
+        reply_session(req, s, false);
+    else
+        answer_error(req, 503, "NOT_SUPPORTED", "the session cannot be made here: %s", why->msg);
+}
+
+static void create_on_close(struct http_req *req, int error UNUSED)
+{
+    isolated_forget(req->user);
+}
+
+static const struct http_req_ops create_ops = {.on_close = create_on_close};
+
+void post_isolated_session(struct http_req *req)
+{
+    struct isolated *s;
+    struct err e = {0};
+
+    if (!isolated_need(req))
+        return;
+    if (isolated_new(isolated_of(req), &s, &e) < 0) {
+        answer_error(req, 503, "RUNTIME_ERROR", "%s", e.msg);
+        return;
+    }
+    if (isolated_request_create(req, s) < 0) {
+        isolated_drop(s);
+        return;
+    }
+    req->ops = &create_ops;
+    req->user = s;
+    if (isolated_start(s, create_on_ready, req, &e) < 0) {
+        req->ops = NULL;
+        answer_error(req, 503, "NOT_SUPPORTED", "the session cannot be made here: %s", e.msg);
+    }
+}
+
+void get_isolated_session(struct http_req *req)
+{
+    struct isolated *s = isolated_need_session(req);
+
+    if (s)
+        reply_session(req, s, true);
+}
+
+void delete_isolated_session(struct http_req *req)
+{
+    struct isolated *s = isolated_need(req) ? isolated_need_session(req) : NULL;
+
+    if (!s)
+        return;
+    if (s->state == ISOLATED_STARTING) { /* anew, after a commit, which holds it */
+        answer_error(req, 409, "SESSION_BUSY", "isolated session %s is being committed", s->id);
+        return;
+    }
+    if (s->state == ISOLATED_READY)
+        isolated_end(s);
+    answer_empty(req);
+}
+
+/* --- what there is --- */
+
+static void write_persist(struct json_writer *w, const struct isolated_all *all)
+{
+    json_write_key(w, STR("persist"));
+    json_write_object(w);
+    json_write_key(w, STR("available"));
+    json_write_bool(w, isolated_can_persist(all));
+    json_write_key(w, STR("max_size_bytes_default"));
+    json_write_u64(w, ISOLATED_UPPER_BYTES);
+    json_write_key(w, STR("max_size_bytes_limit"));
+    json_write_u64(w, isolated_conf(all)->upper_bytes_max);
+    json_write_key(w, STR("retain_seconds_default"));
+    json_write_u64(w, ISOLATED_RETAIN_S);
+    json_write_object_end(w);
+}
+
+static void write_list(struct json_writer *w, struct str key, struct str items)
+{
+    struct str item;
+
+    json_write_key(w, key);
+    json_write_array(w);
+    while (str_cut(&items, ',', &item))
+        if (item.n > 0)
+            json_write_string(w, item);
+    json_write_array_end(w);
+}
+
+static void reply_capabilities(struct http_req *req, bool overlay)
+{
+    const struct isolated_all *all = isolated_of(req);
+    AUTO_BUF(body, ANSWER_BYTES_MAX);
+    char digest[ISOLATED_FILTER_DIGEST_MAX];
+    const char *why = NULL;
+    struct json_writer w;
+    bool available = isolated_available(all, &why);
+
+    isolated_filter_digest(digest);
+    json_write_begin(&w, &body);
+    json_write_object(&w);
+    json_write_key(&w, STR("available"));
+    json_write_bool(&w, available);
+    if (!available)
+        write_text(&w, STR("reason"), why);
+    write_text(&w, STR("isolator"), "execd");
+    write_text(&w, STR("version"), OPENSANDBOX_VERSION);
+    write_list(&w, STR("profiles"), STR("strict,balanced"));
+    write_list(&w, STR("workspace_modes"),
+               !available ? STR("")
+               : overlay  ? STR("rw,overlay,ro")
+                          : STR("rw,ro"));
+    write_list(&w, STR("allowed_workspaces"), STR("/"));
+    write_list(&w, STR("allowed_extra_writable_prefixes"),
+               str_of(isolated_conf(all)->allowed_writable));
+    json_write_key(&w, STR("share_net_overridable"));
+    json_write_bool(&w, true);
+    json_write_key(&w, STR("commit_supported"));
+    json_write_bool(&w, available && overlay);
+    write_text(&w, STR("seccomp_profile_sha256"), digest);
+    write_persist(&w, all);
+    json_write_object_end(&w);
+    if (json_write_end(&w) < 0)
+        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
+    else
+        answer_json(req, 200, buf_str(&body));
+}
+
+static int probe_start(struct http_req *req, bool overlay, struct err *e);
+
+/* What was made was for this question only. */
+static void probe_end(struct http_req *req, struct isolated *s, const struct err *why, bool overlay)
+{
+    req->ops = NULL;
+    if (s)
+        isolated_end(s);
+    else
+        isolated_set_unavailable(isolated_of(req), why->msg);
+    reply_capabilities(req, overlay);
+}
+
+static void probe_on_plain(void *user, struct isolated *s, const struct err *why)
+{
+    probe_end(user, s, why, false);
+}
+
+/* Without an overlay it may work. */
+static void probe_on_overlay(void *user, struct isolated *s, const struct err *why)
+{
+    if (s || probe_start(user, false, NULL) < 0)
+        probe_end(user, s, why, s != NULL);
+}
+
+static void probe_on_close(struct http_req *req, int error UNUSED)
+{
+    isolated_forget(req->user);
+}
+
+static const struct http_req_ops probe_ops = {.on_close = probe_on_close};
+
+static int probe_start(struct http_req *req, bool overlay, struct err *e)
+{
+    struct isolated *s;
+    int r = isolated_new(isolated_of(req), &s, e);
+
+    if (r < 0)
+        return r;
+    s->spec = (struct isolated_spec){
+        .workspace = "/etc", /* read from at most; the root itself cannot be mounted over */
+        .mode = overlay ? BOX_OVERLAY : BOX_RW,
+        .upper_bytes = 1 << 20,
+        .share_net = true,
+    };
+    req->ops = &probe_ops;
+    req->user = s;
+    r = isolated_start(s, overlay ? probe_on_overlay : probe_on_plain, req, e);
+    if (r < 0)
+        req->ops = NULL;
+    return r;
+}
+
+/* Tried each time: what failed before, for want of memory perhaps, may work by now. */
+void get_isolated_capabilities(struct http_req *req)
+{
+    struct isolated_all *all = isolated_of(req);
+    const char *why = NULL;
+    struct err e = {0};
+    int r;
+
+    isolated_set_unavailable(all, "");
+    r = isolated_available(all, &why) ? probe_start(req, true, &e) : -ENOTSUP;
+    if (r >= 0)
+        return;
+    if (r == -EAGAIN) { /* it works, but not one more */
+        answer_error(req, 503, "RUNTIME_ERROR", "%s", e.msg);
+        return;
+    }
+    if (r != -ENOTSUP)
+        isolated_set_unavailable(all, e.msg);
+    reply_capabilities(req, false);
+}

@@ -1,0 +1,13 @@
+/* isolated_api_internal.h - what the routes of isolated sessions share. */
+#pragma once
+
+#include "execd/isolated.h"
+#include "net/http_server.h"
+
+struct isolated_all *isolated_of(const struct http_req *req);
+
+/* Each replies when there is none: 503 where sessions cannot be made, 404 for an id nobody has, and
+ * 409 while the session is being changed by somebody who needs it alone. */
+bool isolated_need(struct http_req *req);
+struct isolated *isolated_need_session(struct http_req *req); /* retained ones, too */
+struct isolated *isolated_need_living(struct http_req *req);

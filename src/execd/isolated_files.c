@@ -1,0 +1,157 @@
+/* isolated_files.c - the routes of files and directories of a session, passed on to the process
+ * that serves them inside (isolated_view.h), which is started by the first request. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "execd/answer.h"
+#include "execd/isolated_api.h"
+#include "execd/isolated_api_internal.h"
+#include "execd/isolated_view.h"
+#include "execd/routes.h"
+#include "net/http_proxy.h"
+
+enum { LISTEN_BACKLOG = 64 };
+
+struct isolated_view {
+    struct reaper_child process;
+    struct sock_addr addr;
+    char token[ID_TOKEN_MAX];
+    int channel;
+};
+
+void isolated_view_free(struct isolated_view *v)
+{
+    if (!v)
+        return;
+    if (v->process.pid > 0)
+        (void)kill(v->process.pid, SIGKILL);
+    reaper_unwatch(&v->process);
+    fd_close(v->channel);
+    free(v);
+}
+
+/* A name of the kernel's choice that only exists as long as its socket. */
+static int view_listen(struct sock_addr *ret, struct err *e)
+{
+    struct sockaddr_un any = {.sun_family = AF_UNIX};
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t size = sizeof(ret->path);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any.sun_family)) < 0 ||
+        listen(fd, LISTEN_BACKLOG) < 0 || getsockname(fd, (struct sockaddr *)&ret->path, &size) < 0)
+        return err_sys(e, errno, "make a socket");
+    ret->size = size;
+    return take_fd(&fd);
+}
+
+/* The next request starts another. */
+static void view_on_exit(struct reaper_child *c UNUSED, const struct proc_exit *how UNUSED)
+{
+}
+
+static int view_start(struct isolated *s, struct isolated_view *v, struct err *e)
+{
+    const char *const argv[] = {"view", NULL};
+    struct proc_spec how = PROC_SPEC("view", argv);
+    struct view_plan plan = {
+        .place = &s->place,
+        .user = s->spec.user,
+        .workspace = s->spec.workspace,
+        .token = v->token,
+    };
+    auto_fd listener = view_listen(&v->addr, e), theirs = -EBADF, report = -EBADF;
+    int pair[2], r;
+    pid_t pid;
+
+    if (listener < 0)
+        return listener;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(e, errno, "make a channel");
+    v->channel = pair[0];
+    theirs = pair[1];
+    plan.listener = listener;
+    plan.channel = theirs;
+    how.flags = PROC_NEW_SESSION;
+    how.prepare = view_become;
+    how.user = &plan;
+    r = proc_spawn_start(&how, &pid, &report, e);
+    if (r >= 0)
+        reaper_watch(isolated_reaper(s->all), &v->process, pid, view_on_exit);
+    return r;
+}
+
+static struct isolated_view *view_of(struct isolated *s, struct err *e)
+{
+    if (s->view && s->view->process.pid > 0)
+        return s->view;
+    isolated_view_free(s->view);
+    s->view = mem_new(struct isolated_view);
+    s->view->channel = -EBADF;
+    id_token(s->view->token);
+    if (view_start(s, s->view, e) >= 0)
+        return s->view;
+    isolated_view_free(s->view);
+    s->view = NULL;
+    return NULL;
+}
+
+/* What stands behind the id, as it was written. */
+static struct str target_of(struct http_req *req)
+{
+    struct str id = http_req_param(req, "id"), query = req->head.query;
+    struct str rest = str_skip(req->head.path, (size_t)(id.p + id.n - req->head.path.p));
+
+    return str_of(
+        arena_printf(&req->arena, "%.*s%s%.*s", STR_ARG(rest), query.p ? "?" : "", STR_ARG(query)));
+}
+
+/* A session in use neither idles nor is committed. */
+static void files_on_end(void *user)
+{
+    isolated_release(user);
+}
+
+static void files_on_fail(void *user UNUSED, struct http_req *req, int status UNUSED,
+                          const struct err *why)
+{
+    answer_error(req, 500, "RUNTIME_ERROR", "the session's files cannot be reached: %s", why->msg);
+}
+
+void isolated_files(struct http_req *req)
+{
+    const struct execd_api *api = req->server_user;
+    struct isolated *s = isolated_need_living(req);
+    struct isolated_view *v;
+    struct http_header token = {STR("X-EXECD-ACCESS-TOKEN"), STR_NONE};
+    struct http_proxy_target target = {
+        .headers = &token,
+        .header_count = 1,
+        .on_fail = files_on_fail,
+        .on_end = files_on_end,
+        .user = s,
+    };
+    struct err e = {0};
+
+    if (!s)
+        return;
+    if (s->spec.mode == BOX_RO && req->head.method != HTTP_GET) {
+        answer_error(req, 403, "INVALID_REQUEST_BODY", "the workspace is read-only: %s",
+                     s->spec.workspace);
+        return;
+    }
+    v = view_of(s, &e);
+    target.target = target_of(req);
+    if (!v || !target.target.p) {
+        answer_error(req, 500, "RUNTIME_ERROR", "the session's files cannot be reached: %s",
+                     v ? "no memory" : e.msg);
+        return;
+    }
+    target.addr = &v->addr;
+    token.value = str_of(v->token);
+    isolated_hold(s);
+    http_proxy_forward(req, api->proxy, &target);
+}

@@ -1,0 +1,211 @@
+#include "execd/isolated_view.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/caps.h"
+#include "base/fd.h"
+#include "base/url.h"
+#include "execd/answer.h"
+#include "execd/file_op.h"
+#include "execd/isolated_filter.h"
+#include "execd/path.h"
+#include "execd/routes.h"
+
+enum {
+    FD_LISTENER = 3,
+    FD_CHANNEL = 4,
+    FD_PARK = 64,
+    ROUTES_MAX = 48,
+    CONNECTIONS_MAX = 64,
+    BODY_ARENA_BYTES_MAX = 96 << 20,
+};
+
+/* --- what may be asked for --- */
+
+bool view_allows(const struct http_req *req, struct str path)
+{
+    const struct execd_api *api = req->server_user;
+    struct str view = str_of(api->view);
+    AUTO_BUF(clean, EXECD_PATH_BYTES_MAX);
+
+    if (view.n == 0)
+        return true;
+    return path_resolve(path, (const char *const *)environ, &clean, NULL) < 0 /* will be told */ ||
+           (str_starts(buf_str(&clean), view) && (clean.n == view.n || clean.p[view.n] == '/'));
+}
+
+static bool refuse(struct http_req *req, struct str path)
+{
+    answer_error(req, 400, "INVALID_REQUEST_BODY", "path is outside of the workspace: %.*s",
+                 STR_ARG(path));
+    return false;
+}
+
+/* The token, and the paths of the query. */
+static bool view_on_request(struct http_req *req)
+{
+    struct url_query_iter it;
+
+    if (!execd_on_request(req))
+        return false;
+    url_query_init(&it, req->head.query, &req->arena);
+    while (url_query_next(&it) > 0)
+        if (str_eq(it.key, STR("path")) && !view_allows(req, it.value))
+            return refuse(req, it.value);
+    return true;
+}
+
+/* Names of members are paths, or, in the body of a move, their src and dest. */
+static bool view_allows_body(struct http_req *req, const struct json *body)
+{
+    json_each(item, body)
+    {
+        struct str src = STR_NONE, dest = STR_NONE;
+
+        if (body->type == JSON_OBJECT && !view_allows(req, item->key))
+            return refuse(req, item->key);
+        if (body->type != JSON_ARRAY || item->type != JSON_OBJECT)
+            continue;
+        (void)json_to_str(file_member(item, STR("src")), &src);
+        (void)json_to_str(file_member(item, STR("dest")), &dest);
+        if (src.p && !view_allows(req, src))
+            return refuse(req, src);
+        if (dest.p && !view_allows(req, dest))
+            return refuse(req, dest);
+    }
+    return true;
+}
+
+static const struct http_route *route_behind(const struct http_route *row)
+{
+    for (size_t i = 0; i < execd_route_count; i++)
+        if (execd_routes[i].methods == row->methods && strcmp(execd_routes[i].path, row->path) == 0)
+            return &execd_routes[i];
+    return NULL;
+}
+
+/* In place of each handler that gets its body whole. What is no JSON it will say itself. */
+static void view_checked(struct http_req *req)
+{
+    static const struct json_limits limits = {
+        .duplicates = JSON_DUPLICATES_LAST,
+        .replace_invalid = true,
+    };
+    AUTO_ARENA(arena, BODY_ARENA_BYTES_MAX);
+    const struct http_route *behind = route_behind(req->route);
+    struct json *body;
+
+    if (req->body.n > 0 && json_parse(&arena, req->body, &limits, &body, NULL) == 0 &&
+        !view_allows_body(req, body))
+        return;
+    behind->handler(req);
+}
+
+/* --- the process --- */
+
+struct view_server {
+    struct loop *loop;
+    struct loop_io channel;
+    struct http_route rows[ROUTES_MAX];
+    size_t count;
+};
+
+static void collect_routes(struct view_server *v)
+{
+    for (size_t i = 0; i < execd_route_count && v->count < ROUTES_MAX; i++) {
+        struct http_route row = execd_routes[i];
+
+        if (!str_starts(str_of(row.path), STR("/files")) &&
+            !str_starts(str_of(row.path), STR("/directories")))
+            continue;
+        if (!(row.flags & ROUTE_STREAM_BODY))
+            row.handler = view_checked;
+        v->rows[v->count++] = row;
+    }
+}
+
+static void on_channel(struct loop_io *io, uint32_t events UNUSED)
+{
+    loop_stop(container_of(io, struct view_server, channel)->loop);
+}
+
+static int view_serve(const struct view_plan *plan)
+{
+    static struct view_server v; /* the process is for nothing else */
+    struct execd_api api = {.access_token = plan->token, .view = plan->workspace};
+    struct http_server_conf conf = {
+        .routes = v.rows,
+        .user = &api,
+        .on_request = view_on_request,
+        .on_unrouted = execd_on_unrouted,
+        .connections_max = CONNECTIONS_MAX,
+    };
+    struct http_server *server = NULL;
+    int r = loop_new(&v.loop, NULL);
+
+    collect_routes(&v);
+    conf.route_count = v.count;
+    trim_init(&api.trim, v.loop);
+    if (r >= 0)
+        trim_init(&api.trim, v.loop);
+    if (r >= 0)
+        r = http_server_new(v.loop, &conf, &server, NULL);
+    if (r >= 0)
+        r = http_server_listen(server, FD_LISTENER, NULL);
+    if (r >= 0)
+        r = loop_io_start(v.loop, &v.channel, FD_CHANNEL, EPOLLIN, on_channel, NULL);
+    return r < 0 ? r : loop_run(v.loop, NULL);
+}
+
+/* Two passes, so that none is in the other's way. The rest goes, the report of the spawn, too. */
+static int place_descriptors(const struct view_plan *plan)
+{
+    int listener = fcntl(plan->listener, F_DUPFD_CLOEXEC, FD_PARK);
+    int channel = fcntl(plan->channel, F_DUPFD_CLOEXEC, FD_PARK);
+
+    if (listener < 0 || channel < 0 || dup3(listener, FD_LISTENER, O_CLOEXEC) < 0 ||
+        dup3(channel, FD_CHANNEL, O_CLOEXEC) < 0)
+        return -errno;
+    return syscall(SYS_close_range, FD_CHANNEL + 1, ~0U, 0) < 0 ? -errno : 0;
+}
+
+/* What is made belongs to who works in the session; the rights over files stay those of root, as
+ * soon as they are taken up again. */
+static void own_files(const struct child_user *user)
+{
+    if (!user->change)
+        return;
+    (void)setfsgid(user->gid);
+    (void)setfsuid(user->uid);
+}
+
+int view_become(void *user, struct proc_step *ret_step)
+{
+    const struct view_plan *plan = user;
+    int r;
+
+    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
+    r = child_enter_cgroups(plan->place);
+    if (r >= 0)
+        r = box_enter_view(plan->place, ret_step);
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"limit the rights of", "the view"};
+    (void)prctl(PR_SET_NAME, "session-files");
+    own_files(&plan->user);
+    r = caps_limit(caps_sandbox);
+    if (r >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        r = -errno;
+    if (r >= 0)
+        r = isolated_filter_install();
+    if (r >= 0)
+        r = place_descriptors(plan);
+    if (r < 0)
+        return r;
+    _exit(view_serve(plan) < 0); /* a single thread forked us: memory may be had */
+}

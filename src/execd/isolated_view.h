@@ -1,0 +1,25 @@
+/* isolated_view.h - a process that serves the routes of files inside a session's mount namespace.
+ *
+ * There every path leads where it leads for the session, links too, and what is read-only there is
+ * so for us: nothing has to be resolved by hand. It is a copy of us, without an exec, that serves
+ * from a loop of its own, with the rights of the workload. Who asks must know its token: its socket
+ * has a name in the network namespace, which everyone shares. */
+#pragma once
+
+#include "execd/isolated_box.h"
+#include "net/http_server.h"
+
+struct view_plan { /* borrowed; the child has its own copy */
+    const struct child_place *place;
+    struct child_user user;
+    const char *workspace; /* all that may be asked for lies in it */
+    const char *token;
+    int listener, channel; /* the end of the channel is the end of the process */
+};
+
+/* For proc_spec.prepare, with the plan: returns only when a step fails. */
+int view_become(void *plan, struct proc_step *ret_step);
+
+/* Whether a path, absolute or from our working directory, lies within the workspace of the process
+ * that serves this request; always, when it serves no session. */
+bool view_allows(const struct http_req *req, struct str path);
