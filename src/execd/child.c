@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/nesting.h"
+#include "execd/isolated_box.h"
 
-static int child_enter_cgroups(const struct child_place *place)
+int child_enter_cgroups(const struct child_place *place)
 {
     for (uint32_t i = 0; i < place->work_fds; i++)
         if (write(place->work_fd + (int)i, "0", 1) < 0) /* "0" is whoever writes it */
@@ -21,7 +23,7 @@ static void child_own_output(uint32_t uid, uint32_t gid)
         (void)!fchown(fd, uid, gid);
 }
 
-static int child_become(const struct child_user *user)
+int child_become(const struct child_user *user)
 {
     uint32_t uid = user->uid, gid = user->gid;
 
@@ -41,12 +43,18 @@ int child_settle(const struct child_place *place, const struct child_user *user,
 {
     int r;
 
+    if (place->box)
+        return box_enter(place, user, cwd, name, ret_step);
     *ret_step = (struct proc_step){"enter the cgroups of", "work"};
     r = child_enter_cgroups(place);
     if (r < 0)
         return r;
+    *ret_step = (struct proc_step){"limit the system calls of", name};
+    r = place->limit ? nesting_forbid() : 0;
+    if (r < 0)
+        return r;
     *ret_step = (struct proc_step){"limit the capabilities of", name};
-    r = place->limit_caps ? caps_limit(caps_sandbox) : 0;
+    r = place->limit ? caps_limit(caps_sandbox) : 0;
     if (r < 0)
         return r;
     *ret_step = (struct proc_step){"change to the user of", name};

@@ -121,13 +121,13 @@ int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,
     int r;
 
     *en = (struct entry){.loop = loop, .log = log, .proc = PROC_NONE};
-    r = pipe_open(en, &en->pipes[0], &out, e);
-    if (r >= 0)
+    r = conf->keep_output ? 0 : pipe_open(en, &en->pipes[0], &out, e);
+    if (r >= 0 && !conf->keep_output)
         r = pipe_open(en, &en->pipes[1], &err, e);
     if (r >= 0) {
         spec.env = (const char *const *)environ;
-        spec.stdio[1] = out;
-        spec.stdio[2] = err;
+        spec.stdio[1] = conf->keep_output ? STDOUT_FILENO : out;
+        spec.stdio[2] = conf->keep_output ? STDERR_FILENO : err;
         spec.flags = PROC_NEW_SESSION;
         spec.prepare = child_prepare;
         spec.user = (void *)conf; /* the child only reads it */

@@ -11,6 +11,7 @@ struct entry_conf {
     const char *cwd;         /* NULL = ours */
     uint32_t uid, gid;       /* EXECD_KEEP_ID = ours */
     struct child_place place;
+    bool keep_output; /* it writes where we do, and nothing is logged */
 };
 
 struct entry_pipe {

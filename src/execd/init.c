@@ -7,10 +7,16 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "execd/code_port.h"
 #include "execd/command.h"
+#include "execd/contexts.h"
 #include "execd/exit_report.h"
+#include "execd/file_routes.h"
+#include "execd/pty.h"
+#include "execd/pty_client.h"
 #include "execd/reaper.h"
 #include "execd/routes.h"
+#include "execd/session.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -37,10 +43,13 @@ struct init {
     struct reaper_child entry_child;
     struct loop_task reap_task;
     struct execd_api api;
+    struct sock_listener code_port;
     struct loop_timer timer; /* of INIT_ENDING and INIT_KILLING */
+    struct loop_timer log_timer;
     enum init_state state;
     bool everyone; /* we are PID 1: kill(-1) means the sandbox, and not the machine */
     bool idle;     /* there is no entrypoint process and never was */
+    bool draining; /* no process is left that matters */
     struct entry entry;
     struct entry_log log;
     struct exit_reporter report;
@@ -69,6 +78,31 @@ static void init_signal(const struct init *i, int signo)
         (void)kill(-i->entry.proc.pid, signo); /* unreaped, so the number is still its group's */
     if (!i->everyone && i->api.commands)
         commands_signal(i->api.commands, signo);
+    if (i->api.sessions)
+        sessions_signal(i->api.sessions, signo); /* also of everyone: shells ignore SIGTERM */
+    if (!i->everyone && i->api.ptys)
+        ptys_signal(i->api.ptys, signo);
+    if (signo != SIGKILL && i->api.ptys)
+        ptys_hang_up(i->api.ptys);
+}
+
+static void init_on_drained(void *user)
+{
+    struct init *i = user;
+
+    loop_stop(i->loop);
+}
+
+/* Nobody is left. What streams still have to say is said, and no more. */
+static void init_finish(struct init *i)
+{
+    if (i->draining)
+        return;
+    i->draining = true;
+    directories_watch_end_all(&i->api);
+    contexts_end_cells(i->api.contexts, "execd is ending");
+    isolated_end_runs(i->api.isolated);
+    http_server_drain(i->server, i->conf->drain_ms, init_on_drained, i);
 }
 
 static void init_on_entry_exit(struct init *i, int code, int signo);
@@ -80,7 +114,7 @@ static void init_on_timer(struct loop_timer *t)
     if (i->state == INIT_KILLING) {
         if (entry_runs(i)) /* stuck in the kernel; our own end takes it along */
             init_on_entry_exit(i, 0, SIGKILL);
-        loop_stop(i->loop);
+        init_finish(i);
         return;
     }
     i->state = INIT_KILLING;
@@ -105,13 +139,12 @@ static void init_on_entry_exit(struct init *i, int code, int signo)
     entry_ended(&i->entry);
     i->status = signo ? STATUS_SIGNAL + signo : code;
     init_warn(exit_report_exited(&i->report, code, signo), "the exit report is lost");
-    if (!i->everyone) {
-        loop_stop(i->loop); /* whom it left behind are the system's, as ever */
-        return;
-    }
     if (i->state == INIT_RUNNING)
         init_signal(i, SIGTERM);
-    init_end_within(i, LEFTOVERS_MS);
+    if (!i->everyone && commands_running(i->api.commands) == 0)
+        init_finish(i); /* whom it left behind are the system's, as ever */
+    else
+        init_end_within(i, LEFTOVERS_MS);
 }
 
 /* --- processes --- */
@@ -128,7 +161,7 @@ static bool init_reap_one(struct init *i)
     int r = reaper_reap(&i->reaper);
 
     if (r == -ECHILD && i->state != INIT_RUNNING && !entry_runs(i))
-        loop_stop(i->loop);
+        init_finish(i);
     return r > 0;
 }
 
@@ -136,6 +169,7 @@ static void init_reap(struct loop_task *t)
 {
     struct init *i = container_of(t, struct init, reap_task);
 
+    trim_soon(&i->api.trim);
     for (int reaped = 0; reaped < REAPS_PER_TURN; reaped++)
         if (!init_reap_one(i))
             return;
@@ -146,17 +180,41 @@ static void init_on_signal(struct loop_signals *s, int signo)
 {
     struct init *i = container_of(s, struct init, signals);
 
-    if (signo != SIGCHLD) {
+    if (signo == SIGINT || signo == SIGTERM) {
         init_signal(i, signo);
         init_end_within(i, entry_runs(i) ? i->conf->grace_ms : LEFTOVERS_MS);
+    } else if (signo != SIGCHLD && entry_runs(i)) {
+        (void)kill(i->entry.proc.pid, signo);
     }
     loop_defer(i->loop, &i->reap_task, init_reap);
+}
+
+/* --- the log --- */
+
+static void init_on_log_timer(struct loop_timer *t)
+{
+    struct init *i = container_of(t, struct init, log_timer);
+
+    log_file_check(i->conf->log);
+    loop_timer_set(i->loop, t, loop_now_ns(i->loop) + (uint64_t)LOG_FILE_CHECK_MS * NS_PER_MS,
+                   init_on_log_timer);
+}
+
+/* Neither queries nor bodies: what clients do is theirs. */
+static void init_log_request(struct http_req *req, int error)
+{
+    uint64_t ns = loop_now_ns(http_req_loop(req)) - req->begin_ns;
+
+    log_event(LOG_DEBUG, "request", LOG_STR("method", req->head.method_name),
+              LOG_STR("path", req->head.path), LOG_I64("status", req->status),
+              LOG_I64("error", error), LOG_U64("ms", ns / NS_PER_MS));
 }
 
 /* --- the start --- */
 
 static int init_watch_signals(struct init *i, struct err *e)
 {
+    static const int forwarded[] = {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
     sigset_t set;
 
     /* Had whoever started us ignored it, so would we, and lose every exit. */
@@ -165,6 +223,8 @@ static int init_watch_signals(struct init *i, struct err *e)
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    for (size_t n = 0; i->conf->forward_signals && n < ARRAY_LEN(forwarded); n++)
+        sigaddset(&set, forwarded[n]);
     return loop_signals_start(i->loop, &i->signals, &set, init_on_signal, e);
 }
 
@@ -187,6 +247,7 @@ static int init_serve(struct init *i, struct err *e)
         .user = &i->api,
         .on_request = execd_on_request,
         .on_unrouted = execd_on_unrouted,
+        .on_done = init_log_request,
         .connections_max = CONNECTIONS_MAX,
         .stall_ms = STALL_MS,
     };
@@ -230,7 +291,15 @@ static void init_make_api(struct init *i)
         .access_token = i->conf->access_token,
     };
     commands_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.commands);
+    sessions_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.sessions);
+    contexts_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.contexts);
     interrupts_init(&i->api.interrupts, i->loop);
+    trim_init(&i->api.trim, i->loop);
+    trim_soon(&i->api.trim);
+    ptys_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.ptys);
+    list_init(&i->api.pty_clients);
+    isolated_new_all(i->loop, &i->reaper, &i->conf->entry.place, &i->conf->isolated,
+                     &i->api.isolated);
 }
 
 /* Listening comes first: when the entrypoint runs, its sandbox answers. */
@@ -243,11 +312,15 @@ static int init_start(struct init *i, struct err *e)
     r = init_watch_signals(i, e);
     if (r < 0)
         return r;
+    if (i->conf->log)
+        init_on_log_timer(&i->log_timer);
     reaper_init(&i->reaper);
     init_make_api(i);
     r = init_serve(i, e);
     if (r < 0)
         return err_wrap(e, r, "serve");
+    if (i->everyone) /* elsewhere the port is not ours to take */
+        code_port_open(&i->code_port, i->loop, (const char *const *)environ);
     return init_start_entry(i, e);
 }
 
@@ -266,10 +339,19 @@ static void init_done(struct init *i)
     http_server_free(i->server);
     if (i->api.commands)
         interrupts_done(&i->api.interrupts);
+    isolated_free_all(i->api.isolated);
     commands_free(i->api.commands);
+    sessions_free(i->api.sessions);
+    contexts_free(i->api.contexts);
+    code_port_close(&i->code_port);
+    if (i->api.ptys)
+        pty_clients_cut(&i->api.pty_clients, i->loop);
+    ptys_free(i->api.ptys);
     if (i->api.proxy)
         http_client_free(i->api.proxy);
+    trim_done(&i->api.trim);
     loop_timer_stop(i->loop, &i->timer);
+    loop_timer_stop(i->loop, &i->log_timer);
     if (i->signals.loop)
         loop_signals_stop(&i->signals);
     loop_free(i->loop);

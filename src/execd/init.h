@@ -5,10 +5,13 @@
  *        \--it cannot run--> over               \--(grace is over)--> killing --/
  *
  * When the entrypoint ends the rest is asked to (SIGTERM) and soon made to. On SIGTERM or SIGINT
- * everyone gets that signal and has grace_ms. The exit report follows each step. */
+ * everyone gets that signal and has grace_ms. The exit report follows each step. At last, streams
+ * have drain_ms to take their ends to their clients. */
 #pragma once
 
 #include "execd/entry.h"
+#include "execd/isolated.h"
+#include "execd/log_file.h"
 #include "execd/metrics.h"
 
 struct init_conf {
@@ -16,8 +19,12 @@ struct init_conf {
     int exit_fd;   /* of the exit report; -EBADF = none. Stays the caller's, as the next */
     int log_fd;    /* of the entrypoint's log; -EBADF = none */
     uint32_t grace_ms;
+    uint32_t drain_ms;    /* at the end, for streams to end in */
+    bool forward_signals; /* SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH go to the entrypoint */
+    struct log_file *log; /* to be kept small; NULL = none */
     const char *access_token; /* clients must know it; NULL or "" = none */
     struct metrics_source metrics;
+    struct isolated_conf isolated;
     struct entry_conf entry;
 };
 

@@ -12,7 +12,12 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "execd/bootstrap.h"
+#include "execd/certificates.h"
+#include "execd/clone3_compat.h"
+#include "execd/fs.h"
 #include "execd/init.h"
+#include "execd/metrics_group.h"
 #include "execd/options.h"
 #include "execd/routes.h"
 #include "net/sock.h"
@@ -20,6 +25,8 @@
 
 enum {
     EXIT_USAGE = 2,
+    EXIT_CANNOT_RUN = 126,
+    EXIT_NOT_FOUND = 127,
     LISTEN_BACKLOG = 128,
     FILE_MODE = 0600,
     ROUTES_TEXT_MAX = 64 << 10,
@@ -65,25 +72,49 @@ static struct entry_conf execd_entry(const struct execd_options *o)
 
 static struct metrics_source execd_metrics(const struct execd_options *o)
 {
-    return (struct metrics_source){
-        .first_fd = o->stat_fds ? FD_WORK + (int)o->work_fds : -EBADF,
-        .memory_bytes = (uint64_t)o->memory_mib << 20,
-        .cpu_millis = o->cpu_millis,
+    struct metrics_source s = METRICS_OF_MACHINE;
+
+    s.memory_bytes = (uint64_t)o->memory_mib << 20;
+    s.cpu_millis = o->cpu_millis;
+    for (uint32_t i = 0; i < o->stat_fds; i++)
+        s.fds[i] = (int)(FD_WORK + o->work_fds + i);
+    if (o->stat_fds == 0)
+        (void)metrics_find_own_group(&s);
+    return s;
+}
+
+static struct isolated_conf execd_isolated(const struct execd_options *o)
+{
+    return (struct isolated_conf){
+        .upper_root = o->isolation_upper_root,
+        .allowed_writable = o->isolation_writable ? o->isolation_writable
+                                                  : getenv("EXECD_ISOLATION_ALLOWED_WRITABLE"),
+        .upper_bytes_max = o->isolation_upper_bytes,
+        .diff_bytes_max = o->isolation_diff_bytes,
+    };
+}
+
+static struct init_conf execd_conf(const struct execd_options *o)
+{
+    return (struct init_conf){
+        .exit_fd = -EBADF,
+        .log_fd = -EBADF,
+        .grace_ms = o->grace_ms,
+        .drain_ms = o->drain_ms,
+        .access_token = o->access_token,
+        .metrics = execd_metrics(o),
+        .isolated = execd_isolated(o),
+        .entry = execd_entry(o),
     };
 }
 
 static int execd_init(const struct execd_options *o)
 {
-    struct init_conf conf = {
-        .listen_fd = FD_LISTENER,
-        .exit_fd = FD_EXIT_REPORT,
-        .log_fd = FD_ENTRY_LOG,
-        .grace_ms = o->grace_ms,
-        .access_token = o->access_token,
-        .metrics = execd_metrics(o),
-        .entry = execd_entry(o),
-    };
+    struct init_conf conf = execd_conf(o);
 
+    conf.listen_fd = FD_LISTENER;
+    conf.exit_fd = FD_EXIT_REPORT;
+    conf.log_fd = FD_ENTRY_LOG;
     return init_run(&conf);
 }
 
@@ -114,23 +145,109 @@ static int execd_listen(const struct execd_options *o)
     struct err e = {0};
     auto_fd exit_fd = execd_open(o->exit_file, &e);
     auto_fd log_fd = execd_open(o->log_file, &e);
-    int listen_fd = e.code ? -EBADF : execd_open_listener(o->listen, &e);
-    struct init_conf conf = {
-        .listen_fd = listen_fd,
-        .exit_fd = exit_fd,
-        .log_fd = log_fd,
-        .grace_ms = o->grace_ms,
-        .access_token = o->access_token,
-        .metrics = execd_metrics(o),
-        .entry = execd_entry(o),
-    };
+    struct init_conf conf = execd_conf(o);
 
+    conf.listen_fd = e.code ? -EBADF : execd_open_listener(o->listen, &e);
+    conf.exit_fd = exit_fd;
+    conf.log_fd = log_fd;
     if (e.code) {
         (void)log_err(&e, "start");
         return 1;
     }
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans are then ours to reap, as for PID 1 */
     return init_run(&conf);
+}
+
+/* --- in a foreign image --- */
+
+/* On all addresses; without IPv6 on those there are. */
+static int execd_open_port(uint32_t port, struct err *e)
+{
+    char address[32];
+    struct err first = {0};
+    int fd;
+
+    (void)snprintf(address, sizeof(address), ":%u", port);
+    fd = execd_open_listener(address, &first);
+    if (fd >= 0)
+        return fd;
+    if (first.code != EAFNOSUPPORT && first.code != EADDRNOTAVAIL)
+        return err_set(e, first.code, "%s", first.msg);
+    (void)snprintf(address, sizeof(address), "0.0.0.0:%u", port);
+    return execd_open_listener(address, e);
+}
+
+static enum log_level execd_log_level(uint32_t level)
+{
+    return level <= 3 ? LOG_ERROR : level == 4 ? LOG_WARN : level <= 6 ? LOG_INFO : LOG_DEBUG;
+}
+
+/* Lines of JSON, in a file or where others look for them. */
+static int execd_log(const struct execd_options *o, struct log_file *log, struct err *e)
+{
+    int r = log_file_open(log, o->mode == EXECD_SERVE ? STDOUT_FILENO : STDERR_FILENO, e);
+
+    if (r == 0)
+        log_init(&(struct log_conf){execd_log_level(o->log_level), LOG_JSON, log->fd, "execd"});
+    return r;
+}
+
+static int execd_serve(const struct execd_options *o, const char *const *entry_argv)
+{
+    struct init_conf conf = execd_conf(o);
+    struct log_file log;
+    struct err e = {0};
+
+    if (execd_log(o, &log, &e) < 0 || (conf.listen_fd = execd_open_port(o->port, &e)) < 0) {
+        (void)log_err(&e, "start");
+        return 1;
+    }
+    conf.log = log.path[0] ? &log : NULL;
+    conf.entry.argv = entry_argv;
+    conf.entry.keep_output = true;
+    conf.forward_signals = o->mode == EXECD_BOOTSTRAP;
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return init_run(&conf);
+}
+
+/* The entrypoint of the image, which has certificates first when it needs them: they may be long in
+ * coming, and requests are answered meanwhile. */
+static int execd_bootstrap(const struct execd_options *o, const char *const *argv)
+{
+    AUTO_ARENA(a, 2 << 20);
+    const char *const *entry;
+    const char **wrapped;
+    struct err e = {0};
+    size_t n = 0;
+
+    bootstrap_prepare(argv);
+    if (bootstrap_entry(&a, o->entry_argv, &entry, &e) < 0) {
+        (void)log_err(&e, "bootstrap");
+        return 1;
+    }
+    if (!certificates_wanted())
+        return execd_serve(o, entry);
+    certificates_announce();
+    while (entry[n])
+        n++;
+    wrapped = arena_new_array(&a, const char *, n + 4);
+    if (!wrapped)
+        return 1;
+    wrapped[0] = "/proc/self/exe";
+    wrapped[1] = "--bootstrap-entry";
+    wrapped[2] = "--";
+    memcpy(wrapped + 3, entry, n * sizeof(*entry));
+    return execd_serve(o, wrapped);
+}
+
+/* In the entrypoint's own process: what it needs, and then itself. */
+static int execd_become_entry(const struct execd_options *o)
+{
+    certificates_install();
+    execvp(o->entry_argv[0], (char *const *)o->entry_argv);
+    log_event(LOG_ERROR, "cannot start", LOG_STR("program", o->entry_argv[0]),
+              LOG_I64("errno", errno));
+    return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
 /* From the option or the environment, which then forgets it: it is for no child of ours. */
@@ -143,25 +260,21 @@ static void execd_take_token(struct execd_options *o)
     (void)unsetenv("EXECD_ACCESS_TOKEN");
 }
 
-int main(int argc UNUSED, char **argv)
+static int execd_run(const struct execd_options *o, const char *const *argv)
 {
-    struct execd_options o;
-    struct err e = {0};
+    static const char *const idle[] = {"tail", "-f", "/dev/null", NULL};
 
-    (void)prctl(PR_SET_NAME, "execd"); /* the broker runs us from a copy with another name */
-    (void)prctl(PR_SET_DUMPABLE, 0);   /* before anything of the sandbox can attach to us */
-    log_init(&(struct log_conf){LOG_INFO, LOG_TEXT, STDERR_FILENO, "execd"});
-    if (execd_options_parse((const char *const *)argv, &o, &e) < 0) {
-        (void)fprintf(stderr, "execd: %s; see --help\n", e.msg);
-        return EXIT_USAGE;
-    }
-    execd_take_token(&o);
-    execd_close_on_exec(o.work_fds + o.stat_fds);
-    switch (o.mode) {
+    switch (o->mode) {
     case EXECD_INIT:
-        return execd_init(&o);
+        return execd_init(o);
     case EXECD_LISTEN:
-        return execd_listen(&o);
+        return execd_listen(o);
+    case EXECD_SERVE:
+        return execd_serve(o, idle);
+    case EXECD_BOOTSTRAP:
+        return execd_bootstrap(o, argv);
+    case EXECD_ENTRY:
+        return execd_become_entry(o);
     case EXECD_ROUTES:
         return execd_print_routes();
     case EXECD_VERSION:
@@ -169,4 +282,30 @@ int main(int argc UNUSED, char **argv)
     default:
         return execd_say(execd_help);
     }
+}
+
+int main(int argc UNUSED, char **argv)
+{
+    const char *const *args = (const char *const *)argv;
+    struct execd_options o;
+    struct err e = {0};
+
+    (void)prctl(PR_SET_NAME, "execd"); /* the broker runs us from a copy with another name */
+    (void)prctl(PR_SET_DUMPABLE, 0);   /* before anything of the sandbox can attach to us */
+    log_init(&(struct log_conf){LOG_INFO, LOG_TEXT, STDERR_FILENO, "execd"});
+    if (execd_options_parse(args, &o, &e) < 0) {
+        (void)fprintf(stderr, "execd: %s; see --help\n", e.msg);
+        return EXIT_USAGE;
+    }
+    if (clone3_compat_apply(args, &e) < 0) {
+        (void)fprintf(stderr, "execd: %s\n", e.msg);
+        return 1;
+    }
+    execd_take_token(&o);
+    execd_close_on_exec(o.work_fds + o.stat_fds);
+    if (o.files_root && fs_confine(o.files_root, &e) < 0) {
+        (void)log_err(&e, "--files-root");
+        return 1;
+    }
+    return execd_run(&o, args);
 }

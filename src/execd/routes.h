@@ -3,23 +3,38 @@
 
 #include "execd/interrupt.h"
 #include "execd/metrics_api.h"
+#include "execd/trim.h"
 #include "net/http_server.h"
 
 struct commands;
+struct contexts;
+struct directory_watch;
 struct http_client;
+struct isolated_all;
+struct ptys;
+struct sessions;
 
 struct execd_api { /* server_user of every request */
     struct commands *commands;
+    struct sessions *sessions;
+    struct contexts *contexts;
     struct interrupts interrupts;
+    struct trim trim;
+    struct isolated_all *isolated;
     struct metrics_source metrics;
     struct metrics_memory metrics_memory;
-    struct http_client *proxy; /* to the ports of the sandbox */
-    const char *access_token;  /* NULL or "": everyone may ask */
+    struct directory_watch *watches; /* all that go on */
+    struct http_client *proxy;       /* to the ports of the sandbox */
+    struct ptys *ptys;
+    struct list pty_clients;  /* their WebSockets */
+    const char *access_token; /* NULL or "": everyone may ask */
+    const char *view;         /* of a process that serves a session's files: its workspace */
 };
 
 extern const struct http_route execd_routes[];
 extern const size_t execd_route_count;
 
-/* For http_server_conf: the token first, and then 404 for every path and method without a row. */
+/* For http_server_conf: a slash too many, the token, and then 404 for every path and method without
+ * a row. */
 bool execd_on_request(struct http_req *req);
 void execd_on_unrouted(struct http_req *req, unsigned allowed);

@@ -100,3 +100,21 @@ TEST(copy, does_not_copy_itself)
     CHECK_EQ(r, -EINVAL);
     copy_done(&c);
 }
+
+TEST(copy, keeps_holes)
+{
+    AUTO_FOLDER(folder);
+    auto_fd fd = open("f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    struct stat st;
+    char c;
+
+    CHECK_EQ(pwrite(fd, "x", 1, 1 << 30), 1);
+    CHECK_EQ(ftruncate(fd, (1LL << 30) + (10 << 20)), 0);
+    CHECK_EQ(copy_all("f", "g"), 0);
+    CHECK_EQ(stat("g", &st), 0);
+    CHECK_EQ(st.st_size, (1LL << 30) + (10 << 20));
+    CHECK(st.st_blocks * 512 < 1 << 20);
+    auto_fd copy = open("g", O_RDONLY | O_CLOEXEC);
+    CHECK_EQ(pread(copy, &c, 1, 1 << 30), 1);
+    CHECK_EQ(c, 'x');
+}
