@@ -11,6 +11,7 @@ sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
 import sdk_commands  # noqa: E402
 import sdk_files  # noqa: E402
 import sdk_life  # noqa: E402
+import sdk_sessions  # noqa: E402
 from sdk_client import VERSION, Client, discard  # noqa: E402
 from server_process import ServerProcess, why_not  # noqa: E402
 from tap import Tap  # noqa: E402
@@ -23,7 +24,7 @@ def run_all(tap, client):
         tap.check(test.__name__, lambda t=test: client.run(t(client)))
     # One sandbox for the rest: they leave each other alone.
     sandbox = client.run(client.create())
-    for test in sdk_commands.TESTS + sdk_files.TESTS:
+    for test in sdk_commands.TESTS + sdk_sessions.TESTS + sdk_files.TESTS:
         tap.check(test.__name__, lambda t=test: client.run(t(client, sandbox)))
     client.run(discard(sandbox))
 

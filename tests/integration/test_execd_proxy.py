@@ -51,10 +51,10 @@ class Peer:
 
 
 @contextlib.contextmanager
-def backend(serve):
+def backend(serve, address="127.0.0.1", family=socket.AF_INET):
     """A server on a free port; `serve` gets its first conversation. Yields the port."""
     failures = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server((address, 0), family=family) as listener:
         def run():
             try:
                 sock, _ = listener.accept()
@@ -161,6 +161,27 @@ def streams_bodies_both_ways(x):
     assert answer.status == 200 and answer.body == data
 
 
+def finds_who_listens_on_ipv6_only(x):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        raise tap.Skip(f"no IPv6 here: {error}") from error
+
+    def serve(peer):
+        size = 0
+        for row in peer.take_until(b"\r\n\r\n").lower().split(b"\r\n"):
+            if row.startswith(b"content-length:"):
+                size = int(row.split(b":")[1])
+        body = peer.take(size)
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    for size in (0, 1000, 5 << 20):
+        data = bytes(range(250)) * (size // 250)
+        with backend(serve, "::1", socket.AF_INET6) as port:
+            answer = x.ask("POST" if size else "GET", f"/proxy/{port}/echo", data or None)
+        assert answer.status == 200 and answer.body == data, (size, answer.status, answer.body[:99])
+
+
 def relays_web_sockets(x):
     def serve(peer):
         head = peer.take_until(b"\r\n\r\n")
@@ -206,7 +227,8 @@ def shows_a_backend_that_breaks_off(x):
 
 TESTS = [
     forwards_the_request_as_it_is, says_where_requests_come_from, refuses_what_is_no_port,
-    streams_events_as_they_come, streams_bodies_both_ways, relays_web_sockets,
+    streams_events_as_they_come, streams_bodies_both_ways, finds_who_listens_on_ipv6_only,
+    relays_web_sockets,
     shows_a_backend_that_breaks_off,
 ]
 

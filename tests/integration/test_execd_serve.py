@@ -1,0 +1,356 @@
+"""execd as a daemon on a port, and as what starts a foreign image: flags, log, stop, bootstrap.
+
+Usage: test_execd_serve.py EXECD-PROGRAM BOOTSTRAP.SH. TAP on standard output.
+"""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from execd_process import SECONDS_MAX, wait_for  # noqa: E402
+
+PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
+BOOTSTRAP = str(pathlib.Path(sys.argv[2]).resolve())
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Daemon:
+    """with Daemon("-x", ...) as daemon: listening on a free port, in a folder of its own."""
+
+    def __init__(self, *args, env=None, argv=None, wait=True, **more):
+        self.port, self.wait = free_port(), wait
+        self.folder = tempfile.TemporaryDirectory()
+        argv = argv or [PROGRAM, f"-port={self.port}", *args]
+        self.process = subprocess.Popen(
+            [arg.format(port=self.port) for arg in argv], cwd=self.folder.name,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={"PATH": os.environ["PATH"], "HOME": self.folder.name,
+                 "EXECD_ENVS": f"{self.folder.name}/sub/.env", **(env or {})}, **more)
+
+    def __enter__(self):
+        if self.wait:
+            wait_for(lambda: self.process.poll() is not None or self.answers(), "execd")
+        return self
+
+    def answers(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
+
+    def ask(self, method, path, body=None, headers=None, host="127.0.0.1"):
+        client = http.client.HTTPConnection(host, self.port, timeout=SECONDS_MAX)
+        client.request(method, path, json.dumps(body) if body else None, headers or {})
+        reply = client.getresponse()
+        return reply.status, reply.read()
+
+    def run(self, command):
+        status, body = self.ask("POST", "/command", {"command": command})
+        assert status == 200, body
+        return [json.loads(line) for line in body.decode().split("\n\n") if line]
+
+    def output(self, command):
+        return "\n".join(e["text"] for e in self.run(command) if e["type"] == "stdout")
+
+    def read_until(self, wanted):
+        """Reads what it, or its entrypoint, prints."""
+        for line in self.process.stdout:
+            if line == wanted:
+                return
+        raise AssertionError(f"{wanted!r} was not printed")
+
+    def end(self, signo=signal.SIGTERM):
+        self.process.send_signal(signo)
+        out, err = self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, out, err
+
+    def __exit__(self, *_):
+        if self.process.returncode is None:
+            self.end()
+        self.folder.cleanup()
+
+
+# --- the daemon ---
+
+
+def serves_on_every_address():
+    with Daemon() as daemon:
+        assert daemon.ask("GET", "/ping") == (200, b"")
+        assert daemon.output("echo hi") == "hi"
+        if pathlib.Path("/proc/net/if_inet6").read_text():
+            assert daemon.ask("GET", "/ping", host="::1") == (200, b"")
+        status, out, _ = daemon.end()
+        assert status == 0, status
+        assert json.loads(out.splitlines()[0])["message"] == "listening", out
+
+
+def keeps_running_whatever_it_is_told_to_run():
+    with Daemon("tail", "-f", "/dev/null") as daemon:
+        assert daemon.ask("GET", "/ping")[0] == 200
+    with Daemon("-c", "1", wait=False) as daemon:
+        _, err = daemon.process.communicate(timeout=SECONDS_MAX)
+        assert daemon.process.returncode == 2 and "unknown option '-c'" in err, err
+
+
+def asks_for_its_token_and_tells_nobody():
+    for args, env in ((("--access-token=s3cret",), {}), ((), {"EXECD_ACCESS_TOKEN": "s3cret"})):
+        with Daemon(*args, env=env) as daemon:
+            assert daemon.ask("GET", "/ping")[0] == 401
+            known = {"X-EXECD-ACCESS-TOKEN": "s3cret"}
+            assert daemon.ask("GET", "/ping", headers=known)[0] == 200
+            body = daemon.ask("POST", "/command", {"command": "env"}, known)[1]
+            assert b"s3cret" not in body
+
+
+def says_what_is_wrong_with_its_flags():
+    for args, env, words in (
+            (("--jupyter-host", "x"), {}, "http://"),
+            ((), {"EXECD_API_GRACE_SHUTDOWN": "soon"}, "expected a time"),
+            ((), {"EXECD_CLONE3_COMPAT": "maybe"}, "EXECD_CLONE3_COMPAT"),
+            ((), {"EXECD_LOG_FILE": "/no/such/dir/log"}, "no such file")):
+        with Daemon(*args, env=env, wait=False) as daemon:
+            _, err = daemon.process.communicate(timeout=SECONDS_MAX)
+            assert daemon.process.returncode in (1, 2) and words in err.lower().replace(
+                "execd_clone3_compat", "EXECD_CLONE3_COMPAT"), (args, err)
+
+
+def takes_what_others_take():
+    with Daemon("--jupyter-host", "http://127.0.0.1:1", "--jupyter-token", "t",
+                "--jupyter-idle-poll-interval", "0s", "--graceful-shutdown-timeout=1.5s") as daemon:
+        assert daemon.ask("GET", "/ping")[0] == 200
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        argv = [PROGRAM, "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS_MAX,
+                              check=False)
+        assert done.returncode == 1 and "in use" in done.stdout + done.stderr, done
+
+
+def makes_clone3_unknown():
+    probe = ("python3 -c \"import ctypes,os; l=ctypes.CDLL(None,use_errno=True); "
+             "print(l.syscall(435,0,0), ctypes.get_errno())\"")
+    for value, marker in (("1", False), ("reexec", True)):
+        with Daemon(env={"EXECD_CLONE3_COMPAT": value}) as daemon:
+            assert daemon.output(probe) == "-1 38", value
+            assert bool(daemon.output("echo $_EXECD_CLONE3_COMPAT_APPLIED").strip()) == marker
+    with Daemon(env={"EXECD_CLONE3_COMPAT": "off"}) as daemon:
+        assert daemon.output(probe) == "-1 22"
+
+
+def logs_to_a_file_and_no_secrets():
+    with Daemon("--log-level=7", env={"EXECD_LOG_FILE": "log.txt"}) as daemon:
+        daemon.run("echo sesame # open")
+        daemon.ask("GET", "/files/info?path=/very/private")
+        status, out, err = daemon.end()
+        assert (status, out, err) == (0, "", ""), (status, out, err)
+        text = (pathlib.Path(daemon.folder.name) / "log.txt").read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert {"POST", "GET"} <= {line.get("method") for line in lines}, text
+        assert all("level" in line and "time" in line for line in lines)
+        assert "sesame" not in text and "private" not in text
+
+
+# --- the end ---
+
+
+def ends_streams_properly():
+    with Daemon() as daemon:
+        streams = []
+        for path, body in (("/command", {"command": "trap 'echo bye; exit 3' TERM; echo up; "
+                                                    "while :; do sleep 0.01; done"}),
+                           ("/command", {"command": "trap '' TERM; echo up; sleep 100"}),
+                           ("/directories/watch?path=/tmp", None)):
+            client = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=SECONDS_MAX)
+            client.request("POST" if body else "GET", path, json.dumps(body) if body else None)
+            streams.append(client.getresponse())
+        for stream in streams[:2]:
+            while b'"up"' not in stream.readline():
+                pass
+        daemon.process.terminate()
+        ends = [[json.loads(line) for line in stream.read().decode().split("\n\n") if line.strip()]
+                for stream in streams]  # read() fails on a body that is cut
+        assert ends[0][-1]["error"]["evalue"] == "3", ends[0]
+        assert "bye" in [event.get("text") for event in ends[0]]
+        assert ends[1][-1]["error"]["traceback"] == ["signal: killed"], ends[1]
+        assert ends[2][-1]["error"]["ename"] == "WatchError", ends[2]
+        assert daemon.process.wait(SECONDS_MAX) == 0
+
+
+def ends_at_once_when_nobody_minds():
+    with Daemon(f"--graceful-shutdown-timeout={2 * SECONDS_MAX}s") as daemon:
+        begin = time.monotonic()
+        assert daemon.end()[0] == 0
+        assert time.monotonic() - begin < SECONDS_MAX
+
+
+# --- bootstrap ---
+
+
+def both(*argv, **more):
+    """By itself, and by the script."""
+    yield Daemon(argv=[PROGRAM, "--port={port}", "--bootstrap", "--", *argv], **more)
+    port = free_port()
+    more["env"] = {"EXECD": f"{PROGRAM} --port={port}", **more.get("env", {})}
+    daemon = Daemon(argv=[BOOTSTRAP, *argv], **more)
+    daemon.port = port
+    yield daemon
+
+
+def starts_the_entrypoint_beside_the_api():
+    for started in both("sh", "-c", "echo out; echo err >&2; echo $EXECD_ENVS; exec sleep 100"):
+        with started as daemon:
+            assert daemon.ask("GET", "/ping")[0] == 200
+            envs = pathlib.Path(daemon.folder.name) / "sub/.env"
+            wait_for(envs.exists, "the file of variables")
+            envs.write_text("A=from the file\n")
+            assert daemon.output("echo $A") == "from the file"
+            daemon.read_until(f"{envs}\n")
+            status, _, err = daemon.end()
+            assert status == 128 + signal.SIGTERM, status
+            assert "err\n" in err, err
+
+
+def ends_as_the_entrypoint_does():
+    for words, wanted in ((("sh", "-c", "exit 7"), 7), (("-c", "exit", "8"), 8),
+                          (("sh", "-c", "kill -9 $$"), 137), (("/no/such",), 127)):
+        for started in both(*words, wait=False):
+            with started as daemon:
+                out, err = daemon.process.communicate(timeout=SECONDS_MAX)
+                assert daemon.process.returncode == wanted, (words, out, err)
+
+
+def takes_the_command_from_the_environment():
+    for started in both("ignored", env={"BOOTSTRAP_CMD": "echo $0; exit 9",
+                                        "BOOTSTRAP_SHELL": "/bin/sh"}, wait=False):
+        with started as daemon:
+            out, _ = daemon.process.communicate(timeout=SECONDS_MAX)
+            assert daemon.process.returncode == 9 and "/bin/sh\n" in out, out
+
+
+def stays_when_there_is_nothing_to_run():
+    for started in both():
+        with started as daemon:
+            assert daemon.ask("GET", "/ping")[0] == 200
+            assert daemon.end()[0] == 0
+
+
+def sources_a_script_first():
+    with tempfile.NamedTemporaryFile("w", suffix=".sh") as script:
+        script.write("export FROM_SCRIPT='a b'\n")
+        script.flush()
+        env = {"EXECD_BOOTSTRAP_PRE_SCRIPT": script.name}
+        for started in both("sh", "-c", "echo [$FROM_SCRIPT]; exec sleep 100", env=env):
+            with started as daemon:
+                assert daemon.output("echo $FROM_SCRIPT") == "a b"
+                assert daemon.output("echo $_EXECD_PRE_SCRIPT_DONE").strip() == ""
+                daemon.read_until("[a b]\n")
+    for started in both("sh", "-c", "exit 3", wait=False,
+                        env={"EXECD_BOOTSTRAP_PRE_SCRIPT": "/no/such"}):
+        with started as daemon:
+            _, err = daemon.process.communicate(timeout=SECONDS_MAX)
+            assert daemon.process.returncode == 3 and "cannot read" in err, err
+
+
+def passes_signals_on():
+    for started in both("sh", "-c", "trap 'echo hup' HUP; trap 'echo usr1' USR1; "
+                        "trap 'echo term; exit 5' TERM; echo up; while :; do sleep 0.01; done"):
+        with started as daemon:
+            daemon.read_until("up\n")
+            for signo, word in ((signal.SIGHUP, "hup\n"), (signal.SIGUSR1, "usr1\n")):
+                daemon.process.send_signal(signo)
+                assert daemon.process.stdout.readline() == word
+            status, out, _ = daemon.end()
+            assert status == 5 and out == "term\n", (status, out)
+
+
+def starts_children_with_default_signals():
+    """Whoever runs us in the background of a shell has SIGINT and SIGQUIT ignored."""
+    def ignore():
+        for signo in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(signo, signal.SIG_IGN)
+
+    for started in both("sh", "-c", "grep SigIgn /proc/self/status; exec sleep 100",
+                        preexec_fn=ignore):
+        with started as daemon:
+            ignored = daemon.output("grep SigIgn /proc/self/status")
+            assert int(ignored.split()[1], 16) & 0x6 == 0, ignored
+            daemon.read_until("SigIgn:\t0000000000000000\n")
+
+
+def reaps_orphans_as_the_first_process():
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-pf", "true"], check=False).returncode:
+        raise tap.Skip("cannot make a pid namespace")
+    daemon = Daemon(argv=["unshare", "-pf", "--kill-child", "--mount-proc", PROGRAM,
+                          "--port={port}", "--bootstrap", "--", "sleep", "100"])
+    with daemon:
+        assert daemon.output("cat /proc/1/comm") == "execd"
+        daemon.output("for i in 1 2 3 4 5; do (sleep 0.01 &) ; done; sleep 0.1")
+        assert "Z" not in daemon.output("grep -h ^State /proc/[0-9]*/status | grep Z || true")
+        daemon.end(signal.SIGKILL)  # unshare does not listen to less
+
+
+def trusts_the_egress_proxy(last_step, bundle):
+    """In mounts of its own, where nothing of this machine is changed."""
+    if os.geteuid() != 0:
+        raise tap.Skip("only root can mount")
+    show = ('cat "$SSL_CERT_FILE" "$REQUESTS_CA_BUNDLE" "$NODE_EXTRA_CA_CERTS" '
+            "/usr/local/share/ca-certificates/*.crt; cat /opt/updated")
+    steps = ["mount -t tmpfs none /opt", "mkdir /opt/opensandbox",
+             "echo CA >/opt/opensandbox/mitmproxy-ca-cert.pem",
+             "mount -t tmpfs none /usr/local/share", "mkdir /usr/local/share/ca-certificates",
+             "mount -t tmpfs none /etc/ssl", "mkdir /etc/ssl/certs",
+             "echo SYSTEM >/etc/ssl/certs/ca-certificates.crt", "echo updated >/opt/updated",
+             last_step]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("sh", "cat", "cp"):  # and no Python, which may have certificates of its own
+            os.symlink(shutil.which(name), f"{folder}/{name}")
+        update = pathlib.Path(folder, "update-ca-certificates")
+        update.write_text("#!/bin/sh\necho ran\n")
+        update.chmod(0o755)
+        steps.append(f"PATH={folder} exec \"$@\"")
+        argv = ["unshare", "-m", "/bin/sh", "-ec", "\n".join(steps), "sh", PROGRAM,
+                "--port={port}", "--bootstrap", "--", "sh", "-c", show]
+        with Daemon(argv=argv, env={"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT": "Yes"},
+                    wait=False) as daemon:
+            out, err = daemon.process.communicate(timeout=SECONDS_MAX)
+    assert f"ran\n{bundle}{bundle}CA\nCA\nupdated\n" in out, (out, err)
+
+
+def merges_the_certificate_of_the_egress_proxy():
+    trusts_the_egress_proxy("true", "SYSTEM\nCA\n")
+
+
+def trusts_the_certificate_alone_where_none_can_be_merged():
+    trusts_the_egress_proxy("mount -o remount,ro /opt", "CA\n")
+
+
+TESTS = [
+    serves_on_every_address, keeps_running_whatever_it_is_told_to_run,
+    asks_for_its_token_and_tells_nobody, says_what_is_wrong_with_its_flags, takes_what_others_take,
+    makes_clone3_unknown, logs_to_a_file_and_no_secrets, ends_streams_properly,
+    ends_at_once_when_nobody_minds, starts_the_entrypoint_beside_the_api,
+    ends_as_the_entrypoint_does, takes_the_command_from_the_environment,
+    stays_when_there_is_nothing_to_run, sources_a_script_first, passes_signals_on,
+    starts_children_with_default_signals, reaps_orphans_as_the_first_process,
+    merges_the_certificate_of_the_egress_proxy,
+    trusts_the_certificate_alone_where_none_can_be_merged,
+]
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run_tests(TESTS))
