@@ -36,7 +36,7 @@ struct broker {
     struct slot_owner self;
     struct list ready[2]; /* by enum plan_net */
     uint32_t ready_count[2], ready_wanted[2];
-    bool expects_host; /* the last plan wanted that root: so may the next */
+    bool expects_host;  /* the last plan wanted that root: so may the next */
     bool tied;          /* ends with whoever started it */
     uint32_t slot_hint; /* where to look for a free number */
 };

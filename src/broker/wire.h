@@ -100,7 +100,7 @@ struct broker_info {
 /* Descriptors of a sandbox, in this order. */
 enum broker_files {
     BROKER_FILE_PIDFD, /* of PID 1; of a dead sandbox the report once more */
-    BROKER_FILE_EXIT, /* see src/api/report.h */
+    BROKER_FILE_EXIT,  /* see src/api/report.h */
     BROKER_FILE_LOG,
     BROKER_FILE_COUNT,
 };

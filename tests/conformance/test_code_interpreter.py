@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """test_code_interpreter.py async|sync IMAGE SERVER BROKER EXECD SANDBOXCTL - the official Python
-client of code contexts, as PyPI has it, against the real server, broker and execd. It must be run by
-a Python that has it. IMAGE is `host`, or `dir:` and a root made by images/code-interpreter."""
+client of code contexts, as PyPI has it, against the real server, broker and execd. It must be run
+by a Python that has it. IMAGE is `host`, or `dir:` and a root of images/code-interpreter."""
 import logging
 import os
 import pathlib
