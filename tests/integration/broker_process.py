@@ -120,6 +120,15 @@ class Broker:
             return []
         return [pid for pid in children(self.process.pid) if comm(pid).startswith("opensandbox-br")]
 
+    def kill_worker(self):
+        """One of them; who sweeps is a child, too, and may be gone by then."""
+        def killed():
+            with contextlib.suppress(IndexError, ProcessLookupError):
+                os.kill(self.workers()[0], signal.SIGKILL)
+                return True
+            return False
+        wait_for(killed, "a worker to kill")
+
     def processes(self):
         """The broker's own, with the children they have parked."""
         found, queue = [], [self.process.pid] if self.process else []

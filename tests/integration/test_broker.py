@@ -244,16 +244,16 @@ def replaces_a_worker_while_the_slots_are_locked():
         broker.ok("fill", 2)
         with open(broker.state / "lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            os.kill(broker.workers()[0], signal.SIGKILL)
+            broker.kill_worker()
             wait_for(broker.answers, "another worker", 5)
             assert len(os.listdir(broker.state / "slots")) >= 2
-            os.kill(broker.workers()[0], signal.SIGKILL)
+            broker.kill_worker()
             wait_for(broker.answers, "yet another worker", 5)
             assert broker.list() == []
         wait_for(lambda: os.listdir(broker.state / "slots") == [], "the sweep")
         with open(broker.state / "lock", "rb") as lock:  # and it can be told to end meanwhile
             fcntl.flock(lock, fcntl.LOCK_SH)
-            os.kill(broker.workers()[0], signal.SIGKILL)
+            broker.kill_worker()
             wait_for(broker.answers, "another worker", 5)
             begin = time.monotonic()
             broker.stop()
