@@ -234,7 +234,7 @@ def no_more_processes(programs):
             done = broker.ctl("create", "x", "--", "true")
             assert done.returncode == 1 and "Resource temporarily" in done.stderr, done
             (group / "pids.max").write_text("1")
-            os.kill(broker.workers()[0], signal.SIGKILL)
+            broker.kill_worker()
             wait_for(lambda: "cannot start a worker" in broker.log(), "a worker that cannot start")
             (group / "pids.max").write_text("max")
             wait_for(lambda: len(broker.workers()) == 2, "it to start after all")

@@ -447,7 +447,7 @@ def gives_slots_made_ahead_back():
         broker.ok("fill", 4)
         assert len(os.listdir(broker.state / "slots")) == 4 and broker.list() == []
         broker.ok("run", "x", "--", "true")
-        os.kill(broker.workers()[0], signal.SIGKILL)
+        broker.kill_worker()
         wait_for(lambda: os.listdir(broker.state / "slots") == [], "the sweep after a worker")
         broker.ok("fill", 4)
         broker.stop()
