@@ -364,6 +364,7 @@ static int start_box(struct isolated *s, int channel, struct err *e)
         .mode = s->spec.mode,
         .upper = s->upper[0] ? s->upper : NULL,
         .upper_bytes = s->spec.upper_bytes,
+        .hidden = s->all->conf.upper_root,
         .own_tmp = s->spec.profile == ISOLATED_STRICT,
         .share_net = s->spec.share_net,
         .channel = channel,

@@ -320,6 +320,13 @@ static int box_workspace(struct box *b)
     return r;
 }
 
+/* Last of the mounts: the session's own layer may lie there, and is in use by now. */
+static int box_hide(struct box *b)
+{
+    *b->step = (struct proc_step){"hide", b->plan->hidden};
+    return b->plan->hidden ? mask_path(b->plan->hidden) : 0;
+}
+
 /* --- the rest of the first process --- */
 
 static int box_network(struct box *b)
@@ -394,8 +401,8 @@ static NORETURN void box_wait(int channel)
 int box_become(void *plan, struct proc_step *ret_step)
 {
     static int (*const steps[])(struct box *) = {
-        box_separate, box_keep_all,  box_protect, box_mount_all,
-        box_mask,     box_workspace, box_network, box_hand_over,
+        box_separate,  box_keep_all, box_protect, box_mount_all, box_mask,
+        box_workspace, box_hide,     box_network, box_hand_over,
     };
     struct box b = {
         .plan = plan, .workspace = -EBADF, .upper = -EBADF, .upper_dir = -EBADF, .step = ret_step};

@@ -36,6 +36,7 @@ struct box_plan { /* borrowed; the child has its own copy */
     enum box_mode mode;
     const char *upper;    /* of BOX_OVERLAY: where it keeps upper and work, or NULL: in a tmpfs */
     uint64_t upper_bytes; /* size of that tmpfs */
+    const char *hidden;   /* what other sessions keep, root or not; NULL, or absent, is fine */
     const char *writable[BOX_WRITABLE_MAX]; /* absolute and clean; exist */
     size_t writable_count;
     bool own_tmp, share_net;

@@ -535,7 +535,7 @@ def lets_allowed_paths_be_written():
 
 
 def keeps_a_layer_that_persists():
-    with tempfile.TemporaryDirectory(prefix="isolated-upper-") as upper, \
+    with tempfile.TemporaryDirectory(prefix="isolated-upper-", dir="/var/tmp") as upper, \
             foreign("--isolation-upper-root", upper, "--isolation-diff-max-bytes",
                     "100000") as execd:
         if not execd.get(f"{ROOT}/capabilities").json()["persist"]["available"]:
@@ -543,6 +543,7 @@ def keeps_a_layer_that_persists():
         s = Session(execd, path=execd.work, persist={"enabled": True, "retain_seconds": 2})
         s.out("echo kept > f")
         assert len(os.listdir(upper)) == 1
+        assert s.out(f"ls -A {upper}") == [], "what others keep can be seen"
         assert s.end().status == 200 and s.ask("POST", "/run", {"code": "x"}).status == 404
         assert s.diff() == {"f": b"kept\n"} and s.ask("GET", "").json()["status"] == "ended"
         assert s.ask("POST", "/commit").status == 200
