@@ -240,8 +240,9 @@ static bool clone_into_works(int group_fd)
 
 static void host_bind(struct cgroup_host *h, const char *probe, unsigned lacks)
 {
-    char work[CGROUP_PATH_MAX];
+    char init[CGROUP_PATH_MAX], work[CGROUP_PATH_MAX];
 
+    snprintf(init, sizeof(init), "%s/init", probe);
     snprintf(work, sizeof(work), "%s/work", probe);
     for (int k = 0; k < KNOB_COUNT; k++)
         if (k != KNOB_IO_WEIGHT_BFQ || host_uses_bfq())
@@ -256,9 +257,11 @@ static void host_bind(struct cgroup_host *h, const char *probe, unsigned lacks)
     }
     if (!host_has_swap())
         h->abilities |= CGROUP_SWAP;
+    /* In "init": Linux 6.14 and later kill who is born into a group that was ever killed, as "work"
+     * was when we tried that. */
     if (h->hierarchies[0].version == &cgroup_v2 && !(lacks & CGROUP_INTO)) {
         auto_fd fd =
-            fd_open_at(h->hierarchies[0].root_fd, work, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
+            fd_open_at(h->hierarchies[0].root_fd, init, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
 
         if (fd >= 0 && clone_into_works(fd))
             h->abilities |= CGROUP_INTO;

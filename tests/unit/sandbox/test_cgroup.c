@@ -470,6 +470,18 @@ static void check_into(struct cgroup_host *h)
     remove_and_check(h, &c);
 }
 
+static void check_starts_inside(struct cgroup_host *h)
+{
+    bool has_v2 = strncmp(cgroup_host_describe(h), "v1", 2) != 0;
+
+    CHECK_EQ((cgroup_host_abilities(h) & CGROUP_INTO) != 0, has_v2);
+}
+
+TEST(cgroup, starts_processes_inside_where_there_is_v2)
+{
+    on_each_host(check_starts_inside);
+}
+
 TEST(cgroup, opens_what_a_spawner_needs)
 {
     on_each_host(check_into);
