@@ -14,8 +14,8 @@
 #include "broker/broker.h"
 
 enum {
-    BUSY_FILL_MS = 20,    /* nobody asked for so long: make slots ahead */
-    IDLE_FILL_MS = 1,     /* the same once we do, or when few are left */
+    FILL_MS = 1,          /* nobody asked for so long: make slots ahead */
+    SPAWNED_FILL_MS = 20, /* the same after a sandbox was started, unless few are left */
     FILL_RETRY_MS = 1000, /* after making a slot failed */
     YIELD_US = 100,       /* for each connection: how long another worker may accept before us */
 };
@@ -28,7 +28,7 @@ struct worker {
     uid_t caller;
     pid_t parent;
     uint64_t fill_after; /* deadline */
-    bool idle;           /* nobody asked since we last made a slot */
+    bool spawned;        /* the last sandbox was started, not removed */
 };
 
 static void worker_drop(struct worker *w, size_t i)
@@ -90,6 +90,7 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
         log_event(LOG_WARN, "request failed", LOG_U64("op", request.op),
                   LOG_STR("error", reply.err.msg));
     r = fd_send(sock, &reply, sizeof(reply), files, has_files ? BROKER_FILE_COUNT : 0);
+    w->spawned = request.op == BROKER_SPAWN || (w->spawned && request.op != BROKER_REMOVE);
     for (size_t i = 0; has_files && i < BROKER_FILE_COUNT; i++)
         fd_close(files[i]);
     return r == 0;
@@ -107,22 +108,22 @@ static void worker_idle(struct worker *w)
 {
     struct err e = {0};
 
-    w->idle = true;
+    w->spawned = false;
     if (ready_fill_one(&w->broker, &e) < 0) {
         log_event(LOG_ERROR, "cannot make slots ahead, trying again", LOG_STR("error", e.msg));
         w->fill_after = deadline_in_ms(FILL_RETRY_MS);
     }
 }
 
-/* A caller goes on with what it was given, and a slot takes as much of a processor as that: unless
- * few are left, there is a better time to make the next. */
+/* A caller goes on with the sandbox it was given, and a slot takes as much of a processor as that:
+ * unless few are left, there is a better time to make the next. A removal is that time. */
 static int worker_timeout(const struct worker *w)
 {
     if (!worker_lacks_slots(&w->broker, 1))
         return -1;
     if (w->fill_after && !deadline_passed(w->fill_after))
         return FILL_RETRY_MS;
-    return w->idle || worker_lacks_slots(&w->broker, 2) ? IDLE_FILL_MS : BUSY_FILL_MS;
+    return w->spawned && !worker_lacks_slots(&w->broker, 2) ? SPAWNED_FILL_MS : FILL_MS;
 }
 
 static volatile sig_atomic_t worker_stopping;
@@ -150,7 +151,6 @@ static void worker_run(struct worker *w)
             worker_idle(w);
         if (r <= 0)
             continue;
-        w->idle = false;
         for (size_t i = w->count; i-- > 1;)
             if (w->polls[i].revents && !worker_serve(w, w->polls[i].fd, &w->peers[i]))
                 worker_drop(w, i);
