@@ -263,17 +263,25 @@ int mounts_drop_root(struct mounts *m, struct err *e)
 /* Their lookups through two overlays take a quarter of a millisecond. Absent ones are fine. */
 void mounts_warm(const struct mounts *m)
 {
-    static const char *const paths[] = {
+    static const char *const opened[] = {
         "bin/sh",
-        "bin/bash",
+        "usr/bin/bash",
         "etc/ld.so.cache",
+        "etc/nsswitch.conf",
+        "etc/passwd",
         "lib64/ld-linux-x86-64.so.2",
         "lib/x86_64-linux-gnu/libc.so.6",
         "lib/x86_64-linux-gnu/libtinfo.so.6",
     };
+    static const char *const missed[] = {
+        "usr/local/sbin/bash", "usr/local/bin/bash",  "usr/sbin/bash",
+        "etc/ld.so.preload",   "var/run/nscd/socket",
+    };
 
-    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
-        fd_close(fd_open_at(m->root, paths[i], O_RDONLY, 0, PATH_IN_ROOT, NULL));
+    for (size_t i = 0; i < ARRAY_LEN(opened); i++)
+        fd_close(fd_open_at(m->root, opened[i], O_RDONLY, 0, PATH_IN_ROOT, NULL));
+    for (size_t i = 0; i < ARRAY_LEN(missed); i++)
+        fd_close(fd_open_at(m->root, missed[i], O_PATH, 0, PATH_IN_ROOT, NULL));
 }
 
 /* --- system file systems --- */
