@@ -190,6 +190,7 @@ static void command_ended(struct command *c)
     all->running--;
     if (ops)
         ops->on_end(user, c);
+    command_log_spare(&c->logs[COMMAND_STDOUT]);
     list_push(&all->ended, &c->link);
     all->ended_count++;
     all->text_bytes += strlen(c->text);
@@ -356,6 +357,7 @@ static int command_spawn(struct command *c, const struct command_spec *spec, str
         return r;
     }
     (void)take_fd(&report);
+    command_log_open(&c->logs[COMMAND_STDOUT]); /* the child has a millisecond yet to go */
     return 0;
 }
 

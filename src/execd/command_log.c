@@ -42,6 +42,17 @@ static int log_open(struct command_log *log)
     return fd < 0 ? fd : 0;
 }
 
+void command_log_open(struct command_log *log)
+{
+    (void)log_open(log);
+}
+
+void command_log_spare(struct command_log *log)
+{
+    if (log->written == 0)
+        fd_close(take_fd(&log->fd));
+}
+
 void command_log_close(struct command_log *log)
 {
     log->closed = true;

@@ -1,7 +1,7 @@
 /* command_log.h - the last of what a command printed, in a file without a name.
  *
  * Bytes are counted from the first ever printed. A log that is full forgets its oldest. Nobody else
- * can open the file, which is made for the first byte and goes with its descriptor. It lies in
+ * can open the file, which is made for the first byte, if not before, and goes with its descriptor. It lies in
  * TMPDIR, /tmp, /var/tmp, /dev/shm or /, whichever takes it first: any of them may be missing,
  * read-only or full. */
 #pragma once
@@ -20,6 +20,10 @@ struct command_log {
 };
 #define COMMAND_LOG_NONE(bytes) ((struct command_log){.fd = -EBADF, .capacity = (bytes)})
 
+/* Makes the file now, while nobody waits. Where that fails, the first byte tries again. */
+void command_log_open(struct command_log *log);
+/* Gives back a file that nothing was written to: what comes late makes another. */
+void command_log_spare(struct command_log *log);
 void command_log_close(struct command_log *log); /* none is fine */
 
 /* Appends. On failure that output, and all before it, is as good as overwritten. */

@@ -33,6 +33,22 @@ TEST(command_log, reads_back_what_was_added)
     CHECK_EQ(command_log_bytes(&log), 0);
 }
 
+TEST(command_log, is_opened_ahead_and_given_back_unused)
+{
+    struct command_log log = open_log();
+    char out[4];
+
+    command_log_open(&log);
+    CHECK(log.fd >= 0);
+    command_log_spare(&log);
+    CHECK_EQ(log.fd, -EBADF);
+    CHECK(!command_log_is_gone(&log));
+    CHECK_EQ(command_log_add(&log, STR("late")), 0);
+    command_log_spare(&log);
+    CHECK_EQ(command_log_read(&log, 0, out, sizeof(out)), 4);
+    command_log_close(&log);
+}
+
 TEST(command_log, keeps_the_last_and_says_what_is_gone)
 {
     struct command_log log = open_log();
