@@ -1,11 +1,13 @@
-/* seccomp.c - the table of system calls, and its way through libseccomp into BPF.
+/* seccomp.c - the table of system calls, and its way into BPF.
  *
- * The program is ours in front and libseccomp's behind. A few hand-written instructions come first,
- * for what libseccomp cannot say: "a number younger than this table" and "all values but these in
- * the low 32 bits of an argument". The kernel looks at those 32 bits only, so comparing all 64, as
- * libseccomp's NE does, lets a caller pass a forbidden ioctl with a high bit set. For the same
- * reason every condition below masks its argument. Jumps in BPF are relative: programs
- * concatenate.
+ * Neighbouring numbers with the same answer are one run, and a binary search over the runs leads to
+ * an answer or to the conditions of one call. That is a third of what a generator makes of a rule
+ * per number, and the kernel's work to take a program, which every sandbox waits for, grows with
+ * its length. Comparisons with constants only: those the kernel understands, and so remembers which
+ * numbers are always allowed.
+ *
+ * The kernel looks at the low 32 bits of an ioctl, a family, a set of flags, and so do all
+ * conditions here: who compares 64 lets a caller pass a forbidden one with a high bit set.
  *
  * What is refused needs no row. Of note, and on purpose: bpf, perf_event_open, keyctl and friends,
  * userfaultfd, kexec, modules, mount and umount, chroot and pivot_root, open_by_handle_at,
@@ -16,6 +18,7 @@
  */
 #include "sandbox/seccomp.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/netlink.h>
@@ -25,15 +28,12 @@
 #include <seccomp.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/io.h"
 #include "base/mem.h"
 #include "base/nesting.h"
 #include "base/str.h"
@@ -47,14 +47,14 @@
 #endif
 
 /* Calls this table has an opinion on end here (file_setattr, Linux 6.17). */
-enum { NEWEST_NUMBER = 469 };
+enum { NEWEST_NUMBER = 469, PROGRAM_MAX = 256 };
 
 struct group {
     const char *why, *calls; /* names between single spaces; absent on an architecture is fine */
 };
 
 static const struct group groups_allowed[] = {
-    {"opening and closing; ioctl: see prologue",
+    {"opening and closing; ioctl: see rules",
      "open openat openat2 creat close close_range dup dup2 dup3 fcntl flock pipe pipe2 "
      "memfd_create eventfd eventfd2 ioctl"                                                  },
     {"reading and writing",
@@ -150,37 +150,51 @@ static const struct {
     {"file_setattr",      469},
 };
 
-#define LOW32 UINT64_C(0xffffffff)
 #define CLONE_NEW_FLAGS                                                                            \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |  \
      CLONE_NEWNET)
 #define CLONE_NEW_FLAGS_FORBIDDEN (CLONE_NEW_FLAGS & ~NESTING_CLONE_FLAGS)
 #define CLONE_TIME_FLAG           0x80 /* CLONE_NEWTIME; in clone these bits are the exit signal */
 
-/* Allowed when one argument, masked, has this value. */
+enum verdict { REFUSED, ABSENT, ALLOWED, VERDICT_COUNT };
+
+static const uint32_t answers[VERDICT_COUNT] = {
+    [REFUSED] = SECCOMP_RET_ERRNO | EPERM,
+    [ABSENT] = SECCOMP_RET_ERRNO | ENOSYS,
+    [ALLOWED] = SECCOMP_RET_ALLOW,
+};
+
+#define ALL 0xffffffffU
+
+/* The verdict when an argument, masked, has this value. Rows of a call follow each other. */
 static const struct rule {
     const char *call;
     unsigned arg;
-    uint64_t mask, value;
+    uint32_t mask, value;
+    enum verdict verdict;
 } rules[] = {
-    {"clone",       0, CLONE_NEW_FLAGS_FORBIDDEN,         0                }, /* see nesting.h */
-    {"unshare",     0, CLONE_NEW_FLAGS | CLONE_TIME_FLAG, 0                }, /* no namespaces */
+    {"clone",       0, CLONE_NEW_FLAGS_FORBIDDEN,         0,                 ALLOWED}, /* nesting.h */
+    {"unshare",     0, CLONE_NEW_FLAGS | CLONE_TIME_FLAG, 0,                 ALLOWED},
 
-    {"socket",      0, LOW32,                             AF_UNIX          }, /* others: below */
-    {"socketpair",  0, LOW32,                             AF_UNIX          },
+    {"ioctl",       1, ALL,                               TIOCSTI,           REFUSED}, /* types */
+    {"ioctl",       1, ALL,                               TIOCLINUX,         REFUSED}, /* pastes */
+    {"ioctl",       1, ALL,                               TIOCSETD,          REFUSED}, /* modules */
 
-    {"personality", 0, LOW32,                             0xffffffff       }, /* asks */
-    {"personality", 0, LOW32,                             PER_LINUX        },
-    {"personality", 0, LOW32,                             ADDR_NO_RANDOMIZE}, /* gdb, sanitizers */
+    {"socket",      0, ALL,                               AF_UNIX,           ALLOWED}, /* others: below */
+    {"socketpair",  0, ALL,                               AF_UNIX,           ALLOWED},
 
-    {"mknod",       1, S_IFMT,                            0                }, /* no devices */
-    {"mknod",       1, S_IFMT,                            S_IFREG          },
-    {"mknod",       1, S_IFMT,                            S_IFIFO          },
-    {"mknod",       1, S_IFMT,                            S_IFSOCK         },
-    {"mknodat",     2, S_IFMT,                            0                },
-    {"mknodat",     2, S_IFMT,                            S_IFREG          },
-    {"mknodat",     2, S_IFMT,                            S_IFIFO          },
-    {"mknodat",     2, S_IFMT,                            S_IFSOCK         },
+    {"personality", 0, ALL,                               0xffffffff,        ALLOWED}, /* asks */
+    {"personality", 0, ALL,                               PER_LINUX,         ALLOWED},
+    {"personality", 0, ALL,                               ADDR_NO_RANDOMIZE, ALLOWED}, /* gdb */
+
+    {"mknod",       1, S_IFMT,                            0,                 ALLOWED}, /* no devices */
+    {"mknod",       1, S_IFMT,                            S_IFREG,           ALLOWED},
+    {"mknod",       1, S_IFMT,                            S_IFIFO,           ALLOWED},
+    {"mknod",       1, S_IFMT,                            S_IFSOCK,          ALLOWED},
+    {"mknodat",     2, S_IFMT,                            0,                 ALLOWED},
+    {"mknodat",     2, S_IFMT,                            S_IFREG,           ALLOWED},
+    {"mknodat",     2, S_IFMT,                            S_IFIFO,           ALLOWED},
+    {"mknodat",     2, S_IFMT,                            S_IFSOCK,          ALLOWED},
 };
 
 /* The other sockets. Nothing raw, and nothing that widens the attack surface or calls for a module:
@@ -201,26 +215,9 @@ static const struct socket_rule {
     {AF_NETLINK, SOCK_RAW,    NETLINK_ROUTE }, /* getifaddrs */
     {AF_NETLINK, SOCK_DGRAM,  NETLINK_ROUTE },
 };
-enum { SOCKET_TYPE_MASK = 0xf }; /* the rest is SOCK_CLOEXEC and SOCK_NONBLOCK */
-
-/* Offsets are instructions to skip. The last instruction falls through into libseccomp's program,
- * which answers other architectures. */
-#define LOAD(field)    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define IF_EQ(v, t, f) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (v), (t), (f))
-#define IF_GT(v, t, f) BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, (v), (t), (f))
-#define ANSWER(code)   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (code))
-static const struct sock_filter prologue[] = {
-    LOAD(arch),
-    IF_EQ(NATIVE_AUDIT_ARCH, 0, 9),
-    LOAD(nr),
-    IF_GT(NEWEST_NUMBER, 5, 0), /* x32 numbers are larger, too */
-    IF_EQ(SYS_ioctl, 0, 6),
-    LOAD(args[1]),          /* the low half: both architectures are little-endian */
-    IF_EQ(TIOCSTI, 3, 0),   /* types into the terminal of whoever started us */
-    IF_EQ(TIOCLINUX, 2, 0), /* pastes into a console */
-    IF_EQ(TIOCSETD, 1, 2),  /* would load any line discipline there is */
-    ANSWER(ENOSYS),
-    ANSWER(EPERM),
+enum {
+    SOCKET_TYPE_MASK = 0xf, /* the rest is SOCK_CLOEXEC and SOCK_NONBLOCK */
+    SOCKET_PART_MAX = 0xff, /* of a family, of a protocol */
 };
 
 /* The number of a call; -ENOSYS where this architecture lacks it, -EINVAL for a misspelt name. */
@@ -241,30 +238,34 @@ static int resolve(struct str name, struct err *e)
     return nr < 0 ? -ENOSYS : nr;
 }
 
-static int add_rule(scmp_filter_ctx ctx, uint32_t action, struct str name, unsigned count,
-                    const struct scmp_arg_cmp *args, struct err *e)
-{
-    int nr, r;
+/* --- what each number gets --- */
 
-    nr = resolve(name, e);
+struct table {
+    uint8_t verdicts[NEWEST_NUMBER + 1];
+    uint8_t rules[NEWEST_NUMBER + 1]; /* one more than the index of the call's first rule, or 0 */
+};
+
+static int table_set(struct table *t, struct str name, enum verdict verdict, struct err *e)
+{
+    int nr = resolve(name, e);
+
     if (nr < 0)
         return nr == -ENOSYS ? 0 : nr;
-    r = seccomp_rule_add_array(ctx, action, nr, count, args);
-    if (r < 0)
-        return err_sys(e, -r, "add system call '%.*s' to the filter", STR_ARG(name));
+    if (nr > NEWEST_NUMBER)
+        return err_set(e, EINVAL, "system call '%.*s' is younger than the table", STR_ARG(name));
+    t->verdicts[nr] = (uint8_t)verdict;
     return 0;
 }
 
-static int add_groups(scmp_filter_ctx ctx, uint32_t action, const struct group *groups,
-                      size_t count, struct err *e)
+static int table_set_groups(struct table *t, const struct group *groups, size_t count,
+                            enum verdict verdict, struct err *e)
 {
-    int r;
-
     for (size_t i = 0; i < count; i++) {
         struct str rest = str_of(groups[i].calls), name;
 
         while (str_cut(&rest, ' ', &name)) {
-            r = add_rule(ctx, action, name, 0, NULL, e);
+            int r = table_set(t, name, verdict, e);
+
             if (r < 0)
                 return r;
         }
@@ -272,110 +273,187 @@ static int add_groups(scmp_filter_ctx ctx, uint32_t action, const struct group *
     return 0;
 }
 
-static int add_conditional(scmp_filter_ctx ctx, struct err *e)
+static bool rule_goes_on(size_t i)
 {
-    int r;
+    return i > 0 && strcmp(rules[i].call, rules[i - 1].call) == 0;
+}
 
-    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
+static int table_fill(struct table *t, struct err *e)
+{
+    int r = table_set_groups(t, groups_allowed, ARRAY_LEN(groups_allowed), ALLOWED, e);
+
+    if (r >= 0)
+        r = table_set_groups(t, groups_absent, ARRAY_LEN(groups_absent), ABSENT, e);
+    for (size_t i = 0; i < nesting_call_count && r >= 0; i++)
+        t->verdicts[nesting_calls[i]] = ALLOWED;
+    for (size_t i = 0; i < ARRAY_LEN(rules) && r >= 0; i++) {
+        int nr = rule_goes_on(i) ? -ENOSYS : resolve(str_of(rules[i].call), e);
+
+        if (nr >= 0)
+            t->rules[nr] = (uint8_t)(i + 1);
+        else if (nr != -ENOSYS)
+            r = nr;
+    }
+    return r;
+}
+
+/* --- the program --- */
+
+/* Where a jump may lead: a verdict, or the conditions of a call by their first rule. */
+enum { LABEL_COUNT = VERDICT_COUNT + ARRAY_LEN(rules), NEXT = LABEL_COUNT };
+static_assert(LABEL_COUNT < UINT8_MAX, "labels fit into a byte");
+
+struct assembly {
+    struct sock_filter code[PROGRAM_MAX];
+    struct {
+        uint8_t yes, no; /* labels; NEXT leaves the offset as it is */
+    } jumps[PROGRAM_MAX];
+    size_t places[LABEL_COUNT];
+    size_t count;
+};
+
+static void put_jump(struct assembly *a, unsigned op, uint32_t value, unsigned yes, unsigned no)
+{
+    assert(a->count < PROGRAM_MAX); /* no input decides how long it gets */
+    a->code[a->count] = (struct sock_filter)BPF_JUMP(BPF_JMP | op | BPF_K, value, 0, 0);
+    a->jumps[a->count].yes = (uint8_t)yes;
+    a->jumps[a->count++].no = (uint8_t)no;
+}
+
+static void put(struct assembly *a, unsigned op, uint32_t value)
+{
+    put_jump(a, 0, 0, NEXT, NEXT);
+    a->code[a->count - 1] = (struct sock_filter)BPF_STMT((uint16_t)op, value);
+}
+
+#define OFFSET(field) ((uint32_t)offsetof(struct seccomp_data, field))
+static void put_load(struct assembly *a, uint32_t offset)
+{
+    put(a, BPF_LD | BPF_W | BPF_ABS,
+        offset); /* of an argument the low half: both are little-endian */
+}
+
+struct run {
+    uint32_t first;
+    uint8_t label;
+};
+
+static uint8_t label_of(const struct table *t, uint32_t nr)
+{
+    return t->rules[nr] ? (uint8_t)(VERDICT_COUNT + t->rules[nr] - 1) : t->verdicts[nr];
+}
+
+/* Of two runs or more; the depth is the logarithm of their number. */
+static void put_search(struct assembly *a, const struct run *runs, size_t count)
+{
+    size_t half = count / 2, at = a->count;
+
+    put_jump(a, BPF_JGE, runs[half].first, count - half == 1 ? runs[half].label : NEXT,
+             half == 1 ? runs[0].label : NEXT);
+    if (half > 1)
+        put_search(a, runs, half);
+    if (count - half > 1) {
+        a->code[at].jt = (uint8_t)(a->count - at - 1);
+        put_search(a, runs + half, count - half);
+    }
+}
+
+static void put_table(struct assembly *a, const struct table *t)
+{
+    struct run runs[NEWEST_NUMBER + 1];
+    size_t count = 0;
+
+    for (uint32_t nr = 0; nr <= NEWEST_NUMBER; nr++)
+        if (nr == 0 || label_of(t, nr) != label_of(t, nr - 1))
+            runs[count++] = (struct run){nr, label_of(t, nr)};
+    put_load(a, OFFSET(arch));
+    put_jump(a, BPF_JEQ, NATIVE_AUDIT_ARCH, NEXT, ABSENT);
+    put_load(a, OFFSET(nr));
+    put_jump(a, BPF_JGT, NEWEST_NUMBER, ABSENT, NEXT); /* x32 numbers are larger, too */
+    put_search(a, runs, count);
+}
+
+/* Family, type and protocol in one number, compared with each that is allowed. */
+static void put_sockets(struct assembly *a)
+{
+    put_load(a, OFFSET(args[0]));
+    put_jump(a, BPF_JGT, SOCKET_PART_MAX, REFUSED, NEXT);
+    put(a, BPF_ALU | BPF_LSH | BPF_K, 16);
+    put(a, BPF_MISC | BPF_TAX, 0);
+    put_load(a, OFFSET(args[1]));
+    put(a, BPF_ALU | BPF_AND | BPF_K, SOCKET_TYPE_MASK);
+    put(a, BPF_ALU | BPF_LSH | BPF_K, 8);
+    put(a, BPF_ALU | BPF_OR | BPF_X, 0);
+    put(a, BPF_MISC | BPF_TAX, 0);
+    put_load(a, OFFSET(args[2]));
+    put_jump(a, BPF_JGT, SOCKET_PART_MAX, REFUSED, NEXT);
+    put(a, BPF_ALU | BPF_OR | BPF_X, 0);
+    for (size_t i = 0; i < ARRAY_LEN(sockets); i++)
+        put_jump(a, BPF_JEQ, sockets[i].family << 16 | sockets[i].type << 8 | sockets[i].protocol,
+                 ALLOWED, i + 1 < ARRAY_LEN(sockets) ? NEXT : REFUSED);
+}
+
+/* The conditions of one call: the first that holds decides, none leaves its verdict. */
+static void put_rules(struct assembly *a, size_t first, enum verdict otherwise)
+{
+    a->places[VERDICT_COUNT + first] = a->count;
+    for (size_t i = first; i < ARRAY_LEN(rules) && (i == first || rule_goes_on(i)); i++) {
         const struct rule *rule = &rules[i];
-        struct scmp_arg_cmp cmp = {rule->arg, SCMP_CMP_MASKED_EQ, rule->mask, rule->value};
 
-        r = add_rule(ctx, SCMP_ACT_ALLOW, str_of(rule->call), 1, &cmp, e);
-        if (r < 0)
-            return r;
+        if (i == first || rule->arg != rule[-1].arg || rule->mask != rule[-1].mask) {
+            put_load(a, OFFSET(args[0]) + rule->arg * (uint32_t)sizeof(uint64_t));
+            if (rule->mask != ALL)
+                put(a, BPF_ALU | BPF_AND | BPF_K, rule->mask);
+        }
+        put_jump(a, BPF_JEQ, rule->value, rule->verdict, NEXT);
     }
-    for (size_t i = 0; i < ARRAY_LEN(sockets); i++) {
-        struct scmp_arg_cmp cmp[] = {
-            {0, SCMP_CMP_MASKED_EQ, LOW32,            sockets[i].family  },
-            {1, SCMP_CMP_MASKED_EQ, SOCKET_TYPE_MASK, sockets[i].type    },
-            {2, SCMP_CMP_MASKED_EQ, LOW32,            sockets[i].protocol},
-        };
-
-        r = add_rule(ctx, SCMP_ACT_ALLOW, STR("socket"), ARRAY_LEN(cmp), cmp, e);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    if (strcmp(rules[first].call, "socket") == 0)
+        put_sockets(a);
+    else
+        a->jumps[a->count - 1].no = otherwise;
 }
 
-static int add_nesting(scmp_filter_ctx ctx, struct err *e)
+/* Offsets are instructions to skip, a byte of them. */
+static int link_jumps(struct assembly *a, struct err *e)
 {
-    for (size_t i = 0; i < nesting_call_count; i++) {
-        int r = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, nesting_calls[i], 0, NULL);
+    for (size_t i = 0; i < a->count; i++) {
+        size_t yes = a->jumps[i].yes == NEXT ? 0 : a->places[a->jumps[i].yes] - i - 1;
+        size_t no = a->jumps[i].no == NEXT ? 0 : a->places[a->jumps[i].no] - i - 1;
 
-        if (r < 0)
-            return err_sys(e, -r, "add system call %d to the filter", nesting_calls[i]);
+        if (yes > UINT8_MAX || no > UINT8_MAX)
+            return err_set(e, E2BIG, "the system call filter has become too long for its jumps");
+        a->code[i].jt |= (uint8_t)yes;
+        a->code[i].jf |= (uint8_t)no;
     }
-    return 0;
-}
-
-static int add_all(scmp_filter_ctx ctx, struct err *e)
-{
-    int r;
-
-    r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
-    if (r < 0)
-        return err_sys(e, -r, "refuse foreign architectures");
-    r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree, not a ladder */
-    if (r < 0)
-        return err_sys(e, -r, "sort the filter (libseccomp 2.5 or later?)");
-    r = add_groups(ctx, SCMP_ACT_ALLOW, groups_allowed, ARRAY_LEN(groups_allowed), e);
-    if (r < 0)
-        return r;
-    r = add_groups(ctx, SCMP_ACT_ERRNO(ENOSYS), groups_absent, ARRAY_LEN(groups_absent), e);
-    if (r < 0)
-        return r;
-    r = add_nesting(ctx, e);
-    return r < 0 ? r : add_conditional(ctx, e);
-}
-
-/* Puts the prologue before what libseccomp writes into the memfd. */
-static int export_program(scmp_filter_ctx ctx, struct seccomp_program *ret, struct err *e)
-{
-    auto_free struct sock_filter *code = NULL;
-    auto_fd fd = -EBADF;
-    off_t bytes;
-    size_t n;
-    int r;
-
-    fd = memfd_create("seccomp", MFD_CLOEXEC);
-    if (fd < 0)
-        return err_sys(e, errno, "make a memfd for the filter");
-    r = seccomp_export_bpf(ctx, fd);
-    if (r < 0)
-        return err_sys(e, -r, "compile the filter");
-    bytes = lseek(fd, 0, SEEK_END);
-    if (bytes < 0)
-        return err_sys(e, errno, "measure the filter");
-    if ((size_t)bytes > SECCOMP_PROGRAM_MAX * sizeof(*code) - sizeof(prologue))
-        return err_set(e, E2BIG, "the filter is longer than the kernel takes");
-    code = mem_alloc(sizeof(prologue) + (size_t)bytes);
-    memcpy(code, prologue, sizeof(prologue));
-    r = io_pread_full(fd, code + ARRAY_LEN(prologue), (size_t)bytes, 0, &n);
-    if (r < 0)
-        return err_sys(e, -r, "read the filter back");
-    if (n != (size_t)bytes)
-        return err_set(e, EIO, "the filter became shorter while it was read");
-    ret->count = (unsigned short)(ARRAY_LEN(prologue) + n / sizeof(*code));
-    ret->code = take_ptr(&code);
     return 0;
 }
 
 int seccomp_compile(struct seccomp_program *ret, struct err *e)
 {
-    scmp_filter_ctx ctx;
+    struct table t = {0};
+    struct assembly a = {0};
     int r;
 
     if (!NATIVE_AUDIT_ARCH)
         return err_set(e, ENOTSUP, "no system call table for this architecture");
-    ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    if (!ctx)
-        return err_set(e, ENOMEM, "start a system call filter");
-    r = add_all(ctx, e);
-    if (r >= 0)
-        r = export_program(ctx, ret, e);
-    seccomp_release(ctx);
-    return r;
+    r = table_fill(&t, e);
+    if (r < 0)
+        return r;
+    put_table(&a, &t);
+    for (size_t nr = 0; nr <= NEWEST_NUMBER; nr++)
+        if (t.rules[nr])
+            put_rules(&a, t.rules[nr] - 1U, t.verdicts[nr]);
+    for (size_t i = 0; i < VERDICT_COUNT; i++) {
+        a.places[i] = a.count;
+        put(&a, BPF_RET | BPF_K, answers[i]);
+    }
+    r = link_jumps(&a, e);
+    if (r < 0)
+        return r;
+    ret->code = mem_alloc(a.count * sizeof(*ret->code));
+    memcpy(ret->code, a.code, a.count * sizeof(*ret->code));
+    ret->count = (unsigned short)a.count;
+    return 0;
 }
 
 void seccomp_program_done(struct seccomp_program *p)

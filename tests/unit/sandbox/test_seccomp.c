@@ -51,7 +51,7 @@ TEST(seccomp, compiles_to_a_program_the_kernel_takes)
 
     CHECK_EQ(seccomp_compile(&p, NULL), 0);
     CHECK(p.count > 100);
-    CHECK(p.count <= SECCOMP_PROGRAM_MAX);
+    CHECK(p.count <= 200); /* its length is what every start of a sandbox waits for */
     CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
     CHECK_EQ(seccomp_install(&p), 0);
     CHECK_EQ(prctl(PR_GET_SECCOMP, 0, 0, 0, 0), 2);
