@@ -23,6 +23,7 @@ state = "{state}"
 """
 KEY_HEADER = "OPEN-SANDBOX-API-KEY"
 EXECD_PORT = 44772
+ANSWER_S = 120  # so long without a byte is a failure
 IDLE = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 3600,
         "resourceLimits": {"cpu": "1", "memory": "256Mi"}}
 
@@ -33,6 +34,7 @@ class Client:
     def __init__(self, address, key=""):
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.sock.settimeout(ANSWER_S)
         self.sock.connect(address)
         if family == socket.AF_INET:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
