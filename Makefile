@@ -41,7 +41,7 @@ test-vm: $(call deps,vm) ## tests on a stock Debian kernel with cgroup v2, in QE
 	@$(BUILD) native musl
 	@tests/vm/run.py --must-run $(P)
 
-drill: $(call deps,test) $(call deps,vm) ## long fault and soak runs: every program in tests/drill
+drill: $(call deps,test) $(call deps,vm) $(call deps,drill) ## long fault and soak runs: every program in tests/drill
 	@$(BUILD) native musl
 	@tools/each "long run in tests/drill yet" tests/drill/*
 
@@ -74,6 +74,6 @@ $(call deps,build): tools/deps
 $(call deps,test): tests/requirements.txt $(wildcard tests/requirements-*.txt)
 $(call deps,test): tests/node/package.json tests/go/go.mod
 $(call deps,bench): bench/requirements.txt
-$(foreach g,test vm bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
+$(foreach g,test vm drill bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
 build/deps/%.ok:
 	@tools/deps $*
