@@ -330,6 +330,17 @@ TEST(netns, keeps_sandboxes_from_each_other)
     CHECK_EQ(ping_from(w.host, one, "fd4f:7362:ae7::3", SILENCE_MS), -ETIMEDOUT);
 }
 
+/* A port of the bridge takes a moment to open, and until the neighbour is known packets wait: what
+ * is sent before is lost, or counted later than we look. */
+static void wait_until_answers(int host, const char *address)
+{
+    int r = -ETIMEDOUT;
+
+    for (int ms = 0; ms < ANSWER_MS && r < 0; ms += SILENCE_MS)
+        r = ping_from(host, host, address, SILENCE_MS);
+    CHECK_EQ(r, 0);
+}
+
 /* Sends a packet from a port of its own: one more connection to be tracked. */
 static int flow_from(int home, int netns, const char *to)
 {
@@ -359,6 +370,8 @@ TEST(netns, counts_the_connections_of_each_sandbox)
     CHECK_OK(netns_host_setup(&c, &e));
     one = sandbox_make_with(&c, 0);
     other = sandbox_make_with(&c, 1);
+    wait_until_answers(w.host, "10.231.0.2");
+    wait_until_answers(w.host, "fd4f:7362:ae7::2");
     for (int i = 0; i < FLOWS_MAX; i++) /* of both IP versions, together */
         kept[i] = flow_from(w.host, one, i % 2 ? "203.0.113.9" : "2001:db8:3::9");
     CHECK_EQ(connect_from(w.host, one, "203.0.113.9", SILENCE_MS), -ETIMEDOUT);
