@@ -37,6 +37,11 @@ static int check_abilities(const struct api_create *spec, struct api_fail *f)
     return 0;
 }
 
+enum {
+    TMP_BYTES_MIN = 64 << 20,
+    TMP_BYTES_USUAL = 1 << 30, /* where memory has no limit */
+};
+
 static void set_limits(const struct embedded *em, const struct api_limits *asked, struct plan *p)
 {
     const struct api_limits *usual = &em->conf.limits;
@@ -46,6 +51,10 @@ static void set_limits(const struct embedded *em, const struct api_limits *asked
     l->disk_bytes = asked->disk_bytes ? asked->disk_bytes : usual->disk_bytes;
     l->cpu_millicores = asked->cpu_millicores ? asked->cpu_millicores : usual->cpu_millicores;
     l->pids = em->conf.pids;
+    /* /tmp lies in memory, and counts as such: files may take half of it. */
+    l->tmp_bytes = l->memory_bytes ? l->memory_bytes / 2 : TMP_BYTES_USUAL;
+    if (l->tmp_bytes < TMP_BYTES_MIN)
+        l->tmp_bytes = TMP_BYTES_MIN;
 }
 
 /* A single word with blanks in it is a command line. */

@@ -168,6 +168,14 @@ def running_out_of_memory_is_named():
     assert "memory" in status["message"], status
 
 
+def half_of_the_memory_may_be_files_in_tmp():
+    _, body = post(entrypoint=["sh", "-c", "df -B1M --output=size /tmp; sleep 1000"],
+                   resourceLimits={"cpu": "1", "memory": "512Mi"})
+    path = f"/v1/sandboxes/{body['id']}/diagnostics/logs"
+    wait_for(lambda: b"256" in SERVER.request("GET", path)[2], "the size of /tmp")
+    assert delete(body["id"]) == 204
+
+
 def history_is_kept_until_the_end():
     _, body = post(entrypoint=["sh", "-c", "echo out; sleep 0.2; exit 3"])
     name = body["id"]
@@ -489,6 +497,7 @@ if __name__ == "__main__":
             exit_3_is_failed,
             a_signal_is_failed,
             running_out_of_memory_is_named,
+            half_of_the_memory_may_be_files_in_tmp,
             history_is_kept_until_the_end,
             expires_in_time,
             a_renewal_wins_or_loses_against_the_expiry,
