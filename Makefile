@@ -33,7 +33,7 @@ test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts t
 	@tools/test build/native build/musl
 
 test-asan: $(call deps,test) ## the tests of the host programs, under ASan and UBSan
-	@$(BUILD) asan
+	@$(BUILD) musl asan
 	@ASAN_OPTIONS=detect_stack_use_after_return=1:detect_leaks=1:strict_string_checks=1 \
 	 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tools/test --slow=3 build/asan
 
