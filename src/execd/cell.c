@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "execd/duration.h"
 #include "execd/events.h"
 #include "net/sse.h"
 
@@ -117,7 +118,7 @@ static void cell_on_done(void *user, enum kernel_end end)
     char text[64];
 
     c->context = NULL;
-    (void)snprintf(text, sizeof(text), "timeout after %llums", (unsigned long long)c->timeout_ms);
+    (void)snprintf(text, sizeof(text), "timeout after %s", duration_text_of_ms(c->timeout_ms).s);
     if (end == KERNEL_TIMEOUT)
         cell_push_sentence(c, STR("TimeoutError"), str_of(text));
     cell_complete(c);

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "execd/command_internal.h"
+#include "execd/duration.h"
 #include "execd/exit_text.h"
 
 /* --- the table --- */
@@ -149,7 +150,7 @@ static void command_set_exit(struct command *c, const struct run *run, const str
     AUTO_BUF(text, 256);
 
     if (how->by_signal && run->timed_out)
-        (void)buf_addf(&text, "timeout after %llums: ", (unsigned long long)run->timeout_ms);
+        (void)buf_addf(&text, "timeout after %s: ", duration_text_of_ms(run->timeout_ms).s);
     exit_text_add(&text, how);
     c->exit_code = how->by_signal ? -1 : how->code;
     c->error = text.n ? mem_strdup(text.p) : NULL;

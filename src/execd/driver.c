@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "execd/command.h"
 #include "execd/driver_internal.h"
+#include "execd/duration.h"
 #include "execd/path.h"
 
 enum {
@@ -402,9 +403,9 @@ static void driver_on_grace_over(struct loop_timer *t)
     char why[DRIVER_WHY_MAX];
 
     (void)snprintf(why, sizeof(why),
-                   "timeout after %llums; the cell did not end on SIGINT within %d ms: signal: "
+                   "timeout after %s; the cell did not end on SIGINT within %d ms: signal: "
                    "killed",
-                   (unsigned long long)d->timeout_ms, DRIVER_GRACE_MS);
+                   duration_text_of_ms(d->timeout_ms).s, DRIVER_GRACE_MS);
     driver_break(d, why);
 }
 

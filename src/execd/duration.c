@@ -1,6 +1,8 @@
 #include "execd/duration.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 static const struct {
     struct str name;
@@ -91,4 +93,29 @@ int duration_parse(struct str text, int64_t *ret_ns)
     }
     *ret_ns = negative ? -sum : sum;
     return 0;
+}
+
+struct duration_text duration_text_of_ms(uint64_t ms)
+{
+    unsigned long long hours = ms / 3600000, minutes = ms / 60000 % 60, seconds = ms / 1000 % 60;
+    struct duration_text out;
+    char rest[8] = "";
+    size_t n;
+
+    if (ms > 0 && ms < 1000) {
+        (void)snprintf(out.s, sizeof(out.s), "%llums", (unsigned long long)ms);
+        return out;
+    }
+    if (ms % 1000) {
+        (void)snprintf(rest, sizeof(rest), ".%03u", (unsigned)(ms % 1000));
+        for (n = strlen(rest); rest[n - 1] == '0'; n--)
+            rest[n - 1] = '\0';
+    }
+    if (hours)
+        (void)snprintf(out.s, sizeof(out.s), "%lluh%llum%llu%ss", hours, minutes, seconds, rest);
+    else if (minutes)
+        (void)snprintf(out.s, sizeof(out.s), "%llum%llu%ss", minutes, seconds, rest);
+    else
+        (void)snprintf(out.s, sizeof(out.s), "%llu%ss", seconds, rest);
+    return out;
 }

@@ -7,6 +7,7 @@
  * A cell is over with its reply and its idle, which come on different sockets, in either order. All
  * its output came before the idle. What answers something else than the cell at hand, as the output
  * of a thread that outlived its cell does, is dropped. */
+#include "execd/duration.h"
 #include "execd/jupyter_internal.h"
 
 #include <errno.h>
@@ -396,9 +397,9 @@ static void cell_on_grace_over(struct loop_timer *t)
     char why[JUPYTER_WHY_MAX];
 
     (void)snprintf(why, sizeof(why),
-                   "timeout after %llums; the cell did not end on an interrupt within %d ms: "
+                   "timeout after %s; the cell did not end on an interrupt within %d ms: "
                    "signal: killed",
-                   (unsigned long long)j->timeout_ms, JUPYTER_GRACE_MS);
+                   duration_text_of_ms(j->timeout_ms).s, JUPYTER_GRACE_MS);
     jupyter_break(j, why);
 }
 

@@ -250,13 +250,19 @@ static int execd_become_entry(const struct execd_options *o)
     return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
-/* From the option or the environment, which then forgets it: it is for no child of ours. */
+/* From the option or the environment. Both forget it, also where /proc shows what we were started
+ * with: it is for no child of ours. */
 static void execd_take_token(struct execd_options *o)
 {
-    const char *token = getenv("EXECD_ACCESS_TOKEN");
+    char *given[] = {(char *)o->access_token, getenv("EXECD_ACCESS_TOKEN")};
 
-    if (!o->access_token && token)
-        o->access_token = mem_strdup(token);
+    if (!o->access_token)
+        o->access_token = given[1];
+    if (o->access_token)
+        o->access_token = mem_strdup(o->access_token);
+    for (size_t i = 0; i < ARRAY_LEN(given); i++)
+        if (given[i])
+            explicit_bzero(given[i], strlen(given[i]));
     (void)unsetenv("EXECD_ACCESS_TOKEN");
 }
 

@@ -9,6 +9,7 @@
 #include <signal.h>
 
 #include "base/time.h"
+#include "execd/duration.h"
 #include "execd/exit_text.h"
 #include "execd/kin.h"
 #include "execd/shell_internal.h"
@@ -76,7 +77,7 @@ void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct 
     static const struct proc_exit interrupted = {.by_signal = true, .code = SIGINT};
 
     if (s->end.timed_out)
-        (void)buf_addf(out, "timeout after %llums: ", (unsigned long long)s->timeout_ms);
+        (void)buf_addf(out, "timeout after %s: ", duration_text_of_ms(s->timeout_ms).s);
     exit_text_add(out, how->by_signal ? how : &interrupted);
     if (s->stop == SHELL_STOP_REPLACED)
         (void)buf_add(out, STR("; the shell had to be ended with it: a new one will have its "

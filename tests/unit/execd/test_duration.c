@@ -42,3 +42,26 @@ TEST(duration, refuses_the_rest)
     CHECK_EQ(duration_parse(STR("9223372037s"), &ns), -ERANGE);
     CHECK_EQ(duration_parse(STR("2562047h2562047h"), &ns), -ERANGE);
 }
+
+TEST(duration, is_spelled_as_it_is_read)
+{
+    static const struct {
+        uint64_t ms;
+        const char *text;
+    } rows[] = {
+        {0,          "0s"                      },
+        {1,          "1ms"                     },
+        {999,        "999ms"                   },
+        {1000,       "1s"                      },
+        {1500,       "1.5s"                    },
+        {2025,       "2.025s"                  },
+        {60000,      "1m0s"                    },
+        {61250,      "1m1.25s"                 },
+        {3600000,    "1h0m0s"                  },
+        {86400001,   "24h0m0.001s"             },
+        {UINT64_MAX, "5124095576030h25m51.615s"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        CHECK_STR(duration_text_of_ms(rows[i].ms).s, rows[i].text);
+}
