@@ -92,7 +92,7 @@ int api_route_verify(struct str secret, char key_id, struct str token, uint64_t 
     api_route_sign(secret, key_id, route.sandbox_id, route.port, route.expires_s, expected);
     if (!str_eq_secret(route.signature, str_make(expected, SIGNATURE_BYTES)))
         return -EACCES;
-    if (route.expires_s <= now_s)
+    if (now_s > route.expires_s)
         return -ETIME;
     *ret = route;
     return 0;

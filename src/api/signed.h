@@ -30,8 +30,8 @@ struct api_route {
 /* Splits a token. -EINVAL for what is none: each route has exactly one spelling. */
 int api_route_parse(struct str token, struct api_route *ret) MUST_USE;
 
-/* Whether `token` was signed with this key and has not expired at now_s: 0 and *ret. -EINVAL for no
- * token, -ENOKEY when it names another key, -EACCES for a wrong signature (compared in constant
- * time), -ETIME when it is right, but too late. */
+/* Whether `token` was signed with this key and has not expired at now_s, of which the second it
+ * names is the last: 0 and *ret. -EINVAL for no token, -ENOKEY when it names another key, -EACCES
+ * for a wrong signature (compared in constant time), -ETIME when it is right, but too late. */
 int api_route_verify(struct str secret, char key_id, struct str token, uint64_t now_s,
                      struct api_route *ret) MUST_USE;

@@ -127,7 +127,7 @@ void handle_endpoint_get(struct http_req *req)
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
                          "expires: this server has no keys to sign with; it needs "
                          "[ingress.secure_access] in its configuration");
-    else if (q.signed_route && (int64_t)q.expires_s * TIME_US_PER_S <= time_wall_us())
+    else if (q.signed_route && q.expires_s <= (uint64_t)(time_wall_us() / TIME_US_PER_S))
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
                          "expires: must be a Unix time, in seconds, that lies in the future");
     else

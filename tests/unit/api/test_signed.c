@@ -52,7 +52,8 @@ TEST(signed, opens_with_the_right_key_until_it_expires)
     CHECK_EQ(route.port, 8080);
     CHECK_EQ(route.expires_s, 2000000000);
     CHECK_EQ(route.key_id, 'a');
-    CHECK_EQ(api_route_verify(STR("secret"), 'a', token, 2000000000, &route), -ETIME);
+    CHECK_EQ(api_route_verify(STR("secret"), 'a', token, 2000000000, &route), 0);
+    CHECK_EQ(api_route_verify(STR("secret"), 'a', token, 2000000001, &route), -ETIME);
     CHECK_EQ(api_route_verify(STR("secret"), 'b', token, 0, &route), -ENOKEY);
     CHECK_EQ(api_route_verify(STR("Secret"), 'a', token, 0, &route), -EACCES);
 }
