@@ -1,7 +1,7 @@
 /* gateway.c - decides who may enter which sandbox, and hands the request to the HTTP proxy.
  *
  *   credential ──► port ──► sandbox ──► its state ──► forwarded
- *      401          400       404       501, 503      502 when nobody answers
+ *      401          400       404     400, 501, 503   502 when nobody answers
  *
  * The order is the point: who has no valid credential hears the same 401 whether or not there is
  * such a sandbox. */
@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "net/http_proxy.h"
+#include "net/ws_frame.h"
 #include "server/guard.h"
 
 enum { KEPT_MAX = 1024, FORWARDED_ROWS_MAX = 3 };
@@ -36,30 +37,31 @@ struct visit {
 
 enum credential { CREDENTIAL_NONE, CREDENTIAL_WRONG, CREDENTIAL_RIGHT };
 
-/* Headers that may open the gate. None of them is for the sandbox to see. */
-static const struct str credential_headers[] = {
-    STR_INIT(GUARD_KEY_HEADER),
-    STR_INIT("OpenSandbox-Secure-Access"),
-    STR_INIT("X-EXECD-ACCESS-TOKEN"),
-    STR_INIT("OpenSandbox-Ingress-To"),
+enum {
+    IS_API_KEY = 1,
+    IS_TOKEN = 2,
+    IS_SIGNED_ROUTE = 4,
+    MUST_BE_RIGHT = 8, /* who sends it means it: no other credential makes up for a wrong one */
+    IS_OURS = 16,      /* never for the sandbox to see, whatever it holds */
 };
 
-enum { IS_API_KEY = 1, IS_TOKEN = 2, IS_SIGNED_ROUTE = 4 };
-
-/* What the value of each may be. Clients that reach execd through us put either secret where they
- * would put execd's own. */
-static const uint8_t credential_kinds[ARRAY_LEN(credential_headers)] = {
-    IS_API_KEY,
-    IS_TOKEN,
-    IS_API_KEY | IS_TOKEN,
-    IS_SIGNED_ROUTE,
+/* Headers that may open the gate, and what the value of each may be. Clients that reach execd
+ * through us put either secret where they would put execd's own; else it is execd's to judge. */
+static const struct credential_row {
+    struct str name;
+    unsigned kinds;
+} credential_rows[] = {
+    {STR_INIT(GUARD_KEY_HEADER),            IS_API_KEY | IS_OURS              },
+    {STR_INIT("OpenSandbox-Secure-Access"), IS_TOKEN | MUST_BE_RIGHT | IS_OURS},
+    {STR_INIT("X-EXECD-ACCESS-TOKEN"),      IS_API_KEY | IS_TOKEN             },
+    {STR_INIT("OpenSandbox-Ingress-To"),    IS_SIGNED_ROUTE | IS_OURS         },
 };
 
 static unsigned credential_kinds_of(struct str name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(credential_headers); i++)
-        if (str_eq_nocase(name, credential_headers[i]))
-            return credential_kinds[i];
+    for (size_t i = 0; i < ARRAY_LEN(credential_rows); i++)
+        if (str_eq_nocase(name, credential_rows[i].name))
+            return credential_rows[i].kinds;
     return 0;
 }
 
@@ -78,7 +80,7 @@ static bool gateway_accepts(const struct gateway *g, const struct visit *v, unsi
     return kinds & IS_API_KEY && c->is_api_key(c->user, value);
 }
 
-/* One that is right suffices: clients send what they have. */
+/* One that is right suffices: clients send what they have. But a wrong or empty token is no. */
 static enum credential gateway_check(const struct gateway *g, const struct visit *v,
                                      const struct http_req *req)
 {
@@ -87,14 +89,42 @@ static enum credential gateway_check(const struct gateway *g, const struct visit
 
     for (size_t i = 0; i < h->count; i++) {
         unsigned kinds = credential_kinds_of(h->rows[i].name);
+        struct str value = h->rows[i].value;
+        enum credential c = !value.n                              ? CREDENTIAL_NONE
+                            : gateway_accepts(g, v, kinds, value) ? CREDENTIAL_RIGHT
+                                                                  : CREDENTIAL_WRONG;
 
-        if (!kinds || !h->rows[i].value.n)
-            continue;
-        if (gateway_accepts(g, v, kinds, h->rows[i].value))
-            return CREDENTIAL_RIGHT;
-        best = CREDENTIAL_WRONG;
+        if (kinds & MUST_BE_RIGHT && c != CREDENTIAL_RIGHT)
+            return c;
+        if (kinds && c > best)
+            best = c;
     }
     return best;
+}
+
+/* Whether the value is a secret of ours, alone or behind a scheme as in "Bearer SECRET". */
+static bool gateway_is_secret(const struct gateway *g, const struct visit *v, struct str value)
+{
+    size_t blank = str_find(value, ' ');
+    struct str behind = str_trim(str_skip(value, min_size(blank, value.n)));
+
+    return gateway_accepts(g, v, IS_API_KEY | IS_TOKEN, value) ||
+           (behind.n && gateway_accepts(g, v, IS_API_KEY | IS_TOKEN, behind));
+}
+
+/* Takes our secrets out of the request, under whatever name they were sent: inside, they would open
+ * other doors than this one. */
+static void gateway_keep_secrets(const struct gateway *g, const struct visit *v,
+                                 struct http_req *req)
+{
+    struct http_headers *h = &req->head.headers;
+    size_t n = 0;
+
+    for (size_t i = 0; i < h->count; i++)
+        if (!(credential_kinds_of(h->rows[i].name) & IS_OURS) &&
+            !gateway_is_secret(g, v, h->rows[i].value))
+            h->rows[n++] = h->rows[i];
+    h->count = n;
 }
 
 /* --- what the sandbox is asked --- */
@@ -213,8 +243,6 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
         .host = req->head.host.n ? req->head.host : STR("localhost"), /* only HTTP/1.0 has none */
         .headers = rows,
         .header_count = forwarded_rows(req, rows),
-        .drop = credential_headers,
-        .drop_count = ARRAY_LEN(credential_headers),
         .tunnels = &g->tunnels,
         .on_answer = gateway_on_answer,
         .on_fail = gateway_on_fail,
@@ -231,6 +259,18 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
         g->conf.on_access(g->conf.user, v->sandbox_id);
     http_req_be_patient(req);
     http_proxy_forward(req, g->client, &target);
+}
+
+/* It says WebSocket, and is no opening of one (RFC 6455 4.1): forwarded without its hop-by-hop rows
+ * it would turn into an ordinary request, which nobody meant. Versions are the app's to judge. */
+static bool is_broken_websocket(const struct http_req *req)
+{
+    const struct http_headers *h = &req->head.headers;
+
+    return http_headers_have_token(h, STR("Upgrade"), STR("websocket")) &&
+           (req->head.method != HTTP_GET || req->body_state != HTTP_BODY_DONE ||
+            !http_headers_have_token(h, STR("Connection"), STR("upgrade")) ||
+            !ws_key_is_valid(http_header_get(h, STR("Sec-WebSocket-Key"))));
 }
 
 /* True when it may not go on, and has been told why. */
@@ -255,6 +295,10 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
         http_reply_error(req, 501, "SANDBOX::API_NOT_SUPPORTED",
                          "port %d is the egress control, which this runtime does not have",
                          GATEWAY_EGRESS_PORT);
+    else if (is_broken_websocket(req))
+        http_reply_error(req, 400, "GENERAL::UNKNOWN_ERROR",
+                         "Upgrade: websocket needs a GET with Connection: Upgrade and a "
+                         "Sec-WebSocket-Key of 16 bytes");
     else if (v->target.refusal)
         http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING", "%s", v->target.refusal);
     else
@@ -271,10 +315,12 @@ void gateway_serve(struct gateway *g, struct http_req *req)
 
     (void)str_to_u16(v.port_text, &v.port);
     v.known = g->conf.find(g->conf.user, v.sandbox_id, &v.target);
-    if (gateway_refuses(g, &v, req))
+    if (gateway_refuses(g, &v, req)) {
         g->stats.refused++;
-    else
-        gateway_forward(g, &v, req);
+        return;
+    }
+    gateway_keep_secrets(g, &v, req);
+    gateway_forward(g, &v, req);
 }
 
 /* --- life --- */

@@ -20,7 +20,7 @@ struct gateway_target {
 
 struct gateway_conf {
     struct loop *loop;
-    bool open; /* no credential is asked for: the original's behaviour, by config */
+    bool open; /* no credential is asked for: by config, or as there is no API key either */
     /* Whether `key` is an API key of the server; in constant time. */
     bool (*is_api_key)(void *user, struct str key);
     /* Whether `token`, of header OpenSandbox-Ingress-To, is a signed route to there. May be NULL.

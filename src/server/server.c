@@ -117,6 +117,13 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
     return true;
 }
 
+/* Without keys the lifecycle API tells everyone each sandbox's token: asking for it protects
+ * nothing, and clients that were told there is no access control do not send any. */
+static bool is_open(const struct server *s)
+{
+    return s->config->server.proxy_access == CONFIG_PROXY_OPEN || s->guard.key_count == 0;
+}
+
 static void on_access(void *user, struct str sandbox_id)
 {
     struct server *s = &((struct life *)user)->server;
@@ -279,7 +286,7 @@ static void reload(struct life *l)
         logfile_reopen(l->log);
         logfile_reopen(l->server.access_log);
     }
-    gateway_set_open(l->server.gateway, config->server.proxy_access == CONFIG_PROXY_OPEN);
+    gateway_set_open(l->server.gateway, is_open(&l->server));
     log_event(LOG_INFO, "reloaded the configuration: keys, log level, images, endpoints, limits of "
                         "timeouts; addresses, directories and the broker need a restart");
 }
@@ -396,7 +403,7 @@ static int start_parts(struct life *l, struct err *e)
                  : gateway_new(
                        &(struct gateway_conf){
                            .loop = s->loop,
-                           .open = config->server.proxy_access == CONFIG_PROXY_OPEN,
+                           .open = is_open(s),
                            .is_api_key = is_api_key,
                            .is_signed = is_signed,
                            .find = find_target,

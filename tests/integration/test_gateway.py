@@ -20,6 +20,8 @@ from httplib import Tap, request, wait_for
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND", "get",
            "M-SEARCH"]
+HANDSHAKE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
 AS_SENT = "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: test"
 
 
@@ -53,9 +55,20 @@ CREDENTIALS = [  # sentence, headers, status, code
     ("the token as execd's", [f"X-EXECD-ACCESS-TOKEN: {TOKEN}"], 200, None),
     ("the API key as execd's token", [f"X-EXECD-ACCESS-TOKEN: {KEY}"], 200, None),
     ("a signed route", [f"OpenSandbox-Ingress-To: signed-{ID}-8000"], 200, None),
-    ("a right key beside a wrong token",
-     ["OpenSandbox-Secure-Access: wrong", WITH_KEY], 200, None),
     ("a right token beside a wrong key", ["OPEN-SANDBOX-API-KEY: wrong", WITH_TOKEN], 200, None),
+    ("a right token beside execd's own", ["X-EXECD-ACCESS-TOKEN: tok", WITH_TOKEN], 200, None),
+    ("a right key beside a wrong token",
+     ["OpenSandbox-Secure-Access: wrong", WITH_KEY], 401, "INVALID_API_KEY"),
+    ("a right key before a wrong token",
+     [WITH_KEY, "OpenSandbox-Secure-Access: wrong"], 401, "INVALID_API_KEY"),
+    ("a right key beside an empty token",
+     [WITH_KEY, "OpenSandbox-Secure-Access:"], 401, "MISSING_API_KEY"),
+    ("a right token beside a wrong one",
+     [WITH_TOKEN, "OpenSandbox-Secure-Access: wrong"], 401, "INVALID_API_KEY"),
+    ("a signed route beside a wrong token",
+     [f"OpenSandbox-Ingress-To: signed-{ID}-8000", "OpenSandbox-Secure-Access: wrong"], 401,
+     "INVALID_API_KEY"),
+    ("execd's own token alone", ["X-EXECD-ACCESS-TOKEN: tok"], 401, "INVALID_API_KEY"),
     ("no credential", [], 401, "MISSING_API_KEY"),
     ("an empty key", ["OPEN-SANDBOX-API-KEY:"], 401, "MISSING_API_KEY"),
     ("an empty token", ["OpenSandbox-Secure-Access:"], 401, "MISSING_API_KEY"),
@@ -119,15 +132,33 @@ def no_credential_reaches_the_sandbox():
     secrets = [WITH_KEY, WITH_TOKEN, f"X-EXECD-ACCESS-TOKEN: {KEY}",
                f"x-execd-access-token: {TOKEN}", f"OPENSANDBOX-INGRESS-TO: signed-{ID}-8000",
                f"OpenSandbox-Ingress-To: signed-{ID}-8000", WITH_KEY.upper(),
-               "OPEN-SANDBOX-API-KEY: 2"]
+               "OPEN-SANDBOX-API-KEY: 2", f"Authorization: Bearer {KEY}",
+               f"authorization: bearer   {TOKEN}", f"OPENSANDBOX-EGRESS-AUTH: {KEY}",
+               f"X-Mine: {KEY}", f"X-Request-ID: {KEY}", f"X-Forwarded-For: {KEY}",
+               f"X-Forwarded-Host: {KEY}", f"Cookie: {TOKEN}"]
     with gateway_to(answer(OK)) as (backend, gateway):
-        for method in ("GET", "POST"):
-            assert gateway.ask(request(method, path_to(8000), *secrets)).status == 200
-        head = request("GET", path_to(8000), *secrets, "Connection: Upgrade", "Upgrade: websocket")
-        assert gateway.ask(head).status == 200
+        for port in (8000, 44772):
+            for method in ("GET", "POST"):
+                assert gateway.ask(request(method, path_to(port), *secrets)).status == 200
+            head = request("GET", path_to(port), *secrets, *HANDSHAKE)
+            assert gateway.ask(head).status == 200
+        assert len(backend.requests) == 6
         for asked in backend.requests:
             for secret in (KEY, TOKEN, KEY.upper(), "signed-", "execd-access", "api-key"):
                 assert secret.lower() not in asked.lower(), asked
+
+
+def what_only_looks_like_a_credential_passes():
+    rows = ["X-EXECD-ACCESS-TOKEN: tok", "Authorization: Bearer tok", f"X-Mine: {KEY}s",
+            "OPENSANDBOX-EGRESS-AUTH: tok", "Authorization: Bearer", f"X-Mine: {KEY[:-1]}",
+            f"x-execd-access-token: {TOKEN.lower()}"]
+    with gateway_to(answer(OK)) as (backend, gateway):
+        for headers in ([WITH_TOKEN, *rows], [*rows, WITH_KEY],
+                        [*rows, f"X-EXECD-ACCESS-TOKEN: {KEY}"]):
+            port = 8000 if WITH_KEY in headers else 44772
+            assert gateway.ask(request("GET", path_to(port), *headers)).status == 200
+            seen = backend.requests[-1].split("\r\n")
+            assert seen[2:] == rows + AS_SENT.split("\r\n"), seen
 
 
 # --- where to ---
@@ -176,6 +207,33 @@ def no_answer_is_a_502():
         for what in ("/end", "/garbage"):
             message = fails_with(gateway.ask(ask_for("POST", what)), 502, "GENERAL::UNKNOWN_ERROR")
             assert ".sock" not in message, message
+
+
+def half_a_handshake_is_refused():
+    connection, upgrade, version, key = HANDSHAKE
+    broken = [  # method, headers
+        ("GET", [upgrade]),
+        ("GET", [upgrade, version, key]),
+        ("GET", [upgrade, version, key, "Connection: close"]),
+        ("GET", [connection, upgrade, version]),
+        ("GET", [connection, upgrade, version, "Sec-WebSocket-Key: short"]),
+        ("GET", [connection, "Upgrade: WebSocket", version]),
+        ("GET", [connection, "Upgrade: h2c, websocket", version]),
+        ("POST", HANDSHAKE),
+        ("GET", [*HANDSHAKE, "Content-Length: 1"]),
+    ]
+    with gateway_to(answer(OK)) as (backend, gateway):
+        for method, headers in broken:
+            body = b"x" if "Content-Length: 1" in headers else b""
+            r = gateway.ask(ask_for(method, "/ws", *headers) + body)
+            fails_with(r, 400, "GENERAL::UNKNOWN_ERROR")
+        fails_with(gateway.ask(request("GET", path_to(80), upgrade)), 401, "MISSING_API_KEY")
+        fails_with(gateway.ask(request("GET", path_to(80, "", UNKNOWN), upgrade, WITH_KEY)), 404,
+                   "DOCKER::SANDBOX_NOT_FOUND")
+        assert backend.begun == 0
+        assert gateway.ask(ask_for("GET", "/ws", *HANDSHAKE)).status == 200
+        assert gateway.ask(ask_for("GET", "/ws", connection, "Upgrade: other")).status == 200
+        assert len(backend.requests) == 2
 
 
 TARGETS = [  # port, what stands behind it, what the sandbox is asked for
@@ -257,8 +315,7 @@ def forwarded_headers_are_right():
             "X-FORWARDED-HOST: front.example",
             "X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 127.0.0.1",
             "x-forwarded-proto: https"]
-        upgrade = ("Connection: Upgrade", "Upgrade: websocket")
-        assert seen(*upgrade) == sorted(AS_SENT.split("\r\n"))
+        assert seen(*HANDSHAKE) == sorted(AS_SENT.split("\r\n"))
         # The client cannot have them taken away.
         assert seen("Connection: X-Forwarded-For, X-Forwarded-Host") == sorted(
             AS_SENT.split("\r\n"))
@@ -376,6 +433,8 @@ CHECKS = [
     ("a token opens its own sandbox only", a_token_opens_its_own_sandbox_only),
     ("a gateway that is open by config asks nobody", open_by_config_asks_nobody),
     ("no credential reaches the sandbox", no_credential_reaches_the_sandbox),
+    ("what only looks like a credential passes", what_only_looks_like_a_credential_passes),
+    ("half a WebSocket handshake is refused", half_a_handshake_is_refused),
     ("refusals name their reason", refusals_name_their_reason),
     ("a dead sandbox is a 502 that tells no addresses", nobody_there_is_a_502_that_tells_nothing),
     ("a sandbox that does not answer is a 502", no_answer_is_a_502),

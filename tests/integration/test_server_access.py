@@ -218,6 +218,36 @@ def the_data_plane_can_be_open():
         assert box.run("echo open") == "open"
 
 
+def the_token_of_execd_passes_the_gateway():
+    own = "X-EXECD-ACCESS-TOKEN"
+    with ServerProcess(*PROGRAMS) as server:
+        name = server.create(env={"EXECD_ACCESS_TOKEN": "tok"})
+        path = f"/v1/sandboxes/{name}/proxy/44772/ping"
+        token = Gateway(server, name).headers[TOKEN]
+        assert ask(server, path, {TOKEN: token}) == 401, "execd asks for its own"
+        assert ask(server, path, {TOKEN: token, own: "tok"}) == 200
+        assert ask(server, path, {"OPEN-SANDBOX-API-KEY": server.api_key, own: "tok"}) == 200
+        assert ask(server, path, {TOKEN: token, own: "wrong"}) == 401
+        assert ask(server, path, {own: "tok"}) == 401, "that is for the inner door"
+
+
+def without_keys_nobody_is_asked():
+    with ServerProcess(*PROGRAMS, env={"OPENSANDBOX_INSECURE_SERVER": "YES"}) as server:
+        assert server.api_key is None
+        name = server.create()
+        path = f"/v1/sandboxes/{name}/proxy/44772/ping"
+        assert ask(server, path) == 200
+        assert ask(server, path, {"OPEN-SANDBOX-API-KEY": "any"}) == 200
+        assert Gateway(server, name).run("echo open") == "open"
+
+
+def a_closed_port_is_an_error_of_the_contract():
+    with ServerProcess(*PROGRAMS) as server:
+        path = f"/v1/sandboxes/{server.create()}/proxy/9/"
+        status, _, body = server.request("GET", path)
+        assert (status, body["code"]) == (502, "GENERAL::UNKNOWN_ERROR"), (status, body)
+
+
 def signed_routes_open_one_port_until_they_expire():
     key = base64.b64encode(os.urandom(32)).decode()
     text = f'[ingress.secure_access]\nactive_key = "a"\n' \
@@ -235,7 +265,14 @@ def signed_routes_open_one_port_until_they_expire():
         changed = route[:-1] + ("0" if route[-1] != "0" else "1")
         assert ask(server, door, {ROUTE: changed}) == 401
         assert ask(server, door) == 401
-        assert server.request("GET", f"{path}?expires=1000")[0] == 400
+        for late, code in ((2**63, 200), (2**64 - 1, 200), (2**64, 400), (1000, 400), (-1, 400)):
+            status, _, body = server.request("GET", f"{path}?expires={late}")
+            assert status == code, (late, status, body)
+            if late == 2**64 - 1:
+                assert "-3w5e11264sgsf-" in body["headers"][ROUTE], body
+                assert ask(server, door, body["headers"]) == 200
+            elif code == 400:
+                assert body["code"] == "SANDBOX::INVALID_PARAMETER", body
         time.sleep(max(expires - time.time(), 0) + 1.1)
         assert ask(server, door, {ROUTE: route}) == 401, "its time is over"
     with ServerProcess(*PROGRAMS) as server:
@@ -257,5 +294,8 @@ if __name__ == "__main__":
         images_are_local_roots,
         the_data_plane_wants_a_token_or_the_key,
         the_data_plane_can_be_open,
+        the_token_of_execd_passes_the_gateway,
+        without_keys_nobody_is_asked,
+        a_closed_port_is_an_error_of_the_contract,
         signed_routes_open_one_port_until_they_expire,
     ]))
