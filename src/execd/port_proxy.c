@@ -44,6 +44,14 @@ static size_t forwarded_rows(struct http_req *req, struct http_header rows[2])
     return n;
 }
 
+/* With the code that clients of the server know: it passes this on as its own answer. */
+static void port_proxy_fail(void *user UNUSED, struct http_req *req, int status,
+                            const struct err *why)
+{
+    http_reply_error(req, status, "GENERAL::UNKNOWN_ERROR", "port %.*s: %s",
+                     STR_ARG(http_req_param(req, "port")), why->msg);
+}
+
 void port_proxy(struct http_req *req)
 {
     static const struct str drop[] = {STR_INIT("X-EXECD-ACCESS-TOKEN")};
@@ -57,6 +65,7 @@ void port_proxy(struct http_req *req)
         .headers = rows,
         .drop = drop,
         .drop_count = ARRAY_LEN(drop),
+        .on_fail = port_proxy_fail,
     };
     uint16_t number;
 

@@ -176,7 +176,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def proxy(self, match, query, body):
         self.sandbox(match)
-        raise Refusal(502, "BAD_GATEWAY")
+        raise Refusal(502, "GENERAL::UNKNOWN_ERROR")
 
     def events(self, match, query, body):
         self.answer(204)

@@ -128,7 +128,8 @@ def refuses_what_is_no_port(x):
         assert x.ask("GET", f"/proxy/{port}/").status == 400, port
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        assert x.ask("GET", f"/proxy/{unused.getsockname()[1]}/").status == 502
+        answer = x.ask("GET", f"/proxy/{unused.getsockname()[1]}/")
+        assert answer.status == 502 and b'"GENERAL::UNKNOWN_ERROR"' in answer.body, answer.body
 
 
 def streams_events_as_they_come(x):
