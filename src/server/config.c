@@ -294,7 +294,8 @@ int config_load(const struct config_options *options, struct config **ret_config
 
     c->path = config_file_find(&c->arena, options->path, &named);
     if (c->path) {
-        r = io_read_file(AT_FDCWD, c->path, CONFIG_FILE_BYTES_MAX, &text, &e);
+        r = options->text.p ? buf_add(&text, options->text)
+                            : io_read_file(AT_FDCWD, c->path, CONFIG_FILE_BYTES_MAX, &text, &e);
         if (r < 0) {
             config_error(report, NULL, "%s%s", e.msg,
                          named ? "" : " (named by nobody, but in its usual place)");

@@ -132,6 +132,7 @@ void config_report_done(struct config_report *report);
 /* What the command line says; NULL = nothing. */
 struct config_options {
     const char *path, *host, *port, *state;
+    struct str text; /* what the file holds, when it was read already; path names it then */
 };
 
 /* Finds the file (options->path, SANDBOX_CONFIG_PATH, ~/.sandbox.toml, the system's, none), reads

@@ -19,20 +19,35 @@ struct logfile {
     struct loop *loop;
     struct loop_timer look;
     char *path;
+    const char *name; /* the end of path */
     uint64_t bytes_max;
     unsigned backups;
+    int dir; /* of path: whoever opened it may have been allowed more than we are */
     int fd;
     bool stuck; /* rotation failed, and that was said */
 };
 
-static int open_log(const char *path)
+/* Of a file that was there, nothing but the end is touched; it may be anybody's, but must be no way
+ * to another file. */
+static int open_log(const struct logfile *f, uid_t uid, gid_t gid, struct err *e)
 {
-    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    auto_fd fd = openat(f->dir, f->name, flags | O_CREAT | O_EXCL, 0600);
+    bool made = fd >= 0;
+    struct stat st;
+
+    if (!made && errno == EEXIST)
+        fd = openat(f->dir, f->name, flags);
+    if (fd < 0 || fstat(fd, &st) < 0 || (made && fchown(fd, uid, gid) < 0))
+        return err_sys(e, errno, "open the log '%s'", f->path);
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+        return err_set(e, EINVAL, "the log '%s' is no plain file of one name", f->path);
+    return take_fd(&fd);
 }
 
 static void numbered(const struct logfile *f, unsigned n, char out[PATH_MAX])
 {
-    (void)snprintf(out, PATH_MAX, n ? "%s.%u" : "%s", f->path, n);
+    (void)snprintf(out, PATH_MAX, n ? "%s.%u" : "%s", f->name, n);
 }
 
 /* log.1 -> log.2, log -> log.1; the oldest is replaced. */
@@ -43,7 +58,7 @@ static int put_aside(const struct logfile *f)
     for (unsigned n = f->backups; n > 0; n--) {
         numbered(f, n - 1, from);
         numbered(f, n, to);
-        if (rename(from, to) < 0 && errno != ENOENT)
+        if (renameat(f->dir, from, f->dir, to) < 0 && errno != ENOENT)
             return -errno;
     }
     return f->backups == 0 && ftruncate(f->fd, 0) < 0 ? -errno : 0;
@@ -51,11 +66,12 @@ static int put_aside(const struct logfile *f)
 
 void logfile_reopen(struct logfile *f)
 {
-    auto_fd fresh = open_log(f->path);
+    struct err e = {0};
+    auto_fd fresh = open_log(f, (uid_t)-1, (gid_t)-1, &e);
 
     if (fresh < 0 || dup3(fresh, f->fd, O_CLOEXEC) < 0)
         log_event(LOG_ERROR, "cannot open the log anew, going on with the old file",
-                  LOG_STR("path", f->path), LOG_STR("error", strerror(errno)));
+                  LOG_STR("path", f->path), LOG_STR("error", fresh < 0 ? e.msg : strerror(errno)));
 }
 
 static void on_look(struct loop_timer *timer)
@@ -78,31 +94,64 @@ static void on_look(struct loop_timer *timer)
         logfile_reopen(f);
 }
 
-static int make_parents(char *path)
+/* Makes what is missing of the directory; *ret_made says whether its last part was. */
+static int make_dir(char *path, bool *ret_made)
 {
+    *ret_made = false;
     for (char *at = path + 1; *at; at++) {
+        int r;
+
         if (*at != '/')
             continue;
         *at = '\0';
-        if (mkdir(path, 0755) < 0 && errno != EEXIST)
-            return -errno;
+        r = mkdir(path, 0755) < 0 ? -errno : 0;
         *at = '/';
+        if (r < 0 && r != -EEXIST)
+            return r;
+        *ret_made = r == 0;
     }
     return 0;
 }
 
-int logfile_open(struct loop *loop, const char *path, uint64_t bytes_max, unsigned backups,
-                 struct logfile **ret_file, struct err *e)
+/* A directory that we made is the owner's; others stay as they are. */
+static int open_dir(const struct logfile *f, uid_t uid, gid_t gid, struct err *e)
+{
+    auto_free char *path = mem_strdup(f->path);
+    auto_fd dir = -EBADF;
+    bool made;
+    int r = make_dir(path, &made);
+
+    if (r < 0)
+        return err_sys(e, -r, "make the directory of the log '%s'", f->path);
+    path[f->name - f->path] = '\0';
+    dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (made ? O_NOFOLLOW : 0));
+    if (dir < 0 || (made && fchown(dir, uid, gid) < 0))
+        return err_sys(e, errno, "open the directory of the log '%s'", f->path);
+    return take_fd(&dir);
+}
+
+int logfile_open(struct loop *loop, const struct logfile_conf *conf, struct logfile **ret_file,
+                 struct err *e)
 {
     struct logfile *f = mem_new(struct logfile);
+    const char *slash;
     int r;
 
-    *f = (struct logfile){loop, {0}, mem_strdup(path), bytes_max, backups, -EBADF, false};
-    r = make_parents(f->path);
-    if (r == 0)
-        f->fd = open_log(path);
-    if (r < 0 || f->fd < 0) {
-        r = err_sys(e, r < 0 ? -r : errno, "open the log '%s'", path);
+    *f = (struct logfile){
+        .loop = loop,
+        .path = mem_strdup(conf->path),
+        .bytes_max = conf->bytes_max,
+        .backups = conf->backups,
+        .dir = -EBADF,
+        .fd = -EBADF,
+    };
+    slash = strrchr(f->path, '/');
+    f->name = slash ? slash + 1 : f->path;
+    f->dir = r = slash ? open_dir(f, conf->uid, conf->gid, e)
+                       : err_set(e, EINVAL, "the log '%s' has no absolute path", f->path);
+    if (r >= 0)
+        f->fd = r = open_log(f, conf->uid, conf->gid, e);
+    if (r < 0) {
         logfile_close(f);
         return r;
     }
@@ -117,6 +166,7 @@ void logfile_close(struct logfile *f)
         return;
     loop_timer_stop(f->loop, &f->look);
     fd_close(f->fd);
+    fd_close(f->dir);
     free(f->path);
     free(f);
 }

@@ -6,13 +6,23 @@
 
 #include "base/err.h"
 #include "net/loop.h"
+#include <sys/types.h>
 
 struct logfile;
 
+struct logfile_conf {
+    const char *path; /* absolute */
+    uint64_t bytes_max;
+    unsigned backups; /* files put aside that are kept; 0 empties the file instead */
+    uid_t uid;        /* whose the file and its directory become when they are made here; */
+    gid_t gid;        /* -1 = nobody else's */
+};
+
 /* Opens for appending (0600), making the directories that are missing. Looks at the size every
- * second. backups: files put aside that are kept; 0 empties the file instead. */
-int logfile_open(struct loop *loop, const char *path, uint64_t bytes_max, unsigned backups,
-                 struct logfile **ret_file, struct err *e);
+ * second. The directory stays open, so that a process that is to lose its rights can open logs
+ * before; it can put them aside afterwards if the directory is the new owner's. */
+int logfile_open(struct loop *loop, const struct logfile_conf *conf, struct logfile **ret_file,
+                 struct err *e);
 void logfile_close(struct logfile *f); /* NULL is fine */
 
 int logfile_fd(const struct logfile *f);

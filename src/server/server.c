@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -14,6 +15,7 @@
 #include "server/embedded.h"
 #include "server/logfile.h"
 #include "server/privileges.h"
+#include "server/rereader.h"
 #include "server/resolv.h"
 #include "server/routes.h"
 #include "server/server_internal.h"
@@ -36,9 +38,10 @@ struct life {
     struct loop_signals signals;
     struct loop_child broker_watch;
     struct loop_timer deadline;
-    struct proc broker;  /* ours, or none */
-    int tie;             /* the broker ends when it closes */
-    struct logfile *log; /* NULL = standard error */
+    struct proc broker;       /* ours, or none */
+    int tie;                  /* the broker ends when it closes */
+    struct rereader rereader; /* none when we were never root, or have no file */
+    struct logfile *log;      /* NULL = standard error */
     int status;
     bool loaded, drained;
 };
@@ -145,7 +148,7 @@ static bool on_request(struct http_req *req)
     if (s->config->server.limit_concurrency == 0 ||
         (int64_t)stats.active <= s->config->server.limit_concurrency)
         return true;
-    http_reply_error(req, 503, "GENERAL::UNKNOWN_ERROR",
+    http_reply_error(req, 503, "SERVICE_UNAVAILABLE",
                      "more than %lld requests at a time, try again",
                      (long long)s->config->server.limit_concurrency);
     return false;
@@ -256,6 +259,39 @@ static void set_keys(struct life *l)
         g->keys[g->key_count++] = l->keys.keys[i];
 }
 
+/* Reads the file that was read at the start, as root if we were root then. When that is not to be,
+ * config_load tries by itself, and complains. */
+static int read_again(const struct life *l, struct buf *out)
+{
+    struct err e = {0};
+    auto_fd fd = rereader_open(&l->rereader, &e);
+    size_t n = 0;
+    int r = fd < 0 ? fd : buf_reserve(out, out->max);
+
+    if (r == 0)
+        r = io_read_full(fd, out->p, out->max, DEADLINE_NEVER, &n);
+    if (r == 0 && n > CONFIG_FILE_BYTES_MAX)
+        r = -EFBIG;
+    if (r == 0)
+        buf_claim(out, n);
+    else
+        log_event(LOG_WARN, "cannot read the configuration as root, trying without",
+                  LOG_STR("error", fd < 0 ? e.msg : strerror(-r)));
+    return r;
+}
+
+static int load_again(struct life *l, struct config **ret_config, struct config_report *report)
+{
+    AUTO_BUF(text, CONFIG_FILE_BYTES_MAX + 1);
+    struct config_options options = *l->options;
+
+    if (l->server.config->path)
+        options.path = l->server.config->path;
+    if (l->rereader.pid > 0 && read_again(l, &text) == 0)
+        options.text = buf_str(&text);
+    return config_load(&options, ret_config, report);
+}
+
 /* What handlers read at each request follows at once; the rest needs a restart. Configurations of
  * before are kept, as workers may be reading them. */
 static void reload(struct life *l)
@@ -267,7 +303,7 @@ static void reload(struct life *l)
     struct apikey keys;
 
     config_report_init(&report);
-    if (config_load(l->options, &config, &report) < 0 || apikey_load(config, &keys, &e) < 0) {
+    if (load_again(l, &config, &report) < 0 || apikey_load(config, &keys, &e) < 0) {
         log_event(LOG_ERROR, "cannot reload the configuration, keeping the old one",
                   LOG_STR("error", e.code ? e.msg : report.lines.p));
         config_free(config);
@@ -314,6 +350,41 @@ static int start_signals(struct life *l, struct err *e)
     return loop_signals_start(l->server.loop, &l->signals, &set, on_signal, e);
 }
 
+/* Root's configuration file is read again by one who stays root. */
+static int start_rereader(struct life *l, struct err *e)
+{
+    const char *path = l->server.config->path;
+
+    return path && geteuid() == 0 ? rereader_start(path, &l->rereader, e) : 0;
+}
+
+/* From here on to files, if they are wanted: those of the account that we become. */
+static int start_logs(struct life *l, struct err *e)
+{
+    const struct config *config = l->server.config;
+    struct logfile_conf conf = {
+        .path = config->log.file_path,
+        .bytes_max = (uint64_t)config->log.file_max_bytes,
+        .backups = (unsigned)config->log.file_backup_count,
+        .uid = (uid_t)-1,
+        .gid = (gid_t)-1,
+    };
+    int r = 0;
+
+    if (!config->log.file_enabled)
+        return 0;
+    if (geteuid() == 0)
+        r = config_account(config, &conf.uid, &conf.gid, e);
+    if (r == 0)
+        r = logfile_open(l->server.loop, &conf, &l->log, e);
+    conf.path = config->log.access_file_path;
+    if (r == 0)
+        r = logfile_open(l->server.loop, &conf, &l->server.access_log, e);
+    if (r == 0)
+        init_log(config, logfile_fd(l->log));
+    return r;
+}
+
 /* While it is allowed: directories, the broker. Then never again. */
 static int use_privileges(struct life *l, struct err *e)
 {
@@ -324,6 +395,8 @@ static int use_privileges(struct life *l, struct err *e)
         return r;
     l->roots = roots_open(config, NULL);
     r = broker_start(config, &l->broker, &l->tie, e);
+    if (r >= 0)
+        r = start_logs(l, e);
     return r < 0 ? r : privileges_drop(config, e);
 }
 
@@ -351,25 +424,6 @@ static int start_runtime(struct life *l, struct err *e)
     if (config->dns_count == 0)
         (void)resolv_servers(conf.dns, ARRAY_LEN(conf.dns));
     return embedded_new(&conf, BROKER_WAIT_MS, &l->server.runtime, e);
-}
-
-/* From here on to files, if they are wanted. */
-static int start_logs(struct life *l, struct err *e)
-{
-    const struct config *config = l->server.config;
-    unsigned backups = (unsigned)config->log.file_backup_count;
-    uint64_t bytes_max = (uint64_t)config->log.file_max_bytes;
-    int r;
-
-    if (!config->log.file_enabled)
-        return 0;
-    r = logfile_open(l->server.loop, config->log.file_path, bytes_max, backups, &l->log, e);
-    if (r == 0)
-        r = logfile_open(l->server.loop, config->log.access_file_path, bytes_max, backups,
-                         &l->server.access_log, e);
-    if (r == 0)
-        init_log(config, logfile_fd(l->log));
-    return r;
 }
 
 static int start_parts(struct life *l, struct err *e)
@@ -463,14 +517,14 @@ static int listen_at(struct life *l, struct err *e)
 
 static int serve(struct life *l, struct err *e)
 {
-    int r = loop_new(&l->server.loop, e);
+    int r = start_rereader(l, e);
 
+    if (r == 0)
+        r = loop_new(&l->server.loop, e);
     if (r == 0)
         r = start_signals(l, e); /* before threads, which inherit what is blocked */
     if (r == 0)
         r = use_privileges(l, e);
-    if (r == 0)
-        r = start_logs(l, e);
     if (r == 0)
         r = apikey_load(l->server.config, &l->keys, e);
     if (r < 0)
@@ -517,6 +571,7 @@ static void clean_up(struct life *l)
         loop_signals_stop(&l->signals);
     }
     loop_free(s->loop);
+    rereader_stop(&l->rereader);
     fd_close(l->tie); /* and the broker goes, too */
     if (l->broker.pidfd >= 0 &&
         proc_wait(l->broker.pidfd, deadline_in_ms(STOP_MS), &(struct proc_exit){0}) < 0)
@@ -545,6 +600,7 @@ int server_run(struct config *config, const struct config_options *options)
         .options = options,
         .tie = -EBADF,
         .broker = PROC_NONE,
+        .rereader = REREADER_NONE,
     };
     init_log(config, STDERR_FILENO);
     raise_file_limit();

@@ -54,6 +54,7 @@ class ServerProcess:
         self.broker = Broker(broker, execd, ctl)
         self.folder, self.state = self.broker.folder, self.broker.state
         self.config_path, self.log_path = self.folder / "config.toml", self.folder / "server.log"
+        self.config_mode = 0o644
         self.process = None
 
     # --- its life ---
@@ -78,7 +79,7 @@ class ServerProcess:
         # Nothing of the one who runs the tests: no configuration, no key, no proxy.
         env = {name: value for name, value in os.environ.items()
                if name in ("PATH", "LANG", "TMPDIR") or name.endswith("SAN_OPTIONS")}
-        env.update(HOME=str(self.folder), **self.env)
+        env.update({"HOME": str(self.folder), **self.env})
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [self.program, "--config", str(self.config_path)], stdin=subprocess.DEVNULL,
@@ -98,7 +99,7 @@ class ServerProcess:
         for section, keys in self.config.items():
             sections.setdefault(section, {}).update(keys)
         self.config_path.write_text(toml(sections), encoding="utf-8")
-        self.config_path.chmod(0o644)  # it is read again at SIGHUP, by another user
+        self.config_path.chmod(self.config_mode)
 
     def stop(self, signo=signal.SIGTERM):
         """Ends the server and waits for its broker to follow; sandboxes live on. Its exit status,

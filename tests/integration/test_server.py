@@ -400,6 +400,49 @@ def reloads_at_sighup():
         assert works("new") and not works("old")
 
 
+def reloads_a_file_that_only_root_can_read():
+    server = ServerProcess(*PROGRAMS, config={"server": {"api_key": "old"}})
+    home = server.folder / "home"
+    home.mkdir(mode=0o700)
+    server.config_path = home / ".sandbox.toml"
+    server.config_mode = 0o600
+    with server:
+        def works(key):
+            return server.request("GET", "/v1/sandboxes", key=key)[0] == 200
+
+        for key in ("new", "newer"):  # the second one is another file of that name
+            server.config = {"server": {"api_key": key}}
+            server.write_config()
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: works(key), f"the key {key}")
+            server.config_path.rename(home / "before")
+        server.config_path.symlink_to("before")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "cannot reload" in server.log(), "a complaint about the link")
+        assert works("newer")
+        server.config_path.unlink()
+
+
+def logs_to_files_of_a_home_that_only_root_enters():
+    server = ServerProcess(*PROGRAMS, config={"log": {"file_enabled": True, "file_max_bytes": 2000}})
+    home = server.folder / "home"
+    home.mkdir(mode=0o700)
+    server.env["HOME"] = str(home)
+    logs = home / "logs" / "opensandbox"
+    with server:
+        for _ in range(40):
+            assert server.request("GET", "/v1/sandboxes")[0] == 200
+        assert "listening" in (logs / "server.log").read_text()
+        wait_for((logs / "access.log.1").exists, "a log that was put aside")
+        assert logs.stat().st_uid == (logs / "access.log").stat().st_uid != 0
+        assert (home / "logs").stat().st_uid == 0
+        server.restart()  # now the files are there
+        (logs / "server.log").rename(logs / "moved")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "reloaded" in (logs / "server.log").read_text()
+                 if (logs / "server.log").exists() else False, "a new log")
+
+
 def drains_and_leaves_sandboxes_running():
     with ServerProcess(*PROGRAMS) as server:
         name, idle = server.create(metadata={"a": "b"}), server.create()
@@ -509,6 +552,8 @@ if __name__ == "__main__":
             lists_by_page_and_filter,
             names_every_request,
             reloads_at_sighup,
+            reloads_a_file_that_only_root_can_read,
+            logs_to_files_of_a_home_that_only_root_enters,
             drains_and_leaves_sandboxes_running,
             stops_while_it_starts,
             sees_what_ended_while_it_was_away,

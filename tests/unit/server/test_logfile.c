@@ -37,6 +37,13 @@ static void begin(void)
     CHECK_EQ(loop_new(&loop, NULL), 0);
 }
 
+static int open_log(const char *path, uint64_t bytes_max, unsigned backups, struct logfile **ret)
+{
+    struct logfile_conf conf = {path, bytes_max, backups, (uid_t)-1, (gid_t)-1};
+
+    return logfile_open(loop, &conf, ret, NULL);
+}
+
 static void end(struct logfile *f)
 {
     logfile_close(f);
@@ -61,7 +68,7 @@ TEST(logfile, puts_the_file_aside_when_it_has_grown)
 
     begin();
     (void)snprintf(path, sizeof(path), "%s/deep/er/log", dir);
-    CHECK_EQ(logfile_open(loop, path, 20, 2, &f, NULL), 0);
+    CHECK_EQ(open_log(path, 20, 2, &f), 0);
     fd = logfile_fd(f);
     for (int i = 0; i < 4; i++) {
         logfile_line(f, "round %d, long enough to rotate", i);
@@ -90,7 +97,7 @@ TEST(logfile, is_private_and_can_be_opened_anew)
     begin();
     (void)snprintf(path, sizeof(path), "%s/log", dir);
     (void)snprintf(moved, sizeof(moved), "%s/moved", dir);
-    CHECK_EQ(logfile_open(loop, path, 1 << 20, 0, &f, NULL), 0);
+    CHECK_EQ(open_log(path, 1 << 20, 0, &f), 0);
     CHECK_EQ(stat(path, &st), 0);
     CHECK_EQ(st.st_mode & 0777, 0600);
     logfile_line(f, "one");
