@@ -191,6 +191,16 @@ int broker_erase(struct broker_client *c, int dir, struct err *e)
     return exchange(c, &request, &dir, 1, &reply, NULL, e);
 }
 
+int broker_make_dir(struct broker_client *c, int dir, const char *path, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_MAKE_DIR};
+    struct broker_reply reply;
+
+    if (str_copy(request.path.path, sizeof(request.path.path), str_of(path)) < 0)
+        return err_set(e, ENAMETOOLONG, "the path is too long");
+    return exchange(c, &request, &dir, 1, &reply, NULL, e);
+}
+
 int broker_info(struct broker_client *c, struct broker_info *ret, struct err *e)
 {
     struct broker_request request = {.op = BROKER_INFO};

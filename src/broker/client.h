@@ -38,6 +38,8 @@ int broker_remove(struct broker_client *c, const char *id, struct err *e);
 int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e);
 /* Removes all that a directory holds, whoever it belongs to: a snapshot, or a volume. */
 int broker_erase(struct broker_client *c, int dir, struct err *e);
+/* Makes dir/path, a relative path, with its parents; no link in it is followed. Root's, 0755. */
+int broker_make_dir(struct broker_client *c, int dir, const char *path, struct err *e);
 int broker_fill(struct broker_client *c, const struct broker_config *config, struct err *e);
 /* How many leftovers were removed, or -errno. */
 int broker_sweep(struct broker_client *c, bool dead_too, struct err *e);

@@ -446,6 +446,42 @@ static int op_erase(struct exchange *x)
     return r < 0 ? r : snapshot_erase(x->fds[0], x->e);
 }
 
+/* Opens at/name, made if it is missing: root's, as all below an allowed directory is handed out. */
+static int make_step(int at, struct str name, struct err *e)
+{
+    char text[NAME_MAX + 1];
+
+    if (str_copy(text, sizeof(text), name) < 0)
+        return err_set(e, ENAMETOOLONG, "a name in the path is too long");
+    if (mkdirat(at, text, 0755) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make the directory '%s'", text);
+    return fd_open_at(at, text, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+}
+
+/* Name by name below what the caller may use, without following a link: a sandbox that mounts the
+ * same directory may put one in the way at any time. */
+static int op_make_dir(struct exchange *x)
+{
+    const struct broker_path *path = &x->request->path;
+    struct str rest = str_make(path->path, strnlen(path->path, sizeof(path->path))), name;
+    auto_fd at = -EBADF;
+    int r = check_may_use(x, 1);
+
+    if (r < 0)
+        return r;
+    at = fd_open_at(x->fds[0], ".", O_PATH | O_DIRECTORY, 0, PATH_STRICT, x->e);
+    while (at >= 0 && str_cut(&rest, '/', &name)) {
+        int next;
+
+        if (name.n == 0)
+            continue;
+        next = make_step(at, name, x->e);
+        fd_close(at);
+        at = next;
+    }
+    return at < 0 ? at : 0;
+}
+
 static void info_count(void *user, uint32_t slot)
 {
     const struct exchange *x = user;
@@ -501,6 +537,7 @@ static const struct {
       [BROKER_SWEEP] = {0,           op_sweep   },
     [BROKER_INFO] = {0,           op_info    },
       [BROKER_ERASE] = {1,           op_erase   },
+    [BROKER_MAKE_DIR] = {1,           op_make_dir},
 };
 
 bool broker_answer(struct broker *b, struct broker_peer *peer, const struct broker_request *request,

@@ -20,6 +20,7 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_SWEEP] = PAYLOAD(struct broker_sweep),
     [BROKER_INFO] = HEAD,
     [BROKER_ERASE] = HEAD,
+    [BROKER_MAKE_DIR] = PAYLOAD(struct broker_path),
 };
 
 size_t broker_request_bytes(const struct broker_request *request, size_t bytes)

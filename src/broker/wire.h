@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/plan.h"
+#include <limits.h>
 #include <netinet/in.h>
 
 enum {
@@ -31,6 +32,7 @@ enum broker_op {
     BROKER_SWEEP,      /* broker_sweep. Reply: count of what was removed */
     BROKER_INFO,       /* Reply: info */
     BROKER_ERASE,      /* descriptor: a directory; all it holds is removed */
+    BROKER_MAKE_DIR,   /* broker_path; descriptor: the directory that it is below */
     BROKER_OP_COUNT,
 };
 
@@ -56,6 +58,10 @@ struct broker_sweep {
     uint32_t dead_too; /* also sandboxes whose PID 1 is gone, whose report nobody fetched */
 };
 
+struct broker_path {
+    char path[PATH_MAX]; /* relative */
+};
+
 struct broker_request {
     uint32_t op; /* enum broker_op */
     union {
@@ -65,6 +71,7 @@ struct broker_request {
         struct broker_signal signal;
         struct broker_list list;
         struct broker_sweep sweep;
+        struct broker_path path;
     };
 };
 

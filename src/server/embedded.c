@@ -82,6 +82,8 @@ struct call {
     struct broker_sandbox sandbox;
     struct cgroup_stat stat;
     struct broker_info info;
+    const char *path; /* in dir */
+    int dir;
     runtime_visit_fn *visit;
     void *user;
 };
@@ -163,11 +165,26 @@ static int embedded_check(struct runtime *r, const struct api_create *spec, stru
 static int call_remove(struct call *c, struct broker_client *client, struct err *e)
 {
     auto_fd dir = openat(c->em->sandboxes, c->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int r = broker_remove(client, c->id, e);
+    int removed = broker_remove(client, c->id, e);
+    int r = 0;
 
-    if (r < 0 && r != -ENOENT)
-        return r;
-    return dir < 0 ? 0 : embedded_volumes_erase(c->em, dir, client, e);
+    if (removed < 0 && removed != -ENOENT)
+        return removed;
+    if (dir >= 0)
+        r = embedded_volumes_erase(c->em, dir, client, e);
+    return r < 0 ? r : removed >= 0;
+}
+
+static int call_make_dir(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_make_dir(client, c->dir, c->path, e);
+}
+
+int embedded_make_dir(struct embedded *em, int dir, const char *path, struct err *e)
+{
+    struct call c = {.em = em, .dir = dir, .path = path};
+
+    return with_broker(&c, call_make_dir, e);
 }
 
 static int call_spawn(struct call *c, struct broker_client *client, struct err *e)
@@ -183,7 +200,12 @@ static int embedded_remove(struct runtime *r, struct str id, struct err *e)
     if (result < 0)
         return result;
     result = with_broker(&c, call_remove, e);
-    return result < 0 ? result : tree_remove(c.em->sandboxes, c.id, e);
+    if (result >= 0) {
+        int rest = tree_remove(c.em->sandboxes, c.id, e);
+
+        result = rest < 0 ? rest : result;
+    }
+    return result;
 }
 
 /* Over a kept connection, and once more over a fresh one when the broker was lost in the middle:

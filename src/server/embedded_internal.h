@@ -17,6 +17,11 @@ struct embedded {
     size_t idle_count;
 };
 
+/* --- embedded.c --- */
+
+/* Makes the directory dir/path as root, with its parents. */
+int embedded_make_dir(struct embedded *em, int dir, const char *path, struct err *e);
+
 /* --- embedded_plan.c --- */
 
 /* What the request is to become; the plan owns no descriptor. Fills f when it cannot. */
@@ -25,8 +30,9 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
 
 /* --- embedded_volumes.c --- */
 
-/* Whether these volumes may be mounted. Makes nothing. */
-int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
+/* Whether these volumes may be mounted. When all may, makes the directories of host paths that are
+ * missing. */
+int embedded_volumes_check(struct embedded *em, const struct api_create *spec,
                            struct api_fail *f);
 /* Opens each, making what may be made, and noting in `sandbox`, its directory, what is to go with
  * it. Descriptors are the caller's; on failure none is left. */

@@ -141,12 +141,32 @@ static int check_claim(const struct embedded *em, size_t i, const struct api_vol
                                   "volumes[%zu].subPath: there is nothing at it in the volume", i);
 }
 
-int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
-                           struct api_fail *f)
+/* As root: what is allowed may be root's. */
+static int make_host(struct embedded *em, size_t i, const struct api_volume *v, struct api_fail *f)
 {
+    char path[PATH_MAX];
+    struct str rest;
+    const struct embedded_path *allowed = find_allowed(em, v->host_path, &rest);
+    struct err e = {0};
+    int fd, r = 0;
+
+    if (!allowed || relative_path(rest, v->sub_path, path) < 0)
+        return refuse_path(em, i, f);
+    fd = fd_open_at(allowed->fd, path, O_PATH, 0, PATH_BENEATH, &e);
+    fd_close(fd);
+    if (fd < 0)
+        r = fd == -ENOENT ? embedded_make_dir(em, allowed->fd, path, &e) : fd;
+    return r < 0 ? api_fail_set(f, 500, "VOLUME::HOST_PATH_CREATE_FAILED",
+                                "volumes[%zu].host.path: cannot make it: %s", i, e.msg)
+                 : 0;
+}
+
+int embedded_volumes_check(struct embedded *em, const struct api_create *spec, struct api_fail *f)
+{
+    int r = 0;
+
     for (size_t i = 0; i < spec->volumes_count; i++) {
         const struct api_volume *v = &spec->volumes[i];
-        int r;
 
         if (v->kind == API_VOLUME_OSSFS)
             return api_fail_set(f, 400, "VOLUME::UNSUPPORTED_BACKEND",
@@ -157,7 +177,10 @@ int embedded_volumes_check(const struct embedded *em, const struct api_create *s
         if (r < 0)
             return r;
     }
-    return 0;
+    for (size_t i = 0; r == 0 && i < spec->volumes_count; i++)
+        if (spec->volumes[i].kind == API_VOLUME_HOST)
+            r = make_host(em, i, &spec->volumes[i], f);
+    return r;
 }
 
 static int write_note(int sandbox, const char *prefix, const char *claim, struct err *e)

@@ -74,11 +74,12 @@ static void orphans_work(struct pool_job *job)
 
     for (struct known *k = rc->known; k; k = k->next) {
         struct err e = {0};
+        int r = rt->ops->remove(rt, k->id, &e);
 
-        if (rt->ops->remove(rt, k->id, &e) < 0)
+        if (r < 0)
             log_event(LOG_WARN, "cannot remove a sandbox that nobody knows, trying again later",
                       LOG_STR("sandbox", k->id), LOG_STR("error", e.msg));
-        else
+        else if (r > 0) /* else it was removed meanwhile by whoever knew it */
             log_event(LOG_WARN, "removed a sandbox that nobody knows", LOG_STR("sandbox", k->id));
     }
 }

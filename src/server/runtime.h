@@ -50,7 +50,7 @@ struct runtime_ops {
                  struct err *e);
     int (*pause)(struct runtime *r, struct str id, struct err *e);
     int (*resume)(struct runtime *r, struct str id, struct err *e);
-    /* Kills what runs and removes every trace. Success also when there is none. */
+    /* Kills what runs and removes every trace. 1 when there was one, 0 when there was none. */
     int (*remove)(struct runtime *r, struct str id, struct err *e);
     int (*usage)(struct runtime *r, struct str id, struct runtime_usage *ret, struct err *e);
     /* The last bytes its entrypoint printed, up to the ceiling of out. */

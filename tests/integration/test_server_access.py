@@ -63,7 +63,7 @@ def refused(server, **fields):
     request = {"image": {"uri": "host"}, "entrypoint": ["sleep", "1"], "timeout": 60,
                "resourceLimits": {}, **fields}
     status, _, body = server.request("POST", "/v1/sandboxes", request)
-    assert 400 <= status < 500, (status, body)
+    assert 400 <= status <= 500, (status, body)
     _, _, listing = server.request("GET", "/v1/sandboxes")
     assert request["image"]["uri"] and listing["pagination"]["totalItems"] == 0, listing
     return status, body["code"]
@@ -99,6 +99,25 @@ def mounts_allowed_paths_of_the_host():
                 status, code = refused(server, volumes=[host_volume(path)])
                 assert (status, code.split("::")[0]) == (400, "VOLUME"), (path, code)
             assert sorted(os.listdir(allowed)) == ["deep", "file", "link", "out"]
+
+
+def makes_host_paths_that_are_missing():
+    with folder(0o755) as allowed:
+        (allowed / "file").write_text("no directory")
+        (allowed / "dangling").symlink_to("/nowhere")
+        config = {"storage": {"allowed_host_paths": [str(allowed)]}}
+        with ServerProcess(*PROGRAMS, config=config) as server:
+            name = server.create(volumes=[host_volume(allowed / "a/b", subPath="c/d")])
+            run(server, name, "echo inside > /data/out")
+            assert (allowed / "a/b/c/d/out").read_text() == "inside\n"
+            assert (allowed / "a/b/c").stat().st_uid == 0
+            delete(server, name)
+            status, code = refused(server, volumes=[host_volume(allowed / "file/below")])
+            assert (status, code) == (500, "VOLUME::HOST_PATH_CREATE_FAILED")
+            assert refused(server, volumes=[host_volume(allowed / "dangling/x")])[0] == 400
+            assert refused(server, volumes=[host_volume(allowed / "new"),
+                                            {**host_volume("/etc"), "name": "other"}])[0] == 400
+            assert sorted(os.listdir(allowed)) == ["a", "dangling", "file"]
 
 
 def makes_and_keeps_named_volumes():
@@ -288,6 +307,7 @@ if __name__ == "__main__":
         sys.exit(0)
     sys.exit(tap.run_tests([
         mounts_allowed_paths_of_the_host,
+        makes_host_paths_that_are_missing,
         makes_and_keeps_named_volumes,
         one_of_many_owns_a_new_volume,
         a_volume_in_use_outlives_its_owner,
