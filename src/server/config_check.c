@@ -292,8 +292,8 @@ static const struct {
     {tiny_disk,                        "embedded.default_disk",      "less than 4Mi is no disk; expected 0 or more than that"},
 };
 
-/* Sections of other runtimes are kept by people who switch; they should hear that nothing follows
- * from them. */
+/* Sections of other runtimes are kept by people who switch, and some are not ours yet; they should
+ * hear that nothing follows from them. */
 static void warn_of_idle_sections(const struct config *c, const struct toml *root,
                                   struct config_report *report)
 {
@@ -304,6 +304,13 @@ static void warn_of_idle_sections(const struct config *c, const struct toml *roo
 
         if (c->runtime.type == CONFIG_RUNTIME_EMBEDDED && has(root, sections[i]))
             config_warn(report, &at, "[%s] has no effect: the runtime is embedded", sections[i]);
+    }
+    if (c->renew_redis.enabled) {
+        struct config_place at = place_of(c, root, "renew_intent.redis.enabled");
+
+        config_warn(report, &at,
+                    "renew_intent.redis.enabled has no effect: only access through this server "
+                    "renews");
     }
 }
 

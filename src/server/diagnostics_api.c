@@ -177,7 +177,7 @@ static void reply_diagnosis(struct diagnosis *d, struct http_req *req)
         d->err = (struct err){0};
     }
     if (d->busy) {
-        http_reply_error(req, 503, "GENERAL::UNKNOWN_ERROR", "the server is too busy, try again");
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "the server is too busy, try again");
     } else if (d->err.code) {
         http_reply_error(req, 500, "DOCKER::SANDBOX_QUERY_FAILED", "%s", d->err.msg);
     } else if (d->query.scope.p) {

@@ -251,7 +251,7 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
 
     if (!target.target.p) {
         g->stats.refused++;
-        http_reply_error(req, 503, "GENERAL::UNKNOWN_ERROR", "out of memory for this request");
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
         return;
     }
     g->stats.forwarded++;

@@ -82,7 +82,7 @@ static bool op_start(struct op *op)
     else if (pool_submit(t->conf.pool, &op->job, t->conf.loop, op_on_work, op_on_done, 0) == 0)
         return true;
     else
-        (void)api_fail_set(&op->fail, 503, "GENERAL::UNKNOWN_ERROR",
+        (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE",
                            "the server is too busy, try again");
     return false;
 }
@@ -112,7 +112,7 @@ static void op_on_done(struct pool_job *job, int error)
     struct sandbox *sb = op->sb;
 
     if (error)
-        (void)api_fail_set(&op->fail, 503, "GENERAL::UNKNOWN_ERROR", "the server is stopping");
+        (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE", "the server is stopping");
     if (op->changed)
         sandbox_set_status(sb, op->now.state, op->now.reason, op->now.err.msg, op->now.now_us);
     if (op->removed)
@@ -129,7 +129,7 @@ static void op_submit(struct op *op, struct sandbox *sb)
     op->sb = sb;
     sb->table->busy++;
     if (++sb->op_count > SANDBOX_OPS_MAX) {
-        (void)api_fail_set(&op->fail, 503, "GENERAL::UNKNOWN_ERROR",
+        (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE",
                            "too many operations wait for sandbox %s, try again", sb->id);
         op_end(op);
         return;
@@ -353,7 +353,7 @@ int sandboxes_create(struct sandboxes *t, struct str type, struct str body, int6
             sandbox_release(sb);
         }
         op_free(op);
-        return api_fail_set(f, 503, "GENERAL::UNKNOWN_ERROR",
+        return api_fail_set(f, 503, "SERVICE_UNAVAILABLE",
                             "this server has as many sandboxes as it may have");
     }
     *ret_sandbox = sb;

@@ -112,7 +112,7 @@ static void inquire(struct http_req *req, void (*answer)(struct inquiry *, struc
 static void answer_ready(struct inquiry *q, struct http_req *req)
 {
     if (q->err.code || q->pending.server->stopping)
-        http_reply_error(req, 503, "GENERAL::UNKNOWN_ERROR", "not ready: %s",
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "not ready: %s",
                          q->err.code ? q->err.msg : "the server is stopping");
     else
         http_reply(req, 200, STR("application/json"), STR("{\"status\":\"ready\"}"));

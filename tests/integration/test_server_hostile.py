@@ -244,6 +244,7 @@ def a_broker_that_hangs_is_told_at_once():
     with server() as process, stopped(sum(broker_processes(process)[:2], [])):
         status, _, body = process.request("GET", "/ready", timeout=5)
         assert status == 503 and "does not answer" in body["message"], body
+        assert body["code"] == "SERVICE_UNAVAILABLE", body
         assert process.request("GET", "/metrics", timeout=5)[0] == 200
 
 
@@ -256,6 +257,18 @@ def who_only_connects_is_no_request():
             silent.enter_context(sock)
             sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
         assert process.request("GET", "/health")[0] == 200
+
+
+def more_requests_than_allowed_are_told_to_come_again():
+    with contextlib.ExitStack() as slow, server(server={"limit_concurrency": 4}) as process:
+        head = (f"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                f"OPEN-SANDBOX-API-KEY: {process.api_key}\r\n\r\n{{")
+        for _ in range(8):
+            sock = socket.create_connection((process.host, process.port))
+            slow.enter_context(sock)
+            sock.sendall(head.encode())
+        wait_for(lambda: process.request("GET", "/health")[0] == 503, "a full house")
+        assert process.request("GET", "/health")[2]["code"] == "SERVICE_UNAVAILABLE"
 
 
 def a_client_that_leaves_does_not_take_its_sandbox_along():
@@ -295,5 +308,6 @@ if __name__ == "__main__":
         reads_go_on_while_the_store_hangs,
         a_broker_that_hangs_is_told_at_once,
         who_only_connects_is_no_request,
+        more_requests_than_allowed_are_told_to_come_again,
         a_client_that_leaves_does_not_take_its_sandbox_along,
     ]))

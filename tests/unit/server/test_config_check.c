@@ -90,6 +90,9 @@ TEST(config_check, says_what_has_no_effect)
 {
     CHECK_REPORT("[docker]\nnetwork_mode = 'bridge'\n",
                  "c.toml:1:2: warning: [docker] has no effect: the runtime is embedded\n");
+    CHECK_REPORT("[renew_intent.redis]\nenabled = true\ndsn = 'redis://x'\n",
+                 "c.toml:2:11: warning: renew_intent.redis.enabled has no effect: only access "
+                 "through this server renews\n");
 }
 
 TEST(config_check, starts_with_the_embedded_runtime_only)
