@@ -11,7 +11,10 @@
  * ENTRY_LOG_DATA_OFFSET on, ENTRY_LOG_BYTES of data. The byte that was the o-th ever written, from
  * 0, is at o % ENTRY_LOG_BYTES of the data. The writer first writes at most ENTRY_LOG_CHUNK_MAX
  * bytes of data, then the head that counts them. So the oldest ENTRY_LOG_CHUNK_MAX bytes of a full
- * ring may be in the middle of being replaced, and readers leave them alone. */
+ * ring may be in the middle of being replaced, and readers leave them alone.
+ *
+ * Behind the data stands a ring of ENTRY_LOG_MARKS times, each set before the data it is about, and
+ * none sooner than ENTRY_LOG_MARK_MS after the last. One that is zero was never set. */
 #pragma once
 
 #include "base/buf.h"
@@ -24,6 +27,9 @@ enum {
     ENTRY_LOG_BYTES = 1 << 20,
     ENTRY_LOG_CHUNK_MAX = 64 << 10,
     ENTRY_LOG_DATA_OFFSET = 4096,
+    ENTRY_LOG_MARKS_OFFSET = ENTRY_LOG_DATA_OFFSET + ENTRY_LOG_BYTES,
+    ENTRY_LOG_MARKS = 16 << 10, /* more than the lines anybody may ask for */
+    ENTRY_LOG_MARK_MS = 10,
     ENTRY_LOG_READ_MAX = ENTRY_LOG_BYTES - ENTRY_LOG_CHUNK_MAX, /* what a full ring can give */
 };
 
@@ -62,6 +68,12 @@ struct entry_log_head {
 };
 static_assert(sizeof(struct entry_log_head) == 32, "no padding");
 
+struct entry_log_mark {
+    uint64_t at; /* the place in the stream from which on */
+    int64_t us;  /* bytes were written at this time, wall clock, or later */
+};
+static_assert(sizeof(struct entry_log_mark) == 16, "no padding");
+
 uint64_t report_sum(const void *p, size_t n); /* FNV-1a; against torn reads, not against malice */
 
 /* -ENODATA while nothing was written, -EBADMSG when it is no valid report. On success the message
@@ -74,3 +86,9 @@ int exit_report_read(int fd, struct exit_report *ret) MUST_USE;
  * exit_report_read does, with -EAGAIN when the writer ran over all of it each time we looked, and
  * with -EMSGSIZE past out's ceiling; `out` is then as it was. */
 int entry_log_read(int fd, size_t bytes_max, struct buf *out, uint64_t *ret_written) MUST_USE;
+
+/* Appends the last `lines_max` lines, each behind the time at which it began, or "-" when that is
+ * no longer known; a log without times is all "-". since_us > 0: of them those that began then or
+ * later, if the log has times. *ret_cut: there were more than lines_max. Fails as above. */
+int entry_log_read_lines(int fd, int64_t since_us, uint32_t lines_max, struct buf *out,
+                         bool *ret_cut) MUST_USE;

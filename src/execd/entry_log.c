@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "api/report.h"
+#include "base/time.h"
 #include "execd/exit_report.h"
 
 static int log_write_head(const struct entry_log *log)
@@ -29,10 +30,27 @@ int entry_log_init(struct entry_log *log, int fd)
     return log_write_head(log);
 }
 
+/* Times are a service: what cannot be noted is not, and the data follows all the same. */
+static void log_mark(struct entry_log *log)
+{
+    uint64_t now_ms = time_mono_ms();
+    struct entry_log_mark mark = {log->written, time_wall_us()};
+    off_t at = (off_t)(ENTRY_LOG_MARKS_OFFSET + log->marks % ENTRY_LOG_MARKS * sizeof(mark));
+
+    if (log->marks > 0 && now_ms - log->marked_ms < ENTRY_LOG_MARK_MS)
+        return;
+    if (report_pwrite(log->fd, &mark, sizeof(mark), at) < 0)
+        return;
+    log->marks++;
+    log->marked_ms = now_ms;
+}
+
 int entry_log_add(struct entry_log *log, struct str data)
 {
     int r = 0;
 
+    if (log->fd >= 0 && data.n > 0)
+        log_mark(log);
     while (log->fd >= 0 && r >= 0 && data.n > 0) {
         size_t at = log->written % ENTRY_LOG_BYTES;
         size_t n = min_size(min_size(data.n, ENTRY_LOG_CHUNK_MAX), ENTRY_LOG_BYTES - at);

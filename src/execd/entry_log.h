@@ -9,6 +9,8 @@
 struct entry_log {
     int fd; /* -EBADF: everything is thrown away */
     uint64_t written;
+    uint64_t marks,
+        marked_ms; /* times that were set; when the last one was, by the monotonic clock */
 };
 
 /* Starts an empty log in `fd`, which stays the caller's. */

@@ -7,7 +7,7 @@
 #include "base/time.h"
 #include "server/server_internal.h"
 
-enum { DIAG_TEXT_MAX = 4 << 20, DIAG_LOG_MAX = 1 << 20 };
+enum { DIAG_TEXT_MAX = 4 << 20 };
 
 struct diagnosis {
     struct pending pending;
@@ -56,31 +56,20 @@ static void render_about(const struct sandbox *sb, const struct server *s, struc
 
 /* --- on a worker --- */
 
-/* The last `lines` lines of text. */
-static struct str last_lines(struct str text, uint32_t lines)
-{
-    size_t at = text.n;
-
-    if (at > 0 && text.p[at - 1] == '\n')
-        at--;
-    for (; at > 0; at--)
-        if (text.p[at - 1] == '\n' && --lines == 0)
-            break;
-    return str_skip(text, at);
-}
-
 static void collect_logs(struct diagnosis *d)
 {
     struct runtime *rt = d->pending.server->runtime;
-    AUTO_BUF(log, DIAG_LOG_MAX);
-    struct str tail;
+    const struct runtime_log_query query = {
+        .since_us = d->query.since_s ? time_wall_us() - d->query.since_s * TIME_US_PER_S : 0,
+        .lines = d->query.tail,
+    };
+    size_t before = d->text.n;
+    bool cut = false;
 
-    if (rt->ops->logs(rt, str_of(d->id), &log, &d->err) < 0)
+    if (rt->ops->logs(rt, str_of(d->id), &query, &d->text, &cut, &d->err) < 0)
         return;
-    tail = last_lines(buf_str(&log), d->query.tail);
-    d->truncated |= tail.n < log.n;
-    (void)buf_add(&d->text, tail);
-    if (log.n == 0 && !d->query.scope.p)
+    d->truncated |= cut;
+    if (d->text.n == before && !d->query.scope.p)
         (void)buf_add(&d->text, STR("(no output)\n"));
 }
 

@@ -368,7 +368,8 @@ static int embedded_usage(struct runtime *r, struct str id, struct runtime_usage
     return 0;
 }
 
-static int embedded_logs(struct runtime *r, struct str id, struct buf *out, struct err *e)
+static int embedded_logs(struct runtime *r, struct str id, const struct runtime_log_query *query,
+                         struct buf *out, bool *ret_cut, struct err *e)
 {
     struct call c;
     int result = call_init(&c, r, id, e);
@@ -377,8 +378,8 @@ static int embedded_logs(struct runtime *r, struct str id, struct buf *out, stru
         result = with_broker(&c, call_open, e);
     if (result < 0)
         return result;
-    result = entry_log_read(c.handle.files[BROKER_FILE_LOG],
-                            min_size(out->max - out->n, ENTRY_LOG_READ_MAX), out, NULL);
+    result = entry_log_read_lines(c.handle.files[BROKER_FILE_LOG], query->since_us, query->lines,
+                                  out, ret_cut);
     broker_handle_done(&c.handle);
     if (result == -ENODATA)
         return 0; /* it printed nothing */

@@ -35,6 +35,11 @@ struct runtime_levels { /* of what is made ahead */
     uint32_t ready, ready_wanted, live;
 };
 
+struct runtime_log_query {
+    int64_t since_us; /* lines from then on; 0 = from the beginning */
+    uint32_t lines;   /* at most, from the end: of more, *ret_cut tells */
+};
+
 typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);
 
 struct runtime_ops {
@@ -53,8 +58,9 @@ struct runtime_ops {
     /* Kills what runs and removes every trace. 1 when there was one, 0 when there was none. */
     int (*remove)(struct runtime *r, struct str id, struct err *e);
     int (*usage)(struct runtime *r, struct str id, struct runtime_usage *ret, struct err *e);
-    /* The last bytes its entrypoint printed, up to the ceiling of out. */
-    int (*logs)(struct runtime *r, struct str id, struct buf *out, struct err *e);
+    /* The last of what its entrypoint printed, each line behind its time. */
+    int (*logs)(struct runtime *r, struct str id, const struct runtime_log_query *query,
+                struct buf *out, bool *ret_cut, struct err *e);
     int (*list)(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e);
     int (*levels)(struct runtime *r, struct runtime_levels *ret, struct err *e);
     /* Where its execd answers; cheap, from the loop. */

@@ -35,6 +35,18 @@ static void try_exit_report(const uint8_t *data, size_t size)
     FUZZ_CHECK(memchr(report.message, '\0', sizeof(report.message)));
 }
 
+/* The input is also the marks. */
+static void try_lines(int fd, const uint8_t *data, size_t size)
+{
+    AUTO_BUF(out, 1 << 20);
+    bool cut;
+    int r;
+
+    FUZZ_CHECK(pwrite(fd, data, size, ENTRY_LOG_MARKS_OFFSET) == (ssize_t)size);
+    r = entry_log_read_lines(fd, (int64_t)size, 100, &out, &cut);
+    FUZZ_CHECK(r >= 0 || out.n == 0);
+}
+
 static void try_log(const uint8_t *data, size_t size)
 {
     auto_fd fd = file_with_sum(data, size, offsetof(struct entry_log_head, sum));
@@ -43,6 +55,7 @@ static void try_log(const uint8_t *data, size_t size)
     int r = entry_log_read(fd, TAIL_MAX, &out, &written);
 
     FUZZ_CHECK(r >= 0 || out.n == 0);
+    try_lines(fd, data, size);
     if (r < 0)
         return;
     FUZZ_CHECK(out.n <= written && out.n <= TAIL_MAX);

@@ -4,6 +4,7 @@ Usage: test_server.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Ne
 """
 import concurrent.futures
 import contextlib
+import datetime
 import http.client
 import json
 import os
@@ -188,6 +189,25 @@ def history_is_kept_until_the_end():
     assert status == 200 and b"out" in text, text
     assert delete(name) == 204
     assert SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/events")[0] == 404
+
+
+def logs_have_times_and_can_be_asked_for_since_one():
+    name = SERVER.create(entrypoint=["sh", "-c", "echo early; sleep 4; echo late; sleep 1000"])
+
+    def logs(query=""):
+        status, _, text = SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/logs{query}")
+        assert status == 200, text
+        return text.decode()
+
+    wait_for(lambda: "late" in logs(), "the second line")
+    rows = [line.split(" ") for line in logs().splitlines()]
+    assert [row[1] for row in rows] == ["early", "late"], rows
+    early, late = (datetime.datetime.fromisoformat(row[0].replace("Z", "+00:00")) for row in rows)
+    assert 3 < (late - early).total_seconds() < 30, rows
+    assert "early" not in logs("?since=3s") and "late" in logs("?since=3s")
+    assert "early" in logs("?since=1h") and "early" in logs("?since=nonsense")
+    assert "early" not in logs("?since=1h&tail=1")
+    assert delete(name) == 204
 
 
 # --- expiry ---
@@ -542,6 +562,7 @@ if __name__ == "__main__":
             running_out_of_memory_is_named,
             half_of_the_memory_may_be_files_in_tmp,
             history_is_kept_until_the_end,
+            logs_have_times_and_can_be_asked_for_since_one,
             expires_in_time,
             a_renewal_wins_or_loses_against_the_expiry,
             a_renewal_is_not_taken_back_by_use,
