@@ -3,9 +3,11 @@
 #include <arpa/inet.h>
 #include <errno.h>
 
+#include "base/fd.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/server_internal.h"
+#include "server/spec_json.h"
 
 enum { DIAG_TEXT_MAX = 4 << 20 };
 
@@ -45,6 +47,8 @@ static void render_about(const struct sandbox *sb, const struct server *s, struc
 {
     (void)buf_addf(out, "%-12s%s\n%-12s%s\n", "id:", sb->id, "runtime:", s->runtime->name);
     (void)buf_addf(out, "%-12s%s\n", "image:", sb->image);
+    (void)buf_addf(out, "%-12s%s/%s\n", "platform:", sb->os[0] ? sb->os : "linux",
+                   sb->arch[0] ? sb->arch : "of the host");
     (void)buf_addf(out, "%-12s%s (%s)\n", "state:", sandbox_state_name(sb->state), sb->reason);
     (void)buf_addf(out, "%-12s%s\n", "message:", sb->message);
     about_time(out, "since:", sb->since_us);
@@ -52,6 +56,7 @@ static void render_about(const struct sandbox *sb, const struct server *s, struc
     about_time(out, "expires:", sb->expires_us);
     (void)buf_addf(out, "%-12s%s\n", "entrypoint:", sb->entrypoint);
     (void)buf_addf(out, "%-12s%s\n", "metadata:", sb->metadata[0] ? sb->metadata : "{}");
+    (void)spec_json_print(str_of(sb->spec), out);
 }
 
 /* --- on a worker --- */
@@ -89,6 +94,25 @@ static void collect_events(struct diagnosis *d)
                         &d->err);
 }
 
+/* How it ended, if it did. */
+static void collect_end(struct diagnosis *d)
+{
+    struct runtime *rt = d->pending.server->runtime;
+    struct runtime_status status = {0};
+    auto_fd watch = -EBADF;
+
+    if (rt->ops->adopt(rt, str_of(d->id), &watch, &status, NULL) < 0 ||
+        (status.state != RUNTIME_EXITED && status.state != RUNTIME_FAILED))
+        return;
+    if (status.state == RUNTIME_FAILED)
+        (void)buf_addf(&d->text, "%-12s%s\n", "error:", status.err.msg);
+    else if (status.exit_signal)
+        (void)buf_addf(&d->text, "%-12s%d\n", "signal:", status.exit_signal);
+    else
+        (void)buf_addf(&d->text, "%-12s%d\n", "exit code:", status.exit_code);
+    about_time(&d->text, "ended:", status.ended_us);
+}
+
 static void collect_inspection(struct diagnosis *d)
 {
     struct runtime *rt = d->pending.server->runtime;
@@ -97,6 +121,7 @@ static void collect_inspection(struct diagnosis *d)
     char address[INET_ADDRSTRLEN] = "none";
 
     (void)buf_add(&d->text, buf_str(&d->about));
+    collect_end(d);
     if (rt->ops->usage(rt, str_of(d->id), &u, &e) < 0) {
         (void)buf_addf(&d->text, "%-12s%s\n", "usage:", e.msg);
         return;

@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "server/renew.h"
 #include "server/sandboxes_internal.h"
+#include "server/spec_json.h"
 
 enum { OP_ARENA_MAX = 4 << 20 };
 
@@ -245,6 +246,7 @@ static void create_work(struct op *op)
         .entrypoint = str_of(sb->entrypoint),
         .metadata = str_of(sb->metadata),
         .token = str_of(sb->token),
+        .spec = str_of(sb->spec),
         .renew_extend_s = sb->renew_extend_s,
     };
     struct err e = {0};
@@ -326,9 +328,10 @@ static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
     sb->entrypoint = list_json(spec->entrypoint, spec->entrypoint_count);
     sb->metadata =
         spec->metadata_count ? pairs_json(spec->metadata, spec->metadata_count) : mem_strdup("");
+    sb->spec = spec_json_new(spec);
     sb->renew_extend_s = spec->renew_extend_s;
     id_token(sb->token);
-    return sb->entrypoint && sb->metadata ? 0 : -ENOMEM;
+    return sb->entrypoint && sb->metadata && sb->spec ? 0 : -ENOMEM;
 }
 
 int sandboxes_create(struct sandboxes *t, struct str type, struct str body, int64_t timeout_s_max,

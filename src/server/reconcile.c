@@ -210,6 +210,7 @@ static int load_row(void *user, const struct store_sandbox *row)
     sb->arch = sandbox_text(row->arch);
     sb->entrypoint = sandbox_text(row->entrypoint);
     sb->metadata = sandbox_text(row->metadata);
+    sb->spec = sandbox_text(row->spec);
     sb->renew_extend_s = row->renew_extend_s;
     sandbox_show(sb);
     return 0;

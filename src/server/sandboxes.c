@@ -39,6 +39,7 @@ static void sandbox_free(struct sandbox *sb)
     free(sb->arch);
     free(sb->entrypoint);
     free(sb->metadata);
+    free(sb->spec);
     mem_wipe(sb->token, sizeof(sb->token));
     free(sb);
 }

@@ -33,6 +33,7 @@ struct sandbox {
     int64_t created_us, since_us, expires_us; /* expires 0 = never */
     char *image, *snapshot_id, *os, *arch;    /* "" = none */
     char *entrypoint, *metadata;              /* JSON; metadata "" = none */
+    char *spec;                               /* spec_json.h */
     uint32_t renew_extend_s;                  /* on access; 0 = not asked for */
     int64_t renewed_us;                       /* on access, last */
 

@@ -191,6 +191,20 @@ def history_is_kept_until_the_end():
     assert SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/events")[0] == 404
 
 
+def inspection_tells_of_limits_and_end_and_hides_secrets():
+    env = {"PLAIN": "shown", "LINES": "a\nb", "My_Api_Key": "hush1", "DB_PASSWORD": "hush2"}
+    _, body = post(entrypoint=["sh", "-c", "sleep 0.2; exit 3"], env=env)
+    wait_for(lambda: get(body["id"])[1]["status"]["state"] == "Failed", "its end")
+    text = SERVER.request("GET", f"/v1/sandboxes/{body['id']}/diagnostics/inspect")[2].decode()
+    lines = {" ".join(line.split()) for line in text.splitlines()}
+    for line in ("env: PLAIN=shown", "env: My_Api_Key=***", "env: DB_PASSWORD=***",
+                 'env: LINES="a\\nb"', "exit code: 3", "cpu limit: 1000 millicores",
+                 "mem. limit: 268435456 bytes", "disk limit: the server's default"):
+        assert line in lines, (line, text)
+    assert "platform:" in text and "hush" not in text, text
+    assert delete(body["id"]) == 204
+
+
 def logs_have_times_and_can_be_asked_for_since_one():
     name = SERVER.create(entrypoint=["sh", "-c", "echo early; sleep 4; echo late; sleep 1000"])
 
@@ -562,6 +576,7 @@ if __name__ == "__main__":
             running_out_of_memory_is_named,
             half_of_the_memory_may_be_files_in_tmp,
             history_is_kept_until_the_end,
+            inspection_tells_of_limits_and_end_and_hides_secrets,
             logs_have_times_and_can_be_asked_for_since_one,
             expires_in_time,
             a_renewal_wins_or_loses_against_the_expiry,
