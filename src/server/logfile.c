@@ -31,13 +31,13 @@ struct logfile {
  * to another file. */
 static int open_log(const struct logfile *f, uid_t uid, gid_t gid, struct err *e)
 {
-    const int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    auto_fd fd = openat(f->dir, f->name, flags | O_CREAT | O_EXCL, 0600);
+    const int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK;
+    auto_fd fd = openat(f->dir, f->name, flags | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     bool made = fd >= 0;
     struct stat st;
 
     if (!made && errno == EEXIST)
-        fd = openat(f->dir, f->name, flags);
+        fd = openat(f->dir, f->name, flags | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || (made && fchown(fd, uid, gid) < 0))
         return err_sys(e, errno, "open the log '%s'", f->path);
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1)

@@ -458,7 +458,8 @@ def reloads_a_file_that_only_root_can_read():
 
 
 def logs_to_files_of_a_home_that_only_root_enters():
-    server = ServerProcess(*PROGRAMS, config={"log": {"file_enabled": True, "file_max_bytes": 2000}})
+    log = {"file_enabled": True, "file_max_bytes": 2000}
+    server = ServerProcess(*PROGRAMS, config={"log": log})
     home = server.folder / "home"
     home.mkdir(mode=0o700)
     server.env["HOME"] = str(home)
