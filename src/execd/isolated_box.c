@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <net/if.h>
 #include <sched.h>
@@ -446,18 +447,24 @@ static NORETURN void end_as(const siginfo_t *how)
     _exit(128 + how->si_status);
 }
 
-/* Outside the box, for the parent to know. Signals to the group are for the one inside. */
+/* Outside the box, for the parent to know. Signals are for the group of the one inside. */
 static NORETURN void box_stand_in(pid_t child)
 {
     siginfo_t how = {0};
     sigset_t all;
+    int signo;
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    (void)setpgid(child, child); /* whichever of us is first */
     (void)syscall(SYS_close_range, 0, ~0U, 0);
-    (void)caps_limit(0);
-    while (waitid(P_PID, (id_t)child, &how, WEXITED) < 0 && errno == EINTR)
-        ;
+    if (caps_limit(UINT64_C(1) << CAP_KILL) < 0) /* he may be another user */
+        (void)caps_limit(0);
+    while (waitid(P_PID, (id_t)child, &how, WEXITED | WNOHANG) < 0 || how.si_pid == 0) {
+        signo = sigwaitinfo(&all, NULL);
+        if (signo > 0 && signo != SIGCHLD)
+            (void)kill(-child, signo);
+    }
     end_as(&how);
 }
 
@@ -497,6 +504,7 @@ int box_enter(const struct child_place *place, const struct child_user *user, co
         return -errno;
     if (pid > 0)
         box_stand_in(pid);
+    (void)setpgid(0, 0); /* ours has no number in there, which shells do not bear */
     r = become_last(user->change ? user : &place->box->user, cwd, name, ret_step);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* without its stand-in nobody would know its end */
     return r;

@@ -50,8 +50,9 @@ int box_become(void *plan, struct proc_step *ret_step);
 
 /* For the prepare of a child of ours: into the box that the place has, as this user or, when he is
  * none, as the box's own; without any capability, and without the calls of isolated_filter.h. `cwd`
- * is as the box sees it; NULL is /. Returns in another process, the first one's child in the box;
- * the first one waits, ends as that one does, and belongs to the same process group. */
+ * is as the box sees it; NULL is /. Returns in another process, the first one's child in the box,
+ * with a process group of its own; the first one waits, passes signals on to that group, and ends
+ * as its child does. */
 int box_enter(const struct child_place *place, const struct child_user *user, const char *cwd,
               const char *name, struct proc_step *ret_step);
 /* The mount namespace only, as ourselves: to see files as the box does. */

@@ -2,7 +2,8 @@
  * of it as a stream of events.
  *
  * The first run starts the shell. One that ended, because its code said exit, is started anew. A
- * client that leaves does not end its run; the run's time does. */
+ * client that leaves interrupts its run, as in any session: nobody else could, and the next run
+ * would have to wait for it. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -151,9 +152,11 @@ static void stream_on_room(void *user)
 static void stream_on_close(void *user)
 {
     struct isolated_run *run = user;
+    struct isolated *s = run->session;
 
     run->stream = NULL;
-    shell_resume(run->session->shell); /* its output is dropped from now on */
+    shell_interrupt(s->shell); /* the run may be gone by now */
+    shell_resume(s->shell);    /* its output is dropped from now on */
 }
 
 static const struct exec_stream_ops stream_ops = {
