@@ -94,7 +94,7 @@ struct isolated *isolated_find(const struct isolated_all *all, struct str id)
 {
     struct isolated *s = map_get(&all->by_id, id);
 
-    return s && (s->created_us || s->alone) ? s : NULL;
+    return s && s->state != ISOLATED_GONE && (s->created_us || s->alone) ? s : NULL;
 }
 
 int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e)
@@ -167,23 +167,29 @@ void isolated_drop(struct isolated *s)
     free(s);
 }
 
-static void on_retention_over(struct loop_timer *t)
+/* A request in flight has its session as long as it needs it. */
+void isolated_remove(struct isolated *s)
 {
-    struct isolated *s = container_of(t, struct isolated, timer);
-
-    if (s->users > 0) /* somebody still reads it */
-        loop_timer_set(s->all->loop, t, loop_now_ns(s->all->loop) + NS_PER_S, on_retention_over);
-    else
+    if (s->users == 0) {
         isolated_drop(s);
+        return;
+    }
+    stop_box(s);
+    loop_timer_stop(s->all->loop, &s->timer);
+    s->state = ISOLATED_GONE;
 }
 
-/* A request in flight finds its session as long as it needs it. */
+static void on_retention_over(struct loop_timer *t)
+{
+    isolated_remove(container_of(t, struct isolated, timer));
+}
+
 void isolated_end(struct isolated *s)
 {
     uint64_t retain_s = s->upper[0] && s->state == ISOLATED_READY ? s->spec.retain_s : 0;
 
-    if (retain_s == 0 && s->users == 0) {
-        isolated_drop(s);
+    if (retain_s == 0) {
+        isolated_remove(s);
         return;
     }
     stop_box(s);
@@ -238,6 +244,8 @@ void isolated_release(struct isolated *s)
 {
     s->users--;
     s->touched_ns = time_mono_ns();
+    if (s->users == 0 && s->state == ISOLATED_GONE)
+        isolated_drop(s);
 }
 
 size_t isolated_idle_left_s(const struct isolated *s)

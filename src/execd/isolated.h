@@ -58,7 +58,13 @@ struct isolated_run;
 struct isolated_view;
 struct shell;
 
-enum isolated_state { ISOLATED_NEW, ISOLATED_STARTING, ISOLATED_READY, ISOLATED_RETAINED };
+enum isolated_state {
+    ISOLATED_NEW,
+    ISOLATED_STARTING,
+    ISOLATED_READY,
+    ISOLATED_RETAINED, /* it ended; its layer is kept */
+    ISOLATED_GONE,     /* nobody finds it; those who hold it still work on it */
+};
 
 /* All read-only for others, but for the spec of a new one. */
 struct isolated {
@@ -121,9 +127,11 @@ void isolated_ignore(
 void isolated_forget(struct isolated *s); /* the same, and ends it */
 /* Kills all there is in its box. The session is gone, unless its layer is retained. */
 void isolated_end(struct isolated *s);
-void isolated_drop(struct isolated *s); /* the same, and nothing is retained */
+void isolated_remove(struct isolated *s); /* the same, and nothing is retained */
+void isolated_drop(struct isolated *s);   /* the same, with whoever holds it: he must know */
 
-/* One more that uses it, and less; it does not idle meanwhile. */
+/* One more that uses it, and less; it does not idle meanwhile. Whoever is the last to release one
+ * that is gone meanwhile frees it. */
 void isolated_hold(struct isolated *s);
 void isolated_release(struct isolated *s);
 bool isolated_is_busy(const struct isolated *s); /* someone holds it, or something runs in it */

@@ -53,7 +53,7 @@ struct isolated *isolated_need_living(struct http_req *req)
         return NULL;
     if (s->state == ISOLATED_READY && !s->alone)
         return s;
-    if (s->state == ISOLATED_READY)
+    if (s->state != ISOLATED_RETAINED)
         answer_error(req, 409, "SESSION_BUSY", "isolated session %s is being committed", s->id);
     else
         answer_error(req, 404, "CONTEXT_NOT_FOUND", "isolated session %s has ended", s->id);
@@ -126,11 +126,11 @@ static void reply_session(struct http_req *req, const struct isolated *s, bool w
     write_text(&w, STR("session_id"), s->id);
     write_time(&w, STR("created_at"), s->created_us);
     if (with_state) {
-        write_text(&w, STR("status"), s->state == ISOLATED_READY ? "ready" : "ended");
+        write_text(&w, STR("status"), s->state == ISOLATED_RETAINED ? "ended" : "ready");
         write_time(&w, STR("last_run_at"), s->last_run_us);
         json_write_key(&w, STR("idle_remaining_seconds"));
         if (s->spec.idle_s > 0)
-            json_write_u64(&w, s->state == ISOLATED_READY ? isolated_idle_left_s(s) : 0);
+            json_write_u64(&w, s->state == ISOLATED_RETAINED ? 0 : isolated_idle_left_s(s));
         else
             json_write_null(&w);
     }
@@ -206,6 +206,8 @@ void delete_isolated_session(struct http_req *req)
     }
     if (s->state == ISOLATED_READY)
         isolated_end(s);
+    else
+        isolated_remove(s);
     answer_empty(req);
 }
 
