@@ -6,7 +6,8 @@
  *   {"type":"move","path":"/work/b","from":"/work/a","timestamp":...}
  *   {"type":"overflow","timestamp":...}                           some was missed: look for
  * yourself
- *   {"type":"error",...}                                          the end: the directory is gone
+ *   {"type":"error",...}                                          the end, and why: the directory,
+ *                                                               its session or execd is gone
  *
  * What happened to a directory carries "directory":true. */
 #include <errno.h>
@@ -259,13 +260,32 @@ void directories_watch(struct http_req *req)
                        str_eq(recursive, STR("true")));
 }
 
-void directories_watch_end_all(struct execd_api *api)
+void directories_watch_end_all(struct execd_api *api, const char *why)
 {
     struct directory_watch *next;
 
     for (struct directory_watch *w = api->watches; w; w = next) {
         next = w->next;
-        if (!w->over && w->begun)
-            watch_end(w, "execd is ending");
+        if (w->over)
+            continue;
+        if (w->begun) {
+            watch_end(w, why);
+        } else {
+            w->over = true;
+            answer_error(w->sse.req, 500, "RUNTIME_ERROR", "%s", why);
+        }
     }
+}
+
+/* An event that was cut off gets an end of its own, so that ours is one. */
+void directories_watch_cut(struct http_req *req, struct str tail, const char *why)
+{
+    AUTO_BUF(line, EVENT_BYTES);
+    int r = tail.n == 0 || str_eq(tail, STR("\n\n")) ? 0 : buf_add(&line, STR("\n\n"));
+
+    if (r >= 0)
+        r = event_error(&line, "WatchError", why, why);
+    if (r >= 0)
+        r = http_reply_push(req, buf_str(&line));
+    http_reply_end(req, r < 0 ? -r : 0);
 }

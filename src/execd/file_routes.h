@@ -1,6 +1,8 @@
 /* file_routes.h - handlers of the routes for files, directories and the ports of the sandbox. */
 #pragma once
 
+#include "base/str.h"
+
 struct execd_api;
 struct http_req;
 
@@ -22,5 +24,7 @@ void directories_download(struct http_req *req); /* GET /directories/download?pa
 void directories_watch(struct http_req *req);    /* GET /directories/watch?path=&recursive= */
 void directories_upload(struct http_req *req);   /* POST /directories/upload?path=&owners= */
 
-/* Tells every client that watches a directory that it is over, and ends its stream. */
-void directories_watch_end_all(struct execd_api *api);
+/* Tells every client that watches a directory why that is over, and ends its stream. */
+void directories_watch_end_all(struct execd_api *api, const char *why);
+/* The same for one whose stream was written by somebody who is gone; `tail` is its end. */
+void directories_watch_cut(struct http_req *req, struct str tail, const char *why);

@@ -99,9 +99,9 @@ static void init_finish(struct init *i)
     if (i->draining)
         return;
     i->draining = true;
-    directories_watch_end_all(&i->api);
+    directories_watch_end_all(&i->api, "execd is ending");
     contexts_end_cells(i->api.contexts, "execd is ending");
-    isolated_end_runs(i->api.isolated);
+    isolated_end_streams(i->api.isolated);
     http_server_drain(i->server, i->conf->drain_ms, init_on_drained, i);
 }
 

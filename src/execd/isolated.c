@@ -218,13 +218,18 @@ void isolated_free_all(struct isolated_all *all)
     free(all);
 }
 
-void isolated_end_runs(struct isolated_all *all)
+void isolated_end_streams(struct isolated_all *all)
 {
     void *value;
     size_t at = 0;
 
-    while (map_next(&all->by_id, &at, NULL, &value))
-        isolated_shell_free(value);
+    while (map_next(&all->by_id, &at, NULL, &value)) {
+        struct isolated *s = value;
+
+        isolated_shell_free(s);
+        isolated_view_free(s->view);
+        s->view = NULL;
+    }
 }
 
 /* --- use --- */

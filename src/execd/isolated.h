@@ -138,6 +138,7 @@ bool isolated_is_busy(const struct isolated *s); /* someone holds it, or somethi
 size_t isolated_idle_left_s(const struct isolated *s); /* until it ends by itself */
 /* Ends its shell, and the run that is on with an event that says so. None is fine. */
 void isolated_shell_free(struct isolated *s);
-void isolated_end_runs(struct isolated_all *all); /* of all of them */
-/* Ends the process that serves its files. NULL is fine. */
+/* The streams of all of them, runs and watches, with their last events. */
+void isolated_end_streams(struct isolated_all *all);
+/* Ends the process that serves its files, in a moment. NULL is fine. */
 void isolated_view_free(struct isolated_view *v);

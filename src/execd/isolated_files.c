@@ -1,13 +1,13 @@
 /* isolated_files.c - the routes of files and directories of a session, passed on to the process
  * that serves them inside (isolated_view.h), which is started by the first request. */
 #include <errno.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
 #include "execd/answer.h"
+#include "execd/file_routes.h"
 #include "execd/isolated_api.h"
 #include "execd/isolated_api_internal.h"
 #include "execd/isolated_view.h"
@@ -27,10 +27,8 @@ void isolated_view_free(struct isolated_view *v)
 {
     if (!v)
         return;
-    if (v->process.pid > 0)
-        (void)kill(v->process.pid, SIGKILL);
     reaper_unwatch(&v->process);
-    fd_close(v->channel);
+    fd_close(v->channel); /* it tells those who watch, and ends */
     free(v);
 }
 
@@ -121,6 +119,16 @@ static void files_on_fail(void *user UNUSED, struct http_req *req, int status UN
     answer_error(req, 500, "RUNTIME_ERROR", "the session's files cannot be reached: %s", why->msg);
 }
 
+/* Only a watch has an end to tell; all others are broken transfers. */
+static void files_on_cut(void *user, struct http_req *req, struct str tail)
+{
+    struct isolated *s = user;
+
+    directories_watch_cut(req, tail,
+                          s->state == ISOLATED_READY ? "the session's files cannot be reached"
+                                                     : VIEW_OVER);
+}
+
 void isolated_files(struct http_req *req)
 {
     const struct execd_api *api = req->server_user;
@@ -131,6 +139,7 @@ void isolated_files(struct http_req *req)
         .headers = &token,
         .header_count = 1,
         .on_fail = files_on_fail,
+        .on_cut = str_ends(str_of(req->route->path), STR("/watch")) ? files_on_cut : NULL,
         .on_end = files_on_end,
         .user = s,
     };

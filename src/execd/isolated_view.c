@@ -12,6 +12,7 @@
 #include "base/url.h"
 #include "execd/answer.h"
 #include "execd/file_op.h"
+#include "execd/file_routes.h"
 #include "execd/isolated_filter.h"
 #include "execd/path.h"
 #include "execd/routes.h"
@@ -22,6 +23,7 @@ enum {
     FD_PARK = 64,
     ROUTES_MAX = 48,
     CONNECTIONS_MAX = 64,
+    DRAIN_MS = 1000,
     BODY_ARENA_BYTES_MAX = 96 << 20,
 };
 
@@ -110,6 +112,8 @@ static void view_checked(struct http_req *req)
 
 struct view_server {
     struct loop *loop;
+    struct http_server *http;
+    struct execd_api api;
     struct loop_io channel;
     struct http_route rows[ROUTES_MAX];
     size_t count;
@@ -129,34 +133,42 @@ static void collect_routes(struct view_server *v)
     }
 }
 
+static void on_drained(void *user)
+{
+    loop_stop(((struct view_server *)user)->loop);
+}
+
+/* The session ends. What goes on has a moment left to say so. */
 static void on_channel(struct loop_io *io, uint32_t events UNUSED)
 {
-    loop_stop(container_of(io, struct view_server, channel)->loop);
+    struct view_server *v = container_of(io, struct view_server, channel);
+
+    loop_io_stop(v->loop, io);
+    directories_watch_end_all(&v->api, VIEW_OVER);
+    http_server_drain(v->http, DRAIN_MS, on_drained, v);
 }
 
 static int view_serve(const struct view_plan *plan)
 {
     static struct view_server v; /* the process is for nothing else */
-    struct execd_api api = {.access_token = plan->token, .view = plan->workspace};
     struct http_server_conf conf = {
         .routes = v.rows,
-        .user = &api,
+        .user = &v.api,
         .on_request = view_on_request,
         .on_unrouted = execd_on_unrouted,
         .connections_max = CONNECTIONS_MAX,
     };
-    struct http_server *server = NULL;
     int r = loop_new(&v.loop, NULL);
 
+    if (r < 0)
+        return r;
+    v.api = (struct execd_api){.access_token = plan->token, .view = plan->workspace};
+    trim_init(&v.api.trim, v.loop);
     collect_routes(&v);
     conf.route_count = v.count;
-    trim_init(&api.trim, v.loop);
+    r = http_server_new(v.loop, &conf, &v.http, NULL);
     if (r >= 0)
-        trim_init(&api.trim, v.loop);
-    if (r >= 0)
-        r = http_server_new(v.loop, &conf, &server, NULL);
-    if (r >= 0)
-        r = http_server_listen(server, FD_LISTENER, NULL);
+        r = http_server_listen(v.http, FD_LISTENER, NULL);
     if (r >= 0)
         r = loop_io_start(v.loop, &v.channel, FD_CHANNEL, EPOLLIN, on_channel, NULL);
     return r < 0 ? r : loop_run(v.loop, NULL);

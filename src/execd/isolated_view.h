@@ -14,8 +14,11 @@ struct view_plan { /* borrowed; the child has its own copy */
     struct child_user user;
     const char *workspace; /* all that may be asked for lies in it */
     const char *token;
-    int listener, channel; /* the end of the channel is the end of the process */
+    int listener, channel; /* the end of the channel is that of the process, in a second at most */
 };
+
+/* What its streams say at their end. */
+#define VIEW_OVER "the session has ended"
 
 /* For proc_spec.prepare, with the plan: returns only when a step fails. */
 int view_become(void *plan, struct proc_step *ret_step);

@@ -73,6 +73,7 @@ const struct http_route execd_routes[] = {
     {POST,            "/v1/isolated/session/{id}/files/upload",      ROUTE_STREAM_BODY, isolated_files,            0                      },
     {GET,             "/v1/isolated/session/{id}/files/download",    ROUTE_STREAM_BODY, isolated_files,            0                      },
     {GET,             "/v1/isolated/session/{id}/directories/list",  ROUTE_STREAM_BODY, isolated_files,            0                      },
+    {GET,             "/v1/isolated/session/{id}/directories/watch", ROUTE_STREAM_BODY, isolated_files,            0                      },
     {POST,            "/v1/isolated/session/{id}/directories",       ROUTE_STREAM_BODY, isolated_files,            0                      },
     {DEL,             "/v1/isolated/session/{id}/directories",       ROUTE_STREAM_BODY, isolated_files,            0                      },
     {GET,             "/metrics",                                    0,                 get_metrics,               0                      },

@@ -9,6 +9,7 @@
 enum {
     HANGUP_GRACE_MS = 1000,
     EARLY_BYTES_MAX = 256 * 1024, /* of a body that came before the backend was there */
+    TAIL_BYTES = 2,
 };
 
 /* One forwarded request; lives in the request's arena. */
@@ -19,6 +20,8 @@ struct proxy {
     struct loop_timer hangup; /* armed once the client closed its side */
     struct http_proxy_target target;
     struct second_try *second; /* NULL: there will be none */
+    char tail[TAIL_BYTES];     /* of what the client was given, when somebody asks for it */
+    size_t tail_bytes;
 };
 
 /* All it takes to ask somebody else. */
@@ -254,8 +257,14 @@ static void proxy_on_head(struct http_call *call)
 static ssize_t proxy_on_body(struct http_call *call, struct str piece)
 {
     struct proxy *p = call->user;
+    ssize_t n = http_reply_write(p->req, piece);
 
-    return http_reply_write(p->req, piece);
+    for (ssize_t i = n > TAIL_BYTES ? n - TAIL_BYTES : 0; p->target.on_cut && i < n; i++) {
+        if (p->tail_bytes == TAIL_BYTES)
+            memmove(p->tail, p->tail + 1, --p->tail_bytes);
+        p->tail[p->tail_bytes++] = piece.p[i];
+    }
+    return n;
 }
 
 static void proxy_on_call_drain(struct http_call *call)
@@ -298,10 +307,14 @@ static void proxy_on_end(struct http_call *call, int error)
     if (error == ECONNREFUSED && proxy_try_again(p))
         return;
     proxy_settle(p);
-    if (p->req->reply_state != HTTP_REPLY_NONE)
-        http_reply_end(p->req, error);
-    else
+    if (p->req->reply_state != HTTP_REPLY_NONE) {
+        if (error && p->target.on_cut)
+            p->target.on_cut(p->target.user, p->req, str_make(p->tail, p->tail_bytes));
+        else
+            http_reply_end(p->req, error);
+    } else {
         proxy_fail(p, error == ETIMEDOUT ? 504 : 502, &call->err);
+    }
     http_req_resume(p->req); /* whatever is still coming in goes nowhere */
 }
 

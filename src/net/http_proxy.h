@@ -42,6 +42,9 @@ struct http_proxy_target {
     /* There will be no answer: replies, in place of our own 502 or 504. `why` is our side's story
      * and may name addresses. May be NULL. */
     void (*on_fail)(void *user, struct http_req *req, int status, const struct err *why);
+    /* The backend broke off within its answer, of which `tail` is the end, two bytes at most: may
+     * end the reply in words of its own instead of a broken transfer. May be NULL. */
+    void (*on_cut)(void *user, struct http_req *req, struct str tail);
     /* The last of a request that is not upgraded, once for each, however it ended. May be NULL. */
     void (*on_end)(void *user);
     void *user; /* of all of them */

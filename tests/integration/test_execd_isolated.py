@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import io
+import json
 import os
 import pathlib
 import sys
@@ -296,6 +297,92 @@ def notices_that_its_first_process_was_killed():
         wait_for(lambda: s.ask("GET", "").status == 404, "the end of the session")
 
 
+def interrupts_a_run_whose_client_leaves():
+    with sandbox() as box:
+        s = Session(box)
+        s.out("f() { echo f; }; cd /")
+        with Stream(box.connect(), f"{s.url}/run",
+                    {"code": "echo up; sleep 1000; echo on > /work/on; sleep 1000",
+                     "timeout_seconds": 0}) as stream:
+            while stream.event()["type"] != "stdout":
+                pass
+        wait_for(lambda: s.ask("POST", "/commit").status != 409, "the end of the run")
+        left = s.out("f; pwd; ls /work; pgrep sleep | wc -l")
+        assert left == ["f", "/", "0"], left
+
+
+# --- watches ---
+
+
+class Watch:
+    """A directory of a session, watched."""
+
+    def __init__(self, session, path, query=""):
+        self.stream = Stream(session.execd.connect(),
+                             f"{session.url}/directories/watch?path={path}{query}", None)
+        self.events, self.rest = [], ""
+        assert self.stream.status == 200, self.stream.status
+
+    def until(self, kind):
+        while kind not in [event["type"] for event in self.events]:
+            assert self.more(), self.events
+
+    def more(self):
+        data = self.stream.chunk().decode()
+        *whole, self.rest = (self.rest + data).split("\n\n")
+        self.events += map(json.loads, whole)
+        return data
+
+    def end(self):
+        """Reads it to the end, which must be proper; the last event."""
+        while self.more():
+            pass
+        check_order(self.events)
+        assert not self.rest
+        return self.events[-1]["error"]
+
+
+def tells_a_watch_that_its_session_ends():
+    with sandbox() as box:
+        s = Session(box)
+        with Watch(s, "/work").stream as stream:
+            assert stream.headers["content-type"] == "text/event-stream"
+        watches = [Watch(s, "/work"), Watch(s, "/work", "&recursive=true")]
+        for watch in watches:
+            watch.until("init")
+        s.out("echo x > f")
+        for watch in watches:
+            watch.until("create")
+        assert s.ask("POST", "/commit").status == 409, "a watch uses the session"
+        assert s.end().status == 200 and s.ask("GET", "").status == 404
+        for watch in watches:
+            assert watch.end()["evalue"] == "the session has ended", watch.events
+        wait_for(lambda: processes(box) == ["execd"], "the end of all")
+
+
+def tells_a_watch_of_every_other_end():
+    with sandbox() as box:
+        s = Session(box, idle_timeout_seconds=1)
+        s.out("mkdir d")
+        watch = Watch(s, "/work/d")
+        watch.until("init")
+        assert box.run("pkill -9 -x session-files").exit_code == 0
+        assert "cannot be reached" in watch.end()["evalue"], watch.events
+        watch = Watch(s, "/work/d")
+        watch.until("init")
+        s.out("rmdir d")
+        assert watch.end()["evalue"] == "the directory is gone", watch.events
+        watch = Watch(s, "/work")
+        watch.until("init")
+        assert box.run("pkill -9 -x session").exit_code == 0
+        assert watch.end()["evalue"] == "the session has ended", watch.events
+    with foreign() as execd:
+        watch = Watch(Session(execd, path=execd.work), execd.work)
+        watch.until("init")
+        execd.process.terminate()
+        assert watch.end()["ename"] == "WatchError", watch.events
+
+
 # --- the layer ---
 
 
@@ -534,12 +621,42 @@ def lets_allowed_paths_be_written():
             assert os.listdir(folder) == ["in"]
 
 
-def keeps_a_layer_that_persists():
+@contextlib.contextmanager
+def keeper(*options):
+    """An execd that keeps layers, with the place of them."""
     with tempfile.TemporaryDirectory(prefix="isolated-upper-", dir="/var/tmp") as upper, \
-            foreign("--isolation-upper-root", upper, "--isolation-diff-max-bytes",
-                    "100000") as execd:
+            foreign("--isolation-upper-root", upper, *options) as execd:
         if not execd.get(f"{ROOT}/capabilities").json()["persist"]["available"]:
             raise tap.Skip(f"{upper} cannot have layers")
+        yield execd, upper
+
+
+def removes_what_is_kept():
+    with keeper() as (execd, upper):
+        s = Session(execd, path=execd.work, persist={"enabled": True, "retain_seconds": 1000})
+        s.out("echo kept > f")
+        assert s.end().status == 200 and s.diff() == {"f": b"kept\n"}
+        assert s.end().status == 200 and s.ask("GET", "").status == 404
+        assert s.ask("GET", "/diff").status == 404 and s.end().status == 404
+        wait_for(lambda: os.listdir(upper) == [], "the removal of the layer")
+
+
+def removes_what_is_kept_once_it_was_read():
+    with keeper() as (execd, upper):
+        s = Session(execd, path=execd.work, persist={"enabled": True})
+        s.out("head -c 30000000 /dev/urandom > big")
+        assert s.end().status == 200
+        with Stream(execd.connect(), f"{s.url}/diff", None) as stream:
+            data = stream.chunk()
+            assert s.end().status == 200 and s.end().status == 404
+            data += b"".join(iter(stream.chunk, b""))
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as tar:
+            assert [m.size for m in tar] == [30000000]
+        wait_for(lambda: os.listdir(upper) == [], "the removal of the layer")
+
+
+def keeps_a_layer_that_persists():
+    with keeper("--isolation-diff-max-bytes", "100000") as (execd, upper):
         s = Session(execd, path=execd.work, persist={"enabled": True, "retain_seconds": 2})
         s.out("echo kept > f")
         assert len(os.listdir(upper)) == 1
@@ -572,6 +689,9 @@ TESTS = [
     leaves_nothing,
     ends_after_idling,
     notices_that_its_first_process_was_killed,
+    interrupts_a_run_whose_client_leaves,
+    tells_a_watch_that_its_session_ends,
+    tells_a_watch_of_every_other_end,
     keeps_what_is_below_until_commit,
     begins_anew_after_a_commit_that_resets,
     commits_only_what_can_be,
@@ -587,6 +707,8 @@ TESTS = [
     tells_a_run_that_execd_ends,
     gives_no_diff_during_a_commit,
     lets_allowed_paths_be_written,
+    removes_what_is_kept,
+    removes_what_is_kept_once_it_was_read,
     keeps_a_layer_that_persists,
 ]
 
