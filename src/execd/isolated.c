@@ -81,6 +81,13 @@ void isolated_set_unavailable(struct isolated_all *all, const char *why)
     (void)snprintf(all->unavailable, sizeof(all->unavailable), "%s", why);
 }
 
+uint64_t isolated_upper_bytes(const struct isolated_all *all)
+{
+    uint64_t most = all->conf.upper_bytes_max;
+
+    return most < ISOLATED_UPPER_BYTES ? most : ISOLATED_UPPER_BYTES;
+}
+
 /* Another overlay takes no layer from one; a place for them is mounted by whoever wants them. */
 bool isolated_can_persist(const struct isolated_all *all)
 {

@@ -106,6 +106,7 @@ struct reaper *isolated_reaper(const struct isolated_all *all);
  * sentence says what is missing. */
 bool isolated_available(const struct isolated_all *all, const char **ret_why);
 void isolated_set_unavailable(struct isolated_all *all, const char *why);
+uint64_t isolated_upper_bytes(const struct isolated_all *all); /* of a layer, unless asked for */
 /* Whether layers can be kept at the upper root. */
 bool isolated_can_persist(const struct isolated_all *all);
 

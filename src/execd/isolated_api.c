@@ -5,6 +5,7 @@
 
 #include "base/json_write.h"
 #include "base/time.h"
+#include "base/url.h"
 #include "execd/answer.h"
 #include "execd/isolated_api_internal.h"
 #include "execd/isolated_filter.h"
@@ -36,8 +37,12 @@ bool isolated_need(struct http_req *req)
 
 struct isolated *isolated_need_session(struct http_req *req)
 {
-    struct str id = http_req_param(req, "id");
-    struct isolated *s = isolated_find(isolated_of(req), id);
+    struct str raw = http_req_param(req, "id"), id;
+    struct isolated *s;
+
+    if (url_decode_in(&req->arena, raw, 0, &id) < 0)
+        id = raw;
+    s = isolated_find(isolated_of(req), id);
 
     if (!s)
         answer_error(req, 404, "CONTEXT_NOT_FOUND", "isolated session not found: %.*s",
@@ -213,14 +218,14 @@ void delete_isolated_session(struct http_req *req)
 
 /* --- what there is --- */
 
-static void write_persist(struct json_writer *w, const struct isolated_all *all)
+static void write_persist(struct json_writer *w, const struct isolated_all *all, bool overlay)
 {
     json_write_key(w, STR("persist"));
     json_write_object(w);
     json_write_key(w, STR("available"));
-    json_write_bool(w, isolated_can_persist(all));
+    json_write_bool(w, overlay && isolated_can_persist(all));
     json_write_key(w, STR("max_size_bytes_default"));
-    json_write_u64(w, ISOLATED_UPPER_BYTES);
+    json_write_u64(w, isolated_upper_bytes(all));
     json_write_key(w, STR("max_size_bytes_limit"));
     json_write_u64(w, isolated_conf(all)->upper_bytes_max);
     json_write_key(w, STR("retain_seconds_default"));
@@ -271,7 +276,7 @@ static void reply_capabilities(struct http_req *req, bool overlay)
     json_write_key(&w, STR("commit_supported"));
     json_write_bool(&w, available && overlay);
     write_text(&w, STR("seccomp_profile_sha256"), digest);
-    write_persist(&w, all);
+    write_persist(&w, all, available && overlay);
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
         answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");

@@ -5,6 +5,7 @@
 
 #include "base/json_bind.h"
 #include "base/map.h"
+#include "base/mem.h"
 #include "execd/answer.h"
 #include "execd/envs.h"
 #include "execd/fs.h"
@@ -167,10 +168,28 @@ static bool is_allowed(const struct isolated_conf *conf, const char *path)
 {
     struct str rest = str_of(conf->allowed_writable), prefix;
 
-    while (str_cut(&rest, ',', &prefix))
+    while (!is_taken(path) && str_cut(&rest, ',', &prefix))
         if (prefix.n > 0 && prefix.p[0] == '/' && is_within(str_of(path), prefix))
             return true;
     return false;
+}
+
+static int refuse_writable(const char *path, struct err *e)
+{
+    return err_set(e, EPERM, "extra_writable: %s is not on the list of allowed prefixes", path);
+}
+
+/* Where it leads: a link on the way must not lead to what is not allowed. */
+static const char *real_path(struct isolated *s, const char *path, struct err *e)
+{
+    auto_free char *real = realpath(path, NULL);
+    const char *kept = real ? arena_strdup(&s->arena, str_of(real)) : NULL;
+
+    if (!real)
+        (void)err_set(e, errno, "%s: %s", path, fs_text(errno));
+    else if (!kept)
+        (void)err_set(e, ENOMEM, "no memory for so many paths");
+    return kept;
 }
 
 static int read_writable(struct isolated *s, const struct create_body *b, struct err *e)
@@ -181,11 +200,13 @@ static int read_writable(struct isolated *s, const struct create_body *b, struct
 
         if (!path)
             return err_wrap(e, -e->code, "extra_writable");
-        if (is_taken(path) || !is_allowed(isolated_conf(s->all), path))
-            return err_set(e, EPERM, "extra_writable: %s is not on the list of allowed prefixes",
-                           path);
-        if (access(path, F_OK) < 0)
-            return err_set(e, errno, "extra_writable: %s: %s", path, fs_text(errno));
+        if (!is_allowed(isolated_conf(s->all), path))
+            return refuse_writable(path, e);
+        path = real_path(s, path, e);
+        if (!path)
+            return err_wrap(e, -e->code, "extra_writable");
+        if (!is_allowed(isolated_conf(s->all), path))
+            return refuse_writable(path, e);
         s->spec.writable[s->spec.writable_count++] = path;
     }
     return 0;
@@ -260,7 +281,7 @@ int isolated_request_create(struct http_req *req, struct isolated *s)
     struct create_body b = {
         .env_mode = ISOLATED_ENV_DENY,
         .spec = {.share_net = true,
-                 .upper_bytes = ISOLATED_UPPER_BYTES,
+                 .upper_bytes = isolated_upper_bytes(s->all),
                  .retain_s = ISOLATED_RETAIN_S,
                  .idle_s = ISOLATED_IDLE_S},
     };
@@ -481,7 +502,8 @@ int isolated_request_commit(struct http_req *req, struct isolated_commit *ret)
     AUTO_ARENA(arena, REQUEST_ARENA_BYTES_MAX);
     struct commit_body b = {0};
     struct err e = {0};
-    int r = req->body.n > 0 ? answer_read_body(req, &arena, &commit_table, &b, &e) : 0;
+    bool is_empty = req->body.n == 0 || str_eq(str_trim(req->body), STR("null"));
+    int r = is_empty ? 0 : answer_read_body(req, &arena, &commit_table, &b, &e);
 
     if (r < 0)
         answer_error(req, 400, "INVALID_REQUEST_BODY",

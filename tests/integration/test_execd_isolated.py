@@ -429,6 +429,7 @@ def commits_only_what_can_be():
         assert Session(box, mode="rw").ask("GET", "/diff").status == 404
         s = Session(box)
         assert s.ask("POST", "/commit", {"strategy": "merge"}).status == 400
+        assert s.ask("POST", "/commit", b" null").status == 200
         with Stream(box.connect(), f"{s.url}/run", {"code": "echo up; sleep 1000"}) as stream:
             while stream.event()["type"] != "stdout":
                 pass
@@ -619,6 +620,10 @@ def lets_allowed_paths_be_written():
             assert pathlib.Path(f"{folder}/in/f").read_bytes() == b"x\n"
             s.run(f"echo x > {folder}/f")
             assert os.listdir(folder) == ["in"]
+            os.symlink("/etc", f"{folder}/in/out")
+            reply = execd.ask("POST", f"{ROOT}/session", {"isolation": {
+                "workspace": {"path": execd.work}, "extra_writable": [f"{folder}/in/out"]}})
+            assert reply.status == 400 and "/etc" in reply.json()["message"], reply
 
 
 @contextlib.contextmanager
