@@ -99,6 +99,16 @@ static void upload_fail_step(struct upload *u, const char *step, struct str what
     upload_fail(u, 500, "RUNTIME_ERROR", "error %s %.*s. %s", step, STR_ARG(what), why);
 }
 
+/* Where files have a ceiling, in a session whose layer has one, the client's is too large. */
+static void upload_fail_write(struct upload *u, int r)
+{
+    if (r == -EFBIG)
+        upload_fail(u, 413, "CONTENT_TOO_LARGE", "error copying file %.*s. %s", STR_ARG(u->path),
+                    fs_text(-r));
+    else
+        upload_fail_step(u, "copying file", u->path, fs_text(-r));
+}
+
 /* --- one file --- */
 
 static const char *upload_path(struct upload *u, struct str given, struct err *e)
@@ -162,7 +172,7 @@ static void file_write(struct upload *u, struct str piece)
     else if (u->target.fd >= 0) /* a pipe that nobody reads must not keep us */
         r = io_write_full(u->target.fd, piece, deadline_in_ms(0));
     if (r < 0)
-        upload_fail_step(u, "copying file", u->path, fs_text(-r));
+        upload_fail_write(u, r);
 }
 
 static void file_end(struct upload *u)
@@ -174,7 +184,7 @@ static void file_end(struct upload *u)
         return;
     r = u->target.temp[0] ? sparse_end(&u->sparse, u->target.fd) : 0;
     if (r < 0)
-        upload_fail_step(u, "copying file", u->path, fs_text(-r));
+        upload_fail_write(u, r);
     else if (permission_apply_fd(&u->ids, u->target.fd, &e) < 0)
         upload_fail_step(u, "chmoding file", u->path, e.msg);
     else if (target_commit(&u->target, &e) < 0)
@@ -360,7 +370,7 @@ static bool spool_step(struct slice *s)
     n = (size_t)(row->bytes < COPY_BYTES ? row->bytes : COPY_BYTES);
     r = io_pread_full(u->spool, loop_scratch(s->loop), n, row->at, &n);
     if (r < 0)
-        upload_fail_step(u, "copying file", u->path, fs_text(-r));
+        upload_fail_write(u, r);
     else
         file_write(u, str_make(loop_scratch(s->loop), n));
     row->at += (int64_t)n;

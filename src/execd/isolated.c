@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "execd/fs.h"
+#include "execd/isolated_gauge.h"
 #include "execd/remove.h"
 
 enum { UPPER_MODE = 0700, WHY_BYTES_MAX = 256 };
@@ -153,6 +154,8 @@ static void stop_box(struct isolated *s)
     isolated_shell_free(s);
     isolated_view_free(s->view);
     s->view = NULL;
+    gauge_stop(s->gauge);
+    s->gauge = NULL;
     reaper_unwatch(&s->init);
     if (pid > 0)
         (void)kill(pid, SIGKILL);
@@ -269,6 +272,15 @@ size_t isolated_idle_left_s(const struct isolated *s)
     return idle_ns < all_ns ? (size_t)((all_ns - idle_ns + NS_PER_S - 1) / NS_PER_S) : 0;
 }
 
+const char *isolated_why_ended(const struct isolated *s, char out[ISOLATED_WHY_MAX])
+{
+    if (!s->outgrown)
+        return NULL;
+    (void)snprintf(out, ISOLATED_WHY_MAX, "the layer is larger than %llu bytes",
+                   (unsigned long long)s->spec.upper_bytes);
+    return out;
+}
+
 static void idle_watch(struct isolated *s, uint64_t in_s);
 
 static void on_idle(struct loop_timer *t)
@@ -326,6 +338,14 @@ static int take_descriptors(struct isolated *s, struct err *e)
                : err_set(e, EPROTO, "the session handed over nothing");
 }
 
+static void on_outgrown(struct isolated *s)
+{
+    log_event(LOG_WARN, "the layer of an isolated session is too large, ending it",
+              LOG_STR("id", s->id));
+    s->outgrown = true;
+    isolated_end(s);
+}
+
 static void on_report(struct loop_io *io, uint32_t events UNUSED)
 {
     struct isolated *s = container_of(io, struct isolated, report);
@@ -344,6 +364,8 @@ static void on_report(struct loop_io *io, uint32_t events UNUSED)
     s->created_us = s->created_us ? s->created_us : time_wall_us();
     s->touched_ns = time_mono_ns();
     idle_watch(s, s->spec.idle_s);
+    if (s->upper[0])
+        s->gauge = gauge_start(s, s->spec.upper_bytes, on_outgrown);
     s->on_ready = NULL;
     if (on_ready)
         on_ready(s->user, s, NULL);

@@ -21,6 +21,7 @@ enum {
     ISOLATED_IDLE_S = 1800,
     ISOLATED_RETAIN_S = 3600,
     ISOLATED_SECONDS_MAX = 365 * 24 * 3600,
+    ISOLATED_WHY_MAX = 96,
 };
 #define ISOLATED_UPPER_BYTES     (UINT64_C(2) << 30) /* of a layer, unless asked otherwise */
 #define ISOLATED_UPPER_BYTES_MAX (UINT64_C(8) << 30)
@@ -54,6 +55,7 @@ struct isolated_spec {
 };
 
 struct isolated_all;
+struct isolated_gauge;
 struct isolated_run;
 struct isolated_view;
 struct shell;
@@ -77,20 +79,22 @@ struct isolated {
     struct child_place place; /* of what runs in it */
     uint64_t touched_ns;      /* when it was last used */
     bool alone;               /* somebody has it alone */
+    bool outgrown;            /* it ended for that: its layer is larger than spec.upper_bytes */
 
     /* The rest is ours. */
     struct isolated_all *all;
     struct reaper_child init; /* the first process of its box */
     struct loop_io report;    /* of the spawn; fd is -EBADF once it was read */
     int channel;
-    struct loop_timer timer;    /* idleness, or the end of retention */
-    unsigned users;             /* requests at work on it */
-    struct isolated_view *view; /* serves its files; NULL = nobody asked yet */
-    struct shell *shell;        /* runs code; NULL = none did yet */
-    struct isolated_run *run;   /* the one that is on */
-    char *lent;                 /* names of variables that it brought, or the one before it */
-    unsigned layers;            /* how many it had before this one */
-    char upper[144];            /* the directory of a layer that persists; "" = none */
+    struct loop_timer timer;      /* idleness, or the end of retention */
+    unsigned users;               /* requests at work on it */
+    struct isolated_view *view;   /* serves its files; NULL = nobody asked yet */
+    struct isolated_gauge *gauge; /* of a layer on a disk; NULL = none */
+    struct shell *shell;          /* runs code; NULL = none did yet */
+    struct isolated_run *run;     /* the one that is on */
+    char *lent;                   /* names of variables that it brought, or the one before it */
+    unsigned layers;              /* how many it had before this one */
+    char upper[144];              /* the directory of a layer that persists; "" = none */
     void (*on_ready)(void *user, struct isolated *s, const struct err *why);
     void *user;
 };
@@ -137,6 +141,8 @@ void isolated_hold(struct isolated *s);
 void isolated_release(struct isolated *s);
 bool isolated_is_busy(const struct isolated *s); /* someone holds it, or something runs in it */
 size_t isolated_idle_left_s(const struct isolated *s); /* until it ends by itself */
+/* Why one that is retained ended, when that was not asked for: a sentence, or NULL. */
+const char *isolated_why_ended(const struct isolated *s, char out[ISOLATED_WHY_MAX]);
 /* Ends its shell, and the run that is on with an event that says so. None is fine. */
 void isolated_shell_free(struct isolated *s);
 /* The streams of all of them, runs and watches, with their last events. */

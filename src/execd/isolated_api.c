@@ -53,6 +53,7 @@ struct isolated *isolated_need_session(struct http_req *req)
 struct isolated *isolated_need_living(struct http_req *req)
 {
     struct isolated *s = isolated_need(req) ? isolated_need_session(req) : NULL;
+    char why[ISOLATED_WHY_MAX];
 
     if (!s)
         return NULL;
@@ -60,6 +61,9 @@ struct isolated *isolated_need_living(struct http_req *req)
         return s;
     if (s->state != ISOLATED_RETAINED)
         answer_error(req, 409, "SESSION_BUSY", "isolated session %s is being committed", s->id);
+    else if (isolated_why_ended(s, why))
+        answer_error(req, 413, "CONTENT_TOO_LARGE", "isolated session %s has ended: %s", s->id,
+                     why);
     else
         answer_error(req, 404, "CONTEXT_NOT_FOUND", "isolated session %s has ended", s->id);
     return NULL;
@@ -124,6 +128,7 @@ static void write_isolation(struct json_writer *w, const struct isolated *s)
 static void reply_session(struct http_req *req, const struct isolated *s, bool with_state)
 {
     AUTO_BUF(body, ANSWER_BYTES_MAX);
+    char why[ISOLATED_WHY_MAX];
     struct json_writer w;
 
     json_write_begin(&w, &body);
@@ -132,6 +137,8 @@ static void reply_session(struct http_req *req, const struct isolated *s, bool w
     write_time(&w, STR("created_at"), s->created_us);
     if (with_state) {
         write_text(&w, STR("status"), s->state == ISOLATED_RETAINED ? "ended" : "ready");
+        if (isolated_why_ended(s, why))
+            write_text(&w, STR("reason"), why);
         write_time(&w, STR("last_run_at"), s->last_run_us);
         json_write_key(&w, STR("idle_remaining_seconds"));
         if (s->spec.idle_s > 0)

@@ -93,7 +93,7 @@ static bool diff_measure(struct diff_op *o)
         return false;
     }
     if (o->bytes > most) {
-        answer_error(o->op.req, 413, "RUNTIME_ERROR", "the layer is larger than %llu bytes",
+        answer_error(o->op.req, 413, "CONTENT_TOO_LARGE", "the layer is larger than %llu bytes",
                      (unsigned long long)most);
         return false;
     }

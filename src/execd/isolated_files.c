@@ -60,6 +60,7 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
         .user = s->spec.user,
         .workspace = s->spec.workspace,
         .token = v->token,
+        .file_bytes_max = s->upper[0] ? s->spec.upper_bytes : 0,
     };
     auto_fd listener = view_listen(&v->addr, e), theirs = -EBADF, report = -EBADF;
     int pair[2], r;
@@ -113,10 +114,16 @@ static void files_on_end(void *user)
     isolated_release(user);
 }
 
-static void files_on_fail(void *user UNUSED, struct http_req *req, int status UNUSED,
+static void files_on_fail(void *user, struct http_req *req, int status UNUSED,
                           const struct err *why)
 {
-    answer_error(req, 500, "RUNTIME_ERROR", "the session's files cannot be reached: %s", why->msg);
+    char ended[ISOLATED_WHY_MAX];
+
+    if (isolated_why_ended(user, ended))
+        answer_error(req, 413, "CONTENT_TOO_LARGE", "the session has ended: %s", ended);
+    else
+        answer_error(req, 500, "RUNTIME_ERROR", "the session's files cannot be reached: %s",
+                     why->msg);
 }
 
 /* Only a watch has an end to tell; all others are broken transfers. */

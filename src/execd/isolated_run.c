@@ -52,8 +52,13 @@ static void run_finish(struct isolated *s, int exit_code, const char *value, con
 
 void isolated_shell_free(struct isolated *s)
 {
+    char why[ISOLATED_WHY_MAX], text[ISOLATED_WHY_MAX + 32];
+    bool outgrown = isolated_why_ended(s, why) != NULL;
+
+    (void)snprintf(text, sizeof(text), "%s%ssignal: killed", outgrown ? why : "",
+                   outgrown ? ": " : "");
     if (s->run)
-        run_finish(s, -1, "-1", "signal: killed");
+        run_finish(s, -1, "-1", text);
     shell_free(s->shell);
     s->shell = NULL;
     free(s->lent);

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <signal.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -196,6 +198,18 @@ static void own_files(const struct child_user *user)
     (void)setfsuid(user->uid);
 }
 
+/* Who sends more than a layer may hold hears so at once, and not when it was measured
+ * (isolated_gauge.h). */
+static int limit_files(uint64_t bytes_max)
+{
+    struct rlimit most = {bytes_max, bytes_max};
+
+    if (bytes_max == 0)
+        return 0;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    return setrlimit(RLIMIT_FSIZE, &most) < 0 ? -errno : 0;
+}
+
 int view_become(void *user, struct proc_step *ret_step)
 {
     const struct view_plan *plan = user;
@@ -210,7 +224,9 @@ int view_become(void *user, struct proc_step *ret_step)
     *ret_step = (struct proc_step){"limit the rights of", "the view"};
     (void)prctl(PR_SET_NAME, "session-files");
     own_files(&plan->user);
-    r = caps_limit(caps_sandbox);
+    r = limit_files(plan->file_bytes_max);
+    if (r >= 0)
+        r = caps_limit(caps_sandbox);
     if (r >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         r = -errno;
     if (r >= 0)

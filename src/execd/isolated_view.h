@@ -14,6 +14,7 @@ struct view_plan { /* borrowed; the child has its own copy */
     struct child_user user;
     const char *workspace; /* all that may be asked for lies in it */
     const char *token;
+    uint64_t file_bytes_max; /* 0 = any; more is EFBIG */
     int listener, channel; /* the end of the channel is that of the process, in a second at most */
 };
 

@@ -636,6 +636,61 @@ def keeper(*options):
         yield execd, upper
 
 
+def ends_a_session_whose_layer_outgrows_its_ceiling():
+    with keeper() as (execd, upper):
+        persist = {"enabled": True, "max_size_bytes": 8 * MIB}
+        s = Session(execd, path=execd.work, persist=persist)
+        s.out("head -c 4000000 /dev/urandom > f; truncate -s 1G sparse; "
+              "for i in $(seq 50); do ln f l$i; done; sleep 1")
+        assert s.ask("GET", "").json()["status"] == "ready", "a file was counted twice"
+        s.out("rm l* sparse")
+        ran = s.run("for i in $(seq 1000); do head -c 100000 /dev/zero >> big; sleep 0.01; done",
+                    timeout_seconds=30)
+        why = f"the layer is larger than {8 * MIB} bytes"
+        assert ran.last["error"]["traceback"] == [f"{why}: signal: killed"], ran.last
+        assert ran.last["exit_code"] == -1, ran.last
+        for method, path, *body in (("POST", "/run", {"code": "true"}),
+                                    ("POST", "/files/upload", FORM.format("x").encode(), FORM_TYPE),
+                                    ("GET", f"/files/info?path={execd.work}/f")):
+            reply = s.ask(method, path, *body)
+            assert reply.status == 413 and reply.json()["code"] == "CONTENT_TOO_LARGE", reply
+            assert why in reply.json()["message"], reply
+        state = s.ask("GET", "").json()
+        assert state["status"] == "ended" and state["reason"] == why, state
+        kept = s.diff()
+        assert len(kept["f"]) == 4000000 and 4000000 < len(kept["big"]) < 64 * MIB
+        assert s.ask("POST", "/commit").status == 200 and s.end().status == 200
+        wait_for(lambda: os.listdir(upper) == [], "the removal of the layer")
+        many = Session(execd, path=execd.work, persist=persist)
+        ran = many.run("seq 30000 | xargs touch; sleep 1000", timeout_seconds=30)
+        assert ran.last["error"]["traceback"][0].startswith(why), ran.last
+
+
+def refuses_an_upload_larger_than_the_layer():
+    with keeper() as (execd, _):
+        s = Session(execd, path=execd.work, persist={"enabled": True, "max_size_bytes": 8 * MIB})
+        form = FORM.format(f"{execd.work}/f").encode()
+        reply = s.ask("POST", "/files/upload", form.replace(b"DATA", os.urandom(9 * MIB)), FORM_TYPE)
+        assert reply.status == 413 and reply.json()["code"] == "CONTENT_TOO_LARGE", reply
+        assert s.ask("POST", "/files/upload", form.replace(b"DATA", os.urandom(7 * MIB)),
+                     FORM_TYPE).status == 200
+        assert s.out("ls") == ["f"]
+        form = form.replace(b"/f\"", b"/g\"")
+        s.ask("POST", "/files/upload", form.replace(b"DATA", os.urandom(7 * MIB)), FORM_TYPE)
+        wait_for(lambda: s.ask("GET", "").json()["status"] == "ended", "the end of the session")
+
+
+def bounds_what_is_not_said():
+    with keeper("--isolation-upper-max-bytes", str(4 * MIB)) as (execd, _):
+        persist = execd.get(f"{ROOT}/capabilities").json()["persist"]
+        assert persist["max_size_bytes_default"] == persist["max_size_bytes_limit"] == 4 * MIB
+        s = Session(execd, path=execd.work)
+        assert s.run("head -c 5000000 /dev/zero > big").exit_code != 0
+        reply = execd.ask("POST", f"{ROOT}/session", {"isolation": {"workspace": {
+            "path": execd.work, "persist": {"max_size_bytes": 4 * MIB + 1}}}})
+        assert reply.status == 400 and reply.json()["code"] == "INVALID_REQUEST_BODY", reply
+
+
 def removes_what_is_kept():
     with keeper() as (execd, upper):
         s = Session(execd, path=execd.work, persist={"enabled": True, "retain_seconds": 1000})
@@ -712,6 +767,9 @@ TESTS = [
     tells_a_run_that_execd_ends,
     gives_no_diff_during_a_commit,
     lets_allowed_paths_be_written,
+    ends_a_session_whose_layer_outgrows_its_ceiling,
+    refuses_an_upload_larger_than_the_layer,
+    bounds_what_is_not_said,
     removes_what_is_kept,
     removes_what_is_kept_once_it_was_read,
     keeps_a_layer_that_persists,
