@@ -15,6 +15,9 @@
 #include "execd/command_internal.h"
 #include "execd/duration.h"
 #include "execd/exit_text.h"
+#include "execd/telemetry.h"
+
+enum { NS_PER_US = 1000 };
 
 /* --- the table --- */
 
@@ -176,6 +179,14 @@ static void run_free(struct run *run)
     free(run);
 }
 
+static void command_count(const struct command *c)
+{
+    int64_t us = c->ended_us - c->started_us;
+
+    telemetry_executed(c->all->telemetry, TELEMETRY_RUN_COMMAND, !c->error,
+                       us > 0 ? (uint64_t)us * NS_PER_US : 0); /* the clock may be set back */
+}
+
 /* The record becomes one of the past; it may be gone afterwards. */
 static void command_ended(struct command *c)
 {
@@ -189,6 +200,7 @@ static void command_ended(struct command *c)
             command_pipe_leave_over(c->pipes[i]);
     run_free(run);
     all->running--;
+    command_count(c);
     if (ops)
         ops->on_end(user, c);
     command_log_spare(&c->logs[COMMAND_STDOUT]);
@@ -384,6 +396,11 @@ void command_run(struct command *c, const struct command_spec *spec, const struc
 }
 
 /* --- all of them --- */
+
+void commands_observe(struct commands *all, struct telemetry *t)
+{
+    all->telemetry = t;
+}
 
 void commands_signal(struct commands *all, int signo)
 {

@@ -42,6 +42,7 @@ struct buf;
 struct commands; /* the table of all */
 struct run;
 struct command_pipe;
+struct telemetry;
 
 /* All read-only for others. */
 struct command {
@@ -88,6 +89,7 @@ void commands_new(struct loop *loop, struct reaper *reaper, const struct child_p
 /* NULL is fine. Kills the groups of those that run, without a word to anyone. */
 void commands_free(struct commands *all);
 void commands_signal(struct commands *all, int signo); /* to the group of each that runs */
+void commands_observe(struct commands *all, struct telemetry *t); /* it hears of every end */
 
 struct command *commands_find(const struct commands *all, struct str id); /* NULL = unknown */
 size_t commands_running(const struct commands *all);

@@ -19,8 +19,9 @@ struct commands {
     struct list runs;      /* of struct run */
     struct list leftovers; /* of struct command_pipe, oldest first */
     size_t running, ended_count, leftover_count;
-    size_t text_bytes; /* of the ended */
-    bool log_failed;   /* said so once */
+    size_t text_bytes;           /* of the ended */
+    bool log_failed;             /* said so once */
+    struct telemetry *telemetry; /* NULL = none */
 };
 
 /* The reading end of a pipe. Lives until whoever writes to it is gone, also past its command. */

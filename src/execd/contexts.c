@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "execd/telemetry.h"
 
 enum { MEMORY_BYTES_MAX = 4 << 20 }; /* of a context: its environment, above all */
 
@@ -24,6 +25,7 @@ struct contexts {
     struct reaper *reaper;
     struct child_place place;
     struct map by_id;
+    struct telemetry *telemetry; /* NULL = none */
 };
 
 void contexts_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
@@ -34,6 +36,11 @@ void contexts_new(struct loop *loop, struct reaper *reaper, const struct child_p
     *all = (struct contexts){.loop = loop, .reaper = reaper, .place = *place};
     map_init(&all->by_id, CONTEXTS_MAX, NULL);
     *ret = all;
+}
+
+void contexts_observe(struct contexts *all, struct telemetry *t)
+{
+    all->telemetry = t;
 }
 
 struct context *contexts_find(const struct contexts *all, struct str id)
@@ -51,10 +58,13 @@ struct context *contexts_next(const struct contexts *all, size_t *at)
 /* --- what its kernel tells --- */
 
 /* The cell is over: nobody follows it from here on. */
-static const struct kernel_owner *take_follower(struct context *c)
+static const struct kernel_owner *take_follower(struct context *c, bool success)
 {
     const struct kernel_owner *follower = c->follower;
 
+    if (c->busy)
+        telemetry_executed(c->all->telemetry, TELEMETRY_RUN_CODE, success && !c->failed,
+                           loop_now_ns(c->all->loop) - c->begin_ns);
     c->follower = NULL;
     c->busy = false;
     return follower;
@@ -89,6 +99,7 @@ static void context_on_error(void *user, struct str name, struct str value,
 {
     struct context *c = user;
 
+    c->failed = true;
     if (c->follower)
         c->follower->on_error(c->user, name, value, traceback);
 }
@@ -96,7 +107,7 @@ static void context_on_error(void *user, struct str name, struct str value,
 static void context_on_done(void *user, enum kernel_end end)
 {
     struct context *c = user;
-    const struct kernel_owner *follower = take_follower(c);
+    const struct kernel_owner *follower = take_follower(c, end != KERNEL_TIMEOUT);
 
     if (follower)
         follower->on_done(c->user, end);
@@ -105,7 +116,7 @@ static void context_on_done(void *user, enum kernel_end end)
 static void context_on_death(void *user, const char *why)
 {
     struct context *c = user;
-    const struct kernel_owner *follower = take_follower(c);
+    const struct kernel_owner *follower = take_follower(c, false);
 
     (void)snprintf(c->why, sizeof(c->why), "%s", why);
     c->dead = true;
@@ -250,7 +261,7 @@ int context_new(struct contexts *all, const struct context_spec *spec, struct co
 
 void context_free(struct context *c)
 {
-    const struct kernel_owner *follower = take_follower(c);
+    const struct kernel_owner *follower = take_follower(c, false);
 
     (void)map_take(&c->all->by_id, str_of(c->id));
     if (follower)
@@ -277,7 +288,7 @@ void contexts_end_cells(struct contexts *all, const char *why)
     struct context *c;
 
     while ((c = contexts_next(all, &at))) {
-        const struct kernel_owner *follower = take_follower(c);
+        const struct kernel_owner *follower = take_follower(c, false);
 
         if (follower)
             follower->on_death(c->user, why);
@@ -323,6 +334,8 @@ int context_run(struct context *c, struct str code, uint64_t timeout_ms,
     if (r < 0)
         return r;
     c->busy = true;
+    c->failed = false;
+    c->begin_ns = loop_now_ns(c->all->loop);
     c->follower = follower;
     c->user = user;
     return 0;

@@ -17,6 +17,7 @@ enum {
 };
 
 struct contexts; /* the table of all */
+struct telemetry;
 
 /* All read-only for others. */
 struct context {
@@ -38,6 +39,8 @@ struct context {
     struct kernel *running;
     const struct kernel_owner *follower; /* NULL: nobody */
     void *user;
+    uint64_t begin_ns; /* of what runs */
+    bool failed;       /* it told an error */
 };
 
 /* Copied. */
@@ -52,6 +55,7 @@ struct context_spec {
 void contexts_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
                   struct contexts **ret);
 void contexts_free(struct contexts *all); /* NULL is fine; ends their processes, tells nobody */
+void contexts_observe(struct contexts *all, struct telemetry *t); /* it hears of every end */
 /* Whoever follows a cell is told that it died, and why. */
 void contexts_end_cells(struct contexts *all, const char *why);
 

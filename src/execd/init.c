@@ -17,6 +17,7 @@
 #include "execd/reaper.h"
 #include "execd/routes.h"
 #include "execd/session.h"
+#include "execd/telemetry.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -201,10 +202,12 @@ static void init_on_log_timer(struct loop_timer *t)
 }
 
 /* Neither queries nor bodies: what clients do is theirs. */
-static void init_log_request(struct http_req *req, int error)
+static void init_on_request_done(struct http_req *req, int error)
 {
+    const struct execd_api *api = req->server_user;
     uint64_t ns = loop_now_ns(http_req_loop(req)) - req->begin_ns;
 
+    telemetry_request(api->telemetry, req, error);
     log_event(LOG_DEBUG, "request", LOG_STR("method", req->head.method_name),
               LOG_STR("path", req->head.path), LOG_I64("status", req->status),
               LOG_I64("error", error), LOG_U64("ms", ns / NS_PER_MS));
@@ -247,7 +250,7 @@ static int init_serve(struct init *i, struct err *e)
         .user = &i->api,
         .on_request = execd_on_request,
         .on_unrouted = execd_on_unrouted,
-        .on_done = init_log_request,
+        .on_done = init_on_request_done,
         .connections_max = CONNECTIONS_MAX,
         .stall_ms = STALL_MS,
     };
@@ -302,6 +305,18 @@ static void init_make_api(struct init *i)
                      &i->api.isolated);
 }
 
+static void init_observe(struct init *i)
+{
+    struct telemetry_parts parts = {i->loop, i->api.proxy, &i->api.trim, &i->conf->entry.place,
+                                    &i->conf->metrics};
+    struct telemetry *t = telemetry_start(&parts, (const char *const *)environ);
+
+    i->api.telemetry = t;
+    commands_observe(i->api.commands, t);
+    sessions_observe(i->api.sessions, t);
+    contexts_observe(i->api.contexts, t);
+}
+
 /* Listening comes first: when the entrypoint runs, its sandbox answers. */
 static int init_start(struct init *i, struct err *e)
 {
@@ -319,6 +334,7 @@ static int init_start(struct init *i, struct err *e)
     r = init_serve(i, e);
     if (r < 0)
         return err_wrap(e, r, "serve");
+    init_observe(i);
     if (i->everyone) /* elsewhere the port is not ours to take */
         code_port_open(&i->code_port, i->loop, (const char *const *)environ);
     return init_start_entry(i, e);
@@ -347,6 +363,7 @@ static void init_done(struct init *i)
     if (i->api.ptys)
         pty_clients_cut(&i->api.pty_clients, i->loop);
     ptys_free(i->api.ptys);
+    telemetry_stop(i->api.telemetry);
     if (i->api.proxy)
         http_client_free(i->api.proxy);
     trim_done(&i->api.trim);

@@ -13,6 +13,7 @@ struct http_client;
 struct isolated_all;
 struct ptys;
 struct sessions;
+struct telemetry;
 
 struct execd_api { /* server_user of every request */
     struct commands *commands;
@@ -25,6 +26,7 @@ struct execd_api { /* server_user of every request */
     struct metrics_memory metrics_memory;
     struct directory_watch *watches; /* all that go on */
     struct http_client *proxy;       /* to the ports of the sandbox */
+    struct telemetry *telemetry;     /* NULL: nobody asks for it */
     struct ptys *ptys;
     struct list pty_clients;  /* their WebSockets */
     const char *access_token; /* NULL or "": everyone may ask */

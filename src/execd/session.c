@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "execd/envs.h"
+#include "execd/telemetry.h"
 
 enum { ENV_ARENA_BYTES_MAX = 16 << 20 };
 
@@ -16,6 +17,7 @@ struct sessions {
     struct child_place place;
     struct map by_id;
     size_t waiting_bytes;
+    struct telemetry *telemetry; /* NULL = none */
 };
 
 struct session {
@@ -26,6 +28,7 @@ struct session {
     struct list waiting;         /* of struct session_run */
     size_t waiting_count;
     struct list waits; /* of struct session_wait */
+    uint64_t begin_ns; /* of what runs */
 };
 
 /* --- the table --- */
@@ -68,6 +71,11 @@ void sessions_signal(struct sessions *all, int signo)
         shell_signal(((struct session *)value)->shell, signo);
 }
 
+void sessions_observe(struct sessions *all, struct telemetry *t)
+{
+    all->telemetry = t;
+}
+
 struct session *sessions_find(const struct sessions *all, struct str id)
 {
     return map_get(&all->by_id, id);
@@ -84,6 +92,12 @@ static void run_tell_end(struct session_run *run, const struct shell_end *end)
 {
     run->session = NULL;
     run->ops->on_end(run->user, end);
+}
+
+static void session_count(const struct session *s, const struct shell_end *end)
+{
+    telemetry_executed(s->all->telemetry, TELEMETRY_RUN_IN_SESSION, end->error[0] == '\0',
+                       loop_now_ns(s->all->loop) - s->begin_ns);
 }
 
 static void session_done_waiting(struct session *s)
@@ -128,10 +142,12 @@ static void session_begin(struct session *s, struct session_run *run, const stru
     struct err e = {0};
 
     s->current = run;
+    s->begin_ns = loop_now_ns(s->all->loop);
     if (session_give(s, job, &e) >= 0)
         return;
     s->current = NULL;
     (void)snprintf(end.error, sizeof(end.error), "%s", e.msg);
+    session_count(s, &end);
     run_tell_end(run, &end);
 }
 
@@ -253,6 +269,7 @@ static void session_on_end(void *user, const struct shell_end *end)
     struct session_run *run = s->current;
 
     s->current = NULL;
+    session_count(s, end);
     if (run)
         run_tell_end(run, end);
     session_done_waiting(s);
@@ -305,6 +322,8 @@ void session_free(struct session *s)
     struct session_run *run = s->current;
 
     (void)map_take(&s->all->by_id, str_of(s->id));
+    if (shell_is_busy(s->shell))
+        session_count(s, &killed);
     shell_free(s->shell);
     s->current = NULL;
     if (run)

@@ -18,6 +18,7 @@ enum {
 
 struct sessions; /* the table of all */
 struct session;
+struct telemetry;
 
 struct session_ops {
     /* As shell_owner's. */
@@ -43,7 +44,8 @@ struct session_wait { /* whoever waits for an interrupt to act */
 void sessions_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
                   struct sessions **ret);
 void sessions_free(struct sessions *all); /* NULL is fine; as session_free of each, but silent */
-void sessions_signal(struct sessions *all, int signo); /* as shell_signal() */
+void sessions_signal(struct sessions *all, int signo);            /* as shell_signal() */
+void sessions_observe(struct sessions *all, struct telemetry *t); /* it hears of every end */
 
 /* -EAGAIN when there are too many. `cwd` NULL is ours. Starts nothing. */
 int session_new(struct sessions *all, const char *cwd, struct session **ret,
