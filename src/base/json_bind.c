@@ -243,7 +243,8 @@ static int bind_enum(struct binder *b, const struct json_field *f, const struct 
     if (v->type != JSON_STRING)
         return bind_fail_type(b, "a string", v);
     for (const struct json_name *n = f->names; n->name; n++)
-        if (str_eq(str_of(n->name), v->string)) {
+        if (str_eq(str_of(n->name), v->string) ||
+            (f->flags & JSON_ANY_CASE && str_eq_nocase(str_of(n->name), v->string))) {
             *(int *)to = n->value;
             return 0;
         }
@@ -267,12 +268,41 @@ static int bind_push(struct binder *b, struct bind_frame frame)
     return 0;
 }
 
+/* Whether `key` spells `name` in snake_case. */
+static bool bind_is_snake(struct str key, const char *name)
+{
+    size_t n = 0;
+
+    for (; *name; name++) {
+        char lower = ascii_lower(*name);
+
+        if (lower != *name && (n == key.n || key.p[n++] != '_'))
+            return false;
+        if (n == key.n || key.p[n++] != lower)
+            return false;
+    }
+    return n == key.n;
+}
+
 static bool bind_knows(const struct json_table *t, struct str key)
 {
     for (size_t i = 0; i < t->count; i++)
-        if (str_eq(str_of(t->fields[i].name), key))
+        if (str_eq(str_of(t->fields[i].name), key) ||
+            (t->flags & JSON_SNAKE && bind_is_snake(key, t->fields[i].name)))
             return true;
     return false;
+}
+
+/* The member a row is about, or NULL. */
+static const struct json *bind_find(const struct json *object, const struct json_table *t,
+                                    const char *name)
+{
+    const struct json *v = json_get(object, str_of(name));
+
+    if (v || !(t->flags & JSON_SNAKE))
+        return v;
+    json_each(member, object) if (bind_is_snake(member->key, name)) return member;
+    return NULL;
 }
 
 /* Names the unknown key behind the path of the object that holds it. */
@@ -391,7 +421,7 @@ static size_t bind_element_size(const struct json_field *f)
 static int bind_step_object(struct binder *b, struct bind_frame *frame)
 {
     const struct json_field *f = &frame->table->fields[frame->index++];
-    const struct json *v = json_get(frame->node, str_of(f->name));
+    const struct json *v = bind_find(frame->node, frame->table, f->name);
     bool seen;
 
     if (v && v->type == JSON_NULL && (f->flags & JSON_NULLABLE))

@@ -34,10 +34,12 @@ enum json_as {
 enum json_field_flags {
     JSON_REQUIRED = 1 << 0,
     JSON_NULLABLE = 1 << 1, /* null counts as absent */
+    JSON_ANY_CASE = 1 << 2, /* of an enum: its names in upper case, too, and mixed */
 };
 
 enum json_table_flags {
     JSON_STRICT = 1 << 0, /* refuse keys that no row names; otherwise they are ignored */
+    JSON_SNAKE = 1 << 1,  /* "claim_name" where there is no "claimName" */
 };
 
 struct json_field;

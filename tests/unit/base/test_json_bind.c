@@ -263,3 +263,49 @@ TEST(json_bind, bounds_a_table_that_contains_itself)
     CHECK_EQ(json_bind(&a, v, &knot_table, &k, &e), -EMSGSIZE);
     CHECK(strstr(e.msg, "below[0].below[0]") == e.msg);
 }
+
+struct lenient {
+    struct str claim_name;
+    int action;
+};
+
+static const struct json_field lenient_fields[] = {
+    JSON_FIELD("claimName", JSON_AS_STR, JSON_REQUIRED, struct lenient, claim_name),
+    JSON_FIELD("action", JSON_AS_ENUM, JSON_ANY_CASE, struct lenient, action,
+               .names = action_names),
+};
+static const struct json_table lenient_table =
+    JSON_TABLE(struct lenient, lenient_fields, JSON_STRICT | JSON_SNAKE);
+
+TEST(json_bind, takes_snake_case_and_any_case_where_a_table_says_so)
+{
+    static const struct {
+        const char *text, *error;
+    } rows[] = {
+        {"{\"claim_name\":\"c\",\"action\":\"Deny\"}",                 ""                                          },
+        {"{\"claimName\":\"c\",\"claim_name\":7,\"action\":\"DENY\"}", ""                                          },
+        {"{\"claim_Name\":\"c\"}",                                     "claim_Name: unknown field"                 },
+        {"{\"claimname\":\"c\"}",                                      "claimname: unknown field"                  },
+        {"{\"claim_name_\":\"c\"}",                                    "claim_name_: unknown field"                },
+        {"{\"claim_\":\"c\"}",                                         "claim_: unknown field"                     },
+        {"{\"claim_name\":7}",                                         "claimName: expected a string, got a number"},
+        {"{\"claim_name\":\"c\",\"action\":\"Denied\"}",
+         "action: expected one of allow, deny; got \"Denied\""                                                     },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        AUTO_ARENA(a, 1 << 20);
+        struct lenient q = {0};
+        struct err e = {0};
+        struct json *v;
+        int r;
+
+        CHECK_EQ(json_parse(&a, str_of(rows[i].text), NULL, &v, &e), 0);
+        r = json_bind(&a, v, &lenient_table, &q, &e);
+        CHECK_STR(e.msg, rows[i].error);
+        if (r == 0) {
+            CHECK_SPAN(q.claim_name, "c");
+            CHECK_EQ(q.action, ACTION_DENY);
+        }
+    }
+}
