@@ -14,6 +14,8 @@ enum {
 
     V1 = 1 << 16, /* also under /v1 */
     STREAM = ROUTE_STREAM_BODY,
+
+    LOCATION_BYTES_MAX = 64 << 10, /* more than the head of a request */
 };
 
 static void handle_proxy(struct http_req *req)
@@ -79,4 +81,32 @@ const struct http_route *server_routes(size_t *ret_count)
     }
     *ret_count = count;
     return table;
+}
+
+/* A terminator of TLS in front says how the client came; a redirect must not take it off TLS. */
+static const char *scheme_of(const struct http_req *req)
+{
+    bool tls = str_eq_nocase(http_req_header(req, STR("X-Forwarded-Proto")), STR("https"));
+
+    return tls ? "https" : "http";
+}
+
+bool server_redirect(struct http_req *req)
+{
+    struct str host = http_req_header(req, STR("Host")), path = req->head.path;
+    AUTO_BUF(location, LOCATION_BYTES_MAX);
+
+    if (path.n < 2 || !str_ends(path, STR("/")) || http_req_route_at(req, path))
+        return false;
+    path.n--;
+    if (!http_req_route_at(req, path))
+        return false;
+    if (host.n)
+        (void)buf_addf(&location, "%s://%.*s", scheme_of(req), STR_ARG(host));
+    (void)buf_add(&location, path);
+    if (req->head.query.n)
+        (void)buf_addf(&location, "?%.*s", STR_ARG(req->head.query));
+    (void)http_reply_header(req, STR("Location"), buf_str(&location));
+    http_reply(req, 307, STR_NONE, STR_NONE);
+    return true;
 }

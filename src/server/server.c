@@ -142,7 +142,7 @@ static bool on_request(struct http_req *req)
     struct server *s = server_of(req);
     struct http_server_stats stats;
 
-    if (!guard_admit(&s->guard, req))
+    if (!guard_admit(&s->guard, req) || server_redirect(req))
         return false;
     http_server_stats(s->http, &stats);
     if (s->config->server.limit_concurrency == 0 ||
