@@ -78,23 +78,92 @@ static bool body_is_integral(const struct json *v)
     return real >= -EXACT_MAX && real <= EXACT_MAX && real == (double)(int64_t)real;
 }
 
+/* "100", " +100 ", "100.00": what is behind the point is nothing. */
+static int body_text_integer(struct str text, int64_t *ret)
+{
+    struct str whole;
+
+    text = str_trim(text);
+    whole = str_make(text.p, str_find(text, '.'));
+    for (size_t i = whole.n + 1; i < text.n; i++)
+        if (text.p[i] != '0')
+            return -EINVAL;
+    if (text.n == whole.n + 1)
+        return -EINVAL; /* a point, and nothing behind it */
+    if (whole.n > 1 && whole.p[0] == '+' && ascii_is_digit(whole.p[1]))
+        whole = str_skip(whole, 1);
+    return str_to_i64(whole, ret);
+}
+
+/* -EINVAL for what is no integer, -ERANGE for one that is too large for any row. */
+static int body_integer(const struct json *v, int64_t *ret)
+{
+    int r;
+
+    if (v->type == JSON_STRING)
+        return body_text_integer(v->string, ret);
+    if (v->type == JSON_BOOL) {
+        *ret = v->boolean;
+        return 0;
+    }
+    r = json_to_i64(v, ret);
+    if (r != -EINVAL || v->type != JSON_NUMBER || !body_is_integral(v))
+        return r;
+    *ret = (int64_t)v->real;
+    return 0;
+}
+
 int api_parse_integer(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
                       struct err *e)
 {
     int64_t max = f->max > INT64_MAX ? INT64_MAX : (int64_t)f->max, value;
-    int r = json_to_i64(v, &value);
+    struct str shown = v->type == JSON_NUMBER   ? v->text
+                       : v->type == JSON_STRING ? v->string
+                                                : str_of(json_type_name(v));
+    int r = body_integer(v, &value);
 
-    if (r == -EINVAL && v->type == JSON_NUMBER && body_is_integral(v)) {
-        value = (int64_t)v->real;
-        r = 0;
-    }
-    if (v->type != JSON_NUMBER)
+    if (r == -EINVAL && v->type != JSON_NUMBER)
         return err_set(e, EBADMSG, "expected an integer, got %s", json_type_name(v));
-    if (r < 0 || value < f->min || value > max)
-        return err_set(e, EBADMSG, "expected an integer from %lld to %lld, got %s",
-                       (long long)f->min, (long long)max, api_show(v->text).text);
-    *(int64_t *)ret = value;
-    return 0;
+    if (r == 0 && value >= f->min && value <= max) {
+        *(int64_t *)ret = value;
+        return 0;
+    }
+    return err_set(e, EBADMSG, "expected an integer from %lld to %lld, got %s", (long long)f->min,
+                   (long long)max, api_show(shown).text);
+}
+
+int api_bool_word(struct str word, bool *ret)
+{
+    static const char *const words[][6] = {
+        {"false", "0", "off", "f", "n", "no" },
+        {"true",  "1", "on",  "t", "y", "yes"},
+    };
+
+    for (size_t i = 0; i < 2 * ARRAY_LEN(words[0]); i++)
+        if (str_eq_nocase(word, str_of(words[i % 2][i / 2]))) {
+            *ret = i % 2;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+int api_parse_bool(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
+                   struct err *e)
+{
+    bool *to = ret;
+    double number;
+
+    if (v->type == JSON_BOOL) {
+        *to = v->boolean;
+        return 0;
+    }
+    if (json_to_double(v, &number) == 0 && (number == 0 || number == 1)) {
+        *to = number == 1;
+        return 0;
+    }
+    if (v->type == JSON_STRING && api_bool_word(v->string, to) == 0)
+        return 0;
+    return err_set(e, EBADMSG, "expected a boolean, got %s", json_type_name(v));
 }
 
 int api_pairs_parse(struct arena *a, const struct json *v, const char *path, size_t max,

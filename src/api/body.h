@@ -19,10 +19,16 @@ int api_body_parse(struct arena *a, struct str type, struct str body, struct jso
 int api_body_bind(struct arena *a, struct str type, struct str body, const struct json_table *t,
                   void *ret, struct api_fail *f);
 
-/* For rows of JSON_AS_CUSTOM: an int64_t within .min and .max, written as an integer, or as a
- * fraction of zeros: 60.0. */
+/* For rows of JSON_AS_CUSTOM, as leniently as the contract has it. An int64_t within .min and .max:
+ * an integer, a fraction of zeros (60.0), either as text, or a boolean. A bool: also 0 and 1, and
+ * the words of api_bool_word(). */
 int api_parse_integer(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
                       struct err *e);
+int api_parse_bool(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
+                   struct err *e);
+
+/* true 1 on t y yes, false 0 off f n no, in any case. -EINVAL for all else. */
+int api_bool_word(struct str word, bool *ret);
 
 /* An object of strings and nulls, for messages called `path`; at most `max` members. What was null
  * has value.p == NULL. */

@@ -24,7 +24,7 @@ struct network_policy {
 /* What the binder fills: mostly the result itself. */
 struct create_body {
     struct api_create out;
-    bool has_policy, has_limits;
+    bool has_platform, has_policy, has_limits;
     struct network_policy policy;
     const struct json *env;
     struct json_pair *limits, *extensions;
@@ -49,31 +49,9 @@ static const struct json_field image_fields[] = {
 };
 static const struct json_table image_table = JSON_TABLE(struct api_create, image_fields, 0);
 
-/* One of a list of words, in any case and with blanks around it; kept as the list spells it. */
-static int parse_word(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
-                      struct err *e)
-{
-    const char *const *words = f->arg;
-
-    if (v->type != JSON_STRING)
-        return err_set(e, EBADMSG, "expected a string, got %s", json_type_name(v));
-    for (size_t i = 0; i < 2; i++)
-        if (str_eq_nocase(str_trim(v->string), str_of(words[i]))) {
-            *(struct str *)ret = str_of(words[i]);
-            return 0;
-        }
-    return err_set(e, EBADMSG, "expected %s or %s, got '%s'", words[0], words[1],
-                   api_show(v->string).text);
-}
-
-static const char *const os_words[2] = {"linux", "windows"};
-static const char *const arch_words[2] = {"amd64", "arm64"};
-
 static const struct json_field platform_fields[] = {
-    JSON_FIELD("os", JSON_AS_CUSTOM, JSON_REQUIRED, struct api_create, os, .parse = parse_word,
-               .arg = os_words),
-    JSON_FIELD("arch", JSON_AS_CUSTOM, JSON_REQUIRED, struct api_create, arch, .parse = parse_word,
-               .arg = arch_words),
+    JSON_FIELD("os", JSON_AS_STR, JSON_REQUIRED, struct api_create, os),
+    JSON_FIELD("arch", JSON_AS_STR, JSON_REQUIRED, struct api_create, arch),
 };
 static const struct json_table platform_table = JSON_TABLE(struct api_create, platform_fields, 0);
 
@@ -86,7 +64,7 @@ static const struct json_name action_names[] = {
 };
 
 static const struct json_field egress_fields[] = {
-    JSON_FIELD("action", JSON_AS_ENUM, JSON_REQUIRED, struct egress_rule, action,
+    JSON_FIELD("action", JSON_AS_ENUM, JSON_REQUIRED | JSON_ANY_CASE, struct egress_rule, action,
                .names = action_names),
     JSON_FIELD("target", JSON_AS_STR, JSON_REQUIRED, struct egress_rule, target, .min = 1,
                .max = TEXT_BYTES_MAX),
@@ -95,15 +73,17 @@ static const struct json_table egress_table = JSON_TABLE(struct egress_rule, egr
 static const struct json_field egress_element = {.as = JSON_AS_OBJECT, .table = &egress_table};
 
 static const struct json_field policy_fields[] = {
-    JSON_FIELD("defaultAction", JSON_AS_ENUM, JSON_NULLABLE, struct network_policy, default_action,
-               .names = action_names),
+    JSON_FIELD("defaultAction", JSON_AS_ENUM, JSON_NULLABLE | JSON_ANY_CASE, struct network_policy,
+               default_action, .names = action_names),
     JSON_LIST("egress", JSON_AS_ARRAY, JSON_NULLABLE, struct network_policy, egress,
               .max = API_EGRESS_RULES_MAX, .element = &egress_element),
 };
-static const struct json_table policy_table = JSON_TABLE(struct network_policy, policy_fields, 0);
+static const struct json_table policy_table =
+    JSON_TABLE(struct network_policy, policy_fields, JSON_SNAKE);
 
 static const struct json_field proxy_fields[] = {
-    JSON_FIELD("enabled", JSON_AS_BOOL, JSON_NULLABLE, struct api_create, credential_proxy),
+    JSON_FIELD("enabled", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_create, credential_proxy,
+               .parse = api_parse_bool),
 };
 static const struct json_table proxy_table = JSON_TABLE(struct api_create, proxy_fields, 0);
 
@@ -114,7 +94,7 @@ static const struct json_field create_fields[] = {
     JSON_FIELD("snapshotId", JSON_AS_STR, JSON_NULLABLE, struct create_body, out.snapshot_id,
                .max = TEXT_BYTES_MAX),
     JSON_FIELD("platform", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
-               .table = &platform_table),
+               .table = &platform_table, .seen_at = JSON_SEEN(struct create_body, has_platform)),
     JSON_FIELD("timeout", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.timeout_s,
                .parse = api_parse_integer, .min = API_TIMEOUT_S_MIN, .max = API_TIMEOUT_S_MAX),
     JSON_LIST("resourceLimits", JSON_AS_MAP, JSON_NULLABLE, struct create_body, limits,
@@ -128,20 +108,22 @@ static const struct json_field create_fields[] = {
                .table = &policy_table, .seen_at = JSON_SEEN(struct create_body, has_policy)),
     JSON_FIELD("credentialProxy", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
                .table = &proxy_table),
-    JSON_FIELD("secureAccess", JSON_AS_BOOL, JSON_NULLABLE, struct create_body, out.secure_access),
+    JSON_FIELD("secureAccess", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.secure_access,
+               .parse = api_parse_bool),
     JSON_LIST("volumes", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, volumes,
               .max = API_VOLUMES_MAX, .element = &api_volume_element),
     JSON_LIST("extensions", JSON_AS_MAP, JSON_NULLABLE, struct create_body, extensions,
               .max = EXTENSIONS_MAX),
 };
-static const struct json_table create_table = JSON_TABLE(struct create_body, create_fields, 0);
+static const struct json_table create_table =
+    JSON_TABLE(struct create_body, create_fields, JSON_SNAKE);
 
 /* --- the rules --- */
 
 struct create_rules {
     struct arena *arena;
     struct create_body *body;
-    int64_t timeout_s_max;
+    const struct api_create_host *host;
     struct api_fail *f;
 };
 
@@ -179,6 +161,9 @@ static int rule_sources(const struct create_rules *c)
         return api_fail_invalid(
             c->f,
             "image, snapshotId: expected exactly one of them (image.uri not blank), got none");
+    if (out->image.n && !out->entrypoint_count)
+        return api_fail_invalid(c->f, "entrypoint: required with image, but missing; send e.g. "
+                                      "[\"tail\",\"-f\",\"/dev/null\"]");
     return 0;
 }
 
@@ -194,9 +179,6 @@ static int rule_entrypoint(const struct create_rules *c)
                                 "entrypoint[0]: expected the name of a program, got nothing");
         return 0;
     }
-    if (out->image.n && !out->pool_ref.n)
-        return api_fail_invalid(c->f, "entrypoint: required with image, but missing; send e.g. "
-                                      "[\"tail\",\"-f\",\"/dev/null\"]");
     if (out->pool_ref.n)
         return 0;
     copy = arena_new_array(c->arena, struct str, ARRAY_LEN(idle));
@@ -267,12 +249,55 @@ static int rule_metadata(const struct create_rules *c)
     return api_labels_check(c->body->out.metadata, c->body->out.metadata_count, c->f);
 }
 
+/* One of two words, in any case and with blanks around it; kept as the list spells it. */
+static int check_word(const char *path, const char *const words[2], struct str *word,
+                      struct api_fail *f)
+{
+    for (size_t i = 0; i < 2; i++)
+        if (str_eq_nocase(str_trim(*word), str_of(words[i]))) {
+            *word = str_of(words[i]);
+            return 0;
+        }
+    return api_fail_invalid(f, "%s: expected %s or %s, got '%s'", path, words[0], words[1],
+                            api_show(*word).text);
+}
+
+static int rule_platform(const struct create_rules *c)
+{
+    static const char *const os_words[2] = {"linux", "windows"};
+    static const char *const arch_words[2] = {"amd64", "arm64"};
+    struct api_create *out = &c->body->out;
+    int r;
+
+    if (!c->body->has_platform)
+        return 0;
+    r = check_word("platform.os", os_words, &out->os, c->f);
+    return r < 0 ? r : check_word("platform.arch", arch_words, &out->arch, c->f);
+}
+
 static int rule_timeout(const struct create_rules *c)
 {
-    if (c->timeout_s_max == 0 || c->body->out.timeout_s <= c->timeout_s_max)
+    int64_t max = c->host->timeout_s_max;
+
+    if (max == 0 || c->body->out.timeout_s <= max)
         return 0;
     return api_fail_invalid(c->f, "timeout: this server allows at most %lld seconds, got %lld",
-                            (long long)c->timeout_s_max, (long long)c->body->out.timeout_s);
+                            (long long)max, (long long)c->body->out.timeout_s);
+}
+
+static int ask_host(const struct create_rules *c, api_create_check_fn *check)
+{
+    return check ? check(c->host->user, &c->body->out, c->f) : 0;
+}
+
+static int rule_host_source(const struct create_rules *c)
+{
+    return ask_host(c, c->host->check_source);
+}
+
+static int rule_host_abilities(const struct create_rules *c)
+{
+    return ask_host(c, c->host->check_abilities);
 }
 
 static struct str action_name(int action)
@@ -322,6 +347,11 @@ static int rule_policy(const struct create_rules *c)
     return 0;
 }
 
+static int rule_volume_shapes(const struct create_rules *c)
+{
+    return api_volumes_check_shape(c->body->volumes, c->body->volumes_count, c->f);
+}
+
 static int rule_volumes(const struct create_rules *c)
 {
     struct create_body *b = c->body;
@@ -330,16 +360,18 @@ static int rule_volumes(const struct create_rules *c)
     return api_volumes_check(c->arena, b->volumes, b->volumes_count, &b->out.volumes, c->f);
 }
 
+/* What is wrong with the body as such goes before what is wrong with its values. */
 static int (*const rules[])(const struct create_rules *c) = {
-    rule_sources,  rule_entrypoint, rule_limits, rule_extensions, rule_env,
-    rule_metadata, rule_timeout,    rule_policy, rule_volumes,
+    rule_sources,    rule_limits,         rule_env,        rule_policy,   rule_volume_shapes,
+    rule_extensions, rule_host_source,    rule_entrypoint, rule_metadata, rule_platform,
+    rule_timeout,    rule_host_abilities, rule_volumes,
 };
 
-int api_create_parse(struct arena *a, struct str type, struct str body, int64_t timeout_s_max,
-                     struct api_create *ret, struct api_fail *f)
+int api_create_parse(struct arena *a, struct str type, struct str body,
+                     const struct api_create_host *host, struct api_create *ret, struct api_fail *f)
 {
     struct create_body b = {0};
-    struct create_rules c = {a, &b, timeout_s_max, f};
+    struct create_rules c = {a, &b, host, f};
     int r = api_body_bind(a, type, body, &create_table, &b, f);
 
     for (size_t i = 0; i < ARRAY_LEN(rules) && r == 0; i++)

@@ -10,8 +10,8 @@
 
 enum {
     API_TIMEOUT_S_MIN = 60,
-    API_ENV_MAX = 512,
-    API_ENTRYPOINT_MAX = 128,
+    API_ENV_MAX = 4096,
+    API_ENTRYPOINT_MAX = 1024,
     API_EGRESS_RULES_MAX = 1024,
     API_RENEW_EXTEND_S_MIN = 300,
     API_RENEW_EXTEND_S_MAX = 86400,
@@ -40,7 +40,21 @@ struct api_create {
     uint32_t renew_extend_s; /* of extensions; 0 = not asked for */
 };
 
-/* body: of a request whose content type was `type`. timeout_s_max: 0 = no limit. On failure returns
- * -errno, and `f` is the answer. */
-int api_create_parse(struct arena *a, struct str type, struct str body, int64_t timeout_s_max,
-                     struct api_create *ret, struct api_fail *f);
+/* Must not block. On failure returns -errno, and `f` is the answer. */
+typedef int api_create_check_fn(void *user, const struct api_create *spec, struct api_fail *f);
+
+/* What only the server knows, but is asked for in the middle of the rules. NULL = nothing. */
+struct api_create_host {
+    int64_t timeout_s_max; /* 0 = no limit */
+    /* Whether there are pool_ref and snapshot_id; no other member can be relied on yet. */
+    api_create_check_fn *check_source;
+    /* Whether all but volumes, which are not there yet, can be had. */
+    api_create_check_fn *check_abilities;
+    void *user;
+};
+
+/* body: of a request whose content type was `type`. On failure returns -errno, and `f` is the
+ * answer: the first mistake in the contract's order. */
+int api_create_parse(struct arena *a, struct str type, struct str body,
+                     const struct api_create_host *host, struct api_create *ret,
+                     struct api_fail *f);

@@ -6,7 +6,7 @@
 #include "api/body.h"
 #include "base/json_write.h"
 
-enum { NAME_BYTES_MAX = 63, PREFIX_BYTES_MAX = 253, METADATA_BYTES_MAX = 64 * 1024 };
+enum { NAME_BYTES_MAX = 63, PREFIX_BYTES_MAX = 253, METADATA_BYTES_MAX = 256 * 1024 };
 
 #define INVALID_LABEL   "SANDBOX::INVALID_METADATA_LABEL"
 #define RESERVED_PREFIX "opensandbox.io/"

@@ -10,7 +10,7 @@ bool api_is_name(struct str s, size_t max);
 bool api_is_label_key(struct str key);     /* "name", or "dns.prefix/name" */
 bool api_is_label_value(struct str value); /* "", or as a name: at most 63 bytes */
 
-enum { API_METADATA_MAX = 64, API_PATCH_MAX = 2 * API_METADATA_MAX };
+enum { API_METADATA_MAX = 512, API_PATCH_MAX = 2 * API_METADATA_MAX };
 
 /* Pairs of a request for a new sandbox: 400 SANDBOX::INVALID_METADATA_LABEL. */
 int api_labels_check(const struct json_pair *pairs, size_t count, struct api_fail *f);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "api/body.h"
 #include "api/metadata.h"
 #include "base/url.h"
 
@@ -71,16 +72,8 @@ static int query_u32(struct arena *a, const struct query_row *row, struct str va
 static int query_bool(struct arena *a, const struct query_row *row, struct str value, void *to,
                       struct api_fail *f)
 {
-    static const char *const words[][6] = {
-        {"false", "0", "off", "f", "n", "no" },
-        {"true",  "1", "on",  "t", "y", "yes"},
-    };
-
-    for (size_t i = 0; i < 2 * ARRAY_LEN(words[0]); i++)
-        if (str_eq_nocase(value, str_of(words[i % 2][i / 2]))) {
-            *(bool *)to = i % 2;
-            return 0;
-        }
+    if (api_bool_word(value, to) == 0)
+        return 0;
     return api_fail_invalid(f, "query %s: expected true or false, got '%s'", row->name,
                             api_show(value).text);
 }

@@ -28,7 +28,8 @@ static const struct json_field renew_fields[] = {
     JSON_FIELD("expiresAt", JSON_AS_CUSTOM, JSON_REQUIRED, struct renew_body, expires_us,
                .parse = parse_time),
 };
-static const struct json_table renew_table = JSON_TABLE(struct renew_body, renew_fields, 0);
+static const struct json_table renew_table =
+    JSON_TABLE(struct renew_body, renew_fields, JSON_SNAKE);
 
 int api_renew_parse(struct arena *a, struct str type, struct str body, int64_t *ret_expires_us,
                     struct api_fail *f)
@@ -87,7 +88,8 @@ static const struct json_field capacity_fields[] = {
     CAPACITY("poolMax", pool_max),
     CAPACITY("poolMin", pool_min),
 };
-static const struct json_table capacity_table = JSON_TABLE(struct capacity, capacity_fields, 0);
+static const struct json_table capacity_table =
+    JSON_TABLE(struct capacity, capacity_fields, JSON_SNAKE);
 
 #define CAPACITY_SPEC                                                                              \
     JSON_FIELD("capacitySpec", JSON_AS_OBJECT, JSON_REQUIRED, struct pool_body, capacity,          \
@@ -98,9 +100,9 @@ static const struct json_field pool_fields[] = {
     CAPACITY_SPEC,
 };
 static const struct json_field pool_update_fields[] = {CAPACITY_SPEC};
-static const struct json_table pool_table = JSON_TABLE(struct pool_body, pool_fields, 0);
+static const struct json_table pool_table = JSON_TABLE(struct pool_body, pool_fields, JSON_SNAKE);
 static const struct json_table pool_update_table =
-    JSON_TABLE(struct pool_body, pool_update_fields, 0);
+    JSON_TABLE(struct pool_body, pool_update_fields, JSON_SNAKE);
 
 int api_pool_parse(struct arena *a, struct str type, struct str body, bool create,
                    struct api_fail *f)

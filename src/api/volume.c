@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "api/body.h"
 #include "api/metadata.h"
 
 enum { PATH_BYTES_MAX = 4095, NAME_BYTES_MAX = 63, CLAIM_BYTES_MAX = 253, OPTIONS_MAX = 64 };
@@ -33,16 +34,18 @@ static const struct json_table host_table = JSON_TABLE(struct api_volume_body, h
 
 static const struct json_field pvc_fields[] = {
     JSON_FIELD("claimName", JSON_AS_STR, JSON_REQUIRED, struct api_volume_body, v.claim_name),
-    JSON_FIELD("createIfNotExists", JSON_AS_BOOL, JSON_NULLABLE, struct api_volume_body,
-               v.create_if_missing, .seen_at = JSON_SEEN(struct api_volume_body, create_given)),
-    JSON_FIELD("deleteOnSandboxTermination", JSON_AS_BOOL, JSON_NULLABLE, struct api_volume_body,
-               v.delete_with_sandbox),
+    JSON_FIELD("createIfNotExists", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_volume_body,
+               v.create_if_missing, .parse = api_parse_bool,
+               .seen_at = JSON_SEEN(struct api_volume_body, create_given)),
+    JSON_FIELD("deleteOnSandboxTermination", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_volume_body,
+               v.delete_with_sandbox, .parse = api_parse_bool),
     JSON_FIELD("storageClass", JSON_AS_STR, JSON_NULLABLE, struct api_volume_body, storage_class),
     JSON_FIELD("storage", JSON_AS_STR, JSON_NULLABLE, struct api_volume_body, storage),
     JSON_LIST("accessModes", JSON_AS_ARRAY, JSON_NULLABLE, struct api_volume_body, access_modes,
               .max = OPTIONS_MAX, .element = &string_element),
 };
-static const struct json_table pvc_table = JSON_TABLE(struct api_volume_body, pvc_fields, 0);
+static const struct json_table pvc_table =
+    JSON_TABLE(struct api_volume_body, pvc_fields, JSON_SNAKE);
 
 static const struct json_field ossfs_fields[] = {
     JSON_FIELD("bucket", JSON_AS_STR, JSON_REQUIRED, struct ossfs_body, bucket),
@@ -53,13 +56,15 @@ static const struct json_field ossfs_fields[] = {
     JSON_FIELD("accessKeyId", JSON_AS_STR, JSON_NULLABLE, struct ossfs_body, key_id),
     JSON_FIELD("accessKeySecret", JSON_AS_STR, JSON_NULLABLE, struct ossfs_body, key_secret),
 };
-static const struct json_table ossfs_table = JSON_TABLE(struct ossfs_body, ossfs_fields, 0);
+static const struct json_table ossfs_table =
+    JSON_TABLE(struct ossfs_body, ossfs_fields, JSON_SNAKE);
 
 /* The tables of host and pvc fill the volume itself, hence the offset 0. */
 static const struct json_field volume_fields[] = {
     JSON_FIELD("name", JSON_AS_STR, JSON_REQUIRED, struct api_volume_body, v.name),
     JSON_FIELD("mountPath", JSON_AS_STR, JSON_REQUIRED, struct api_volume_body, v.mount_path),
-    JSON_FIELD("readOnly", JSON_AS_BOOL, JSON_NULLABLE, struct api_volume_body, v.read_only),
+    JSON_FIELD("readOnly", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_volume_body, v.read_only,
+               .parse = api_parse_bool),
     JSON_FIELD("subPath", JSON_AS_STR, JSON_NULLABLE, struct api_volume_body, v.sub_path),
     {"host", JSON_AS_OBJECT, JSON_NULLABLE, 0, .table = &host_table,
                                                                                  .seen_at = JSON_SEEN(struct api_volume_body, has_host)},
@@ -68,7 +73,8 @@ static const struct json_field volume_fields[] = {
     JSON_FIELD("ossfs", JSON_AS_OBJECT, JSON_NULLABLE, struct api_volume_body, ossfs,
                .table = &ossfs_table, .seen_at = JSON_SEEN(struct api_volume_body, has_ossfs)),
 };
-static const struct json_table volume_table = JSON_TABLE(struct api_volume_body, volume_fields, 0);
+static const struct json_table volume_table =
+    JSON_TABLE(struct api_volume_body, volume_fields, JSON_SNAKE);
 
 const struct json_field api_volume_element = {.as = JSON_AS_OBJECT, .table = &volume_table};
 
@@ -105,17 +111,7 @@ static bool path_is_below(struct str path)
     return !str_starts(path, STR("/")) && path.n <= PATH_BYTES_MAX && !path_has(path, STR(".."));
 }
 
-/* --- checks, by kind; `at` is where in the request: "volumes[2]" --- */
-
-static int check_host(const struct api_volume_body *b, const char *at, struct api_fail *f)
-{
-    if (path_is_clean(b->v.host_path))
-        return 0;
-    return api_fail_set(f, 400, "VOLUME::INVALID_HOST_PATH",
-                        "%s.host.path: expected an absolute path like /data/in, without '//', '.' "
-                        "or '..', and no '/' at its end",
-                        at);
-}
+/* --- the shape; `at` is where in the request: "volumes[2]" --- */
 
 /* Digits, perhaps a fraction, perhaps a unit of 1024s. */
 static bool is_quantity(struct str s)
@@ -160,23 +156,6 @@ static bool has_shell_characters(struct str s)
     return false;
 }
 
-static int check_ossfs_options(const struct ossfs_body *o, const char *at, struct api_fail *f)
-{
-    for (size_t i = 0; i < o->options_count; i++) {
-        struct str option = str_trim(o->options[i]);
-
-        if (option.n == 0 || option.p[0] == '-')
-            return api_fail_set(f, 400, "VOLUME::INVALID_OSSFS_OPTION",
-                                "%s.ossfs.options[%zu]: expected an option without leading '-', "
-                                "like allow_other",
-                                at, i);
-        if (has_shell_characters(option))
-            return api_fail_invalid(f, "%s.ossfs.options[%zu]: must not hold any of ;&|`$()<>", at,
-                                    i);
-    }
-    return 0;
-}
-
 static int check_ossfs(const struct api_volume_body *b, const char *at, struct api_fail *f)
 {
     const struct ossfs_body *o = &b->ossfs;
@@ -198,30 +177,21 @@ static int check_ossfs(const struct api_volume_body *b, const char *at, struct a
     if (o->key_id.n == 0 || o->key_secret.n == 0)
         return api_fail_set(f, 400, "VOLUME::INVALID_OSSFS_CREDENTIALS",
                             "%s.ossfs: both accessKeyId and accessKeySecret are required", at);
-    return check_ossfs_options(o, at, f);
+    return 0;
 }
 
-static int check_kind(struct api_volume_body *b, const char *at, struct api_fail *f)
+static int check_backend(const struct api_volume_body *b, const char *at, struct api_fail *f)
 {
     if (b->has_host + b->has_pvc + b->has_ossfs != 1)
         return api_fail_set(f, 400, "VOLUME::INVALID_BACKEND",
                             "%s: expected exactly one of host, pvc, ossfs, got %d", at,
                             b->has_host + b->has_pvc + b->has_ossfs);
-    if (b->has_host) {
-        b->v.kind = API_VOLUME_HOST;
-        return check_host(b, at, f);
-    }
-    if (b->has_pvc) {
-        b->v.kind = API_VOLUME_PVC;
+    if (b->has_pvc)
         return check_pvc(b, at, f);
-    }
-    b->v.kind = API_VOLUME_OSSFS;
-    return check_ossfs(b, at, f);
+    return b->has_ossfs ? check_ossfs(b, at, f) : 0;
 }
 
-/* --- all of them --- */
-
-static int check_volume(struct api_volume_body *b, const char *at, struct api_fail *f)
+static int check_shape(const struct api_volume_body *b, const char *at, struct api_fail *f)
 {
     if (!api_is_name(b->v.name, NAME_BYTES_MAX))
         return api_fail_set(f, 400, "VOLUME::INVALID_NAME",
@@ -230,12 +200,46 @@ static int check_volume(struct api_volume_body *b, const char *at, struct api_fa
     if (!path_can_be_mounted_at(b->v.mount_path))
         return api_fail_set(f, 400, "VOLUME::INVALID_MOUNT_PATH",
                             "%s.mountPath: expected an absolute path below /, without '..'", at);
+    return check_backend(b, at, f);
+}
+
+/* --- the rules behind the shape --- */
+
+static int check_host(const struct api_volume_body *b, const char *at, struct api_fail *f)
+{
+    if (path_is_clean(b->v.host_path))
+        return 0;
+    return api_fail_set(f, 400, "VOLUME::INVALID_HOST_PATH",
+                        "%s.host.path: expected an absolute path like /data/in, without '//', '.' "
+                        "or '..', and no '/' at its end",
+                        at);
+}
+
+static int check_ossfs_options(const struct ossfs_body *o, const char *at, struct api_fail *f)
+{
+    for (size_t i = 0; i < o->options_count; i++) {
+        struct str option = str_trim(o->options[i]);
+
+        if (option.n == 0 || option.p[0] == '-')
+            return api_fail_set(f, 400, "VOLUME::INVALID_OSSFS_OPTION",
+                                "%s.ossfs.options[%zu]: expected an option without leading '-', "
+                                "like allow_other",
+                                at, i);
+        if (has_shell_characters(option))
+            return api_fail_invalid(f, "%s.ossfs.options[%zu]: must not hold any of ;&|`$()<>", at,
+                                    i);
+    }
+    return 0;
+}
+
+static int check_rules(const struct api_volume_body *b, const char *at, struct api_fail *f)
+{
     if (!path_is_below(b->v.sub_path))
         return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
                             "%s.subPath: expected a relative path without '..'", at);
-    if (!b->create_given)
-        b->v.create_if_missing = true;
-    return check_kind(b, at, f);
+    if (b->has_host)
+        return check_host(b, at, f);
+    return b->has_ossfs ? check_ossfs_options(&b->ossfs, at, f) : 0;
 }
 
 static int check_unique(const struct api_volume *v, const struct api_volume *before, const char *at,
@@ -251,6 +255,38 @@ static int check_unique(const struct api_volume *v, const struct api_volume *bef
     return 0;
 }
 
+/* --- all of them --- */
+
+struct volume_at {
+    char text[sizeof("volumes[18446744073709551615]")];
+};
+
+static struct volume_at volume_at(size_t i)
+{
+    struct volume_at at;
+
+    snprintf(at.text, sizeof(at.text), "volumes[%zu]", i);
+    return at;
+}
+
+int api_volumes_check_shape(const struct api_volume_body *bodies, size_t count, struct api_fail *f)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = check_shape(&bodies[i], volume_at(i).text, f);
+    return r;
+}
+
+static struct api_volume volume_of(const struct api_volume_body *b)
+{
+    struct api_volume v = b->v;
+
+    v.kind = b->has_host ? API_VOLUME_HOST : b->has_pvc ? API_VOLUME_PVC : API_VOLUME_OSSFS;
+    v.create_if_missing |= !b->create_given;
+    return v;
+}
+
 int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, size_t count,
                       struct api_volume **ret_volumes, struct api_fail *f)
 {
@@ -260,14 +296,13 @@ int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, siz
     if (!volumes)
         return api_fail_memory(f);
     for (size_t i = 0; i < count && r == 0; i++) {
-        struct api_volume_body body = bodies[i];
-        char at[sizeof("volumes[18446744073709551615]")];
+        struct volume_at at = volume_at(i);
 
-        snprintf(at, sizeof(at), "volumes[%zu]", i);
-        r = check_volume(&body, at, f);
-        volumes[i] = body.v;
+        volumes[i] = volume_of(&bodies[i]);
         for (size_t j = 0; j < i && r == 0; j++)
-            r = check_unique(&volumes[i], &volumes[j], at, f);
+            r = check_unique(&volumes[i], &volumes[j], at.text, f);
+        if (r == 0)
+            r = check_rules(&bodies[i], at.text, f);
     }
     if (r == 0)
         *ret_volumes = volumes;

@@ -23,6 +23,8 @@ struct api_volume {
 struct api_volume_body;
 extern const struct json_field api_volume_element;
 
-/* Checks what was bound, by the codes VOLUME::... of the contract. */
+/* Check what was bound, by the codes VOLUME::... of the contract: first what is wrong with a volume
+ * whatever the others are, then the rest, which relies on it. */
+int api_volumes_check_shape(const struct api_volume_body *bodies, size_t count, struct api_fail *f);
 int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, size_t count,
                       struct api_volume **ret_volumes, struct api_fail *f);

@@ -6,11 +6,9 @@
 
 enum {
     LIMIT_PIDS_MAX = 4 * 1024 * 1024, /* the kernel's own ceiling on 64 bits */
-    LIMIT_MILLICORES_MAX = 1024 * 1000,
     LIMIT_FILES_MAX = 1024 * 1024,
     LIMIT_IO_WEIGHT_MAX = 10000,
 };
-#define LIMIT_BYTES_MAX (UINT64_C(1) << 50) /* a pebibyte: sums of such figures cannot wrap */
 
 void plan_init(struct plan *p)
 {
@@ -161,24 +159,24 @@ static int check_numbers(const struct plan *p, struct err *e)
         const char *name;
         uint64_t value, min, max;
     } rows[] = {
-        {"root",                  (uint64_t)p->root, PLAN_ROOT_HOST,           PLAN_ROOT_DIR       },
-        {"net",                   (uint64_t)p->net,  PLAN_NET_NONE,            PLAN_NET_BRIDGE     },
+        {"root",                  (uint64_t)p->root, PLAN_ROOT_HOST,           PLAN_ROOT_DIR      },
+        {"net",                   (uint64_t)p->net,  PLAN_NET_NONE,            PLAN_NET_BRIDGE    },
         {"layer_count",           p->layer_count,    p->root == PLAN_ROOT_DIR,
-         p->root == PLAN_ROOT_DIR ? PLAN_LAYERS_MAX : 0                                            },
-        {"bind_count",            p->bind_count,     0,                        PLAN_BINDS_MAX      },
-        {"uid",                   p->uid,            0,                        PLAN_UID_RANGE - 1  },
-        {"gid",                   p->gid,            0,                        PLAN_UID_RANGE - 1  },
-        {"limits.memory_bytes",   l->memory_bytes,   0,                        LIMIT_BYTES_MAX     },
-        {"limits.disk_bytes",     l->disk_bytes,     0,                        LIMIT_BYTES_MAX     },
-        {"limits.tmp_bytes",      l->tmp_bytes,      0,                        LIMIT_BYTES_MAX     },
-        {"limits.shm_bytes",      l->shm_bytes,      0,                        LIMIT_BYTES_MAX     },
-        {"limits.cpu_millicores", l->cpu_millicores, 0,                        LIMIT_MILLICORES_MAX},
-        {"limits.pids",           l->pids,           0,                        LIMIT_PIDS_MAX      },
-        {"limits.io_weight",      l->io_weight,      0,                        LIMIT_IO_WEIGHT_MAX },
-        {"limits.open_files",     l->open_files,     0,                        LIMIT_FILES_MAX     },
-        {"arg_count",             p->arg_count,      1,                        PLAN_ARGS_MAX       },
-        {"env_count",             p->env_count,      0,                        PLAN_ENV_MAX        },
-        {"text_bytes",            p->text_bytes,     1,                        PLAN_TEXT_MAX       },
+         p->root == PLAN_ROOT_DIR ? PLAN_LAYERS_MAX : 0                                           },
+        {"bind_count",            p->bind_count,     0,                        PLAN_BINDS_MAX     },
+        {"uid",                   p->uid,            0,                        PLAN_UID_RANGE - 1 },
+        {"gid",                   p->gid,            0,                        PLAN_UID_RANGE - 1 },
+        {"limits.memory_bytes",   l->memory_bytes,   0,                        PLAN_BYTES_MAX     },
+        {"limits.disk_bytes",     l->disk_bytes,     0,                        PLAN_BYTES_MAX     },
+        {"limits.tmp_bytes",      l->tmp_bytes,      0,                        PLAN_BYTES_MAX     },
+        {"limits.shm_bytes",      l->shm_bytes,      0,                        PLAN_BYTES_MAX     },
+        {"limits.cpu_millicores", l->cpu_millicores, 0,                        PLAN_MILLICORES_MAX},
+        {"limits.pids",           l->pids,           0,                        LIMIT_PIDS_MAX     },
+        {"limits.io_weight",      l->io_weight,      0,                        LIMIT_IO_WEIGHT_MAX},
+        {"limits.open_files",     l->open_files,     0,                        LIMIT_FILES_MAX    },
+        {"arg_count",             p->arg_count,      1,                        PLAN_ARGS_MAX      },
+        {"env_count",             p->env_count,      0,                        PLAN_ENV_MAX       },
+        {"text_bytes",            p->text_bytes,     1,                        PLAN_TEXT_MAX      },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

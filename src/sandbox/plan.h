@@ -18,12 +18,14 @@ enum {
     PLAN_BINDS_MAX = 16,    /* descriptors of volumes: directories or files to be seen inside */
     PLAN_TARGET_MAX = 1024, /* of a volume's place inside, with the NUL */
     PLAN_DNS_MAX = 3,
-    PLAN_ARGS_MAX = 128,
-    PLAN_ENV_MAX = 512,
+    PLAN_ARGS_MAX = 1024,
+    PLAN_ENV_MAX = 4096,
     /* argv, then env, then cwd, then the volumes' places: NUL-terminated strings, back to back */
     PLAN_TEXT_MAX = 48 * 1024,
     PLAN_UID_RANGE = 65536, /* ids of a sandbox: 0..65535 inside */
+    PLAN_MILLICORES_MAX = 1024 * 1000,
 };
+#define PLAN_BYTES_MAX (UINT64_C(1) << 50) /* a pebibyte: sums of such figures cannot wrap */
 
 enum plan_root {
     PLAN_ROOT_HOST, /* the host's /usr under a root of our own making; no layer descriptors */

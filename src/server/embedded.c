@@ -152,14 +152,15 @@ static int make_listener(const struct embedded *em, const char *id, struct err *
 
 /* --- the interface --- */
 
+/* In the contract's order: volumes before the image. */
 static int embedded_check(struct runtime *r, const struct api_create *spec, struct api_fail *f)
 {
     struct embedded *em = container_of(r, struct embedded, base);
     auto_free struct plan *plan = mem_new(struct plan);
     const struct embedded_root *root;
-    int result = embedded_plan(em, STR("check"), spec, plan, &root, f);
+    int result = embedded_volumes_check(em, spec, f);
 
-    return result < 0 ? result : embedded_volumes_check(em, spec, f);
+    return result < 0 ? result : embedded_plan(em, STR("check"), spec, plan, &root, f);
 }
 
 static int call_remove(struct call *c, struct broker_client *client, struct err *e)
@@ -458,6 +459,8 @@ static void embedded_free(struct runtime *r)
 }
 
 static const struct runtime_ops embedded_ops = {
+    .check_source = embedded_check_source,
+    .check_abilities = embedded_check_abilities,
     .check = embedded_check,
     .create = embedded_create,
     .adopt = embedded_adopt,

@@ -8,19 +8,42 @@
 #include "server/embedded_internal.h"
 #include "server/words.h"
 
-/* What a request may ask for and this runtime cannot give, whatever the values. */
-static int check_abilities(const struct api_create *spec, struct api_fail *f)
+/* What the plan has no room for. */
+static int check_limits(const struct api_limits *asked, struct api_fail *f)
 {
-    struct utsname host;
-    const char *arch =
-        uname(&host) == 0 && strcmp(host.machine, "aarch64") == 0 ? "arm64" : "amd64";
+    if (asked->cpu_millicores > PLAN_MILLICORES_MAX)
+        return api_fail_invalid(f, "resourceLimits.cpu: expected at most %d cores, got %llu.%03llu",
+                                PLAN_MILLICORES_MAX / 1000,
+                                (unsigned long long)asked->cpu_millicores / 1000,
+                                (unsigned long long)asked->cpu_millicores % 1000);
+    if (asked->memory_bytes > PLAN_BYTES_MAX)
+        return api_fail_invalid(f, "resourceLimits.memory: expected at most 1024Ti, got %llu bytes",
+                                (unsigned long long)asked->memory_bytes);
+    if (asked->disk_bytes > PLAN_BYTES_MAX)
+        return api_fail_invalid(f, "resourceLimits.disk: expected at most 1024Ti, got %llu bytes",
+                                (unsigned long long)asked->disk_bytes);
+    return 0;
+}
 
+int embedded_check_source(struct runtime *r UNUSED, const struct api_create *spec,
+                          struct api_fail *f)
+{
     if (spec->pool_ref.n)
         return api_fail_set(f, 400, "SANDBOX::UNSUPPORTED_POOL_REF",
                             "extensions.poolRef: this runtime has no pools; create without it");
     if (spec->snapshot_id.n)
         return api_fail_set(f, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot '%.*s'",
                             STR_ARG(spec->snapshot_id));
+    return 0;
+}
+
+int embedded_check_abilities(struct runtime *r UNUSED, const struct api_create *spec,
+                             struct api_fail *f)
+{
+    struct utsname host;
+    const char *arch =
+        uname(&host) == 0 && strcmp(host.machine, "aarch64") == 0 ? "arm64" : "amd64";
+
     if (spec->os.n && !str_eq(spec->os, STR("linux")))
         return api_fail_invalid(f, "platform.os: this runtime runs linux sandboxes, not %.*s",
                                 STR_ARG(spec->os));
@@ -34,7 +57,7 @@ static int check_abilities(const struct api_create *spec, struct api_fail *f)
                                    "create without one, or set embedded.network = \"none\"");
     if (spec->limits.gpus)
         return api_fail_invalid(f, "resourceLimits.gpu: this runtime has no GPUs to give");
-    return 0;
+    return check_limits(&spec->limits, f);
 }
 
 enum {
@@ -111,12 +134,18 @@ static int add_env(struct plan *p, const struct api_create *spec, struct api_fai
 
 static int add_binds(struct plan *p, const struct api_create *spec, struct api_fail *f)
 {
-    for (size_t i = 0; i < spec->volumes_count; i++)
-        if (plan_add_bind(p, spec->volumes[i].mount_path, spec->volumes[i].read_only) < 0)
+    for (size_t i = 0; i < spec->volumes_count; i++) {
+        struct str place = spec->volumes[i].mount_path;
+
+        if (p->root == PLAN_ROOT_HOST && str_eq(place, STR("/usr")))
+            return api_fail_set(f, 400, "VOLUME::INVALID_MOUNT_PATH",
+                                "volumes[%zu].mountPath: the image \"host\" has its own /usr", i);
+        if (plan_add_bind(p, place, spec->volumes[i].read_only) < 0)
             return api_fail_invalid(f,
-                                    "volumes[%zu]: cannot be mounted: at most %d volumes, each "
-                                    "at an absolute path",
-                                    i, PLAN_BINDS_MAX);
+                                    "volumes[%zu]: at most %d volumes; their places, entrypoint "
+                                    "and env take at most %d bytes together",
+                                    i, PLAN_BINDS_MAX, PLAN_TEXT_MAX);
+    }
     return 0;
 }
 
@@ -126,8 +155,6 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
     const struct embedded_root *root;
     struct err e = {0};
 
-    if (check_abilities(spec, f) < 0)
-        return -EBADMSG;
     root = em->conf.find_root(em->conf.user, spec->image);
     if (!root)
         return api_fail_invalid(f,

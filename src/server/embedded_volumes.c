@@ -168,6 +168,12 @@ int embedded_volumes_check(struct embedded *em, const struct api_create *spec, s
     for (size_t i = 0; i < spec->volumes_count; i++) {
         const struct api_volume *v = &spec->volumes[i];
 
+        if (!plan_target_is_valid(v->mount_path))
+            return api_fail_set(f, 400, "VOLUME::INVALID_MOUNT_PATH",
+                                "volumes[%zu].mountPath: expected an absolute path of at most %d "
+                                "bytes, without '//', '.' and '..', and outside /proc, /sys and "
+                                "/dev",
+                                i, PLAN_TARGET_MAX - 1);
         if (v->kind == API_VOLUME_OSSFS)
             return api_fail_set(f, 400, "VOLUME::UNSUPPORTED_BACKEND",
                                 "volumes[%zu].ossfs: this runtime mounts host paths and named "

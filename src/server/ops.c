@@ -334,15 +334,30 @@ static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
     return sb->entrypoint && sb->metadata && sb->spec ? 0 : -ENOMEM;
 }
 
+static int check_source(void *user, const struct api_create *spec, struct api_fail *f)
+{
+    struct runtime *rt = user;
+
+    return rt->ops->check_source(rt, spec, f);
+}
+
+static int check_abilities(void *user, const struct api_create *spec, struct api_fail *f)
+{
+    struct runtime *rt = user;
+
+    return rt->ops->check_abilities(rt, spec, f);
+}
+
 int sandboxes_create(struct sandboxes *t, struct str type, struct str body, int64_t timeout_s_max,
                      op_done_fn *done, void *user, struct sandbox **ret_sandbox, struct api_fail *f)
 {
     struct op *op = op_new(&op_create, done, user);
     struct str copy = arena_str(&op->arena, body);
+    struct api_create_host host = {timeout_s_max, check_source, check_abilities, t->conf.runtime};
     char id[ID_UUID_MAX];
     struct sandbox *sb;
 
-    if (!copy.p || api_create_parse(&op->arena, type, copy, timeout_s_max, &op->spec, f) < 0) {
+    if (!copy.p || api_create_parse(&op->arena, type, copy, &host, &op->spec, f) < 0) {
         if (!copy.p)
             (void)api_fail_set(f, 413, "SANDBOX::INVALID_PARAMETER", "the body is too large");
         op_free(op);

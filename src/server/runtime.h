@@ -43,7 +43,12 @@ struct runtime_log_query {
 typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);
 
 struct runtime_ops {
-    /* Whether this request can be granted at all. Fills f when not; nothing was made then. */
+    /* Whether there is the pool or snapshot that a request names, and whether the rest of it, but
+     * for image and volumes, can be had. On the loop, so they must not block; fill f when not. */
+    int (*check_source)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
+    int (*check_abilities)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
+    /* Whether this request, which passed both, can be granted. Fills f when not; nothing was made
+     * then. */
     int (*check)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
     /* *ret_watch: a descriptor that becomes readable when the sandbox ends; the caller's. What is
      * left when it fails is for remove(). */

@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct api_fail f = {0};
     struct api_create c;
     int r = api_create_parse(&a, STR("application/json"), str_make((const char *)data, size),
-                             TIMEOUT_S_MAX, &c, &f);
+                             &(struct api_create_host){.timeout_s_max = TIMEOUT_S_MAX}, &c, &f);
 
     if (r == 0) {
         AUTO_ARENA(policy, ROOM);

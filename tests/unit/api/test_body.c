@@ -83,26 +83,37 @@ TEST(body, is_bounded_in_depth_and_memory)
     CHECK_EQ(parse(&a, STR("application/json"), buf_str(&b), &f), 0);
 }
 
-TEST(body, reads_integers_written_as_fractions_of_zeros)
+TEST(body, reads_integers_as_leniently_as_the_contract)
 {
     static const struct {
         const char *text;
         int r;
         int64_t value;
     } rows[] = {
-        {"60",                   0,        60 },
-        {"60.0",                 0,        60 },
-        {"6e1",                  0,        60 },
-        {"100",                  0,        100},
-        {"59",                   -EBADMSG, 0  },
-        {"101",                  -EBADMSG, 0  },
-        {"60.5",                 -EBADMSG, 0  },
-        {"1e300",                -EBADMSG, 0  },
-        {"99999999999999999999", -EBADMSG, 0  },
-        {"18446744073709551615", -EBADMSG, 0  },
-        {"-60",                  -EBADMSG, 0  },
-        {"\"60\"",               -EBADMSG, 0  },
-        {"true",                 -EBADMSG, 0  },
+        {"60",                       0,        60 },
+        {"60.0",                     0,        60 },
+        {"6e1",                      0,        60 },
+        {"100",                      0,        100},
+        {"59",                       -EBADMSG, 0  },
+        {"101",                      -EBADMSG, 0  },
+        {"60.5",                     -EBADMSG, 0  },
+        {"1e300",                    -EBADMSG, 0  },
+        {"99999999999999999999",     -EBADMSG, 0  },
+        {"18446744073709551615",     -EBADMSG, 0  },
+        {"-60",                      -EBADMSG, 0  },
+        {"\"60\"",                   0,        60 },
+        {"\" +60.00 \"",             0,        60 },
+        {"\"59\"",                   -EBADMSG, 0  },
+        {"\"60.5\"",                 -EBADMSG, 0  },
+        {"\"60.\"",                  -EBADMSG, 0  },
+        {"\".0\"",                   -EBADMSG, 0  },
+        {"\"+-60\"",                 -EBADMSG, 0  },
+        {"\"6e1\"",                  -EBADMSG, 0  },
+        {"\"\"",                     -EBADMSG, 0  },
+        {"\"99999999999999999999\"", -EBADMSG, 0  },
+        {"true",                     -EBADMSG, 0  }, /* is 1 */
+        {"null",                     -EBADMSG, 0  },
+        {"[60]",                     -EBADMSG, 0  },
     };
     struct json_field field = {.min = 60, .max = 100};
 
@@ -117,4 +128,49 @@ TEST(body, reads_integers_written_as_fractions_of_zeros)
             test_fail(__FILE__, __LINE__, "%s: %s", rows[i].text, e.msg);
         CHECK_EQ(e.code, -rows[i].r);
     }
+}
+
+TEST(body, reads_booleans_as_leniently_as_the_contract)
+{
+    static const char *const yes[] = {"true",   "1",     "1.0",   "\"true\"", "\"1\"",
+                                      "\"On\"", "\"t\"", "\"Y\"", "\"YES\""};
+    static const char *const no[] = {"false",   "0",     "0.0",   "\"False\"", "\"0\"",
+                                     "\"off\"", "\"F\"", "\"n\"", "\"no\""};
+    static const char *const neither[] = {"2",     "0.5",  "-1", "\"\"", "\" true\"",
+                                          "\"2\"", "null", "[]", "{}"};
+    static const struct {
+        const char *const *texts;
+        size_t count;
+        int r;
+        bool value;
+    } rows[] = {
+        {yes,     ARRAY_LEN(yes),     0,        true },
+        {no,      ARRAY_LEN(no),      0,        false},
+        {neither, ARRAY_LEN(neither), -EBADMSG, false},
+    };
+    static const struct json_field field = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (size_t k = 0; k < rows[i].count; k++) {
+            AUTO_ARENA(a, 1 << 20);
+            struct err e = {0};
+            struct json *v;
+            bool value = i == 1;
+
+            CHECK_EQ(json_parse(&a, str_of(rows[i].texts[k]), NULL, &v, &e), 0);
+            if (api_parse_bool(&a, v, &field, &value, &e) != rows[i].r || value != rows[i].value)
+                test_fail(__FILE__, __LINE__, "%s: %s", rows[i].texts[k], e.msg);
+        }
+}
+
+TEST(body, takes_true_for_one)
+{
+    AUTO_ARENA(a, 1 << 20);
+    struct json_field field = {.max = 1};
+    int64_t value = 0;
+    struct json *v;
+
+    CHECK_EQ(json_parse(&a, STR("true"), NULL, &v, NULL), 0);
+    CHECK_EQ(api_parse_integer(&a, v, &field, &value, NULL), 0);
+    CHECK_EQ(value, 1);
 }

@@ -9,10 +9,19 @@
 
 enum { ROOM = 4 << 20 };
 
-static int create(struct arena *a, const char *body, struct api_create *ret, struct api_fail *f)
+static const struct api_create_host any = {0};
+static const struct api_create_host host = {.timeout_s_max = 3600};
+
+static int create_at(struct arena *a, const struct api_create_host *at, const char *body,
+                     struct api_create *ret, struct api_fail *f)
 {
     *f = (struct api_fail){0};
-    return api_create_parse(a, JSON, json_quoted(a, body), 3600, ret, f);
+    return api_create_parse(a, JSON, json_quoted(a, body), at, ret, f);
+}
+
+static int create(struct arena *a, const char *body, struct api_create *ret, struct api_fail *f)
+{
+    return create_at(a, &host, body, ret, f);
 }
 
 static void check_taken(struct arena *a, const char *body, struct api_create *ret)
@@ -63,6 +72,51 @@ TEST(create, reads_every_field)
     CHECK_EQ(c.renew_extend_s, 300);
     CHECK_SPAN(c.pool_ref, "");
     CHECK_EQ(c.volumes_count, 0);
+}
+
+TEST(create, takes_numbers_and_booleans_as_text)
+{
+    AUTO_ARENA(a, ROOM);
+    struct api_create c;
+
+    check_taken(&a,
+                "{'timeout':'100','secureAccess':'true','credentialProxy':{'enabled':'yes'},"
+                "'networkPolicy':{}," REST,
+                &c);
+    CHECK_EQ(c.timeout_s, 100);
+    CHECK(c.secure_access && c.credential_proxy);
+}
+
+TEST(create, takes_names_in_snake_case)
+{
+    AUTO_ARENA(a, ROOM);
+    struct api_create c;
+
+    check_taken(&a,
+                "{'image':{'uri':'a'},'entrypoint':['sh'],'resource_limits':{'cpu':'2'},"
+                "'secure_access':true,'network_policy':{'default_action':'deny'},"
+                "'volumes':[{'name':'v','mount_path':'/m','read_only':'yes','pvc':{"
+                "'claim_name':'c','create_if_not_exists':false}}]}",
+                &c);
+    CHECK_EQ(c.limits.cpu_millicores, 2000);
+    CHECK(c.secure_access);
+    CHECK_SPAN(c.network_policy_json, "{\"defaultAction\":\"deny\",\"egress\":[]}");
+    CHECK_EQ(c.volumes_count, 1);
+    CHECK_SPAN(c.volumes[0].mount_path, "/m");
+    CHECK(c.volumes[0].read_only && !c.volumes[0].create_if_missing);
+}
+
+TEST(create, takes_actions_in_any_case)
+{
+    AUTO_ARENA(a, ROOM);
+    struct api_create c;
+
+    check_taken(&a,
+                "{'networkPolicy':{'defaultAction':'Deny','egress':[{'action':'ALLOW',"
+                "'target':'a'}]}," REST,
+                &c);
+    CHECK_SPAN(c.network_policy_json, "{\"defaultAction\":\"deny\",\"egress\":[{\"action\":"
+                                      "\"allow\",\"target\":\"a\"}]}");
 }
 
 TEST(create, takes_null_for_absent)
@@ -119,15 +173,16 @@ TEST(create, needs_little_for_a_pool)
 
 #define BAD "SANDBOX::INVALID_PARAMETER"
 
-#define REFUSES(body, code, message)                                                               \
+#define REFUSES_AT(host, body, code, message)                                                      \
     do {                                                                                           \
         AUTO_ARENA(a_, ROOM);                                                                      \
         struct api_create c_;                                                                      \
         struct api_fail f_;                                                                        \
                                                                                                    \
-        CHECK_EQ(create(&a_, body, &c_, &f_), -EBADMSG);                                           \
+        CHECK_EQ(create_at(&a_, host, body, &c_, &f_), -EBADMSG);                                  \
         check_refusal(__FILE__, __LINE__, &f_, code, message);                                     \
     } while (0)
+#define REFUSES(body, code, message) REFUSES_AT(&host, body, code, message)
 
 TEST(create, refuses_bad_images_and_sources)
 {
@@ -161,7 +216,10 @@ TEST(create, refuses_bad_platforms_and_timeouts)
     REFUSES("{'timeout':59," REST, BAD,
             "timeout: expected an integer from 60 to 200000000000, got 59");
     REFUSES("{'timeout':60.5," REST, BAD, "timeout: expected an integer from 60");
-    REFUSES("{'timeout':'60'," REST, BAD, "timeout: expected an integer, got a string");
+    REFUSES("{'timeout':'soon'," REST, BAD, "timeout: expected an integer, got a string");
+    REFUSES("{'timeout':'59'," REST, BAD,
+            "timeout: expected an integer from 60 to 200000000000, got 59");
+    REFUSES("{'timeout':true," REST, BAD, "timeout: expected an integer from 60");
     REFUSES("{'timeout':99999999999999999999," REST, BAD, "timeout: expected an integer from 60");
     REFUSES("{'timeout':3601," REST, BAD,
             "timeout: this server allows at most 3600 seconds, got 3601");
@@ -212,11 +270,13 @@ TEST(create, refuses_bad_network_policies)
             "networkPolicy.egress[0].target: expected at least 1 bytes, got 0");
     REFUSES("{'networkPolicy':{'egress':[{'target':'a'}]}," REST, BAD,
             "networkPolicy.egress[0].action: required, but missing");
-    REFUSES("{'credentialProxy':{'enabled':'yes'}," REST, BAD,
+    REFUSES("{'credentialProxy':{'enabled':'maybe'}," REST, BAD,
             "credentialProxy.enabled: expected a boolean, got a string");
+    REFUSES("{'credentialProxy':{'enabled':'yes'}," REST, BAD,
+            "credentialProxy: needs a networkPolicy");
     REFUSES("{'credentialProxy':{'enabled':true}," REST, BAD,
             "credentialProxy: needs a networkPolicy");
-    REFUSES("{'secureAccess':1," REST, BAD, "secureAccess: expected a boolean, got a number");
+    REFUSES("{'secureAccess':2," REST, BAD, "secureAccess: expected a boolean, got a number");
     REFUSES("{'credentialProxy':{'enabled':true},'extensions':{'poolRef':'p'}}", BAD,
             "credentialProxy: a sandbox of a pool");
 }
@@ -285,7 +345,7 @@ TEST(create, has_a_ceiling_for_variables)
     CHECK_EQ(c.env_count, API_ENV_MAX);
     env_of(&b, API_ENV_MAX + 1);
     CHECK_EQ(create(&a, b.p, &c, &f), -EBADMSG);
-    CHECK_STR(f.message, "env: expected at most 512 members, got 513");
+    CHECK_STR(f.message, "env: expected at most 4096 members, got 4097");
 }
 
 TEST(create, answers_every_lack_of_memory)
@@ -298,7 +358,7 @@ TEST(create, answers_every_lack_of_memory)
         AUTO_ARENA(a, room);
         struct api_create c;
         struct api_fail f;
-        int r = api_create_parse(&a, JSON, body, 0, &c, &f);
+        int r = api_create_parse(&a, JSON, body, &any, &c, &f);
 
         taken += r == 0;
         CHECK(r == 0 || f.status == 413);
@@ -312,10 +372,51 @@ TEST(create, asks_for_json)
     struct api_create c;
     struct api_fail f = {0};
 
-    CHECK_EQ(api_create_parse(&a, STR("text/plain"), json_quoted(&a, "{" REST), 0, &c, &f),
+    CHECK_EQ(api_create_parse(&a, STR("text/plain"), json_quoted(&a, "{" REST), &any, &c, &f),
              -EBADMSG);
     CHECK_STR(f.message, "body: send JSON with Content-Type: application/json");
-    CHECK_EQ(api_create_parse(&a, JSON, STR_NONE, 0, &c, &f), -EBADMSG);
-    CHECK_EQ(api_create_parse(&a, JSON, json_quoted(&a, "{'timeout':99999," REST), 0, &c, &f), 0);
+    CHECK_EQ(api_create_parse(&a, JSON, STR_NONE, &any, &c, &f), -EBADMSG);
+    CHECK_EQ(api_create_parse(&a, JSON, json_quoted(&a, "{'timeout':99999," REST), &any, &c, &f),
+             0);
     CHECK_EQ(c.timeout_s, 99999); /* 0 is no limit */
+}
+
+static int no_source(void *user UNUSED, const struct api_create *spec, struct api_fail *f)
+{
+    if (spec->pool_ref.n || spec->snapshot_id.n)
+        return api_fail_set(f, 400, "SOURCE", "none");
+    return 0;
+}
+
+static int no_ability(void *user UNUSED, const struct api_create *spec UNUSED, struct api_fail *f)
+{
+    return api_fail_set(f, 400, "ABILITY", "none");
+}
+
+/* Each has one mistake less than the one before: the first in the order of the contract. */
+TEST(create, reports_mistakes_in_the_contracts_order)
+{
+    static const struct api_create_host strict = {3600, no_source, no_ability, NULL};
+
+#define TWICE                                                                                      \
+    "'volumes':[{'name':'v','mountPath':'/a','pvc':{'claimName':'c'}},"                            \
+    "{'name':'v','mountPath':'/b','pvc':{'claimName':'c'}}],"
+#define LATE    TWICE "'timeout':9999,"
+#define SYSTEM  LATE "'platform':{'os':'plan9','arch':'amd64'},"
+#define LABEL   SYSTEM "'metadata':{'a b':''},"
+#define RENEWAL "'extensions':{'access.renew.extend.seconds':'x','poolRef':'p'}"
+    REFUSES_AT(&strict, "{" LABEL "'env':{'':''}," RENEWAL "}", BAD, "env: ");
+    REFUSES_AT(&strict, "{'volumes':[{'name':'V','mountPath':'/a'}],'metadata':{'a b':''}," REST,
+               "VOLUME::INVALID_NAME", "volumes[0].name: ");
+    REFUSES_AT(&strict, "{" LABEL RENEWAL "}", BAD, "extensions.access.renew");
+    REFUSES_AT(&strict, "{" LABEL "'extensions':{'poolRef':'p'}}", "SOURCE", "none");
+    REFUSES_AT(&strict, "{" LABEL "'snapshotId':'s','entrypoint':[''],'resourceLimits':{}}",
+               "SOURCE", "none");
+    REFUSES_AT(&strict, "{" LABEL "'image':{'uri':'a'},'entrypoint':[''],'resourceLimits':{}}",
+               "DOCKER::INVALID_ENTRYPOINT", "entrypoint[0]: ");
+    REFUSES_AT(&strict, "{" LABEL REST, "SANDBOX::INVALID_METADATA_LABEL", "metadata key");
+    REFUSES_AT(&strict, "{" SYSTEM REST, BAD, "platform.os: ");
+    REFUSES_AT(&strict, "{" LATE REST, BAD, "timeout: ");
+    REFUSES_AT(&strict, "{" TWICE REST, "ABILITY", "none");
+    REFUSES("{" TWICE REST, "VOLUME::DUPLICATE_NAME", "volumes[1].name: ");
 }

@@ -1,5 +1,6 @@
 #include "api/query.h"
 
+#include "api/metadata.h"
 #include "base/buf.h"
 #include "test.h"
 
@@ -109,10 +110,10 @@ TEST(query, bounds_the_pairs_of_a_filter)
     struct api_fail f;
 
     CHECK_EQ(buf_add(&text, STR("metadata=k%3D1")), 0);
-    for (int i = 1; i < 64; i++)
+    for (int i = 1; i < API_METADATA_MAX; i++)
         CHECK_EQ(buf_addf(&text, "%%26k%d%%3D1", i), 0);
     CHECK_EQ(list(&a, text.p, &q, &f), 0);
-    CHECK_EQ(q.metadata_count, 64);
+    CHECK_EQ(q.metadata_count, API_METADATA_MAX);
     CHECK_EQ(buf_add(&text, STR("%26k%3D2")), 0); /* one that is there */
     CHECK_EQ(list(&a, text.p, &q, &f), 0);
     CHECK_EQ(buf_add(&text, STR("%26new%3D2")), 0);

@@ -104,6 +104,10 @@ TEST(request, checks_pools)
 
     CHECK_STR(pool("{\"name\":\"p-1\",\"template\":{}," CAPACITY "}", true, &f), "ok");
     CHECK_STR(pool("{" CAPACITY "}", false, &f), "ok");
+    CHECK_STR(pool("{\"capacity_spec\":{\"bufferMax\":\"3\",\"buffer_min\":true,\"poolMax\":"
+                   "\"2\",\"poolMin\":0}}",
+                   false, &f),
+              "ok");
     CHECK_STR(pool("{}", false, &f), "capacitySpec: required, but missing");
     CHECK_STR(pool("{\"name\":\"p\"," CAPACITY "}", true, &f), "template: required, but missing");
     CHECK_STR(pool("{\"name\":\"p\",\"template\":null," CAPACITY "}", true, &f),

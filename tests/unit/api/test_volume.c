@@ -9,13 +9,15 @@ enum { ROOM = 1 << 20 };
 #define BEFORE "{'image':{'uri':'a'},'entrypoint':['sh'],'resourceLimits':{},'volumes':["
 #define AFTER  "]}"
 
+static const struct api_create_host any = {0};
+
 static int volumes(struct arena *a, const char *text, struct api_create *ret, struct api_fail *f)
 {
     char body[2048];
 
     snprintf(body, sizeof(body), BEFORE "%s" AFTER, text);
     *f = (struct api_fail){0};
-    return api_create_parse(a, STR("application/json"), json_quoted(a, body), 0, ret, f);
+    return api_create_parse(a, STR("application/json"), json_quoted(a, body), &any, ret, f);
 }
 
 TEST(volume, reads_each_kind)
@@ -121,7 +123,7 @@ TEST(volume, refuses_bad_claims)
     REFUSES(PVC(""), BAD, "volumes[0].pvc.claimName: required, but missing");
     REFUSES(PVC("'claimName':'A'"), "VOLUME::INVALID_PVC_NAME",
             "volumes[0].pvc.claimName: expected 1 to 253 lower-case");
-    REFUSES(PVC("'claimName':'c','createIfNotExists':'no'"), BAD,
+    REFUSES(PVC("'claimName':'c','createIfNotExists':'perhaps'"), BAD,
             "volumes[0].pvc.createIfNotExists: expected a boolean");
     REFUSES(PVC("'claimName':'c','storage':'big'"), BAD, "volumes[0].pvc.storage: expected a quan");
     REFUSES(PVC("'claimName':'c','storage':''"), BAD, "volumes[0].pvc.storage: ");

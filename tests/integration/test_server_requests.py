@@ -1,0 +1,117 @@
+"""Requests that are wrong, or nearly right: which mistake is named, by which code and field.
+
+Usage: test_server_requests.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+"""
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from server_process import ServerProcess, why_not  # noqa: E402
+from server_use import Gateway  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
+SERVER = None  # one for all tests
+
+BAD = "SANDBOX::INVALID_PARAMETER"
+BAD_LABEL = {"metadata": {"not a label": ""}}
+FORBIDDEN = {"volumes": [{"name": "v", "mountPath": "/v", "host": {"path": "/etc"}}]}
+
+
+def post(**fields):
+    """Status and body of a create; a field that is None is left out."""
+    request = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"],
+               "timeout": 600, "resourceLimits": {}, **fields}
+    status, _, body = SERVER.request(
+        "POST", "/v1/sandboxes", {name: v for name, v in request.items() if v is not None})
+    return status, body
+
+
+def refused(code, word, status=400, **fields):
+    got, body = post(**fields)
+    assert (got, body["code"]) == (status, code) and word in body["message"], (got, body)
+
+
+def taken(**fields):
+    status, body = post(**fields)
+    assert status == 202, body
+    assert SERVER.request("DELETE", f"/v1/sandboxes/{body['id']}")[0] == 204
+    return body
+
+
+def mistakes_are_named_in_the_contracts_order():
+    refused(BAD, "extensions.access.renew", **BAD_LABEL,
+            extensions={"poolRef": "p", "access.renew.extend.seconds": "x"})
+    refused("SANDBOX::UNSUPPORTED_POOL_REF", "poolRef", **BAD_LABEL, extensions={"poolRef": "p"})
+    refused("SNAPSHOT::NOT_FOUND", "snapshot", status=404, image=None, snapshotId="none",
+            **BAD_LABEL)
+    refused("SANDBOX::INVALID_METADATA_LABEL", "metadata", **BAD_LABEL,
+            platform={"os": "plan9", "arch": "amd64"})
+    refused(BAD, "platform.os", platform={"os": "windows", "arch": "amd64"}, **FORBIDDEN)
+    refused("VOLUME::HOST_PATH_NOT_ALLOWED", "volumes[0].host.path", image={"uri": "none"},
+            **FORBIDDEN)
+    refused(BAD, "image.uri", image={"uri": "none"})
+
+
+def messages_name_the_field():
+    for name, value in (("cpu", "100000"), ("memory", "2048Ti"), ("disk", "2048Ti")):
+        refused(BAD, f"resourceLimits.{name}: ", resourceLimits={name: value})
+    for place in ("/proc/x", "/sys", "/dev/shm", "/a//b", "/usr"):
+        refused("VOLUME::INVALID_MOUNT_PATH", "volumes[0].mountPath: ",
+                volumes=[{"name": "v", "mountPath": place, "pvc": {"claimName": "c"}}])
+
+
+def numbers_and_booleans_may_be_text():
+    assert "expiresAt" in taken(timeout="100")
+    taken(timeout=100.0, secureAccess="true", credentialProxy={"enabled": "no"})
+    taken(resourceLimits=None, resource_limits={"cpu": "1"})
+    refused(BAD, "timeout: ", timeout=True)  # a second
+    refused(BAD, "networkPolicy", networkPolicy={
+        "defaultAction": "Deny", "egress": [{"action": "Allow", "target": "a"}]})
+
+
+def much_may_be_handed_over():
+    name = SERVER.create(env={f"V{i}": "" for i in range(4000)}, entrypoint=["sleep", *["1"] * 1023],
+                         metadata={f"k{i}": "v" * 63 for i in range(512)})
+    with Gateway(SERVER, name) as box:
+        assert box.run("env | grep -c '^V[0-9]'") == "4000"
+    _, _, body = SERVER.request("PATCH", f"/v1/sandboxes/{name}/metadata", {"k0": None, "new": ""})
+    assert len(body["metadata"]) == 512 and "k0" not in body["metadata"]
+    assert SERVER.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+    refused("DOCKER::INVALID_ENTRYPOINT", "entrypoint: ", entrypoint=["sleep", "x" * 50000])
+    refused(BAD, "env: more than", env={"V": "x" * 50000})
+    refused(BAD, "metadata: expected at most 512", metadata={f"k{i}": "" for i in range(513)})
+
+
+def a_slash_at_the_end_is_taken_off():
+    for method, path in (("GET", "sandboxes"), ("POST", "sandboxes"), ("GET", "snapshots"),
+                         ("GET", "pools"), ("POST", "pools")):
+        for prefix in ("", "/v1"):
+            for query in ("", "?page=2&x=%2F"):
+                status, headers, _ = SERVER.request(
+                    method, f"{prefix}/{path}/{query}", {} if method == "POST" else None)
+                wanted = f"http://{SERVER.host}:{SERVER.port}{prefix}/{path}{query}"
+                assert (status, headers["Location"]) == (307, wanted), (status, headers["Location"])
+    _, headers, _ = SERVER.request("GET", "/v1/sandboxes/",
+                                   headers={"X-Forwarded-Proto": "https", "Host": "box.example"})
+    assert headers["Location"] == "https://box.example/v1/sandboxes", headers["Location"]
+    assert SERVER.request("GET", "/v1/sandboxes/", key=None)[0] == 401
+    for path in ("/", "//", "/v1/sandboxes//", "/v1/none/", "/v1/"):
+        assert SERVER.request("GET", path)[0] == 404, path
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        sys.exit(0)
+    with ServerProcess(*PROGRAMS) as SERVER:
+        result = tap.run_tests([
+            mistakes_are_named_in_the_contracts_order,
+            messages_name_the_field,
+            numbers_and_booleans_may_be_text,
+            much_may_be_handed_over,
+            a_slash_at_the_end_is_taken_off,
+        ])
+    sys.exit(result)
