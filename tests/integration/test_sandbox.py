@@ -325,7 +325,7 @@ def refuses_plans_it_cannot_rely_on():
         (plan(name=b"../etc"), "id"), (plan(name=b""), "id"), (plan(name=b"x" * 64), "id"),
         (plan(root=7), "root"), (plan(net=9), "net "), (plan(ids=(65536, 0)), "uid"),
         (plan(layers=9), "layer"), (plan(root=1), "layer"), (plan(args=0), "arg_count"),
-        (plan(args=500), "arg_count"), (plan(text=b"true"), "text"),
+        (plan(args=1025), "arg_count"), (plan(text=b"true"), "text"),
         (plan(text=b"true\0relative\0"), "cwd"),
         (plan(env=1, text=b"true\0NOVALUE\0/\0"), "environment"),
         (plan(binds=17), "bind_count"), (plan(read_only=1), "binds_read_only"),
