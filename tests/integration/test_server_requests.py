@@ -72,7 +72,8 @@ def numbers_and_booleans_may_be_text():
 
 
 def much_may_be_handed_over():
-    name = SERVER.create(env={f"V{i}": "" for i in range(4000)}, entrypoint=["sleep", *["1"] * 1023],
+    name = SERVER.create(env={f"V{i}": "" for i in range(4000)},
+                         entrypoint=["sleep", *["1"] * 1023],
                          metadata={f"k{i}": "v" * 63 for i in range(512)})
     with Gateway(SERVER, name) as box:
         assert box.run("env | grep -c '^V[0-9]'") == "4000"
