@@ -45,7 +45,8 @@ struct shell {
     struct loop_timer timeout, stopping;
     uint64_t timeout_ms, kill_ns, replace_ns, since_ticks;
     enum shell_stop stop;
-    unsigned looks; /* since it was to stop */
+    uint64_t stop_ticks, look_ms; /* when it was to stop, and how long until the next look */
+    unsigned looks;               /* since then, not counting the first quick ones */
 };
 
 /* --- shell.c --- */

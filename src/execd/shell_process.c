@@ -59,12 +59,22 @@ void shell_sync(struct shell *s)
         loop_timer_set(s->conf.loop, &s->watch, deadline_in_ms(SYNC_MS), shell_on_late);
 }
 
+/* The interrupt came before the shell had read what to run, or while it did. It may still be about
+ * to: then there is nothing in the file. Its answer tells that it is not. */
+static void shell_lost_run(struct shell *s)
+{
+    (void)!ftruncate(s->code_fd, 0);
+    shell_sync(s);
+}
+
 static void shell_is_ready(struct shell *s)
 {
     s->ready = true;
     s->syncing = false;
     loop_timer_stop(s->conf.loop, &s->watch);
-    if (s->busy && !s->sent && shell_say_code(s) < 0)
+    if (s->sent && !s->over)
+        shell_run_over(s, &(struct proc_exit){.by_signal = true, .code = SIGINT});
+    else if (s->busy && !s->sent && shell_say_code(s) < 0)
         shell_on_late(&s->watch);
 }
 
@@ -92,6 +102,8 @@ static void shell_hear(struct shell *s, const struct shell_report *r)
         shell_is_ready(s);
     } else if (s->sent && !s->over && str_eq(r->nonce, str_of(s->nonce))) {
         shell_run_over(s, &(struct proc_exit){.code = r->status});
+    } else if (s->sent && !s->over && s->stop != SHELL_STOP_NOT) {
+        shell_lost_run(s);
     } else if (s->syncing) {
         shell_sync(s); /* the interrupt swallowed the question */
     }

@@ -6,15 +6,24 @@
  * functions that the client called like a builtin, and keeps a shell alive where the failure of a
  * special builtin would end it. The trace of the loop itself, and what a closed descriptor makes it
  * say, go nowhere. `export -p` is what a successor of this shell begins with. */
-#define LOOP(control, state, code, seen)                                                           \
-    "__execd_new=$?; __execd_next() { __execd_x=-; case $- in *x*) __execd_x=x; set +x;; esac; "   \
-    "export -p >|/proc/self/fd/" state "; "                                                        \
+#define LOOP(control, state, code, seen, first)                                                    \
+    "__execd_new=$?; __execd_next() { __execd_x=-; case $- in *x*) __execd_x=x; set +x;; "         \
+    "esac; " first "export -p >|/proc/self/fd/" state "; "                                         \
     "command echo \"$__execd_n $1 $__execd_new $__execd_x\" >&" control "; __execd_new=-; "        \
     "while IFS=' ' read -r __execd_k __execd_n <&" control "; do "                                 \
     "case $__execd_k in r) return 0;; esac; command echo \"$__execd_n 0 sync -\" >&" control "; "  \
     "done; return 1; }; "                                                                          \
     "while { __execd_next \"$?\"; } 2>/dev/null; do command . /proc/self/fd/" seen " " seen        \
     "<&" code " " code "<&- " state "<&- " control "<&- </dev/null; done\n"
+
+/* A copy of the shell that was interrupted between fork and exec would read on in its place. And
+ * what the shell does for SHELL_BREAK: interrupt itself, between two commands. */
+#define BASH_FIRST                                                                                 \
+    "case ${BASHPID-$$} in $$) ;; *) trap - EXIT; exit 130;; esac; "                               \
+    "trap '{ command kill -INT ${BASHPID-$$}; } 2>/dev/null' " STRINGIFY(SHELL_BREAK) "; "
+
+#define STRINGIFY(number) STRINGIFY_(number)
+#define STRINGIFY_(text)  #text
 
 #define BEGIN(state)                                                                               \
     "[ -s /proc/self/fd/" state " ] && command . /proc/self/fd/" state "; "                        \
@@ -30,18 +39,18 @@ static const char *const sh_argv[] = {"sh", "-i", NULL};
 const struct shell_kind shell_kinds[] = {
     {
      "bash", bash_argv,
-     LOOP("96", "97",    "98", "99"),
+     LOOP("96", "97",   "98", "99", BASH_FIRST),
      BEGIN("97"),
      BEFORE_CODE("99"),
      {96, 97, 98},
-     },
+     SHELL_BREAK, },
     {
-     "sh",      sh_argv,
-     LOOP("9",      "8", "7",                 "6"),
+     "sh",     sh_argv,
+     LOOP("9",      "8", "7",                "6",            ""),
      BEGIN("8"),
      BEFORE_CODE("6"),
      {9, 8, 7},
-     },
+     0, },
 };
 const size_t shell_kind_count = ARRAY_LEN(shell_kinds);
 

@@ -26,6 +26,11 @@ enum {
     SHELL_REPORT_BYTES_MAX = 128,
 };
 
+/* The signal, SIGRTMAX-1, that makes bash interrupt itself. SIGINT from outside would be quicker,
+ * but one that reaches bash 5.2 while it sets out to wait for a child makes it send itself SIGINT
+ * for ever: the handler of that moment passes on what it finds no other handler for, to itself. */
+#define SHELL_BREAK 63
+
 /* Descriptors of the shell, all of them closed while code of a client runs. */
 enum shell_fd { SHELL_FD_CONTROL, SHELL_FD_STATE, SHELL_FD_CODE, SHELL_FDS };
 
@@ -37,6 +42,7 @@ struct shell_kind {
     const char *begin;
     const char *before_code; /* in front of it, on its first line */
     int fds[SHELL_FDS];
+    int break_signal; /* 0: it takes SIGINT at any time */
 };
 
 /* By preference. A shell other than bash knows descriptors of one digit only. */

@@ -1,13 +1,19 @@
 /* shell_stop.c - ending what a shell runs, and not the shell, if there is a way.
  *
  *   at once        SIGINT to its process group: what runs in the foreground, and the shell, which
- *                  goes back to its loop. Jobs in the background ignore it, as everywhere.
+ *                  goes back to its loop. Jobs in the background ignore it, as everywhere. A shell
+ *                  that has a break_signal gets that, and what it started gets SIGINT.
+ *   soon           SIGINT for what such a shell was just starting
  *   then           SIGINT every STOP_LOOK_MS, to what it started and to all of them by turns, for
  *                  what the shell went on with instead
  *   at kill_ns     SIGKILL to whoever the run started and is left, in whatever group
  *   at replace_ns  SIGKILL to the shell */
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/time.h"
 #include "execd/duration.h"
 #include "execd/exit_text.h"
@@ -15,16 +21,57 @@
 #include "execd/shell_internal.h"
 
 enum {
+    STOP_FIRST_MS = 10, /* then twice that, until it is: */
     STOP_LOOK_MS = 100,
     INTERRUPT_KILL_MS = 2000,
     TIMEOUT_KILL_MS = 300,
     REPLACE_MS = 1000, /* after that */
     NS_PER_MS = 1000000,
+    STATUS_BYTES_MAX = 4096,
 };
 
 static void stop_signal(const struct shell *s, int signo)
 {
     (void)kill(-s->child.pid, signo);
+}
+
+/* Whether the shell has a handler for its break_signal: it would end any other program, which the
+ * shell may have become. */
+static bool stop_can_break(const struct shell *s)
+{
+    char path[32], text[STATUS_BYTES_MAX + 1];
+    const char *caught;
+    auto_fd fd = -EBADF;
+    ssize_t n;
+
+    if (s->kind->break_signal == 0)
+        return false;
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)s->child.pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    caught = strstr(text, "\nSigCgt:");
+    return caught &&
+           (strtoull(caught + strlen("\nSigCgt:"), NULL, 16) >> (s->kind->break_signal - 1) & 1);
+}
+
+/* A shell that started nobody and is still there is in the kernel's hands, opening a FIFO perhaps:
+ * only SIGINT gets it out, and it does not fork meanwhile. */
+static void stop_interrupt_again(struct shell *s)
+{
+    bool can_break = stop_can_break(s), all = s->looks++ % 2 == 1;
+    size_t found = 0;
+
+    if (can_break || !all)
+        found = kin_signal(s->child.pid, s->since_ticks, SIGINT);
+    /* The shell may be on its way back already, and wait for what it started before it says so: a
+     * signal would only throw it back. So every other one is for what it started alone. */
+    if (all && can_break && found > 0)
+        (void)kill(s->child.pid, s->kind->break_signal);
+    else if (all)
+        stop_signal(s, SIGINT);
 }
 
 static void stop_on_look(struct loop_timer *t)
@@ -43,15 +90,15 @@ static void stop_on_look(struct loop_timer *t)
         s->stop = SHELL_STOP_KILLED;
         (void)kin_signal(s->child.pid, s->since_ticks, SIGKILL);
     }
-    /* The shell may be on its way back already, and wait for what it started before it says so: a
-     * signal would only throw it back. So every other one is for what it started alone. */
-    if (s->looks++ % 2 == 0) {
-        (void)kin_signal(s->child.pid, s->since_ticks, SIGINT);
+    (void)!shell_keep_loop(s);
+    if (s->look_ms < STOP_LOOK_MS) {
+        (void)kin_signal(s->child.pid, s->stop_ticks, SIGINT);
+        s->look_ms *= 2;
     } else {
-        (void)!shell_keep_loop(s);
-        stop_signal(s, SIGINT);
+        stop_interrupt_again(s);
     }
-    loop_timer_set(s->conf.loop, t, now + (uint64_t)STOP_LOOK_MS * NS_PER_MS, stop_on_look);
+    s->look_ms = s->look_ms < STOP_LOOK_MS ? s->look_ms : STOP_LOOK_MS;
+    loop_timer_set(s->conf.loop, t, now + s->look_ms * NS_PER_MS, stop_on_look);
 }
 
 void shell_stop_run(struct shell *s, bool timed_out)
@@ -66,10 +113,17 @@ void shell_stop_run(struct shell *s, bool timed_out)
     s->end.timed_out = timed_out;
     s->kill_ns = now + kill_ms * NS_PER_MS;
     s->replace_ns = s->kill_ns + (uint64_t)REPLACE_MS * NS_PER_MS;
-    stop_signal(s, SIGINT);
+    s->stop_ticks = kin_now_ticks();
+    s->look_ms = STOP_LOOK_MS;
+    if (stop_can_break(s)) {
+        s->look_ms = STOP_FIRST_MS;
+        (void)kill(s->child.pid, s->kind->break_signal);
+        (void)kin_signal(s->child.pid, s->since_ticks, SIGINT);
+    } else {
+        stop_signal(s, SIGINT);
+    }
     stop_signal(s, SIGCONT); /* whoever is stopped could not end */
-    loop_timer_set(s->conf.loop, &s->stopping, now + (uint64_t)STOP_LOOK_MS * NS_PER_MS,
-                   stop_on_look);
+    loop_timer_set(s->conf.loop, &s->stopping, now + s->look_ms * NS_PER_MS, stop_on_look);
 }
 
 void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct buf *out)
@@ -78,7 +132,7 @@ void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct 
 
     if (s->end.timed_out)
         (void)buf_addf(out, "timeout after %s: ", duration_text_of_ms(s->timeout_ms).s);
-    exit_text_add(out, how->by_signal ? how : &interrupted);
+    exit_text_add(out, how->by_signal && how->code != SHELL_BREAK ? how : &interrupted);
     if (s->stop == SHELL_STOP_REPLACED)
         (void)buf_add(out, STR("; the shell had to be ended with it: a new one will have its "
                                "directory and exported variables, and nothing else"));
