@@ -45,6 +45,7 @@ struct shell {
     struct loop_timer timeout, stopping;
     uint64_t timeout_ms, kill_ns, replace_ns, since_ticks;
     enum shell_stop stop;
+    bool lost; /* the interrupt came before the run began, which it may have done since */
     uint64_t stop_ticks, look_ms; /* when it was to stop, and how long until the next look */
     unsigned looks;               /* since then, not counting the first quick ones */
 };

@@ -60,9 +60,11 @@ void shell_sync(struct shell *s)
 }
 
 /* The interrupt came before the shell had read what to run, or while it did. It may still be about
- * to: then there is nothing in the file. Its answer tells that it is not. */
+ * to: then there is nothing in the file. Its answer tells that it is not; when none comes the code
+ * runs, and has to be interrupted once more. */
 static void shell_lost_run(struct shell *s)
 {
+    s->lost = true;
     (void)!ftruncate(s->code_fd, 0);
     shell_sync(s);
 }

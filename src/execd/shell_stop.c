@@ -61,9 +61,10 @@ static bool stop_can_break(const struct shell *s)
  * only SIGINT gets it out, and it does not fork meanwhile. */
 static void stop_interrupt_again(struct shell *s)
 {
-    bool can_break = stop_can_break(s), all = s->looks++ % 2 == 1;
+    bool can_break = stop_can_break(s), all = s->looks++ % 2 == 1 || s->lost;
     size_t found = 0;
 
+    s->lost = false;
     if (can_break || !all)
         found = kin_signal(s->child.pid, s->since_ticks, SIGINT);
     /* The shell may be on its way back already, and wait for what it started before it says so: a
@@ -72,6 +73,15 @@ static void stop_interrupt_again(struct shell *s)
         (void)kill(s->child.pid, s->kind->break_signal);
     else if (all)
         stop_signal(s, SIGINT);
+}
+
+static void stop_look_soon(struct shell *s)
+{
+    if (s->lost && stop_can_break(s))
+        (void)kill(s->child.pid, s->kind->break_signal);
+    s->lost = false;
+    (void)kin_signal(s->child.pid, s->stop_ticks, SIGINT);
+    s->look_ms *= 2;
 }
 
 static void stop_on_look(struct loop_timer *t)
@@ -92,8 +102,7 @@ static void stop_on_look(struct loop_timer *t)
     }
     (void)!shell_keep_loop(s);
     if (s->look_ms < STOP_LOOK_MS) {
-        (void)kin_signal(s->child.pid, s->stop_ticks, SIGINT);
-        s->look_ms *= 2;
+        stop_look_soon(s);
     } else {
         stop_interrupt_again(s);
     }
@@ -110,6 +119,7 @@ void shell_stop_run(struct shell *s, bool timed_out)
         return; /* on its way already */
     s->stop = SHELL_STOP_ASKED;
     s->looks = 0;
+    s->lost = false;
     s->end.timed_out = timed_out;
     s->kill_ns = now + kill_ms * NS_PER_MS;
     s->replace_ns = s->kill_ns + (uint64_t)REPLACE_MS * NS_PER_MS;

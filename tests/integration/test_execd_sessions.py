@@ -3,9 +3,11 @@
 Usage: test_execd_sessions.py EXECD. TAP on standard output. Most tests run with bash, with dash and
 with busybox: a PATH that has only that shell, and the tools they call.
 """
+import collections
 import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import sys
@@ -24,7 +26,27 @@ SANITIZED, STATIC = b"__asan_init" in ELF, b"ld-linux" not in ELF
 TOOLS = ("cat", "chmod", "head", "ls", "python3", "rm", "seq", "setsid", "sh", "sleep", "tail",
          "tr", "yes")
 SESSIONS_MAX, WAITING_MAX = 256, 16
+INTERRUPTS = int(os.environ.get("INTERRUPTS", "80"))  # of bash; a quarter of that of others
 EXECD = KIND = None  # the one most tests share, and its shell
+
+
+BUSY = (  # with forks, waits and neither
+    "for i in $(seq 1000); do cat </dev/null; done; sleep 60",
+    "sleep 60",
+    "(sleep 60)",
+    "sleep 60 | sleep 60 | cat",
+    "x=$(sleep 60)",
+    "sleep 60 & wait",
+    "while :; do cat </dev/null; done",
+    "while :; do (:); done",
+    "while :; do (exit 3) || cat </dev/null; done",
+    "while :; do : | :; done",
+    "while :; do x=$(:); done",
+    "while :; do x=$(cat </dev/null); done",
+    "while :; do cat </dev/null & wait $!; done",
+    "busy() { while :; do sleep 0.001; done; }; busy",
+    "while :; do :; done",
+)
 
 
 class Session:
@@ -379,7 +401,6 @@ def interrupts_by_request_act_on_the_run_only():
             s.run("kept=yes")
             for command in ("sleep 60", "while :; do :; done", "exec sleep 60"):
                 stream = s.begin(command)
-                time.sleep(0.05)  # while the shell forks, an interrupt may cost it more
                 reply = s.interrupt(path)
                 assert (reply.status, reply.body) == (200, b""), reply
                 value, why = error_of(rest(stream))
@@ -400,6 +421,35 @@ def an_interrupt_never_hits_the_next_run():
                 assert s.interrupt().status == 200
                 assert list(stream.events())[-1]["type"] in ("error", "execution_complete")
             assert s.out(f"echo {i} $kept") == f"{i} yes"
+
+
+def interrupts_at_any_moment_leave_the_shell_as_it_was():
+    """At random, as whatever the shell does at that moment may be the wrong one. SEED=n repeats."""
+    seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
+    pick, count = random.Random(seed), INTERRUPTS if KIND == "bash" else INTERRUPTS // 4
+    lost, slowest = collections.Counter(), 0.0
+    s = None
+    for _ in range(count):
+        s = s or Session()
+        s.run("kept=yes; keep() { echo \"kept $kept\"; }; cd /usr")
+        code, moment_ms = pick.choice(BUSY), pick.uniform(0, 20)
+        began = time.monotonic()
+        if pick.random() < 0.3:
+            events = s.run(code, timeout=max(1, int(moment_ms))).events
+        else:
+            stream = s.begin(code)
+            time.sleep(moment_ms / 1000)
+            assert s.interrupt().status == 200
+            events = rest(stream)
+        slowest = max(slowest, time.monotonic() - began)
+        assert error_of(events)[0] == "-1", (seed, code, events)
+        if s.run("keep; pwd").text("stdout") != "kept yes\n/usr":
+            lost[code] += 1
+            s.delete()
+            s = None
+    print(f"# {KIND}: {lost.total()} shells lost to {count} interrupts, "
+          f"the slowest run ended after {slowest * 1000:.0f} ms, SEED={seed}")
+    assert not lost, lost
 
 
 def a_client_that_leaves_ends_its_run():
