@@ -452,6 +452,27 @@ def interrupts_at_any_moment_leave_the_shell_as_it_was():
     assert not lost, lost
 
 
+def traps_of_the_code_are_its_own():
+    with Session() as s:
+        s.run("trap 'echo mine' INT; kept=yes")
+        ran = s.run("sleep 60; echo after", timeout=100)
+        assert ran.text("stdout").startswith("mine") or KIND != "bash", ran.events
+        assert s.out("trap - INT; echo $kept") == "yes"
+        assert error_of(s.run("while :; do :; done", timeout=50).events)[0] == "-1"
+        s.run("trap - $(seq 1 64) 2>/dev/null")
+        assert error_of(s.run("while :; do :; done", timeout=50).events)[0] == "-1"
+        assert s.out("echo $kept") == "yes"
+
+
+def a_shell_that_waits_for_the_kernel_is_interrupted():
+    with tempfile.TemporaryDirectory() as folder, Session(cwd=folder) as s:
+        os.mkfifo(f"{folder}/fifo")
+        s.run("kept=yes")
+        for code in ("read -r x <fifo", "exec 4<>fifo; read -r x <&4"):
+            assert error_of(s.run(code, timeout=50).events)[0] == "-1", code
+            assert s.out("echo $kept") == "yes", code
+
+
 def a_client_that_leaves_ends_its_run():
     with Session() as s:
         s.run("kept=yes")
