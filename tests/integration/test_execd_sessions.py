@@ -427,7 +427,7 @@ def interrupts_at_any_moment_leave_the_shell_as_it_was():
     """At random, as whatever the shell does at that moment may be the wrong one. SEED=n repeats."""
     seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
     pick, count = random.Random(seed), INTERRUPTS if KIND == "bash" else INTERRUPTS // 4
-    lost, slowest = collections.Counter(), 0.0
+    lost, slowest, cut_short = collections.Counter(), 0.0, 0
     s = None
     for _ in range(count):
         s = s or Session()
@@ -442,13 +442,16 @@ def interrupts_at_any_moment_leave_the_shell_as_it_was():
             assert s.interrupt().status == 200
             events = rest(stream)
         slowest = max(slowest, time.monotonic() - began)
-        assert error_of(events)[0] == "-1", (seed, code, events)
+        value = error_of(events)[0]
+        early = value == "191" and code.endswith("wait")  # seldom, and documented
+        assert value == "-1" or early, (seed, code, events)
+        cut_short += early
         if s.run("keep; pwd").text("stdout") != "kept yes\n/usr":
             lost[code] += 1
             s.delete()
             s = None
     print(f"# {KIND}: {lost.total()} shells lost to {count} interrupts, "
-          f"the slowest run ended after {slowest * 1000:.0f} ms, SEED={seed}")
+          f"{cut_short} waits cut short, slowest end {slowest * 1000:.0f} ms, SEED={seed}")
     assert not lost, lost
 
 
