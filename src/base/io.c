@@ -155,21 +155,39 @@ static int io_read_rest(int fd, size_t bytes_max, struct buf *out)
     return io_expect_end(fd, bytes_max <= room ? -EFBIG : -EMSGSIZE);
 }
 
-int io_read_file(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e)
+/* From a descriptor just opened from `path`. */
+static int io_read_all(int fd, const char *path, size_t bytes_max, struct buf *out, struct err *e)
 {
     size_t before = out->n;
-    auto_fd fd = fd_open_at(dirfd, path, O_RDONLY | O_NOCTTY, 0, PATH_FREE, e);
-    int r;
+    int r = io_read_rest(fd, bytes_max, out);
 
-    if (fd < 0)
-        return fd;
-    r = io_read_rest(fd, bytes_max, out);
     if (r == 0)
         return 0;
     buf_cut(out, before);
     if (r == -EFBIG)
         return err_set(e, EFBIG, "read '%s': longer than %zu bytes", path, bytes_max);
     return err_sys(e, -r, "read '%s'", path);
+}
+
+int io_read_file(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e)
+{
+    auto_fd fd = fd_open_at(dirfd, path, O_RDONLY | O_NOCTTY, 0, PATH_FREE, e);
+
+    return fd < 0 ? fd : io_read_all(fd, path, bytes_max, out, e);
+}
+
+int io_read_regular(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e)
+{
+    auto_fd fd = fd_open_at(dirfd, path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0, PATH_FREE, e);
+    struct stat st;
+
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, errno, "read '%s'", path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, EINVAL, "read '%s': not a regular file", path);
+    return io_read_all(fd, path, bytes_max, out, e);
 }
 
 /* Creates a new file beside `name`, whose name no other writer has. */

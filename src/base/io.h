@@ -24,6 +24,9 @@ int io_write_full(int fd, struct str data, uint64_t deadline) MUST_USE;
  * be empty, as in /proc), -EMSGSIZE when the buffer's ceiling is lower; *out is unchanged on
  * failure. The path is the operator's or ours: links are followed. */
 int io_read_file(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e);
+/* The same for a path that others may change under us: -EINVAL for what is no regular file, as a
+ * pipe, which one could wait for. */
+int io_read_regular(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e);
 
 /* Replaces dirfd/name so that a crash leaves the old or the new content, and never a mix: a
  * temporary file beside it, fsync, rename, fsync of the directory. `name` is one component. When

@@ -46,7 +46,8 @@ static void make_envs_file(void)
     }
     if (buf_add(&dir, path_parent(str_of(name))) == 0 && dir.n > 0)
         (void)!fs_make_dirs(dir.p, DIR_MODE, NULL);
-    fd = fd_open_at(AT_FDCWD, name, O_WRONLY | O_CREAT | O_APPEND, FILE_MODE, PATH_FREE, &e);
+    fd = fd_open_at(AT_FDCWD, name, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK,
+                    FILE_MODE, PATH_FREE, &e);
     if (fd < 0)
         log_event(LOG_WARN, "no file for variables, going on", LOG_STR("reason", e.msg));
 }

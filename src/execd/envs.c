@@ -177,6 +177,6 @@ void envs_read_file(const char *const *ours, struct buf *out)
     if (name.n == 0)
         return;
     if (path_expand(name, ours, &path, &e) < 0 ||
-        io_read_file(AT_FDCWD, path.p, ENVS_FILE_BYTES_MAX, out, &e) < 0)
+        io_read_regular(AT_FDCWD, path.p, ENVS_FILE_BYTES_MAX, out, &e) < 0)
         log_event(LOG_WARN, "EXECD_ENVS cannot be read, going on without", LOG_STR("why", e.msg));
 }

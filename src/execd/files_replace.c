@@ -151,15 +151,21 @@ static int replace_write(struct replace_op *o)
     return r == 0 && o->eof ? replace_flush(o) : r;
 }
 
-/* The first occurrence was seen: from the start again, and this time for good. */
+/* The first occurrence was seen: from the start again, and this time for good. What has the name by
+ * now may be a pipe, which one could wait for. */
 static bool replace_begin_writing(struct replace_op *o)
 {
     struct err e = {0};
+    struct stat st;
 
     if (target_open(&o->out, o->path, &e) < 0) {
         answer_fs(o->op.req, -e.code, "%s", e.msg);
         return false;
     }
+    if (fstat(o->out.fd, &st) < 0)
+        return replace_fail(o, -errno, "write");
+    if (!S_ISREG(st.st_mode))
+        return replace_fail(o, -EINVAL, "write");
     buf_clear(&o->window);
     o->eof = false;
     return lseek(o->in, 0, SEEK_SET) == 0 || replace_fail(o, -errno, "read");

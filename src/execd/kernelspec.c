@@ -133,7 +133,7 @@ static void search_add(struct search *s, const char *folder, const char *name)
     }
     if (access(file, R_OK) < 0)
         return;
-    if (io_read_file(AT_FDCWD, file, KERNELSPEC_BYTES_MAX, &text, &e) < 0 ||
+    if (io_read_regular(AT_FDCWD, file, KERNELSPEC_BYTES_MAX, &text, &e) < 0 ||
         kernelspec_parse(s->arena, buf_str(&text), &spec, &e) < 0) {
         log_event(LOG_WARN, "a kernelspec is not usable, left out", LOG_STR("file", file),
                   LOG_STR("why", e.msg));

@@ -22,7 +22,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from execd_listen import Execd  # noqa: E402
-from execd_process import wait_for  # noqa: E402
+from execd_process import SECONDS_MAX, wait_for  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SANITIZED = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
@@ -493,6 +493,37 @@ def replaces_across_pieces(x):
     assert file.read_bytes() == b"y" * 15000000
 
 
+def is_at_end(reader):
+    """Of a pipe: nobody wrote, and nobody holds it open to write."""
+    try:
+        return os.read(reader, 1) == b""
+    except BlockingIOError:
+        return False
+
+
+def replaces_nothing_in_a_pipe(x):
+    """The file becomes a pipe, which somebody holds open and does not read, between our looking and
+    our writing."""
+    file, pipe = x.home / "f", x.home / "pipe"
+    with open(file, "wb") as f:
+        f.truncate(2048 * MIB)
+        f.seek(0, os.SEEK_END)
+        f.write(b"needle")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(
+        x.ask("POST", "/files/replace", {"f": {"old": "needle", "new": "n" * MIB}})))
+    asking.start()
+    time.sleep(0.05)
+    os.rename(pipe, file)
+    asking.join(SECONDS_MAX)
+    assert answers, "execd waits for a pipe"
+    answers[0].check_error(500, "RUNTIME_ERROR")
+    wait_for(lambda: is_at_end(reader), "execd to close the pipe")
+    os.close(reader)
+
+
 def replaces_in_constant_memory(x):
     file = x.home / "f"
     with open(file, "wb") as out:
@@ -924,7 +955,8 @@ TESTS = [
     explains_permissions_it_cannot_give, moves, moves_across_file_systems,
     undoes_a_copy_that_fails, searches, explains_a_search_that_fails,
     serves_others_during_a_long_walk, refuses_to_list_too_much, skips_what_it_may_not_read, lists,
-    makes_directories, replaces, replaces_across_pieces, replaces_in_constant_memory, downloads,
+    makes_directories, replaces, replaces_across_pieces, replaces_nothing_in_a_pipe,
+    replaces_in_constant_memory, downloads,
     refuses_what_is_no_file, downloads_ranges, downloads_from_a_large_file, downloads_lines,
     uploads,
     pairs_parts_in_any_order, replaces_files_whole, creates_what_a_dangling_link_names,

@@ -232,6 +232,24 @@ TEST(io, reads_files_that_claim_to_be_empty)
     CHECK_EQ(io_read_file(AT_FDCWD, "/proc/self/status", 10, &b, NULL), -EFBIG);
 }
 
+TEST(io, reads_regular_files_only)
+{
+    auto_scratch s = scratch_new();
+    AUTO_BUF(b, 4096);
+    struct err e = {0};
+
+    CHECK_EQ(io_write_file_atomic(s.fd, "f", STR("12345"), 0600, NULL), 0);
+    CHECK_EQ(io_read_regular(s.fd, "f", 5, &b, &e), 0);
+    CHECK_STR(b.p, "12345");
+    CHECK_EQ(io_read_regular(s.fd, "f", 4, &b, &e), -EFBIG);
+    CHECK_EQ(io_read_regular(s.fd, "none", 4, &b, &e), -ENOENT);
+    CHECK_EQ(mkfifoat(s.fd, "pipe", 0600), 0);
+    CHECK_EQ(io_read_regular(s.fd, "pipe", 4, &b, &e), -EINVAL); /* and at once */
+    CHECK_STR(e.msg, "read 'pipe': not a regular file");
+    CHECK_EQ(io_read_regular(s.fd, ".", 4, &b, &e), -EINVAL);
+    CHECK_STR(b.p, "12345");
+}
+
 TEST(io, replaces_a_file_in_one_step)
 {
     auto_scratch s = scratch_new();

@@ -1,6 +1,7 @@
 #include "execd/envs.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -83,6 +84,10 @@ TEST(envs, reads_the_file_that_the_environment_names)
     buf_clear(&out);
     envs_read_file(env, &out); /* gone: a warning, and nothing */
     CHECK_EQ(out.n, 0);
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    envs_read_file(env, &out); /* a pipe: the same, and at once */
+    CHECK_EQ(out.n, 0);
+    unlink(path);
     env[0] = NULL;
     envs_read_file(env, &out);
     CHECK_EQ(out.n, 0);

@@ -85,6 +85,8 @@ TEST(kernelspec, prefers_the_name_of_the_api_then_the_language)
     make_spec("a/kernels", "aaa", SPEC("Snobol"));
     make_spec("b/kernels", "snobol", SPEC("snobol"));
     make_spec("a/kernels", "broken", "{");
+    CHECK_EQ(mkdir("a/kernels/pipe", 0755), 0);
+    CHECK_EQ(mkfifo("a/kernels/pipe/kernel.json", 0600), 0); /* nobody waits for it */
     CHECK_EQ(kernelspec_find(&a, env.rows, STR("SNOBOL"), NULL, &s, NULL), 0);
     CHECK_STR(s->name, "snobol");
     CHECK_EQ(kernelspec_find(&a, env.rows, STR("snobol"), "aaa", &s, NULL), 0);
