@@ -26,6 +26,11 @@ _Atomic int log_level_now = LOG_INFO;
 /* Written by log_init before threads start, read-only afterwards. */
 static struct log_conf log_conf = {LOG_INFO, LOG_TEXT, STDERR_FILENO, "main"};
 
+static bool is_json(void)
+{
+    return log_conf.format != LOG_TEXT;
+}
+
 static _Thread_local char log_id[LOG_REQUEST_ID_MAX];
 static _Thread_local size_t log_id_n;
 
@@ -129,7 +134,7 @@ static PRINTF_LIKE(2, 3) void line_put_escape(struct line *l, const char *fmt, .
  * that knows the rules. */
 static void line_put_escaped(struct line *l, struct str s)
 {
-    bool json = log_conf.format == LOG_JSON;
+    bool json = is_json();
 
     while (s.n && !l->cut) {
         uint32_t code = 0; /* stays so for a malformed byte, which is escaped like it */
@@ -164,7 +169,7 @@ static bool is_plain(struct str s)
 
 static void line_put_string(struct line *l, struct str s)
 {
-    if (log_conf.format == LOG_TEXT && is_plain(s) && l->n + s.n <= l->limit) {
+    if (!is_json() && is_plain(s) && l->n + s.n <= l->limit) {
         line_put(l, s);
         return;
     }
@@ -203,7 +208,7 @@ static void line_put_value(struct line *l, const struct log_field *f)
 /* A field stands there with a value, be it a cut one, or not at all. */
 static void line_put_field(struct line *l, const struct log_field *f)
 {
-    bool json = log_conf.format == LOG_JSON;
+    bool json = is_json();
     size_t mark = l->n, value;
 
     line_put(l, json ? STR(",\"") : STR(" "));
@@ -216,26 +221,50 @@ static void line_put_field(struct line *l, const struct log_field *f)
         l->n = mark;
 }
 
-static void line_put_head(struct line *l, enum log_level level, const char *message)
+static void line_put_head_text(struct line *l, enum log_level level, const char *message)
 {
     char now[TIME_TEXT_MAX];
-    bool json = log_conf.format == LOG_JSON;
 
-    line_put(l, json ? STR("{\"time\":\"") : STR(""));
     line_put(l, str_make(now, time_format(time_wall_us(), now)));
-    line_put(l, json ? STR("\",\"level\":\"") : STR(" "));
-    line_put(l, str_of(json ? level_names[level].json : level_names[level].text));
-    line_put(l, json ? STR("\",\"area\":") : STR(" "));
-    if (json)
-        line_put_string(l, str_of(log_conf.area));
-    else
-        line_put_escaped(l, str_of(log_conf.area));
-    line_put(l, json ? STR(",\"message\":") : STR(": "));
-    if (json)
-        line_put_string(l, str_of(message));
-    else
-        line_put_escaped(l, str_of(message));
+    line_put(l, STR(" "));
+    line_put(l, str_of(level_names[level].text));
+    line_put(l, STR(" "));
+    line_put_escaped(l, str_of(log_conf.area));
+    line_put(l, STR(": "));
+    line_put_escaped(l, str_of(message));
 }
+
+static void line_put_head_json(struct line *l, enum log_level level, const char *message)
+{
+    char now[TIME_TEXT_MAX];
+
+    line_put(l, STR("{\"time\":\""));
+    line_put(l, str_make(now, time_format(time_wall_us(), now)));
+    line_put(l, STR("\",\"level\":\""));
+    line_put(l, str_of(level_names[level].json));
+    line_put(l, STR("\",\"area\":"));
+    line_put_string(l, str_of(log_conf.area));
+    line_put(l, STR(",\"message\":"));
+    line_put_string(l, str_of(message));
+}
+
+static void line_put_head_brief(struct line *l, enum log_level level, const char *message)
+{
+    char now[TIME_TEXT_MAX];
+
+    line_put(l, STR("{\"level\":\""));
+    line_put(l, str_of(level_names[level].json));
+    line_put(l, STR("\",\"ts\":\""));
+    line_put(l, str_make(now, time_format_ms(time_wall_us(), now)));
+    line_put(l, STR("\",\"msg\":"));
+    line_put_string(l, str_of(message));
+}
+
+static void (*const line_put_head[])(struct line *l, enum log_level level, const char *message) = {
+    [LOG_TEXT] = line_put_head_text,
+    [LOG_JSON] = line_put_head_json,
+    [LOG_JSON_BRIEF] = line_put_head_brief,
+};
 
 /* The id finds lines that belong together, so it has room of its own in a cut line. */
 static void line_put_id(struct line *l)
@@ -253,27 +282,36 @@ static void line_put_id(struct line *l)
 
 static void line_end(struct line *l)
 {
-    bool json = log_conf.format == LOG_JSON;
+    bool json = is_json();
 
     if (l->cut)
         line_close(l, json ? STR(",\"cut\":true") : STR(" [cut]"));
     line_close(l, json ? STR("}\n") : STR("\n"));
 }
 
+static void line_write(const struct line *l)
+{
+    ssize_t r;
+
+    do
+        r = write(log_conf.fd, l->p, l->n);
+    while (r < 0 && errno == EINTR);
+}
+
 void log_event_fields(enum log_level level, const char *message, const struct log_field *fields)
 {
     struct line l = {.limit = LIMIT_FIELDS};
     int saved = errno;
-    ssize_t r;
 
-    line_put_head(&l, level, message);
+    line_put_head[log_conf.format](&l, level, message);
     for (; fields->key; fields++)
         line_put_field(&l, fields);
     line_put_id(&l);
     line_end(&l);
-    do
-        r = write(log_conf.fd, l.p, l.n);
-    while (r < 0 && errno == EINTR);
+    if (log_conf.sink)
+        log_conf.sink(log_conf.sink_user, level, message, str_make(l.p, l.n));
+    else
+        line_write(&l);
     errno = saved; /* a log line between a call and its check must not change the outcome */
 }
 

@@ -1,9 +1,10 @@
-/* log.h - one line per event, with typed fields, to one descriptor.
+/* log.h - one line per event, with typed fields, to one descriptor, or wherever a sink takes it.
  *
  *     log_event(LOG_INFO, "sandbox created", LOG_STR("sandbox", id), LOG_U64("ms", 3));
  *
  *     2026-01-02T03:04:05.000120Z INFO server: sandbox created sandbox=5bcf ms=3 request_id=9f2c
  *     {"time":"2026-...","level":"info","area":"server","message":"sandbox created","sandbox":...}
+ *     {"level":"info","ts":"2026-01-02T03:04:05.000Z","msg":"sandbox created","sandbox":"5bcf",...}
  *
  * A line is a single write(2) of at most LOG_LINE_MAX bytes, so lines of threads and processes
  * never mix, also in a pipe; a longer one is cut and says so. Bytes that could forge a line, or
@@ -21,13 +22,18 @@
 enum { LOG_LINE_MAX = 4096, LOG_REQUEST_ID_MAX = 64 };
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
-enum log_format { LOG_TEXT, LOG_JSON };
+enum log_format { LOG_TEXT, LOG_JSON, LOG_JSON_BRIEF /* execd's: other names, no area */ };
+
+/* Takes a line with its newline. Must not log, and must be thread-safe where threads do. */
+typedef void log_sink(void *user, enum log_level level, const char *message, struct str line);
 
 struct log_conf {
     enum log_level level; /* the most talkative that is written */
     enum log_format format;
     int fd;           /* stays the caller's */
     const char *area; /* the program; borrowed for good */
+    log_sink *sink;   /* gets the lines instead of fd; NULL = none */
+    void *sink_user;
 };
 
 /* Before other threads start. Without it: text, LOG_INFO and above, standard error. */

@@ -387,25 +387,39 @@ static char *put_field(char *at, char before, int value, int digits)
 }
 
 /* Listings are made of times: printf would be half of their cost. */
-size_t time_format(int64_t us, char out[TIME_TEXT_MAX])
+static size_t put_time(const struct civil *c, int fraction, int digits, char out[TIME_TEXT_MAX])
 {
-    int weekday;
-    struct civil c = civil_from_us(us, &weekday);
     char text[1 + TIME_TEXT_MAX]; /* behind a character that nobody needs */
-    char *at = put_field(text, ' ', c.year, 4);
+    char *at = put_field(text, ' ', c->year, 4);
 
-    at = put_field(at, '-', c.month, 2);
-    at = put_field(at, '-', c.day, 2);
-    at = put_field(at, 'T', c.hour, 2);
-    at = put_field(at, ':', c.minute, 2);
-    at = put_field(at, ':', c.second, 2);
-    if (c.micros)
-        at = put_field(at, '.', c.micros, 6);
+    at = put_field(at, '-', c->month, 2);
+    at = put_field(at, '-', c->day, 2);
+    at = put_field(at, 'T', c->hour, 2);
+    at = put_field(at, ':', c->minute, 2);
+    at = put_field(at, ':', c->second, 2);
+    if (digits)
+        at = put_field(at, '.', fraction, digits);
     *at++ = 'Z';
     *at++ = '\0';
     assert(at <= text + sizeof(text));
     memcpy(out, text + 1, (size_t)(at - text - 1));
     return (size_t)(at - text - 2);
+}
+
+size_t time_format(int64_t us, char out[TIME_TEXT_MAX])
+{
+    int weekday;
+    struct civil c = civil_from_us(us, &weekday);
+
+    return put_time(&c, c.micros, c.micros ? 6 : 0, out);
+}
+
+size_t time_format_ms(int64_t us, char out[TIME_TEXT_MAX])
+{
+    int weekday;
+    struct civil c = civil_from_us(us, &weekday);
+
+    return put_time(&c, c.micros / 1000, 3, out);
 }
 
 size_t time_format_http(int64_t us, char out[TIME_HTTP_MAX])

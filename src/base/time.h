@@ -37,6 +37,8 @@ enum {
 /* RFC 3339 in UTC with `Z`; the fraction has six digits, or is absent when it is zero. A time
  * outside [TIME_MIN_US, TIME_MAX_US] prints as the nearer end. Returns the length. */
 size_t time_format(int64_t us, char out[TIME_TEXT_MAX]);
+/* The same with a fraction of three digits, always. */
+size_t time_format_ms(int64_t us, char out[TIME_TEXT_MAX]);
 
 /* Strict RFC 3339: any offset, `t` and `z` in lower case too, digits past the microsecond dropped.
  * A leap second is taken only where one can be, at 23:59:60 UTC, and is the second after it.

@@ -89,6 +89,39 @@ TEST(log, writes_json_objects)
                     "\"request_id\":\"r-1\"}\n");
 }
 
+TEST(log, writes_brief_json_objects)
+{
+    const char *line, *rest;
+    struct str ts;
+    int64_t us;
+
+    start(LOG_INFO, LOG_JSON_BRIEF);
+    log_event(LOG_WARN, "say \"hi\"", LOG_U64("n", 7));
+    line = logged();
+    CHECK(str_starts(str_of(line), STR("{\"level\":\"warn\",\"ts\":\"2")));
+    rest = strstr(line, "\",\"msg\"");
+    CHECK_STR(rest, "\",\"msg\":\"say \\\"hi\\\"\",\"n\":7}\n");
+    ts = str_make(rest - 24, 24);
+    CHECK_EQ(ts.p[19], '.');
+    CHECK_EQ(time_parse(ts, &us, NULL), 0);
+}
+
+static char sunk[256];
+
+static void sink(void *user, enum log_level level, const char *message, struct str line)
+{
+    CHECK(user == sunk);
+    (void)snprintf(sunk, sizeof(sunk), "%d %s %.*s", (int)level, message, STR_ARG(line));
+}
+
+TEST(log, gives_lines_to_a_sink)
+{
+    log_init(&(struct log_conf){LOG_INFO, LOG_TEXT, -EBADF, "test", sink, sunk});
+    log_event(LOG_ERROR, "down", LOG_U64("n", 1));
+    CHECK(str_starts(str_of(sunk), STR("0 down 2")));
+    CHECK(str_ends(str_of(sunk), STR(" ERROR test: down n=1\n")));
+}
+
 static int evaluated;
 
 static uint64_t evaluate(void)

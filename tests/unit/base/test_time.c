@@ -40,6 +40,16 @@ TEST(time, prints_utc_with_six_digits_or_none)
     CHECK_STR(format(INT64_MAX), "9999-12-31T23:59:59.999999Z");
 }
 
+TEST(time, prints_utc_with_three_digits)
+{
+    char text[TIME_TEXT_MAX];
+
+    CHECK_EQ(time_format_ms(INT64_C(1767323045000120), text), strlen(text));
+    CHECK_STR(text, "2026-01-02T03:04:05.000Z");
+    (void)time_format_ms(-1, text);
+    CHECK_STR(text, "1969-12-31T23:59:59.999Z");
+}
+
 TEST(time, parses_strict_rfc3339)
 {
     static const struct {
