@@ -14,6 +14,7 @@
 #include "execd/lines.h"
 #include "execd/routes.h"
 #include "execd/session_api.h"
+#include "execd/use_log.h"
 #include "net/sse.h"
 
 enum {
@@ -268,6 +269,7 @@ void post_command(struct http_req *req)
     struct err e = {0};
 
     if (command_request_read(req, &arena, (const char *const *)environ, &want) >= 0) {
+        use_log_command(req, want.text);
         if (command_new(commands_of(req), want.text, want.background, &c, &e) < 0)
             answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
         else

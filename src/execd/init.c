@@ -18,6 +18,7 @@
 #include "execd/routes.h"
 #include "execd/session.h"
 #include "execd/telemetry.h"
+#include "execd/use_log.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -201,16 +202,12 @@ static void init_on_log_timer(struct loop_timer *t)
                    init_on_log_timer);
 }
 
-/* Neither queries nor bodies: what clients do is theirs. */
 static void init_on_request_done(struct http_req *req, int error)
 {
     const struct execd_api *api = req->server_user;
-    uint64_t ns = loop_now_ns(http_req_loop(req)) - req->begin_ns;
 
     telemetry_request(api->telemetry, req, error);
-    log_event(LOG_DEBUG, "request", LOG_STR("method", req->head.method_name),
-              LOG_STR("path", req->head.path), LOG_I64("status", req->status),
-              LOG_I64("error", error), LOG_U64("ms", ns / NS_PER_MS));
+    use_log_request(req, error);
 }
 
 /* --- the start --- */
@@ -292,6 +289,7 @@ static void init_make_api(struct init *i)
     i->api = (struct execd_api){
         .metrics = i->conf->metrics,
         .access_token = i->conf->access_token,
+        .log_use = i->conf->log_use,
     };
     commands_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.commands);
     sessions_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.sessions);

@@ -21,6 +21,7 @@ struct init_conf {
     uint32_t grace_ms;
     uint32_t drain_ms;    /* at the end, for streams to end in */
     bool forward_signals; /* SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH go to the entrypoint */
+    bool log_use;         /* requests and commands, see use_log.h */
     struct log_file *log; /* to be kept small; NULL = none */
     const char *access_token; /* clients must know it; NULL or "" = none */
     struct metrics_source metrics;

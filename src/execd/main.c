@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "commit.h"
 #include "execd/bootstrap.h"
 #include "execd/certificates.h"
 #include "execd/clone3_compat.h"
@@ -182,32 +184,63 @@ static enum log_level execd_log_level(uint32_t level)
     return level <= 3 ? LOG_ERROR : level == 4 ? LOG_WARN : level <= 6 ? LOG_INFO : LOG_DEBUG;
 }
 
-/* Lines of JSON, in a file or where others look for them. */
+/* Where those look who start an image to see what is in it. With an entrypoint, standard output is
+ * the entrypoint's. */
+static void execd_print_banner(const struct execd_options *o)
+{
+    static const char rule[] = "====================================================";
+    FILE *to = o->mode == EXECD_SERVE ? stdout : stderr;
+    struct utsname machine = {.machine = "unknown"};
+
+    (void)uname(&machine);
+    (void)fprintf(to,
+                  "%s\n OpenSandbox Execd\n%s\n Version:    %s\n Git Commit: %s\n"
+                  " Compiler:   %s\n Platform:   linux/%s\n%s\n",
+                  rule, rule, OPENSANDBOX_VERSION, OPENSANDBOX_COMMIT, __VERSION__, machine.machine,
+                  rule);
+    (void)fflush(to);
+}
+
+/* Lines of JSON, in files or where others look for them. */
 static int execd_log(const struct execd_options *o, struct log_file *log, struct err *e)
 {
     int r = log_file_open(log, o->mode == EXECD_SERVE ? STDOUT_FILENO : STDERR_FILENO, e);
 
     if (r == 0)
-        log_init(&(struct log_conf){execd_log_level(o->log_level), LOG_JSON, log->fd, "execd"});
+        log_init(&(struct log_conf){
+            .level = execd_log_level(o->log_level),
+            .format = LOG_JSON_BRIEF,
+            .sink = log_file_write,
+            .sink_user = log,
+        });
     return r;
 }
 
-static int execd_serve(const struct execd_options *o, const char *const *entry_argv)
+static int execd_serve(const struct execd_options *o, struct init_conf *conf)
 {
-    struct init_conf conf = execd_conf(o);
     struct log_file log;
     struct err e = {0};
 
-    if (execd_log(o, &log, &e) < 0 || (conf.listen_fd = execd_open_port(o->port, &e)) < 0) {
+    execd_print_banner(o);
+    if (execd_log(o, &log, &e) < 0 || (conf->listen_fd = execd_open_port(o->port, &e)) < 0) {
         (void)log_err(&e, "start");
         return 1;
     }
-    conf.log = log.path[0] ? &log : NULL;
-    conf.entry.argv = entry_argv;
-    conf.entry.keep_output = true;
-    conf.forward_signals = o->mode == EXECD_BOOTSTRAP;
+    conf->log = log_file_is_kept_small(&log) ? &log : NULL;
+    conf->log_use = true;
+    conf->entry.keep_output = true;
+    conf->forward_signals = o->mode == EXECD_BOOTSTRAP;
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    return init_run(&conf);
+    return init_run(conf);
+}
+
+static int execd_serve_idle(const struct execd_options *o)
+{
+    static const char *const idle[] = {"tail", "-f", "/dev/null", NULL};
+    struct init_conf conf = execd_conf(o);
+
+    conf.entry.argv = idle;
+    return execd_serve(o, &conf);
 }
 
 /* The entrypoint of the image, which has certificates first when it needs them: they may be long in
@@ -215,20 +248,20 @@ static int execd_serve(const struct execd_options *o, const char *const *entry_a
 static int execd_bootstrap(const struct execd_options *o, const char *const *argv)
 {
     AUTO_ARENA(a, 2 << 20);
-    const char *const *entry;
+    struct init_conf conf = execd_conf(o);
     const char **wrapped;
     struct err e = {0};
     size_t n = 0;
 
     bootstrap_prepare(argv);
-    if (bootstrap_entry(&a, o->entry_argv, &entry, &e) < 0) {
+    if (bootstrap_entry(&a, o->entry_argv, &conf.entry.argv, &e) < 0) {
         (void)log_err(&e, "bootstrap");
         return 1;
     }
     if (!certificates_wanted())
-        return execd_serve(o, entry);
+        return execd_serve(o, &conf);
     certificates_announce();
-    while (entry[n])
+    while (conf.entry.argv[n])
         n++;
     wrapped = arena_new_array(&a, const char *, n + 4);
     if (!wrapped)
@@ -236,8 +269,9 @@ static int execd_bootstrap(const struct execd_options *o, const char *const *arg
     wrapped[0] = "/proc/self/exe";
     wrapped[1] = "--bootstrap-entry";
     wrapped[2] = "--";
-    memcpy(wrapped + 3, entry, n * sizeof(*entry));
-    return execd_serve(o, wrapped);
+    memcpy(wrapped + 3, conf.entry.argv, n * sizeof(*wrapped));
+    conf.entry.argv = wrapped;
+    return execd_serve(o, &conf);
 }
 
 /* In the entrypoint's own process: what it needs, and then itself. */
@@ -268,15 +302,13 @@ static void execd_take_token(struct execd_options *o)
 
 static int execd_run(const struct execd_options *o, const char *const *argv)
 {
-    static const char *const idle[] = {"tail", "-f", "/dev/null", NULL};
-
     switch (o->mode) {
     case EXECD_INIT:
         return execd_init(o);
     case EXECD_LISTEN:
         return execd_listen(o);
     case EXECD_SERVE:
-        return execd_serve(o, idle);
+        return execd_serve_idle(o);
     case EXECD_BOOTSTRAP:
         return execd_bootstrap(o, argv);
     case EXECD_ENTRY:

@@ -30,6 +30,7 @@ struct execd_api { /* server_user of every request */
     struct ptys *ptys;
     struct list pty_clients;  /* their WebSockets */
     const char *access_token; /* NULL or "": everyone may ask */
+    bool log_use;             /* requests and commands, see use_log.h */
     const char *view;         /* of a process that serves a session's files: its workspace */
 };
 

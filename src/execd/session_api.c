@@ -11,6 +11,7 @@
 #include "execd/routes.h"
 #include "execd/session.h"
 #include "execd/shell_script.h"
+#include "execd/use_log.h"
 #include "execd/workdir.h"
 
 enum {
@@ -193,6 +194,7 @@ static void follower_begin(struct http_req *req, struct session *s, const struct
     struct follower *f = mem_new(struct follower);
     struct err e = {0};
 
+    use_log_command(req, job->code);
     f->stream = exec_stream_begin(req, session_id(s), &follower_stream_ops, f);
     if (session_run(s, &f->run, job, &follower_ops, f, &e) >= 0)
         return;

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -87,6 +88,12 @@ class Daemon:
 # --- the daemon ---
 
 
+def split_banner(out):
+    """What a daemon printed: its banner between rules, and then lines of JSON."""
+    banner, rest = re.fullmatch(r"((?:=+\n(?: .*\n)+)+=+\n)(.*)", out, re.DOTALL).groups()
+    return banner, [json.loads(line) for line in rest.splitlines()]
+
+
 def serves_on_every_address():
     with Daemon() as daemon:
         assert daemon.ask("GET", "/ping") == (200, b"")
@@ -95,7 +102,10 @@ def serves_on_every_address():
             assert daemon.ask("GET", "/ping", host="::1") == (200, b"")
         status, out, _ = daemon.end()
         assert status == 0, status
-        assert json.loads(out.splitlines()[0])["message"] == "listening", out
+        banner, lines = split_banner(out)
+        assert {"OpenSandbox Execd", "Version:", "Git Commit:", "Platform:"} <= set(
+            re.findall(r"OpenSandbox Execd|[A-Z][A-Za-z ]*:", banner)), banner
+        assert lines[0]["msg"] == "listening", out
 
 
 def keeps_running_whatever_it_is_told_to_run():
@@ -153,17 +163,58 @@ def makes_clone3_unknown():
         assert daemon.output(probe) == "-1 22"
 
 
-def logs_to_a_file_and_no_secrets():
+def logs_what_clients_do():
     with Daemon("--log-level=7", env={"EXECD_LOG_FILE": "log.txt"}) as daemon:
-        daemon.run("echo sesame # open")
-        daemon.ask("GET", "/files/info?path=/very/private")
+        daemon.run("echo said; API_TOKEN=sesame1 true --password sesame2")
+        session = json.loads(daemon.ask("POST", "/session")[1])["session_id"]
+        daemon.ask("POST", f"/session/{session}/run",
+                   {"command": "X_SECRET='sesame 3'; echo sa''id"})
+        daemon.ask("GET", "/files/info?path=/very/x&access_token=sesame4")
+        daemon.ask("GET", "/proxy/1/a?code=sesame5")
         status, out, err = daemon.end()
-        assert (status, out, err) == (0, "", ""), (status, out, err)
+        assert (status, err) == (0, ""), (status, err)
+        assert split_banner(out)[1] == [], out
         text = (pathlib.Path(daemon.folder.name) / "log.txt").read_text()
-        lines = [json.loads(line) for line in text.splitlines()]
-        assert {"POST", "GET"} <= {line.get("method") for line in lines}, text
-        assert all("level" in line and "time" in line for line in lines)
-        assert "sesame" not in text and "private" not in text
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        assert list(line)[:3] == ["level", "ts", "msg"], line
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"]), line
+    assert [line["command"] for line in lines if line["msg"] == "command"] == [
+        "echo said; API_TOKEN=**** true --password ****", "X_SECRET=**** echo sa''id"], text
+    assert [line["msg"] for line in lines if line["msg"].startswith("Requested: GET")] == [
+        "Requested: GET - /files/info?path=/very/x&access_token=****",
+        "Requested: GET - /proxy/1/a"], text
+    assert "sesame" not in text and '"said"' not in text
+
+
+def logs_to_all_that_are_listed():
+    with Daemon(env={"OPENSANDBOX_LOG_OUTPUT": "a.log, stderr,b.log"}) as daemon:
+        daemon.run("true # private")
+        daemon.ask("GET", "/ping")
+        status, out, err = daemon.end()
+        folder = pathlib.Path(daemon.folder.name)
+        assert status == 0 and split_banner(out)[1] == [], out
+        assert "Requested: GET - /ping" in err and "private" not in err, err
+        assert err == (folder / "a.log").read_text() == (folder / "b.log").read_text()
+
+
+def logs_some_of_what_repeats():
+    with Daemon(env={"EXECD_LOG_FILE": "log.txt"}) as daemon:
+        client = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=SECONDS_MAX)
+        begin = time.monotonic()
+        for _ in range(2000):
+            client.request("GET", "/ping")
+            client.getresponse().read()
+        seconds = int(time.monotonic() - begin) + 2
+        daemon.end()
+        count = (pathlib.Path(daemon.folder.name) / "log.txt").read_text().count("/ping")
+        assert 100 <= count <= 100 * seconds + 20, count
+
+
+def goes_on_when_nobody_reads_its_log():
+    with Daemon() as daemon:  # whose standard output is a pipe of 64 KiB
+        for i in range(800):
+            assert daemon.ask("GET", f"/{i:0100}")[0] == 404
 
 
 # --- the end ---
@@ -343,7 +394,9 @@ def trusts_the_certificate_alone_where_none_can_be_merged():
 TESTS = [
     serves_on_every_address, keeps_running_whatever_it_is_told_to_run,
     asks_for_its_token_and_tells_nobody, says_what_is_wrong_with_its_flags, takes_what_others_take,
-    makes_clone3_unknown, logs_to_a_file_and_no_secrets, ends_streams_properly,
+    makes_clone3_unknown, logs_what_clients_do,
+    logs_to_all_that_are_listed, logs_some_of_what_repeats, goes_on_when_nobody_reads_its_log,
+    ends_streams_properly,
     ends_at_once_when_nobody_minds, starts_the_entrypoint_beside_the_api,
     ends_as_the_entrypoint_does, takes_the_command_from_the_environment,
     stays_when_there_is_nothing_to_run, sources_a_script_first, passes_signals_on,
