@@ -15,6 +15,8 @@
 #include "base/time.h"
 #include "execd/command.h"
 
+#define CERTIFI_COPY CERTIFICATES_MERGED ".certifi"
+
 enum {
     WAIT_SECONDS = 300,
     BUNDLE_BYTES_MAX = 16 << 20,
@@ -32,13 +34,6 @@ bool certificates_wanted(void)
         if (str_eq_nocase(value, str_of(yes[i])))
             return true;
     return false;
-}
-
-void certificates_announce(void)
-{
-    (void)setenv("NODE_EXTRA_CA_CERTS", CERTIFICATES_CA, 1);
-    (void)setenv("REQUESTS_CA_BUNDLE", CERTIFICATES_MERGED, 1);
-    (void)setenv("SSL_CERT_FILE", CERTIFICATES_MERGED, 1);
 }
 
 static bool wait_for_ca(void)
@@ -135,15 +130,17 @@ static void install_in_nss(void)
 
 /* --- the merged bundle --- */
 
-/* What Python's packages bring along, when they do. */
+/* What Python's packages bring along, when they do. By way of a file beside the bundle, which is
+ * never seen half. */
 static void add_certifi(struct buf *out)
 {
     static const char *const script = "import certifi,shutil,sys;"
                                       "shutil.copyfile(certifi.where(),sys.argv[1])";
-    const char *argv[] = {"python3", "-c", script, CERTIFICATES_MERGED, NULL};
+    const char *argv[] = {"python3", "-c", script, CERTIFI_COPY, NULL};
 
     if (has_program("python3") && run(false, argv))
-        (void)io_read_file(AT_FDCWD, CERTIFICATES_MERGED, BUNDLE_BYTES_MAX, out, NULL);
+        (void)io_read_regular(AT_FDCWD, CERTIFI_COPY, BUNDLE_BYTES_MAX, out, NULL);
+    (void)unlink(CERTIFI_COPY);
 }
 
 static void add_system(struct buf *out)
@@ -156,7 +153,7 @@ static void add_system(struct buf *out)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(bundles) && out->n == 0; i++)
-        (void)io_read_file(AT_FDCWD, bundles[i], BUNDLE_BYTES_MAX, out, NULL);
+        (void)io_read_regular(AT_FDCWD, bundles[i], BUNDLE_BYTES_MAX, out, NULL);
 }
 
 /* False when it cannot be. */
@@ -171,7 +168,7 @@ static bool make_bundle(void)
         add_system(&bundle);
     if (bundle.n > 0 && bundle.p[bundle.n - 1] != '\n')
         (void)buf_add_char(&bundle, '\n');
-    if (io_read_file(AT_FDCWD, CERTIFICATES_CA, CA_BYTES_MAX, &bundle, &e) < 0 ||
+    if (io_read_regular(AT_FDCWD, CERTIFICATES_CA, CA_BYTES_MAX, &bundle, &e) < 0 ||
         io_write_file_atomic(dir, "merged-ca-certificates.pem", buf_str(&bundle), FILE_MODE, &e) <
             0) {
         (void)log_err(&e, "merge certificates");
@@ -180,26 +177,46 @@ static bool make_bundle(void)
     return true;
 }
 
-/* What is not there must not be named: programs would trust nobody. */
-static void announce(const char *name, const char *path)
+enum certificates_kind certificates_install(void)
 {
-    if (path)
-        (void)setenv(name, path, 1);
-    else
-        (void)unsetenv(name);
+    bool merged;
+
+    if (!wait_for_ca())
+        return CERTIFICATES_NONE;
+    install_in_system();
+    merged = make_bundle();
+    install_in_nss();
+    return merged ? CERTIFICATES_BUNDLE : CERTIFICATES_ALONE;
 }
 
-void certificates_install(void)
-{
-    const char *ca = wait_for_ca() ? CERTIFICATES_CA : NULL, *bundle = ca;
+/* --- who is told --- */
 
-    if (ca) {
-        install_in_system();
-        if (make_bundle())
-            bundle = CERTIFICATES_MERGED;
-        install_in_nss();
-    }
-    announce("NODE_EXTRA_CA_CERTS", ca);
-    announce("REQUESTS_CA_BUNDLE", bundle);
-    announce("SSL_CERT_FILE", bundle);
+void certificates_announce(enum certificates_kind kind)
+{
+    const char *bundle = kind == CERTIFICATES_BUNDLE ? CERTIFICATES_MERGED : CERTIFICATES_CA;
+
+    if (kind == CERTIFICATES_NONE)
+        return;
+    (void)setenv("NODE_EXTRA_CA_CERTS", CERTIFICATES_CA, 1);
+    (void)setenv("REQUESTS_CA_BUNDLE", bundle, 1);
+    (void)setenv("SSL_CERT_FILE", bundle, 1);
+}
+
+void certificates_tell(int fd, enum certificates_kind kind)
+{
+    char byte = (char)('0' + (int)kind);
+
+    (void)!write(fd, &byte, 1);
+}
+
+bool certificates_hear(int fd)
+{
+    char byte;
+    ssize_t n = read(fd, &byte, 1);
+
+    if (n < 0)
+        return errno != EAGAIN && errno != EINTR;
+    if (n == 1 && byte >= '0' && byte <= '0' + (int)CERTIFICATES_BUNDLE)
+        certificates_announce((enum certificates_kind)(byte - '0'));
+    return true;
 }

@@ -39,6 +39,8 @@ static int child_prepare(void *user, struct proc_step *ret_step)
 
     if (r < 0)
         return r;
+    if (conf->keep_fd > 0)
+        (void)fcntl(conf->keep_fd, F_SETFD, 0);
     *ret_step = (struct proc_step){"exec", conf->argv[0]};
     execvp(conf->argv[0], (char *const *)conf->argv); /* reads them only */
     return -errno;

@@ -12,6 +12,7 @@ struct entry_conf {
     uint32_t uid, gid;       /* EXECD_KEEP_ID = ours */
     struct child_place place;
     bool keep_output; /* it writes where we do, and nothing is logged */
+    int keep_fd;      /* a descriptor it inherits, under the same number; 0 = none */
 };
 
 struct entry_pipe {

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "execd/certificates.h"
 #include "execd/code_port.h"
 #include "execd/command.h"
 #include "execd/contexts.h"
@@ -48,6 +49,7 @@ struct init {
     struct sock_listener code_port;
     struct loop_timer timer; /* of INIT_ENDING and INIT_KILLING */
     struct loop_timer log_timer;
+    struct loop_io certificates;
     enum init_state state;
     bool everyone; /* we are PID 1: kill(-1) means the sandbox, and not the machine */
     bool idle;     /* there is no entrypoint process and never was */
@@ -210,6 +212,28 @@ static void init_on_request_done(struct http_req *req, int error)
     use_log_request(req, error);
 }
 
+/* --- certificates --- */
+
+static void init_on_certificates(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct init *i = container_of(io, struct init, certificates);
+    int fd = io->fd;
+
+    if (!certificates_hear(fd))
+        return;
+    loop_io_stop(i->loop, io);
+    fd_close(fd);
+}
+
+/* What is started from then on is told. */
+static int init_watch_certificates(struct init *i, struct err *e)
+{
+    int fd = i->conf->certificates_fd;
+
+    return fd < 0 ? 0
+                  : loop_io_start(i->loop, &i->certificates, fd, EPOLLIN, init_on_certificates, e);
+}
+
 /* --- the start --- */
 
 static int init_watch_signals(struct init *i, struct err *e)
@@ -278,6 +302,8 @@ static int init_start_entry(struct init *i, struct err *e)
         r = entry_start(&i->entry, i->loop, &i->log, &i->conf->entry, e);
         if (r < 0)
             return r;
+        if (i->conf->entry.keep_fd > 0)
+            fd_close(i->conf->entry.keep_fd);
         reaper_watch(&i->reaper, &i->entry_child, i->entry.proc.pid, init_on_entry_reaped);
     }
     init_warn(exit_report_running(&i->report, i->entry.proc.pid), "the exit report is lost");
@@ -335,7 +361,8 @@ static int init_start(struct init *i, struct err *e)
     init_observe(i);
     if (i->everyone) /* elsewhere the port is not ours to take */
         code_port_open(&i->code_port, i->loop, (const char *const *)environ);
-    return init_start_entry(i, e);
+    r = init_watch_certificates(i, e);
+    return r < 0 ? r : init_start_entry(i, e);
 }
 
 static int init_failed(struct init *i, const struct err *e)

@@ -23,10 +23,11 @@ struct init_conf {
     bool forward_signals; /* SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH go to the entrypoint */
     bool log_use;         /* requests and commands, see use_log.h */
     struct log_file *log; /* to be kept small; NULL = none */
+    int certificates_fd;  /* whence certificates_hear(); -EBADF = from nobody. Taken over */
     const char *access_token; /* clients must know it; NULL or "" = none */
     struct metrics_source metrics;
     struct isolated_conf isolated;
-    struct entry_conf entry;
+    struct entry_conf entry; /* its keep_fd is taken over */
 };
 
 /* Runs until the sandbox is over. Returns the status to exit with: the entrypoint's, 128 + the

@@ -101,6 +101,7 @@ static struct init_conf execd_conf(const struct execd_options *o)
     return (struct init_conf){
         .exit_fd = -EBADF,
         .log_fd = -EBADF,
+        .certificates_fd = -EBADF,
         .grace_ms = o->grace_ms,
         .drain_ms = o->drain_ms,
         .access_token = o->access_token,
@@ -243,41 +244,59 @@ static int execd_serve_idle(const struct execd_options *o)
     return execd_serve(o, &conf);
 }
 
-/* The entrypoint of the image, which has certificates first when it needs them: they may be long in
- * coming, and requests are answered meanwhile. */
+/* Certificates may be long in coming, and requests are answered meanwhile: the entrypoint's own
+ * process installs them first, and tells us through a pipe. */
+static int execd_serve_with_certificates(const struct execd_options *o, struct arena *a,
+                                         const char *const *entry)
+{
+    struct init_conf conf = execd_conf(o);
+    const char **argv;
+    size_t n = 0;
+    int fds[2];
+
+    while (entry[n])
+        n++;
+    argv = arena_new_array(a, const char *, n + 6);
+    if (!argv || pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+        log_event(LOG_ERROR, "cannot wait for certificates", LOG_I64("errno", errno));
+        return 1;
+    }
+    argv[0] = "/proc/self/exe";
+    argv[1] = "--bootstrap-entry";
+    argv[2] = "--certificates-fd";
+    argv[3] = arena_printf(a, "%d", fds[1]);
+    argv[4] = "--";
+    memcpy(argv + 5, entry, n * sizeof(*entry));
+    conf.entry.argv = argv;
+    conf.entry.keep_fd = fds[1];
+    conf.certificates_fd = fds[0];
+    return argv[3] ? execd_serve(o, &conf) : 1;
+}
+
 static int execd_bootstrap(const struct execd_options *o, const char *const *argv)
 {
     AUTO_ARENA(a, 2 << 20);
     struct init_conf conf = execd_conf(o);
-    const char **wrapped;
     struct err e = {0};
-    size_t n = 0;
 
     bootstrap_prepare(argv);
     if (bootstrap_entry(&a, o->entry_argv, &conf.entry.argv, &e) < 0) {
         (void)log_err(&e, "bootstrap");
         return 1;
     }
-    if (!certificates_wanted())
-        return execd_serve(o, &conf);
-    certificates_announce();
-    while (conf.entry.argv[n])
-        n++;
-    wrapped = arena_new_array(&a, const char *, n + 4);
-    if (!wrapped)
-        return 1;
-    wrapped[0] = "/proc/self/exe";
-    wrapped[1] = "--bootstrap-entry";
-    wrapped[2] = "--";
-    memcpy(wrapped + 3, conf.entry.argv, n * sizeof(*wrapped));
-    conf.entry.argv = wrapped;
+    if (certificates_wanted())
+        return execd_serve_with_certificates(o, &a, conf.entry.argv);
     return execd_serve(o, &conf);
 }
 
 /* In the entrypoint's own process: what it needs, and then itself. */
 static int execd_become_entry(const struct execd_options *o)
 {
-    certificates_install();
+    enum certificates_kind kind = certificates_install();
+
+    certificates_announce(kind);
+    if (o->certificates_fd > 0)
+        certificates_tell((int)o->certificates_fd, kind);
     execvp(o->entry_argv[0], (char *const *)o->entry_argv);
     log_event(LOG_ERROR, "cannot start", LOG_STR("program", o->entry_argv[0]),
               LOG_I64("errno", errno));

@@ -69,6 +69,7 @@ static const struct option_row option_rows[] = {
     {"--access-token",               OPTION_TEXT,      AT(access_token),          0,                  EXECD_NONE     },
     {"--bootstrap",                  OPTION_MODE,      0,                         0,                  EXECD_BOOTSTRAP},
     {"--bootstrap-entry",            OPTION_MODE,      0,                         0,                  EXECD_ENTRY    },
+    {"--certificates-fd",            OPTION_U32,       AT(certificates_fd),       INT32_MAX,          EXECD_NONE     },
     {"--cpu-millis",                 OPTION_U32,       AT(cpu_millis),            UINT32_MAX,         EXECD_NONE     },
     {"--cwd",                        OPTION_TEXT,      AT(cwd),                   0,                  EXECD_NONE     },
     {"--exit-file",                  OPTION_TEXT,      AT(exit_file),             0,                  EXECD_NONE     },

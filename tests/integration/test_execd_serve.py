@@ -356,30 +356,35 @@ def reaps_orphans_as_the_first_process():
         daemon.end(signal.SIGKILL)  # unshare does not listen to less
 
 
-def trusts_the_egress_proxy(last_step, bundle):
+@contextlib.contextmanager
+def behind_an_egress_proxy(steps, *entry, env=None, wait=True):
     """In mounts of its own, where nothing of this machine is changed."""
     if os.geteuid() != 0:
         raise tap.Skip("only root can mount")
-    show = ('cat "$SSL_CERT_FILE" "$REQUESTS_CA_BUNDLE" "$NODE_EXTRA_CA_CERTS" '
-            "/usr/local/share/ca-certificates/*.crt; cat /opt/updated")
     steps = ["mount -t tmpfs none /opt", "mkdir /opt/opensandbox",
-             "echo CA >/opt/opensandbox/mitmproxy-ca-cert.pem",
              "mount -t tmpfs none /usr/local/share", "mkdir /usr/local/share/ca-certificates",
              "mount -t tmpfs none /etc/ssl", "mkdir /etc/ssl/certs",
-             "echo SYSTEM >/etc/ssl/certs/ca-certificates.crt", "echo updated >/opt/updated",
-             last_step]
+             "echo SYSTEM >/etc/ssl/certs/ca-certificates.crt", "echo updated >/opt/updated", *steps]
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("sh", "cat", "cp"):  # and no Python, which may have certificates of its own
+        for name in ("sh", "cat", "cp", "sleep"):  # and no Python, which may have its own
             os.symlink(shutil.which(name), f"{folder}/{name}")
         update = pathlib.Path(folder, "update-ca-certificates")
         update.write_text("#!/bin/sh\necho ran\n")
         update.chmod(0o755)
         steps.append(f"PATH={folder} exec \"$@\"")
         argv = ["unshare", "-m", "/bin/sh", "-ec", "\n".join(steps), "sh", PROGRAM,
-                "--port={port}", "--bootstrap", "--", "sh", "-c", show]
-        with Daemon(argv=argv, env={"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT": "Yes"},
-                    wait=False) as daemon:
-            out, err = daemon.process.communicate(timeout=SECONDS_MAX)
+                "--port={port}", "--bootstrap", "--", *entry]
+        env = {"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT": "Yes", **(env or {})}
+        with Daemon(argv=argv, env=env, wait=wait) as daemon:
+            yield daemon
+
+
+def trusts_the_egress_proxy(last_step, bundle):
+    show = ('cat "$SSL_CERT_FILE" "$REQUESTS_CA_BUNDLE" "$NODE_EXTRA_CA_CERTS" '
+            "/usr/local/share/ca-certificates/*.crt; cat /opt/updated")
+    steps = ["echo CA >/opt/opensandbox/mitmproxy-ca-cert.pem", last_step]
+    with behind_an_egress_proxy(steps, "sh", "-c", show, wait=False) as daemon:
+        out, err = daemon.process.communicate(timeout=SECONDS_MAX)
     assert f"ran\n{bundle}{bundle}CA\nCA\nupdated\n" in out, (out, err)
 
 
@@ -389,6 +394,21 @@ def merges_the_certificate_of_the_egress_proxy():
 
 def trusts_the_certificate_alone_where_none_can_be_merged():
     trusts_the_egress_proxy("mount -o remount,ro /opt", "CA\n")
+
+
+def tells_of_certificates_once_they_are_there():
+    """Commands are told where certificates are, once there are any; until then, what the image
+    says holds."""
+    say = "echo [$SSL_CERT_FILE] [$REQUESTS_CA_BUNDLE] [$NODE_EXTRA_CA_CERTS]"
+    with behind_an_egress_proxy([], "sleep", "100",
+                                env={"SSL_CERT_FILE": "/etc/ssl/own.pem"}) as daemon:
+        assert daemon.output(say) == "[/etc/ssl/own.pem] [] []"
+        daemon.output("echo CA >/opt/opensandbox/mitmproxy-ca-cert.pem")
+        wait_for(lambda: "own.pem" not in daemon.output(say), "the certificate")
+        merged = "/opt/opensandbox/merged-ca-certificates.pem"
+        assert daemon.output(say) == (
+            f"[{merged}] [{merged}] [/opt/opensandbox/mitmproxy-ca-cert.pem]")
+        assert daemon.output("cat $SSL_CERT_FILE") == "SYSTEM\nCA"
 
 
 TESTS = [
@@ -403,6 +423,7 @@ TESTS = [
     starts_children_with_default_signals, reaps_orphans_as_the_first_process,
     merges_the_certificate_of_the_egress_proxy,
     trusts_the_certificate_alone_where_none_can_be_merged,
+    tells_of_certificates_once_they_are_there,
 ]
 
 
