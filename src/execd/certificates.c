@@ -15,7 +15,7 @@
 #include "base/time.h"
 #include "execd/command.h"
 
-#define CERTIFI_COPY CERTIFICATES_MERGED ".certifi"
+#define CERTIFI_COPY "/opt/opensandbox/.certifi.pem"
 
 enum {
     WAIT_SECONDS = 300,

@@ -37,6 +37,8 @@ enum {
 /* What the broker leaves us, by number. */
 enum { FD_LISTENER = 3, FD_EXIT_REPORT, FD_ENTRY_LOG, FD_WORK };
 
+static const struct log_conf log_at_start = {LOG_INFO, LOG_TEXT, STDERR_FILENO, "execd"};
+
 /* Prints and makes sure it arrived: `execd --version >/dev/full` must not succeed. */
 static int execd_say(const char *text)
 {
@@ -217,22 +219,30 @@ static int execd_log(const struct execd_options *o, struct log_file *log, struct
     return r;
 }
 
-static int execd_serve(const struct execd_options *o, struct init_conf *conf)
+static int execd_serve(const struct execd_options *o, struct init_conf conf)
 {
     struct log_file log;
     struct err e = {0};
+    int status = 1;
 
     execd_print_banner(o);
-    if (execd_log(o, &log, &e) < 0 || (conf->listen_fd = execd_open_port(o->port, &e)) < 0) {
+    if (execd_log(o, &log, &e) < 0) {
         (void)log_err(&e, "start");
-        return 1;
+        return status;
     }
-    conf->log = log_file_is_kept_small(&log) ? &log : NULL;
-    conf->log_use = true;
-    conf->entry.keep_output = true;
-    conf->forward_signals = o->mode == EXECD_BOOTSTRAP;
+    conf.listen_fd = execd_open_port(o->port, &e);
+    conf.log = log_file_is_kept_small(&log) ? &log : NULL;
+    conf.log_use = true;
+    conf.entry.keep_output = true;
+    conf.forward_signals = o->mode == EXECD_BOOTSTRAP;
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    return init_run(conf);
+    if (conf.listen_fd < 0)
+        (void)log_err(&e, "start");
+    else
+        status = init_run(&conf);
+    log_init(&log_at_start); /* the other one's places end here */
+    log_file_close(&log);
+    return status;
 }
 
 static int execd_serve_idle(const struct execd_options *o)
@@ -241,7 +251,7 @@ static int execd_serve_idle(const struct execd_options *o)
     struct init_conf conf = execd_conf(o);
 
     conf.entry.argv = idle;
-    return execd_serve(o, &conf);
+    return execd_serve(o, conf);
 }
 
 /* Certificates may be long in coming, and requests are answered meanwhile: the entrypoint's own
@@ -270,7 +280,7 @@ static int execd_serve_with_certificates(const struct execd_options *o, struct a
     conf.entry.argv = argv;
     conf.entry.keep_fd = fds[1];
     conf.certificates_fd = fds[0];
-    return argv[3] ? execd_serve(o, &conf) : 1;
+    return argv[3] ? execd_serve(o, conf) : 1;
 }
 
 static int execd_bootstrap(const struct execd_options *o, const char *const *argv)
@@ -286,7 +296,7 @@ static int execd_bootstrap(const struct execd_options *o, const char *const *arg
     }
     if (certificates_wanted())
         return execd_serve_with_certificates(o, &a, conf.entry.argv);
-    return execd_serve(o, &conf);
+    return execd_serve(o, conf);
 }
 
 /* In the entrypoint's own process: what it needs, and then itself. */
@@ -349,7 +359,7 @@ int main(int argc UNUSED, char **argv)
 
     (void)prctl(PR_SET_NAME, "execd"); /* the broker runs us from a copy with another name */
     (void)prctl(PR_SET_DUMPABLE, 0);   /* before anything of the sandbox can attach to us */
-    log_init(&(struct log_conf){LOG_INFO, LOG_TEXT, STDERR_FILENO, "execd"});
+    log_init(&log_at_start);
     if (execd_options_parse(args, &o, &e) < 0) {
         (void)fprintf(stderr, "execd: %s; see --help\n", e.msg);
         return EXIT_USAGE;

@@ -112,7 +112,7 @@ static size_t word_length(struct str s)
 /* Whether a quoted text of JSON, or the like, is over, and not only a part of a word. */
 static bool ends_member(char c)
 {
-    return is_blank(c) || is_quote(c) || memchr(",:;)]}\\", c, 7);
+    return is_blank(c) || is_quote(c) || (c && strchr(",:;)]}\\", c));
 }
 
 /* What stands behind a colon: a text of JSON, or a word. */
@@ -267,7 +267,7 @@ static void redact_url(struct redactor *r)
 
         if (c == '@')
             user = i;
-        if (is_blank(c) || is_quote(c) || memchr("/?#", c, 3))
+        if (is_blank(c) || is_quote(c) || (c && strchr("/?#", c)))
             break;
     }
     mask(r, user);

@@ -364,7 +364,8 @@ def behind_an_egress_proxy(steps, *entry, env=None, wait=True):
     steps = ["mount -t tmpfs none /opt", "mkdir /opt/opensandbox",
              "mount -t tmpfs none /usr/local/share", "mkdir /usr/local/share/ca-certificates",
              "mount -t tmpfs none /etc/ssl", "mkdir /etc/ssl/certs",
-             "echo SYSTEM >/etc/ssl/certs/ca-certificates.crt", "echo updated >/opt/updated", *steps]
+             "echo SYSTEM >/etc/ssl/certs/ca-certificates.crt", "echo updated >/opt/updated",
+             *steps]
     with tempfile.TemporaryDirectory() as folder:
         for name in ("sh", "cat", "cp", "sleep"):  # and no Python, which may have its own
             os.symlink(shutil.which(name), f"{folder}/{name}")
