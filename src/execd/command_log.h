@@ -1,9 +1,9 @@
 /* command_log.h - the last of what a command printed, in a file without a name.
  *
  * Bytes are counted from the first ever printed. A log that is full forgets its oldest. Nobody else
- * can open the file, which is made for the first byte, if not before, and goes with its descriptor. It lies in
- * TMPDIR, /tmp, /var/tmp, /dev/shm or /, whichever takes it first: any of them may be missing,
- * read-only or full. */
+ * can open the file, which is made for the first byte, if not before, and goes with its descriptor.
+ * It lies in TMPDIR, /tmp, /var/tmp, /dev/shm or /, whichever takes it first: any of them may be
+ * missing, read-only or full. */
 #pragma once
 
 #include "base/err.h"
