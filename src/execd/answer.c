@@ -1,9 +1,12 @@
 #include "execd/answer.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "base/json_write.h"
 #include "base/url.h"
+
+enum { NESTED_MAX = 16 }; /* objects of a body that wait for their names */
 
 void answer_empty(struct http_req *req)
 {
@@ -110,12 +113,66 @@ static void name_member(struct json *object, struct json *member, const struct j
     }
 }
 
-static void name_members(struct json *object, const struct json_table *table)
+/* What is null in a map is there, and empty. */
+static void fill_map(struct json *map)
 {
-    if (object->type != JSON_OBJECT)
+    if (map->type != JSON_OBJECT)
         return;
-    for (struct json *m = object->first; m; m = m->next)
-        name_member(object, m, table);
+    for (struct json *m = map->first; m; m = m->next) {
+        if (m->type != JSON_NULL)
+            continue;
+        m->type = JSON_STRING;
+        m->string = STR("");
+    }
+}
+
+/* An object on its way to a struct. */
+struct binding {
+    struct json *object;
+    const struct json_table *table;
+};
+
+static struct json *member_of(const struct binding *b, const struct json_field *f)
+{
+    for (struct json *m = b->object->first; m; m = m->next)
+        if (str_eq(m->key, str_of(f->name)))
+            return m;
+    return NULL;
+}
+
+static void name_members(const struct binding *b)
+{
+    for (struct json *m = b->object->first; m; m = m->next)
+        name_member(b->object, m, b->table);
+}
+
+/* Names the members of what becomes a struct, at any depth. The keys of maps are the client's. */
+static void name_all(struct json *body, const struct json_table *table)
+{
+    struct binding open[NESTED_MAX] = {
+        {body, table}
+    };
+    size_t n = 1;
+
+    while (n > 0) {
+        struct binding b = open[--n];
+
+        if (b.object->type != JSON_OBJECT)
+            continue;
+        name_members(&b);
+        for (size_t i = 0; i < b.table->count; i++) {
+            const struct json_field *f = &b.table->fields[i];
+            struct json *m =
+                f->as == JSON_AS_OBJECT || f->as == JSON_AS_MAP ? member_of(&b, f) : NULL;
+
+            if (m && f->as == JSON_AS_MAP)
+                fill_map(m);
+            else if (m) {
+                assert(n < NESTED_MAX); /* our own tables nest less */
+                open[n++] = (struct binding){m, f->table};
+            }
+        }
+    }
 }
 
 int answer_read_json(struct str text, struct arena *a, const struct json_table *table, void *ret,
@@ -134,7 +191,9 @@ int answer_read_json(struct str text, struct arena *a, const struct json_table *
     r = json_parse(a, text, &limits, &body, e);
     if (r < 0)
         return r;
-    name_members(body, table);
+    if (body->type == JSON_NULL)
+        *body = (struct json){.type = JSON_OBJECT};
+    name_all(body, table);
     return json_bind(a, body, table, ret, e);
 }
 

@@ -26,9 +26,9 @@ int answer_query(struct http_req *req, struct str name, struct str *ret) MUST_US
 bool answer_query_need(struct http_req *req, struct str name, struct str *ret);
 
 /* Reads a JSON object into *ret by table, as lenient as clients expect: names in any case, unknown
- * ones ignored, the last of two counts, invalid UTF-8 becomes U+FFFD, and what stands behind it is
- * not read. -EBADMSG and a sentence when
- * it does not fit, -ENOMEM when the arena is full. */
+ * ones ignored, the last of two counts, null is nothing said (and empty text in a map), invalid
+ * UTF-8 becomes U+FFFD, and what stands behind it is not read. -EBADMSG and a sentence when it does
+ * not fit, -ENOMEM when the arena is full. */
 int answer_read_json(struct str text, struct arena *a, const struct json_table *table, void *ret,
                      struct err *e) MUST_USE;
 /* The same with the body of a request. */

@@ -106,7 +106,8 @@ const struct json *file_op_body(struct file_op *op, enum json_type type)
     struct json *v;
     struct err e = {0};
 
-    if (json_parse(&op->arena, op->req->body, &limits, &v, &e) == 0 && v->type != type)
+    if (json_parse(&op->arena, op->req->body, &limits, &v, &e) == 0 && v->type != type &&
+        v->type != JSON_NULL)
         (void)err_set(&e, EBADMSG, "expected %s, got %s",
                       type == JSON_OBJECT ? "an object" : "an array", json_type_name(v));
     if (e.code == 0)

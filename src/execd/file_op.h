@@ -36,8 +36,8 @@ const char *file_op_path(struct file_op *op, struct str given, bool clean, struc
  * when there are none. -errno when the query does not decode, and that was replied. */
 int file_op_query_paths(struct file_op *op, struct str **ret_paths, size_t *ret_count) MUST_USE;
 
-/* The request's body as JSON of this type (JSON_OBJECT, JSON_ARRAY). NULL when it is not, and that
- * was replied. */
+/* The request's body as JSON of this type (JSON_OBJECT, JSON_ARRAY), or null, which is as an empty
+ * one. NULL when it is neither, and that was replied. */
 const struct json *file_op_body(struct file_op *op, enum json_type type);
 
 /* The member called so, whatever its case; the last one when there are several. NULL when it is

@@ -63,6 +63,10 @@ static bool download_step(struct file_op *op)
 
     if (r == 0 && o->out.n == 0 && !o->eof)
         return true;
+    if (r == 0 && o->eof && !o->head && !o->by_lines && o->out.n == 0) { /* empty indeed */
+        http_reply_file(op->req, take_fd(&o->fd), bytes_type);
+        return false;
+    }
     if (r == 0 && o->eof && !o->head) { /* all in one */
         http_reply(op->req, 200, o->by_lines ? lines_type : bytes_type, buf_str(&o->out));
         return false;

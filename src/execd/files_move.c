@@ -241,7 +241,8 @@ void files_move(struct http_req *req)
     body = file_op_body(&o->op, JSON_ARRAY);
     json_each(item, body)
     {
-        if (item->type != JSON_OBJECT || !move_is_text(file_member(item, STR("src"))) ||
+        if ((item->type != JSON_OBJECT && item->type != JSON_NULL) ||
+            !move_is_text(file_member(item, STR("src"))) ||
             !move_is_text(file_member(item, STR("dest")))) {
             answer_bad_body(req, "expected objects with src and dest, both text");
             return;

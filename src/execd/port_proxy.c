@@ -6,6 +6,8 @@
 #include "execd/routes.h"
 #include "net/http_proxy.h"
 
+enum { FORWARDED_ROWS_MAX = 2 };
+
 static const struct str text_type = STR_INIT("text/plain; charset=utf-8");
 
 void port_proxy_no_port(struct http_req *req)
@@ -25,46 +27,88 @@ static struct str target_of(struct http_req *req, struct str port)
     return str_of(target);
 }
 
-/* Rows that nobody in front of us set. Returns how many. */
-static size_t forwarded_rows(struct http_req *req, struct http_header rows[2])
+/* The peer's address, in `host` without its port; false when it has none. */
+static bool peer_of(const struct http_req *req, char host[INET6_ADDRSTRLEN], uint16_t *ret_port)
 {
-    char *address = arena_alloc(&req->arena, INET6_ADDRSTRLEN);
     struct sock_addr peer;
-    size_t n = 0;
+    const struct in6_addr *v6 = &peer.v6.sin6_addr;
 
-    if (!http_req_header(req, STR("X-Forwarded-Proto")).p)
-        rows[n++] = (struct http_header){STR("X-Forwarded-Proto"), STR("http")};
-    if (!address || http_req_header(req, STR("X-Forwarded-For")).p || http_req_peer(req, &peer) < 0)
-        return n;
-    if ((peer.any.sa_family == AF_INET &&
-         inet_ntop(AF_INET, &peer.v4.sin_addr, address, INET6_ADDRSTRLEN)) ||
-        (peer.any.sa_family == AF_INET6 &&
-         inet_ntop(AF_INET6, &peer.v6.sin6_addr, address, INET6_ADDRSTRLEN)))
-        rows[n++] = (struct http_header){STR("X-Forwarded-For"), str_of(address)};
-    return n;
+    if (http_req_peer(req, &peer) < 0)
+        return false;
+    if (peer.any.sa_family == AF_INET) {
+        *ret_port = ntohs(peer.v4.sin_port);
+        return inet_ntop(AF_INET, &peer.v4.sin_addr, host, INET6_ADDRSTRLEN);
+    }
+    if (peer.any.sa_family != AF_INET6)
+        return false;
+    *ret_port = ntohs(peer.v6.sin6_port);
+    return IN6_IS_ADDR_V4MAPPED(v6) ? inet_ntop(AF_INET, &v6->s6_addr[12], host, INET6_ADDRSTRLEN)
+                                    : inet_ntop(AF_INET6, v6, host, INET6_ADDRSTRLEN);
 }
 
-/* With the code that clients of the server know: it passes this on as its own answer. */
+/* Where the way to us began, and who was the last on it; "" without memory. */
+static struct str forwarded_for(struct http_req *req, const char *host, uint16_t port)
+{
+    struct str way = http_req_header(req, STR("X-Forwarded-For")), first = way;
+    const char *open = strchr(host, ':') ? "[" : "", *shut = *open ? "]" : "";
+    char *text;
+
+    (void)str_cut(&way, ',', &first);
+    first = str_trim(first);
+    if (first.n == 0)
+        first = str_trim(http_req_header(req, STR("X-Real-IP")));
+    text = first.n > 0 ? arena_printf(&req->arena, "%.*s, %s", STR_ARG(first), host)
+                       : arena_printf(&req->arena, "%s%s%s:%u, %s", open, host, shut, port, host);
+    return text ? str_of(text) : STR("");
+}
+
+/* What is said of the way here, in place of what came. The gateway's word stands: it comes over a
+ * unix socket, whose peers have no address. */
+static void set_forwarded(struct http_req *req, struct http_proxy_target *target,
+                          struct http_header rows[FORWARDED_ROWS_MAX])
+{
+    static const struct str drop[] = {STR_INIT("X-EXECD-ACCESS-TOKEN"),
+                                      STR_INIT("X-Forwarded-Host")};
+    const struct str proto = STR("X-Forwarded-Proto");
+    char host[INET6_ADDRSTRLEN];
+    uint16_t port;
+    bool is_gateway = !peer_of(req, host, &port);
+    size_t n = 0;
+
+    if (!is_gateway || !http_req_header(req, proto).p)
+        rows[n++] = (struct http_header){proto, STR("http")};
+    if (!is_gateway)
+        rows[n++] = (struct http_header){STR("X-Forwarded-For"), forwarded_for(req, host, port)};
+    target->headers = rows;
+    target->header_count = n;
+    target->drop = drop;
+    target->drop_count = is_gateway ? 1 : ARRAY_LEN(drop);
+}
+
+/* The server passes this on as its own answer, so it gets a code that its clients know. */
 static void port_proxy_fail(void *user UNUSED, struct http_req *req, int status,
                             const struct err *why)
 {
-    http_reply_error(req, status, "GENERAL::UNKNOWN_ERROR", "port %.*s: %s",
-                     STR_ARG(http_req_param(req, "port")), why->msg);
+    char host[INET6_ADDRSTRLEN];
+    uint16_t port;
+
+    if (peer_of(req, host, &port))
+        http_reply(req, status, text_type,
+                   status == 504 ? STR("Gateway Timeout\n") : STR("Bad Gateway\n"));
+    else
+        http_reply_error(req, status, "GENERAL::UNKNOWN_ERROR", "port %.*s: %s",
+                         STR_ARG(http_req_param(req, "port")), why->msg);
 }
 
 void port_proxy(struct http_req *req)
 {
-    static const struct str drop[] = {STR_INIT("X-EXECD-ACCESS-TOKEN")};
     const struct execd_api *api = req->server_user;
     struct str port = http_req_param(req, "port");
-    struct http_header rows[2];
+    struct http_header rows[FORWARDED_ROWS_MAX];
     struct sock_addr addr = {.size = sizeof(addr.v4)}, v6 = {.size = sizeof(v6.v6)};
     struct http_proxy_target target = {
         .addr = &addr,
         .addr_else = &v6,
-        .headers = rows,
-        .drop = drop,
-        .drop_count = ARRAY_LEN(drop),
         .on_fail = port_proxy_fail,
     };
     uint16_t number;
@@ -78,7 +122,7 @@ void port_proxy(struct http_req *req)
     v6.v6 = (struct sockaddr_in6){
         .sin6_family = AF_INET6, .sin6_port = htons(number), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     target.target = target_of(req, port);
-    target.header_count = forwarded_rows(req, rows);
+    set_forwarded(req, &target, rows);
     if (target.target.p)
         http_proxy_forward(req, api->proxy, &target);
     else

@@ -1,9 +1,11 @@
 /* port_proxy.h - /proxy/{port}/...: whatever listens on a port of the sandbox's loopback, by HTTP
  * and WebSocket.
  *
- * The path and query are passed on as they were written, and so are Host and the X-Forwarded rows
- * of the gateway in front. Where there is none of those, X-Forwarded-For is the client's address
- * (over TCP; a unix socket has none) and X-Forwarded-Proto is "http". Our own token stays here. */
+ * The path and query are passed on as they were written, and so is Host. X-Forwarded-For becomes
+ * where the way began (the first entry there is, else X-Real-IP, else the client's address and
+ * port) and the client's address, X-Forwarded-Proto "http", and X-Forwarded-Host goes; but what the
+ * gateway in front said stays, which is who has no address, over a unix socket. Our own token stays
+ * here. */
 #pragma once
 
 struct http_req;

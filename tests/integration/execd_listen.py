@@ -37,7 +37,7 @@ class Execd:
     """with Execd(program) as execd: listening, with a folder of its own as HOME and TMPDIR, as a
     user of this number or as ours. options: text, "{home}" is the folder that is HOME."""
 
-    def __init__(self, program, env=None, user=None, options=()):
+    def __init__(self, program, env=None, user=None, options=(), listen="127.0.0.1:0"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="execd-files-")).resolve()
         (self.folder / "tmp").mkdir()
         self.home = self.folder / "home"
@@ -46,14 +46,14 @@ class Execd:
             for folder in (self.folder, self.folder / "tmp", self.home):
                 os.chown(folder, user, user)
         self.process = subprocess.Popen(
-            [program, "--listen", "127.0.0.1:0",
+            [program, "--listen", listen,
              *(option.format(home=self.home) for option in options),
              "--", "tail", "-f", "/dev/null"],
             cwd=self.home, stderr=subprocess.PIPE, text=True, umask=0o022, user=user, group=user,
             env={"PATH": os.environ["PATH"], "HOME": str(self.home),
                  "TMPDIR": str(self.folder / "tmp"), **(env or {})})
         line = self.process.stderr.readline()
-        self.port = int(re.search(r"address=127\.0\.0\.1:(\d+)", line)[1])
+        self.port = int(re.search(r"address=\S*:(\d+)", line)[1])
 
     def __enter__(self):
         return self

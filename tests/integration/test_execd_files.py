@@ -646,6 +646,36 @@ def downloads_lines(x):
     assert answer.headers["Transfer-Encoding"] == "chunked"
 
 
+def tells_of_an_empty_file_what_it_tells_of_others(x):
+    file = x.home / "empty"
+    file.touch()
+    os.utime(file, (1700000000, 1700000000))
+    then = email.utils.formatdate(1700000000, usegmt=True)
+    before = email.utils.formatdate(1699999999, usegmt=True)
+    for headers in ({}, {"Range": "bytes=0-4"}, {"If-Modified-Since": before},
+                    {"If-Unmodified-Since": then}):
+        answer = download(x, "empty", headers=headers)
+        assert (answer.status, answer.body) == (200, b""), (headers, answer.status, answer.body)
+        assert answer.headers["Content-Length"] == "0", answer.headers
+        assert answer.headers["Last-Modified"] == then, answer.headers
+        assert answer.headers["Accept-Ranges"] == "bytes", answer.headers
+        assert answer.headers["Content-Type"] == "application/octet-stream", answer.headers
+        assert answer.headers["Content-Disposition"] == 'attachment; filename="empty"'
+    assert download(x, "empty", headers={"If-Modified-Since": then}).status == 304
+    assert download(x, "empty", headers={"If-Unmodified-Since": before}).status == 412
+    answer = download(x, "/proc/version")  # says 0, and means "read me"
+    assert answer.status == 200 and answer.body.startswith(b"Linux"), answer.body
+
+
+def takes_null_for_nothing_said(x):
+    for route in ("/files/mv", "/files/permissions", "/files/replace", "/directories"):
+        x.ask("POST", route, "null").check_empty()
+        x.ask("POST", route, " null ignored").check_empty()
+    x.ask("POST", "/files/mv", [None]).check_error(500, "RUNTIME_ERROR")
+    x.ask("POST", "/directories", {"made": None}).check_empty()
+    assert (x.home / "made").is_dir()
+
+
 # --- upload ---
 
 
@@ -958,7 +988,7 @@ TESTS = [
     makes_directories, replaces, replaces_across_pieces, replaces_nothing_in_a_pipe,
     replaces_in_constant_memory, downloads,
     refuses_what_is_no_file, downloads_ranges, downloads_from_a_large_file, downloads_lines,
-    uploads,
+    tells_of_an_empty_file_what_it_tells_of_others, takes_null_for_nothing_said, uploads,
     pairs_parts_in_any_order, replaces_files_whole, creates_what_a_dangling_link_names,
     writes_devices_and_pipes_in_place, writes_in_place_where_it_may_not_make_files,
     explains_a_bad_upload, writes_what_stands_before_a_mistake, reads_forms_as_clients_spell_them,
