@@ -2,13 +2,16 @@
  * with the i-th of the other.
  *
  *   part: metadata --> read into `meta`, queued --------.
- *   part: file ------> its metadata is here: to its target, in place when the part ends
+ *   part: file ------> its metadata is here: written beside its target, and kept
  *                 `--> not yet: to the spool, queued; written once the form is complete
+ *   end of the form -> what was spooled is written, then all files appear; or, after a mistake,
+ *                      what was written goes
  *
  * Memory does not depend on the size of files: pieces go from the connection to disk. Each file
- * appears whole or not at all; the form as such is not a transaction. After a mistake the rest of
- * the form is read and dropped, so that the client, still sending, gets to hear of it. Mistakes of
- * the form itself come before those of files, as the client sees one message. */
+ * appears whole, and none before the form is known to be complete and right; only what cannot be
+ * replaced (a device, a pipe) is written as it comes. After a mistake the rest of the form is read
+ * and dropped, so that the client, still sending, gets to hear of it. Mistakes of the form itself
+ * come before those of files, as the client sees one message. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,6 +30,7 @@
 #include "execd/sparse.h"
 #include "execd/target.h"
 #include "execd/upload_form.h"
+#include "execd/upload_kept.h"
 #include "net/multipart.h"
 
 enum {
@@ -49,7 +53,7 @@ struct upload_spooled { /* a file whose metadata is still to come */
 enum upload_part { PART_OTHER, PART_META, PART_FILE, PART_SPOOL };
 
 struct upload {
-    struct slice slice; /* writes what was spooled */
+    struct slice slice; /* writes what was spooled, then puts all in place or away */
     struct http_req *req;
     struct arena arena; /* queues and paths */
     struct multipart form;
@@ -62,6 +66,8 @@ struct upload {
     uint64_t meta_count, file_count;
     int spool;
     int64_t spool_bytes;
+
+    struct upload_kept *kept; /* files that are written */
 
     /* The file being written. */
     struct target target;
@@ -126,15 +132,14 @@ static const char *upload_path(struct upload *u, struct str given, struct err *e
     return path;
 }
 
-static bool upload_make_parent(struct upload *u, const char *path)
+static void upload_open(struct upload *u, const char *path)
 {
-    struct str parent = path_parent(str_of(path));
-    const char *dir = arena_strdup(&u->arena, parent);
-    int r = !dir ? -ENOMEM : parent.n == 0 ? 0 : fs_make_dirs(dir, PARENT_MODE, NULL);
+    struct err e = {0};
 
-    if (r < 0)
-        upload_fail_step(u, "creating target directory", parent, fs_text(-r));
-    return r == 0;
+    if (upload_kept_make_parent(u->kept, path, PARENT_MODE, &e) < 0)
+        upload_fail_step(u, "creating target directory", path_parent(str_of(path)), e.msg);
+    else if (upload_kept_open(u->kept, path, &u->target, &e) < 0)
+        upload_fail_step(u, "opening destination file", u->path, e.msg);
 }
 
 /* Makes the target of the first metadata in the queue. */
@@ -159,8 +164,8 @@ static void file_begin(struct upload *u)
                     STR_ARG(u->path));
     else if (permission_resolve(&row->meta.permission, &u->ids, &e) < 0)
         upload_fail_step(u, "chmoding file", u->path, e.msg);
-    else if (upload_make_parent(u, path) && target_open(&u->target, path, &e) < 0)
-        upload_fail_step(u, "opening destination file", u->path, e.msg);
+    else
+        upload_open(u, path);
 }
 
 static void file_write(struct upload *u, struct str piece)
@@ -187,7 +192,7 @@ static void file_end(struct upload *u)
         upload_fail_write(u, r);
     else if (permission_apply_fd(&u->ids, u->target.fd, &e) < 0)
         upload_fail_step(u, "chmoding file", u->path, e.msg);
-    else if (target_commit(&u->target, &e) < 0)
+    else if (upload_kept_add(u->kept, &u->target, u->path, &e) < 0)
         upload_fail_step(u, "copying file", u->path, e.msg);
 }
 
@@ -352,40 +357,56 @@ static void upload_reply(struct upload *u)
 }
 
 /* A piece of the first spooled file, which has its metadata by now. */
-static bool spool_step(struct slice *s)
+static void spool_step(struct upload *u)
 {
-    struct upload *u = container_of(s, struct upload, slice);
     struct upload_spooled *row = u->spooled;
-    size_t n;
+    char *piece = loop_scratch(u->slice.loop);
+    size_t n = (size_t)(row->bytes < COPY_BYTES ? row->bytes : COPY_BYTES);
     int r;
 
-    if (!row || u->fail_status) {
-        upload_reply(u);
-        return false;
-    }
     if (u->target.fd < 0)
         file_begin(u);
     if (u->fail_status)
-        return true;
-    n = (size_t)(row->bytes < COPY_BYTES ? row->bytes : COPY_BYTES);
-    r = io_pread_full(u->spool, loop_scratch(s->loop), n, row->at, &n);
+        return;
+    r = io_pread_full(u->spool, piece, n, row->at, &n);
     if (r < 0)
         upload_fail_write(u, r);
     else
-        file_write(u, str_make(loop_scratch(s->loop), n));
+        file_write(u, str_make(piece, n));
     row->at += (int64_t)n;
     row->bytes -= (int64_t)n;
     if (row->bytes == 0 || n == 0) {
         file_end(u);
         u->spooled = row->next;
     }
-    return true;
 }
 
 /* Whether all is well so far, and every file has its metadata. */
 static bool upload_is_paired(const struct upload *u)
 {
     return !u->form_bad && !u->fail_status && u->meta_count == u->file_count;
+}
+
+/* A little of what remains to be done once the form has ended. */
+static bool upload_step(struct slice *s)
+{
+    struct upload *u = container_of(s, struct upload, slice);
+    struct str path;
+    struct err e = {0};
+    int r = 1;
+
+    if (!upload_is_paired(u))
+        r = upload_kept_undo(u->kept);
+    else if (u->spooled)
+        spool_step(u);
+    else
+        r = upload_kept_place(u->kept, &path, &e);
+    if (r < 0)
+        upload_fail_step(u, "copying file", path, e.msg);
+    if (r != 0)
+        return true;
+    upload_reply(u);
+    return false;
 }
 
 /* --- the request --- */
@@ -406,10 +427,9 @@ static void upload_on_body_end(struct http_req *req)
     struct upload *u = req->user;
 
     u->form_bad = u->form_bad || multipart_end(&u->form, NULL) < 0;
-    if (upload_is_paired(u))
-        slice_start(&u->slice, http_req_loop(req), spool_step);
-    else
-        upload_reply(u);
+    if (u->form_bad)
+        target_drop(&u->target);
+    slice_start(&u->slice, http_req_loop(req), upload_step);
 }
 
 static void upload_on_close(struct http_req *req, int error UNUSED)
@@ -420,6 +440,7 @@ static void upload_on_close(struct http_req *req, int error UNUSED)
     if (u->form_open)
         multipart_done(&u->form);
     target_drop(&u->target);
+    upload_kept_free(u->kept, http_req_loop(req));
     fd_close(u->spool);
     buf_done(&u->meta_text);
     buf_done(&u->fail_message);
@@ -443,6 +464,7 @@ void files_upload(struct http_req *req)
     }
     u->req = req;
     u->spool = -EBADF;
+    u->kept = upload_kept_new(FILE_OP_ARENA_MAX);
     u->target = TARGET_NONE;
     u->metas_tail = &u->metas;
     u->spooled_tail = &u->spooled;

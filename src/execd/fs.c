@@ -180,14 +180,24 @@ static int open_place(const char *path, char ret_name[NAME_MAX + 1])
     return r;
 }
 
-int fs_unlink(const char *path)
+static int unlink_place(const char *path, int flags)
 {
     char name[NAME_MAX + 1];
     auto_fd dir = open_place(path, name);
 
     if (dir < 0)
         return dir;
-    return unlinkat(dir, name, 0) < 0 ? -errno : 0;
+    return unlinkat(dir, name, flags) < 0 ? -errno : 0;
+}
+
+int fs_unlink(const char *path)
+{
+    return unlink_place(path, 0);
+}
+
+int fs_rmdir(const char *path)
+{
+    return unlink_place(path, AT_REMOVEDIR);
 }
 
 int fs_rename_new(int from_dir, const char *from, int to_dir, const char *to)

@@ -25,6 +25,7 @@ int fs_lstat(const char *path, struct stat *ret) MUST_USE;     /* does not */
 int fs_chmod(const char *path, mode_t mode) MUST_USE;          /* follows */
 int fs_chown(const char *path, uid_t uid, gid_t gid) MUST_USE; /* follows */
 int fs_unlink(const char *path) MUST_USE;
+int fs_rmdir(const char *path) MUST_USE; /* an empty directory */
 
 /* rename(2) that replaces nothing: -EEXIST. Where the file system has no such call, as near as can
  * be. */

@@ -118,13 +118,30 @@ int target_open_at(struct target *t, int dir, const char *name, struct err *e)
     return err_set(e, -r, "open %s: %s", name, fs_text(-r));
 }
 
+/* Some file systems find out only now that they cannot keep it. */
+static int close_written(struct target *t, struct err *e)
+{
+    if (close(take_fd(&t->fd)) < 0 && errno != EINTR)
+        return err_set(e, errno, "close: %s", fs_text(errno));
+    return 0;
+}
+
+int target_keep(struct target *t, char ret_temp[FS_TEMP_NAME_MAX], struct err *e)
+{
+    int r = close_written(t, e);
+
+    if (r == 0) {
+        memcpy(ret_temp, t->temp, sizeof(t->temp));
+        t->temp[0] = '\0';
+    }
+    target_drop(t);
+    return r;
+}
+
 int target_commit(struct target *t, struct err *e)
 {
-    int r = 0;
+    int r = close_written(t, e);
 
-    /* Some file systems find out only now that they cannot keep it. */
-    if (close(take_fd(&t->fd)) < 0 && errno != EINTR)
-        r = err_set(e, errno, "close: %s", fs_text(errno));
     if (r == 0 && t->temp[0] && renameat(t->dir, t->temp, t->dir, t->name) < 0)
         r = err_set(e, errno, "rename: %s", fs_text(errno));
     if (r == 0)

@@ -27,6 +27,9 @@ int target_open_at(struct target *t, int dir, const char *name, struct err *e) M
 /* Puts it into place. The target is closed then; on failure what was written is gone, unless it was
  * written in place. */
 int target_commit(struct target *t, struct err *e) MUST_USE;
+/* Closes it, written but not in place yet: that is for the caller to do, by renaming *ret_temp in
+ * its directory. "" when it was written in place. On failure as target_commit. */
+int target_keep(struct target *t, char ret_temp[FS_TEMP_NAME_MAX], struct err *e) MUST_USE;
 void target_drop(struct target *t); /* gives up what was not committed; not open is fine */
 
 #define TARGET_NONE ((struct target){.dir = -EBADF, .fd = -EBADF})

@@ -840,10 +840,50 @@ def explains_a_bad_upload(x):
     assert not [name for name in os.listdir(x.home) if name.startswith(".")]
 
 
-def writes_what_stands_before_a_mistake(x):
-    upload(x, meta("1"), file_part(b"1"), meta(""), file_part(b"2"), meta("3"),
-           file_part(b"3")).check_error(400, "INVALID_FILE_METADATA", "metadata path is empty")
-    assert (x.home / "1").exists() and not (x.home / "3").exists()
+def writes_nothing_of_a_form_that_is_rejected(x):
+    (x.home / "old").write_bytes(b"old")
+    (x.home / "mine").mkdir()
+    pair = (meta("old"), file_part(b"new"), meta("mine/d/e/../f/1"), file_part(b"1"))
+    names = {"old", "mine"}
+    for parts, code, message in (
+            ((*pair, meta("")), "INVALID_FILE", "metadata and file count mismatch: 3 vs 2"),
+            ((*pair, file_part(b"2")), "INVALID_FILE", "metadata and file count mismatch: 2 vs 3"),
+            ((*pair, meta(""), file_part(b"2"), meta("3"), file_part(b"3")),
+             "INVALID_FILE_METADATA", "metadata path is empty")):
+        upload(x, *parts).check_error(400, code, message)
+        assert set(os.listdir(x.home)) == names and not os.listdir(x.home / "mine"), message
+    upload(x, body=form(*pair)[:-8]).check_error(400, "INVALID_FILE", "multipart form is empty")
+    upload(x, *pair, meta("later/$NOPE"), file_part(b"2")).check_error(500, "RUNTIME_ERROR")
+    upload(x, file_part(b"new"), meta("later/x"), meta("old/x"), file_part(b"x")).check_error(
+        500, "RUNTIME_ERROR", "error creating target directory old. not a directory")
+    assert set(os.listdir(x.home)) == names and not os.listdir(x.home / "mine"), list(
+        os.walk(x.home))
+    assert (x.home / "old").read_bytes() == b"old"
+    upload(x, *pair).check_empty()
+    assert (x.home / "old").read_bytes() == b"new"
+    assert (x.home / "mine/d/f/1").read_bytes() == b"1"
+
+
+def shows_no_file_before_its_form_is_complete(x):
+    """Of many, too, and without a descriptor for each."""
+    parts = [piece for n in range(MANY_FILES)
+             for piece in (meta(f"d{n % 7}/{n}"), file_part(b"%d" % n))]
+    whole = form(*parts, meta("last"), file_part(b"l"))
+    before = x.descriptors()
+    with socket.create_connection(("127.0.0.1", x.port)) as client:
+        client.sendall(b"POST /files/upload HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
+                       b"Content-Type: multipart/form-data; boundary=" % len(whole)
+                       + BOUNDARY.encode() + b"\r\n\r\n" + whole[:-100])
+        wait_for(lambda: sum(len(names) for _, _, names in os.walk(x.home)) >= MANY_FILES,
+                 "the temporary files")
+        assert x.descriptors() <= before + 4, (before, x.descriptors())
+        for _, _, names in os.walk(x.home):
+            assert all(name.startswith(".opensandbox-") for name in names), names
+        if not SANITIZED:
+            assert x.rss_kib() < 16 << 10, x.rss_kib()
+    wait_for(lambda: not os.listdir(x.home), "all of it to go")
+    upload(x, *parts).check_empty()
+    assert sum(len(names) for _, _, names in os.walk(x.home)) == MANY_FILES
 
 
 def reads_forms_as_clients_spell_them(x):
@@ -991,7 +1031,8 @@ TESTS = [
     tells_of_an_empty_file_what_it_tells_of_others, takes_null_for_nothing_said, uploads,
     pairs_parts_in_any_order, replaces_files_whole, creates_what_a_dangling_link_names,
     writes_devices_and_pipes_in_place, writes_in_place_where_it_may_not_make_files,
-    explains_a_bad_upload, writes_what_stands_before_a_mistake, reads_forms_as_clients_spell_them,
+    explains_a_bad_upload, writes_nothing_of_a_form_that_is_rejected,
+    shows_no_file_before_its_form_is_complete, reads_forms_as_clients_spell_them,
     uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
     keeps_within_a_tree_that_changes, stays_small,
 ]

@@ -1,0 +1,190 @@
+#include "execd/upload_kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "execd/path.h"
+
+struct kept_row {
+    struct list link;
+    struct str name;             /* as the client wrote it */
+    const char *path;            /* of the file, links followed */
+    struct str parent;           /* what was made for it, as far as it is longer than... */
+    size_t parent_kept;          /* ...what was there before */
+    char temp[FS_TEMP_NAME_MAX]; /* beside the path; "" = not written, or in its place */
+};
+
+struct upload_kept {
+    struct slice slice; /* of the undoing, once nobody else cares */
+    struct arena arena;
+    struct list rows; /* in the order of the form */
+};
+
+struct upload_kept *upload_kept_new(size_t bytes_max)
+{
+    struct upload_kept *k = mem_new(struct upload_kept);
+
+    arena_init(&k->arena, bytes_max);
+    list_init(&k->rows);
+    return k;
+}
+
+/* --- directories --- */
+
+/* How much of a path exists already. */
+static size_t existing_part(const char *path)
+{
+    AUTO_BUF(at, PATH_MAX);
+    struct stat st;
+
+    if (buf_add(&at, str_of(path)) < 0)
+        return strlen(path);
+    while (at.n > 1 && fs_stat(at.p, &st) < 0)
+        buf_cut(&at, path_parent(buf_str(&at)).n);
+    return fs_stat(at.p, &st) < 0 ? 0 : at.n;
+}
+
+/* From the deepest up, to the first that is not empty. ".." is none of ours. */
+static void remove_made(const struct kept_row *row)
+{
+    AUTO_BUF(at, PATH_MAX);
+
+    if (buf_add(&at, row->parent) < 0)
+        return;
+    while (at.n > row->parent_kept) {
+        struct str above = path_parent(buf_str(&at));
+        int r = fs_rmdir(at.p);
+
+        if ((r < 0 && r != -EINVAL) || above.n == at.n)
+            return;
+        buf_cut(&at, above.n);
+    }
+}
+
+static int make_parent(struct upload_kept *k, struct kept_row *row, const char *path, mode_t mode)
+{
+    char *parent = arena_strdup(&k->arena, path_parent(str_of(path)));
+
+    if (!parent)
+        return -ENOMEM;
+    row->parent = str_of(parent);
+    row->parent_kept = existing_part(parent);
+    return row->parent.n == 0 ? 0 : fs_make_dirs(parent, mode, NULL);
+}
+
+int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode, struct err *e)
+{
+    struct kept_row *row = arena_new(&k->arena, struct kept_row);
+    int r = -ENOMEM;
+
+    if (row) {
+        list_push(&k->rows, &row->link); /* some of them may be made, in any case */
+        r = make_parent(k, row, path, mode);
+    }
+    return r < 0 ? err_set(e, -r, "%s", fs_text(-r)) : 0;
+}
+
+/* --- a file --- */
+
+static struct kept_row *last_row(const struct upload_kept *k)
+{
+    return container_of(k->rows.prev, struct kept_row, link);
+}
+
+int upload_kept_open(struct upload_kept *k, const char *path, struct target *ret, struct err *e)
+{
+    struct kept_row *row = last_row(k);
+    AUTO_BUF(real, PATH_MAX);
+    int r = fs_follow(path, &real);
+
+    if (r == 0) {
+        row->path = arena_strdup(&k->arena, buf_str(&real));
+        r = row->path ? 0 : -ENOMEM;
+    }
+    if (r < 0)
+        return err_set(e, -r, "open %s: %s", path, fs_text(-r));
+    return target_open(ret, row->path, e);
+}
+
+int upload_kept_add(struct upload_kept *k, struct target *t, struct str name, struct err *e)
+{
+    struct kept_row *row = last_row(k);
+
+    row->name = name;
+    return target_keep(t, row->temp, e);
+}
+
+static int place(const struct kept_row *row)
+{
+    struct str base;
+    auto_fd dir = fs_open_parent(row->path, &base);
+    char name[NAME_MAX + 1];
+    int r = dir < 0 ? dir : str_copy(name, sizeof(name), base);
+
+    if (r < 0)
+        return r;
+    return renameat(dir, row->temp, dir, name) < 0 ? -errno : 0;
+}
+
+static void remove_temp(const struct kept_row *row)
+{
+    struct str base;
+    auto_fd dir = fs_open_parent(row->path, &base);
+
+    if (dir >= 0)
+        (void)unlinkat(dir, row->temp, 0); /* nobody else knows it */
+}
+
+/* --- all of them --- */
+
+int upload_kept_place(struct upload_kept *k, struct str *ret_name, struct err *e)
+{
+    struct kept_row *row;
+    int r;
+
+    if (list_empty(&k->rows))
+        return 0;
+    row = container_of(k->rows.next, struct kept_row, link);
+    r = row->temp[0] ? place(row) : 0;
+    if (r < 0) {
+        *ret_name = row->name;
+        return err_set(e, -r, "rename: %s", fs_text(-r));
+    }
+    list_remove(&row->link);
+    return 1;
+}
+
+bool upload_kept_undo(struct upload_kept *k)
+{
+    struct kept_row *row;
+
+    if (list_empty(&k->rows))
+        return false;
+    row = last_row(k);
+    if (row->temp[0])
+        remove_temp(row);
+    remove_made(row);
+    list_remove(&row->link);
+    return true;
+}
+
+static bool undo_step(struct slice *s)
+{
+    struct upload_kept *k = container_of(s, struct upload_kept, slice);
+
+    if (upload_kept_undo(k))
+        return true;
+    arena_done(&k->arena);
+    free(k);
+    return false;
+}
+
+void upload_kept_free(struct upload_kept *k, struct loop *loop)
+{
+    slice_start(&k->slice, loop, undo_step);
+}

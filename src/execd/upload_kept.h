@@ -1,0 +1,35 @@
+/* upload_kept.h - files of a form that are written and wait, under other names, for the rest of it:
+ * all appear once the form is complete, or none does.
+ *
+ * A file that waits costs its paths and no descriptor. Directories that were made for files go with
+ * them, unless somebody else has put something there. Loop thread only. */
+#pragma once
+
+#include "base/arena.h"
+#include "execd/slice.h"
+#include "execd/target.h"
+
+struct upload_kept;
+
+/* `bytes_max` is for the paths of all files. */
+struct upload_kept *upload_kept_new(size_t bytes_max);
+
+/* Makes the directories above the next file, with `mode` minus the umask. */
+int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode,
+                            struct err *e) MUST_USE;
+/* Opens the target of that file. */
+int upload_kept_open(struct upload_kept *k, const char *path, struct target *ret,
+                     struct err *e) MUST_USE;
+/* The same target, written: it is closed. What was written in place is there already. `name` is
+ * borrowed until the file is placed. */
+int upload_kept_add(struct upload_kept *k, struct target *t, struct str name,
+                    struct err *e) MUST_USE;
+
+/* Puts the first file in its place. 1, or 0 when there is none left; *ret_name (on failure) is
+ * which one it was. */
+int upload_kept_place(struct upload_kept *k, struct str *ret_name, struct err *e) MUST_USE;
+/* Removes the last file, and what was made for it. False when there is none left. */
+bool upload_kept_undo(struct upload_kept *k);
+
+/* Undoes what is left, a little per turn of the loop. */
+void upload_kept_free(struct upload_kept *k, struct loop *loop);
