@@ -159,6 +159,50 @@ static void answer_context(struct http_req *req, const struct context *c)
     answer_written(req, &w);
 }
 
+/* A request for a context that is about to show whether it can run. */
+struct opening {
+    struct http_req *req;
+    struct context *context; /* NULL once that is known */
+};
+
+static void opening_on_settled(void *user, const char *why)
+{
+    struct opening *o = user;
+    struct context *c = o->context;
+
+    o->context = NULL;
+    if (why)
+        answer_error(o->req, 500, "RUNTIME_ERROR", "error creating code context. %s", why);
+    else
+        answer_context(o->req, c);
+}
+
+/* Nobody will know its id. */
+static void opening_on_close(struct http_req *req, int error UNUSED)
+{
+    struct opening *o = req->user;
+    struct context *c = o->context;
+
+    if (!c)
+        return;
+    (void)context_await(c, NULL, NULL);
+    context_free(c);
+}
+
+static void answer_new_context(struct http_req *req, struct context *c)
+{
+    static const struct http_req_ops ops = {.on_close = opening_on_close};
+    struct opening *o = arena_new(&req->arena, struct opening);
+
+    if (!o || !context_await(c, opening_on_settled, o)) {
+        answer_context(req, c);
+        return;
+    }
+    *o = (struct opening){req, c};
+    req->ops = &ops;
+    req->user = o;
+}
+
 void post_code_context(struct http_req *req)
 {
     AUTO_ARENA(arena, ARENA_BYTES_MAX);
@@ -181,7 +225,7 @@ void post_code_context(struct http_req *req)
     else if (make_context(req, &arena, &b, false, &c, &e) < 0)
         answer_error(req, 500, "RUNTIME_ERROR", "error creating code context. %s", e.msg);
     else
-        answer_context(req, c);
+        answer_new_context(req, c);
 }
 
 /* False when it replied: what is asked for has no contexts. */

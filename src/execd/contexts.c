@@ -113,6 +113,22 @@ static void context_on_done(void *user, enum kernel_end end)
         follower->on_done(c->user, end);
 }
 
+/* Tells who waits for the start. False when nobody does. */
+static bool context_settle(struct context *c, const char *why)
+{
+    context_settled_fn *settled = c->settled;
+
+    c->settled = NULL;
+    if (settled)
+        settled(c->settled_user, why);
+    return settled;
+}
+
+static void context_on_ready(void *user)
+{
+    (void)context_settle(user, NULL);
+}
+
 static void context_on_death(void *user, const char *why)
 {
     struct context *c = user;
@@ -124,6 +140,8 @@ static void context_on_death(void *user, const char *why)
     c->running = NULL;
     if (follower)
         follower->on_death(c->user, c->why);
+    if (context_settle(c, c->why))
+        context_free(c);
 }
 
 static const struct kernel_owner context_owner = {
@@ -133,6 +151,7 @@ static const struct kernel_owner context_owner = {
     .on_error = context_on_error,
     .on_done = context_on_done,
     .on_death = context_on_death,
+    .on_ready = context_on_ready,
 };
 
 /* --- its life --- */
@@ -259,6 +278,15 @@ int context_new(struct contexts *all, const struct context_spec *spec, struct co
     return 0;
 }
 
+bool context_await(struct context *c, context_settled_fn *settled, void *user)
+{
+    if (!c->running || !c->running->unsure)
+        return false;
+    c->settled = settled;
+    c->settled_user = user;
+    return true;
+}
+
 void context_free(struct context *c)
 {
     const struct kernel_owner *follower = take_follower(c, false);
@@ -266,6 +294,7 @@ void context_free(struct context *c)
     (void)map_take(&c->all->by_id, str_of(c->id));
     if (follower)
         follower->on_death(c->user, "the context was deleted");
+    (void)context_settle(c, "the context was deleted");
     context_drop(c);
 }
 
@@ -292,6 +321,8 @@ void contexts_end_cells(struct contexts *all, const char *why)
 
         if (follower)
             follower->on_death(c->user, why);
+        if (context_settle(c, why))
+            context_free(c);
     }
 }
 

@@ -19,6 +19,10 @@ enum {
 struct contexts; /* the table of all */
 struct telemetry;
 
+/* How the start of a context ended; `why` is NULL when it is ready, and else what is wrong, and the
+ * context is gone when this returns. */
+typedef void context_settled_fn(void *user, const char *why);
+
 /* All read-only for others. */
 struct context {
     char id[ID_UUID_MAX];
@@ -41,6 +45,8 @@ struct context {
     void *user;
     uint64_t begin_ns; /* of what runs */
     bool failed;       /* it told an error */
+    context_settled_fn *settled; /* who waits for its start; NULL: nobody */
+    void *settled_user;
 };
 
 /* Copied. */
@@ -64,6 +70,9 @@ void contexts_end_cells(struct contexts *all, const char *why);
  * there are too many. */
 int context_new(struct contexts *all, const struct context_spec *spec, struct context **ret,
                 struct err *e) MUST_USE;
+/* Whether a new context may still turn out to lack something of the image. Then `settled` is called
+ * once, never from within; with NULL nobody waits any more. */
+bool context_await(struct context *c, context_settled_fn *settled, void *user);
 /* Ends its processes. Whoever follows its cell is told that it died. */
 void context_free(struct context *c);
 

@@ -609,7 +609,7 @@ static int driver_start(const struct kernel_conf *conf, struct str language, str
         return r;
     d = mem_new(struct driver);
     *d = (struct driver){
-        .kernel = {&kernel_driver, "driver"},
+        .kernel = {&kernel_driver, "driver", l->unsure},
         .loop = conf->loop,
         .owner = conf->owner,
         .user = conf->user,

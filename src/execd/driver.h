@@ -15,6 +15,7 @@ struct driver_language {
     const char *needs;  /* another program that must be there, or NULL */
     const char *script; /* descriptor 5 of the process */
     const size_t *script_bytes;
+    bool unsure;         /* has needs that only its script can look for */
     const char *install; /* what to do when none is there, behind "... is not in this image: " */
 };
 

@@ -47,6 +47,9 @@ static int take_ready(struct driver *d, const struct json *event UNUSED, struct 
     d->ready = true;
     loop_timer_stop(d->loop, &d->timer);
     driver_send(d);
+    d->kernel.unsure = false;
+    if (d->owner->on_ready)
+        d->owner->on_ready(d->user);
     return 0;
 }
 

@@ -73,6 +73,7 @@ static const struct driver_language languages[] = {
     {
      .name = "typescript",
      .programs = {typescript},
+     .unsure = true,
      .script = driver_javascript,
      .script_bytes = &driver_javascript_len,
      .install = "install nodejs, 18 or newer, and npm install -g typescript@5",

@@ -35,6 +35,7 @@ struct kernel_owner {
     /* The process is gone, whatever it was doing; comes instead of on_done. The kernel may then be
      * freed, not before. `why` is a sentence. */
     void (*on_death)(void *user, const char *why);
+    void (*on_ready)(void *user); /* it is no longer unsure (struct kernel); may be NULL */
 };
 
 struct kernel_conf {
@@ -67,6 +68,8 @@ struct kernel_ops {
 struct kernel {
     const struct kernel_ops *ops;
     const char *name; /* what clients see: "driver", "shell", "jupyter:SPEC"; lives as it does */
+    /* Only its process can tell whether the image has all it needs: on_ready or on_death comes. */
+    bool unsure;
 };
 
 extern const struct kernel_ops

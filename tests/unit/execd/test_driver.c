@@ -87,8 +87,8 @@ static void on_death(void *user, const char *why)
     loop_stop(g->loop);
 }
 
-static const struct kernel_owner owner = {on_stream, on_result, on_display,
-                                          on_error,  on_done,   on_death};
+static const struct kernel_owner owner = {on_stream, on_result, on_display, on_error,
+                                          on_done,   on_death,  NULL};
 
 static int start(struct rig *g, const char *language, struct err *e)
 {
