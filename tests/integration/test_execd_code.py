@@ -183,6 +183,12 @@ def a_language_of_commands_runs_commands():
     assert EXECD.wait_ended(events[0]["text"])["exit_code"] == 0
 
 
+def names_count_whatever_their_case():
+    """In the context of a cell, too: without its language it would be a command of a shell."""
+    cell = run("1+1", context={"Language": "python", "ID": None})
+    assert cell.value == "2", cell.events
+
+
 def a_default_context_is_made_on_first_use_and_again_after_its_end():
     EXECD.ask("DELETE", "/code/contexts?language=python")
     first = run("kept = 1")

@@ -276,6 +276,7 @@ def makes_the_environment():
             file.unlink()
             assert execd.run("echo $A").of("stdout") == ["daemon"]
     assert refused({"command": "x", "envs": {"A=B": "c"}})[:2] == (400, "INVALID_REQUEST_BODY")
+    assert run("echo ${NO-unset}:${A-unset}.", envs={"A": None}).text("stdout") == "unset:."
 
 
 def resolves_the_directory():
