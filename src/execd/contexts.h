@@ -43,8 +43,8 @@ struct context {
     struct kernel *running;
     const struct kernel_owner *follower; /* NULL: nobody */
     void *user;
-    uint64_t begin_ns; /* of what runs */
-    bool failed;       /* it told an error */
+    uint64_t begin_ns;           /* of what runs */
+    bool failed;                 /* it told an error */
     context_settled_fn *settled; /* who waits for its start; NULL: nobody */
     void *settled_user;
 };
