@@ -14,7 +14,9 @@
 #include "sandbox/cgroup_internal.h"
 
 enum {
-    INIT_MEMORY_BYTES = 64 << 20,
+    INIT_MEMORY_BYTES =
+        64 << 20,           /* and what it may write into /tmp and /dev/shm, which is its too */
+    TMPFS_BYTES = 64 << 20, /* of either, where the plan says nothing */
     INIT_PIDS = 64,         /* execd's children are born in its group and then move */
     INIT_CPU_WEIGHT = 1000, /* ten times the workload's */
     WORK_PIDS = 1024,
@@ -170,11 +172,11 @@ static const struct {
     enum cgroup_knob knob;
     uint64_t value;
 } fixed[] = {
-    {"init", KNOB_MEMORY_MAX, INIT_MEMORY_BYTES},
-    {"init", KNOB_SWAP_MAX,   INIT_MEMORY_BYTES},
-    {"init", KNOB_PIDS_MAX,   INIT_PIDS        },
-    {"init", KNOB_CPU_WEIGHT, INIT_CPU_WEIGHT  },
-    {"work", KNOB_OOM_GROUP,  1                },
+    {"init", KNOB_MEMORY_MAX, INIT_MEMORY_BYTES + 2 * TMPFS_BYTES},
+    {"init", KNOB_SWAP_MAX,   INIT_MEMORY_BYTES + 2 * TMPFS_BYTES},
+    {"init", KNOB_PIDS_MAX,   INIT_PIDS                          },
+    {"init", KNOB_CPU_WEIGHT, INIT_CPU_WEIGHT                    },
+    {"work", KNOB_OOM_GROUP,  1                                  },
 };
 
 static int write_fixed(const struct cgroup_host *h, uint32_t slot, struct err *e)
@@ -246,10 +248,34 @@ static int limit_memory(const struct cgroup *c, uint64_t bytes, struct err *e)
     return r;
 }
 
+/* Raises what write_fixed set; on v1 memory-and-swap goes first. */
+static int limit_init(const struct cgroup *c, const struct plan_limits *limits, struct err *e)
+{
+    static const enum cgroup_knob knobs[] = {KNOB_SWAP_MAX, KNOB_MEMORY_MAX};
+    uint64_t bytes = INIT_MEMORY_BYTES;
+    char init[CGROUP_PATH_MAX];
+    int r = 0;
+
+    if (limits->tmp_bytes <= TMPFS_BYTES && limits->shm_bytes <= TMPFS_BYTES)
+        return 0;
+    bytes += limits->tmp_bytes ? limits->tmp_bytes : TMPFS_BYTES;
+    bytes += limits->shm_bytes ? limits->shm_bytes : TMPFS_BYTES;
+    group_path(c->slot, "init", init);
+    for (size_t i = 0; i < ARRAY_LEN(knobs) && r >= 0; i++) {
+        const struct cgroup_bound *b = &c->host->knobs[knobs[i]];
+
+        if (b->y)
+            r = cgroup_knob_write(b, init, -EBADF, bytes, e);
+    }
+    return r;
+}
+
 int cgroup_limit(const struct cgroup *c, const struct plan_limits *limits, struct err *e)
 {
     int r = limit_memory(c, limits->memory_bytes, e);
 
+    if (r >= 0)
+        r = limit_init(c, limits, e);
     if (r >= 0)
         r = limit_write(c, CGROUP_LIMIT_PIDS, limits->pids ? limits->pids : WORK_PIDS, e);
     if (r >= 0)

@@ -169,11 +169,27 @@ def running_out_of_memory_is_named():
     assert "memory" in status["message"], status
 
 
+EDGE = "an-edge-that-no-file-contains"
+
+
+def multipart(path, content):
+    part = f'--{EDGE}\r\nContent-Disposition: form-data; name="%s"; filename="x"\r\n\r\n'
+    metadata = json.dumps({"path": path, "mode": 644})
+    return (f"{part % 'metadata'}{metadata}\r\n{part % 'file'}".encode() + content +
+            f"\r\n--{EDGE}--\r\n".encode())
+
+
 def half_of_the_memory_may_be_files_in_tmp():
     _, body = post(entrypoint=["sh", "-c", "df -B1M --output=size /tmp; sleep 1000"],
                    resourceLimits={"cpu": "1", "memory": "512Mi"})
-    path = f"/v1/sandboxes/{body['id']}/diagnostics/logs"
-    wait_for(lambda: b"256" in SERVER.request("GET", path)[2], "the size of /tmp")
+    base = f"/v1/sandboxes/{body['id']}"
+    wait_for(lambda: b"256" in SERVER.request("GET", f"{base}/diagnostics/logs")[2], "its size")
+    # What is uploaded is execd's memory, which must bear it. Zeros would be a hole.
+    status, _, answer = SERVER.request(
+        "POST", f"{base}/proxy/44772/files/upload", multipart("/tmp/big", os.urandom(200 << 20)),
+        headers={"Content-Type": f"multipart/form-data; boundary={EDGE}"})
+    assert status == 200, (status, answer)
+    assert get(body["id"])[1]["status"]["state"] == "Running"
     assert delete(body["id"]) == 204
 
 
