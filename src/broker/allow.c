@@ -61,20 +61,8 @@ static bool is_same(int one, int other)
            a.st_ino == b.st_ino;
 }
 
-int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e)
+static int open_allowed(const struct broker *b, const char *path, int fd, struct err *e)
 {
-    char link[LINK_BYTES_MAX], path[PATH_MAX];
-    ssize_t n;
-
-    if (caller == 0)
-        return 0;
-    if (b->allowed_count == 0)
-        return err_set(e, EPERM, "only root may give directories to sandboxes, or fill them");
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    n = readlink(link, path, sizeof(path) - 1);
-    if (n < 0)
-        return err_sys(e, errno, "find what a descriptor is open on");
-    path[n] = '\0';
     for (size_t i = 0; i < b->allowed_count; i++) {
         const char *below = path_below(path, b->allowed[i].path);
         auto_fd found = -EBADF;
@@ -83,7 +71,38 @@ int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e)
             continue;
         found = fd_open_at(b->allowed[i].dir, below, O_PATH | O_NOFOLLOW, 0, PATH_STRICT, NULL);
         if (found >= 0 && is_same(found, fd))
-            return 0;
+            return take_fd(&found);
     }
     return err_set(e, EPERM, "'%s' lies in no directory that this broker allows", path);
+}
+
+int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e)
+{
+    char link[LINK_BYTES_MAX], path[PATH_MAX];
+    auto_fd found = -EBADF;
+    ssize_t n;
+
+    if (caller != 0 && b->allowed_count == 0)
+        return err_set(e, EPERM, "only root may give directories to sandboxes, or fill them");
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    if (n < 0)
+        return err_sys(e, errno, "find what a descriptor is open on");
+    path[n] = '\0';
+    if (caller != 0)
+        return open_allowed(b, path, fd, e);
+    found = fd_open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW, 0, PATH_FREE, e);
+    if (found < 0)
+        return found;
+    return is_same(found, fd) ? take_fd(&found)
+                              : err_set(e, ESTALE, "'%s' is something else here", path);
+}
+
+int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e)
+{
+    int found = caller == 0 ? 0 : allow_open(b, caller, fd, e);
+
+    if (caller != 0)
+        fd_close(found);
+    return found < 0 ? found : 0;
 }

@@ -47,6 +47,8 @@ int allow_add(struct broker *b, const char *path, struct err *e);
 /* Whether a caller may have us use what `fd` is open on: root may name anything; others what is, or
  * lies beneath, an allowed directory. */
 int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e);
+/* The same, and opens it (O_PATH) as this process sees it: a descriptor, the caller's. */
+int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e);
 
 /* worker.c: the life of a worker. Root and `caller` may connect. */
 NORETURN void worker_main(struct broker *shared, int listener, uid_t caller);

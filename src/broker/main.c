@@ -387,6 +387,7 @@ int main(int argc, char **argv)
         return r < 0 ? 2 : 0;
     log_init(&(struct log_conf){.area = "broker", .fd = STDERR_FILENO, .level = LOG_INFO});
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)umask(022); /* what we make has the mode we say */
     b.tied = o.until_eof >= 0;
     r = broker_check_privileges(&e);
     if (r == 0)

@@ -152,7 +152,8 @@ static int make_listener(const struct embedded *em, const char *id, struct err *
 
 /* --- the interface --- */
 
-/* In the contract's order: volumes before the image. */
+/* In the contract's order: volumes before the image. Only what nothing else speaks against has its
+ * host paths made. */
 static int embedded_check(struct runtime *r, const struct api_create *spec, struct api_fail *f)
 {
     struct embedded *em = container_of(r, struct embedded, base);
@@ -160,7 +161,9 @@ static int embedded_check(struct runtime *r, const struct api_create *spec, stru
     const struct embedded_root *root;
     int result = embedded_volumes_check(em, spec, f);
 
-    return result < 0 ? result : embedded_plan(em, STR("check"), spec, plan, &root, f);
+    if (result >= 0)
+        result = embedded_plan(em, STR("check"), spec, plan, &root, f);
+    return result < 0 ? result : embedded_volumes_make(em, spec, f);
 }
 
 static int call_remove(struct call *c, struct broker_client *client, struct err *e)

@@ -36,6 +36,8 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
 /* Whether these volumes may be mounted. When all may, makes the directories of host paths that are
  * missing. */
 int embedded_volumes_check(struct embedded *em, const struct api_create *spec, struct api_fail *f);
+/* Makes the host paths that are missing, for a request that was checked. */
+int embedded_volumes_make(struct embedded *em, const struct api_create *spec, struct api_fail *f);
 /* Opens each, making what may be made, and noting in `sandbox`, its directory, what is to go with
  * it. Descriptors are the caller's; on failure none is left. */
 int embedded_volumes_open(struct embedded *em, const struct api_create *spec, int sandbox,

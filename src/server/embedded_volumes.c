@@ -183,6 +183,13 @@ int embedded_volumes_check(struct embedded *em, const struct api_create *spec, s
         if (r < 0)
             return r;
     }
+    return 0;
+}
+
+int embedded_volumes_make(struct embedded *em, const struct api_create *spec, struct api_fail *f)
+{
+    int r = 0;
+
     for (size_t i = 0; r == 0 && i < spec->volumes_count; i++)
         if (spec->volumes[i].kind == API_VOLUME_HOST)
             r = make_host(em, i, &spec->volumes[i], f);
