@@ -16,7 +16,7 @@ FD_FIRST, FD_ROOM = 3, 13
 STARTING, RUNNING, EXITED, FAILED = 1, 2, 3, 4  # enum report_phase
 REPORT = struct.Struct("<8sII4i2q252sIQ")
 LOG_HEAD = struct.Struct("<8sIIQQ")
-LOG_BYTES, LOG_DATA = 1 << 20, 4096
+LOG_BYTES, LOG_DATA, LOG_MARK_BYTES = 1 << 20, 4096, 16384 * 16
 
 
 class Report(NamedTuple):
@@ -109,9 +109,9 @@ class Init:
     def log(self):
         """The ring in order, oldest byte first."""
         written, _ = self.log_size()
-        data = (self.folder / "log").read_bytes()[LOG_DATA:]
+        data = (self.folder / "log").read_bytes()[LOG_DATA:LOG_DATA + LOG_BYTES]
         at = written % LOG_BYTES
-        return data if written <= LOG_BYTES else data[at:] + data[:at]
+        return data[:written] if written <= LOG_BYTES else data[at:] + data[:at]
 
     def wait_for_log(self, text):
         wait_for(lambda: text in self.log(), f"{text!r} in the log")
