@@ -9,7 +9,7 @@
 #include "execd/slice.h"
 #include "execd/walk.h"
 
-enum { BLOCK_BYTES = 512, REST_PER_WALK = 20 };
+enum { BLOCK_BYTES = 512, REST_PER_WALK = 20, BROKEN_WALKS_MAX = 20 };
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  UINT64_C(1000000000)
 
@@ -26,6 +26,7 @@ struct isolated_gauge {
     struct slice slice;
     struct walk walk;
     uint64_t counted; /* by the one under way */
+    unsigned broken;  /* walks in a row that did not come to their end */
 };
 
 /* With what entries yet to be made would take. */
@@ -70,6 +71,20 @@ static bool is_trouble(int r)
     return r < 0 && r != -ENOENT && r != -ENOTDIR && r != -ELOOP;
 }
 
+/* A directory was moved away under the walk, or descriptors ran out: that says nothing about the
+ * layer, and the next walk may do. Only who keeps breaking them has something to hide. */
+static void gauge_broken(struct isolated_gauge *g)
+{
+    if (++g->broken >= BROKEN_WALKS_MAX) {
+        g->on_outgrown(g->session);
+        return;
+    }
+    if (g->counted < g->bytes)
+        g->counted = g->bytes;
+    gauge_walked(g);
+    g->walked_ns = 0;
+}
+
 static bool gauge_step(struct slice *slice)
 {
     struct isolated_gauge *g = container_of(slice, struct isolated_gauge, slice);
@@ -81,13 +96,19 @@ static bool gauge_step(struct slice *slice)
         if (S_ISDIR(entry.st.st_mode))
             entered = walk_enter(&g->walk, &entry, NULL);
     }
-    if (r < 0 || is_trouble(entered) || g->counted > g->bytes_max) {
+    if (g->counted > g->bytes_max) {
         g->on_outgrown(g->session);
         return false;
     }
-    if (r == WALK_END)
-        gauge_walked(g);
-    return r != WALK_END;
+    if (r < 0 || is_trouble(entered)) {
+        gauge_broken(g);
+        return false;
+    }
+    if (r != WALK_END)
+        return true;
+    g->broken = 0;
+    gauge_walked(g);
+    return false;
 }
 
 static void gauge_walk(struct isolated_gauge *g)

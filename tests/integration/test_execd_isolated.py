@@ -636,6 +636,21 @@ def keeper(*options):
         yield execd, upper
 
 
+def spares_a_session_that_moves_directories_while_they_are_counted():
+    with keeper() as (execd, upper):
+        s = Session(execd, path=execd.work, persist={"enabled": True, "max_size_bytes": 5 * MIB})
+        s.out("mkdir -p a/d b; (cd a/d; seq 3000 | xargs touch)")
+        other = pathlib.Path(upper) / "of-somebody-else"  # as much as the layer might have grown
+        with open(other, "wb") as file:
+            for _ in range(3):
+                file.write(os.urandom(8 * MIB))
+                file.flush()
+                s.out("for i in $(seq 150); do mv a/d b/d; mv b/d a/d; done")
+        other.unlink()
+        assert s.ask("GET", "").json()["status"] == "ready"
+        s.end()
+
+
 def ends_a_session_whose_layer_outgrows_its_ceiling():
     with keeper() as (execd, upper):
         persist = {"enabled": True, "max_size_bytes": 8 * MIB}
@@ -767,6 +782,7 @@ TESTS = [
     tells_a_run_that_execd_ends,
     gives_no_diff_during_a_commit,
     lets_allowed_paths_be_written,
+    spares_a_session_that_moves_directories_while_they_are_counted,
     ends_a_session_whose_layer_outgrows_its_ceiling,
     refuses_an_upload_larger_than_the_layer,
     bounds_what_is_not_said,
