@@ -485,6 +485,7 @@ def logs_to_files_of_a_home_that_only_root_enters():
             assert server.request("GET", "/v1/sandboxes")[0] == 200
         assert "listening" in (logs / "server.log").read_text()
         wait_for((logs / "access.log.1").exists, "a log that was put aside")
+        wait_for((logs / "access.log").exists, "the one after it")
         assert logs.stat().st_uid == (logs / "access.log").stat().st_uid != 0
         assert (home / "logs").stat().st_uid == 0
         server.restart()  # now the files are there
