@@ -94,40 +94,62 @@ static void on_look(struct loop_timer *timer)
         logfile_reopen(f);
 }
 
-/* Makes what is missing of the directory; *ret_made says whether its last part was. */
-static int make_dir(char *path, bool *ret_made)
+/* One step down, to a directory that is made if it is missing. No link is followed: whoever may
+ * write along the path could have put it there to have root make things elsewhere. */
+static int step_down(int dir, const char *name, bool *ret_made)
 {
-    *ret_made = false;
-    for (char *at = path + 1; *at; at++) {
-        int r;
+    const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(dir, name, flags);
+    bool made = false;
 
-        if (*at != '/')
-            continue;
-        *at = '\0';
-        r = mkdir(path, 0755) < 0 ? -errno : 0;
-        *at = '/';
-        if (r < 0 && r != -EEXIST)
-            return r;
-        *ret_made = r == 0;
+    if (fd < 0 && errno == ENOENT) {
+        made = mkdirat(dir, name, 0755) == 0;
+        if (!made && errno != EEXIST)
+            return -errno;
+        fd = openat(dir, name, flags);
     }
-    return 0;
+    if (fd < 0)
+        return -errno;
+    *ret_made = made;
+    return fd;
 }
 
-/* A directory that we made is the owner's; others stay as they are. */
+/* A directory that we made last is the owner's; others stay as they are. `path` is cut up. */
+static int walk_down(char *path, uid_t uid, gid_t gid, struct err *e)
+{
+    auto_fd dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool made = false;
+
+    for (char *at = path + 1, *end; dir >= 0 && (end = strchr(at, '/')); at = end + 1) {
+        int below;
+
+        if (at == end)
+            continue;
+        *end = '\0';
+        below = step_down(dir, at, &made);
+        if (below == -ENOTDIR || below == -ELOOP)
+            return err_set(e, ENOTDIR, "'%s' is a link, which is not followed, or no directory",
+                           path);
+        if (below < 0)
+            return err_sys(e, -below, "open the directory '%s'", path);
+        *end = '/';
+        fd_close(dir);
+        dir = below;
+    }
+    if (dir < 0 || (made && fchownat(dir, "", uid, gid, AT_EMPTY_PATH) < 0))
+        return err_sys(e, errno, "hand its directory over");
+    return take_fd(&dir);
+}
+
 static int open_dir(const struct logfile *f, uid_t uid, gid_t gid, struct err *e)
 {
     auto_free char *path = mem_strdup(f->path);
-    auto_fd dir = -EBADF;
-    bool made;
-    int r = make_dir(path, &made);
+    int r;
 
-    if (r < 0)
-        return err_sys(e, -r, "make the directory of the log '%s'", f->path);
-    path[f->name - f->path] = '\0';
-    dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (made ? O_NOFOLLOW : 0));
-    if (dir < 0 || (made && fchown(dir, uid, gid) < 0))
-        return err_sys(e, errno, "open the directory of the log '%s'", f->path);
-    return take_fd(&dir);
+    if (path[0] != '/')
+        return err_set(e, EINVAL, "the log '%s' has no absolute path", f->path);
+    r = walk_down(path, uid, gid, e);
+    return r < 0 ? err_wrap(e, r, "open the log '%s'", f->path) : r;
 }
 
 int logfile_open(struct loop *loop, const struct logfile_conf *conf, struct logfile **ret_file,
@@ -147,8 +169,7 @@ int logfile_open(struct loop *loop, const struct logfile_conf *conf, struct logf
     };
     slash = strrchr(f->path, '/');
     f->name = slash ? slash + 1 : f->path;
-    f->dir = r = slash ? open_dir(f, conf->uid, conf->gid, e)
-                       : err_set(e, EINVAL, "the log '%s' has no absolute path", f->path);
+    f->dir = r = open_dir(f, conf->uid, conf->gid, e);
     if (r >= 0)
         f->fd = r = open_log(f, conf->uid, conf->gid, e);
     if (r < 0) {

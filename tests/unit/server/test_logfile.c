@@ -110,3 +110,83 @@ TEST(logfile, is_private_and_can_be_opened_anew)
     CHECK_STR(text.p, "two\n");
     end(f);
 }
+
+static void check_refused(const char *path, int error, const char *named)
+{
+    struct logfile_conf conf = {path, 1 << 20, 0, (uid_t)-1, (gid_t)-1};
+    struct logfile *f;
+    struct err e = {0};
+
+    CHECK_EQ(logfile_open(loop, &conf, &f, &e), -error);
+    if (!strstr(e.msg, named))
+        test_fail(__FILE__, __LINE__, "\"%s\" does not name '%s'", e.msg, named);
+}
+
+TEST(logfile, makes_nothing_behind_a_link)
+{
+    static const char *const logs[] = {"log", "made/log", "/log", "./log", "made/er/log"};
+    char path[256], away[128], link[128];
+
+    begin();
+    (void)snprintf(away, sizeof(away), "%s/away", dir);
+    CHECK_EQ(mkdir(away, 0755), 0);
+    (void)snprintf(link, sizeof(link), "%s/link", dir);
+    CHECK_EQ(symlink(away, link), 0);
+    for (size_t i = 0; i < ARRAY_LEN(logs); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", link, logs[i]);
+        check_refused(path, ENOTDIR, link);
+    }
+    CHECK_EQ(rmdir(away), 0); /* still empty */
+    check_refused(path, ENOTDIR, link);
+    CHECK(access(away, F_OK) < 0);
+    end(NULL);
+}
+
+TEST(logfile, is_no_link_and_has_one_name)
+{
+    char path[128], other[128];
+    struct stat st;
+
+    begin();
+    (void)snprintf(path, sizeof(path), "%s/log", dir);
+    (void)snprintf(other, sizeof(other), "%s/other", dir);
+    CHECK_EQ(symlink(other, path), 0);
+    check_refused(path, ELOOP, path);
+    CHECK(access(other, F_OK) < 0);
+    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(mknod(other, S_IFREG | 0600, 0), 0);
+    CHECK_EQ(link(other, path), 0);
+    check_refused(path, EINVAL, path);
+    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    check_refused(path, ENXIO, path);
+    CHECK_EQ(stat(other, &st), 0);
+    CHECK_EQ(st.st_size, 0);
+    check_refused("log", EINVAL, "log");
+    check_refused("some/log", EINVAL, "log");
+    end(NULL);
+}
+
+TEST(logfile, hands_over_the_last_directory_that_it_made)
+{
+    struct logfile_conf conf = {NULL, 1 << 20, 0, 61700, 61701};
+    struct logfile *f;
+    char path[128];
+    struct stat st;
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    begin();
+    (void)snprintf(path, sizeof(path), "%s/upper/lower/log", dir);
+    conf.path = path;
+    CHECK_EQ(logfile_open(loop, &conf, &f, NULL), 0);
+    CHECK_EQ(stat(path, &st), 0);
+    CHECK(st.st_uid == 61700 && st.st_gid == 61701);
+    *strrchr(path, '/') = '\0';
+    CHECK_EQ(stat(path, &st), 0);
+    CHECK(st.st_uid == 61700 && st.st_gid == 61701);
+    *strrchr(path, '/') = '\0';
+    CHECK_EQ(stat(path, &st), 0);
+    CHECK_EQ(st.st_uid, 0);
+    end(f);
+}
