@@ -10,16 +10,27 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/caps.h"
 #include "base/mem.h"
 
-enum { ANSWER_S = 5 };
+enum { ANSWER_S = 5, END_MS = 1000, END_LOOK_MS = 5 };
+
+struct question {
+    uint64_t number;
+};
+
+struct answer {
+    uint64_t number; /* of the question */
+    struct err err;  /* when no descriptor comes along */
+};
 
 /* --- in the process --- */
 
-/* A link put in the path since may lead to any of root's files: it is not followed. */
+/* A link put in the path since may lead to any of root's files: it is not followed, and neither is
+ * a second name of one of them. */
 static int open_plain(const char *path, struct err *e)
 {
     auto_fd fd = -EBADF;
@@ -32,8 +43,8 @@ static int open_plain(const char *path, struct err *e)
     fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(e, errno, "open '%s'", path);
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, EINVAL, "'%s' is no regular file", path);
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+        return err_set(e, EINVAL, "'%s' is no plain file of one name", path);
     return take_fd(&fd);
 }
 
@@ -43,16 +54,19 @@ static void answer(int sock, const char *path)
     for (;;) {
         int fds[FD_SEND_MAX];
         size_t n, count = 0;
-        struct err e = {0};
+        struct question q;
+        struct answer a = {0};
         auto_fd file = -EBADF;
-        char byte;
 
-        if (fd_recv(sock, &byte, sizeof(byte), &n, fds, &count) < 0 || n == 0)
+        if (fd_recv(sock, &q, sizeof(q), &n, fds, &count) < 0)
             return;
         while (count > 0)
             fd_close(fds[--count]);
-        file = open_plain(path, &e);
-        if (fd_send(sock, &e, sizeof(e), &file, file >= 0) < 0)
+        if (n != sizeof(q))
+            return;
+        a.number = q.number;
+        file = open_plain(path, &a.err);
+        if (fd_send(sock, &a, sizeof(a), &file, file >= 0) < 0)
             return;
     }
 }
@@ -76,51 +90,130 @@ static _Noreturn void be_reader(int sock, const char *path)
 
 /* --- in the server --- */
 
-int rereader_start(const char *path, struct rereader *ret, struct err *e)
+/* Neither end takes the place of standard input, output or error, should one of them be closed: the
+ * process keeps those three. */
+static int make_ends(int ends[2])
 {
-    auto_free char *real = realpath(path, NULL);
-    const struct timeval patience = {.tv_sec = ANSWER_S};
-    int ends[2];
-    pid_t pid;
+    int low[2];
+    int r = 0;
 
-    if (!real)
-        return err_sys(e, errno, "find '%s'", path);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-        return err_sys(e, errno, "make a pair of sockets");
-    pid = fork();
-    if (pid == 0)
-        be_reader(ends[1], real);
-    fd_close(ends[1]);
-    if (pid < 0 || setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0) {
-        fd_close(ends[0]);
-        return err_sys(e, errno, "start a process that reads '%s' again", path);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, low) < 0)
+        return -errno;
+    for (int i = 0; i < 2; i++) {
+        ends[i] = fcntl(low[i], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (ends[i] < 0)
+            r = -errno;
     }
-    *ret = (struct rereader){ends[0], pid};
+    for (int i = 0; i < 2; i++) {
+        fd_close(low[i]);
+        if (r < 0)
+            fd_close(ends[i]);
+    }
+    return r;
+}
+
+/* Asking may be what waits, too, once many questions are unanswered. */
+static int be_patient(int sock)
+{
+    const struct timeval patience = {.tv_sec = ANSWER_S};
+
+    if (setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
+        setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
+        return -errno;
     return 0;
 }
 
+int rereader_start(const char *path, struct rereader *ret, struct err *e)
+{
+    auto_free char *real = realpath(path, NULL);
+    int ends[2] = {-EBADF, -EBADF};
+    pid_t pid;
+    int r;
+
+    if (!real)
+        return err_sys(e, errno, "find '%s'", path);
+    r = make_ends(ends);
+    if (r < 0)
+        return err_sys(e, -r, "make a pair of sockets");
+    r = be_patient(ends[0]);
+    pid = r < 0 ? -1 : fork();
+    if (pid == 0) {
+        fd_close(ends[0]);
+        be_reader(ends[1], real);
+    }
+    if (r == 0 && pid < 0)
+        r = -errno;
+    fd_close(ends[1]);
+    if (r < 0) {
+        fd_close(ends[0]);
+        return err_sys(e, -r, "start a process that reads '%s' again", path);
+    }
+    *ret = (struct rereader){.sock = ends[0], .pid = pid};
+    return 0;
+}
+
+static bool has_ended(pid_t pid)
+{
+    const struct timespec pause = {.tv_nsec = END_LOOK_MS * 1000000};
+
+    for (int ms = 0; ms < END_MS; ms += END_LOOK_MS) {
+        if (waitpid(pid, NULL, WNOHANG) != 0)
+            return true;
+        (void)nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+/* Whoever else may hold our end, the process learns of the shutdown. Once we are no longer root we
+ * cannot kill it; it is left to init then, rather than waited for. */
 void rereader_stop(struct rereader *r)
 {
+    if (r->sock >= 0)
+        (void)shutdown(r->sock, SHUT_RDWR);
     fd_close(r->sock);
-    if (r->pid > 0)
+    if (r->pid > 0 && !has_ended(r->pid) && kill(r->pid, SIGKILL) == 0)
         (void)waitpid(r->pid, NULL, 0);
     *r = REREADER_NONE;
 }
 
-int rereader_open(const struct rereader *r, struct err *e)
+/* Takes the answer to the last question. There is at most one to each that was asked. */
+static int take_answer(const struct rereader *r, struct answer *ret, int *ret_file)
 {
-    int fds[FD_SEND_MAX];
-    size_t n = 0, count = 0;
-    struct err answer = {0};
-    int sent = fd_send(r->sock, "", 1, NULL, 0);
-    int got = sent < 0 ? sent : fd_recv(r->sock, &answer, sizeof(answer), &n, fds, &count);
+    for (uint64_t i = 0; i < r->asked; i++) {
+        int fds[FD_SEND_MAX];
+        size_t n = 0, count = 0;
+        struct answer a;
+        int got = fd_recv(r->sock, &a, sizeof(a), &n, fds, &count);
+        bool mine = got == 0 && n == sizeof(a) && a.number == r->asked;
 
-    if (got < 0 || n != sizeof(answer))
-        return err_sys(e, got < 0 ? -got : EPIPE, "ask for the file to be opened");
-    if (count == 1)
-        return fds[0];
-    while (count > 0)
-        fd_close(fds[--count]);
-    answer.msg[sizeof(answer.msg) - 1] = '\0';
-    return err_set(e, answer.code ? answer.code : EPROTO, "%s", answer.msg);
+        if (got < 0)
+            return got;
+        *ret_file = mine && count > 0 ? fds[--count] : -EBADF;
+        while (count > 0)
+            fd_close(fds[--count]);
+        if (n != sizeof(a))
+            return -EPIPE;
+        if (mine) {
+            *ret = a;
+            return 0;
+        }
+    }
+    return -EPROTO;
+}
+
+int rereader_open(struct rereader *r, struct err *e)
+{
+    const struct question q = {++r->asked};
+    struct answer a = {0};
+    int file = -EBADF;
+    int res = fd_send(r->sock, &q, sizeof(q), NULL, 0);
+
+    if (res == 0)
+        res = take_answer(r, &a, &file);
+    if (res < 0)
+        return err_sys(e, -res, "ask for the file to be opened");
+    if (file >= 0)
+        return file;
+    a.err.msg[sizeof(a.err.msg) - 1] = '\0';
+    return err_set(e, a.err.code ? a.err.code : EPROTO, "%s", a.err.msg);
 }

@@ -261,7 +261,7 @@ static void set_keys(struct life *l)
 
 /* Reads the file that was read at the start, as root if we were root then. When that is not to be,
  * config_load tries by itself, and complains. */
-static int read_again(const struct life *l, struct buf *out)
+static int read_again(struct life *l, struct buf *out)
 {
     struct err e = {0};
     auto_fd fd = rereader_open(&l->rereader, &e);
