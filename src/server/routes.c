@@ -83,17 +83,9 @@ const struct http_route *server_routes(size_t *ret_count)
     return table;
 }
 
-/* A terminator of TLS in front says how the client came; a redirect must not take it off TLS. */
-static const char *scheme_of(const struct http_req *req)
-{
-    bool tls = str_eq_nocase(http_req_header(req, STR("X-Forwarded-Proto")), STR("https"));
-
-    return tls ? "https" : "http";
-}
-
 bool server_redirect(struct http_req *req)
 {
-    struct str host = http_req_header(req, STR("Host")), path = req->head.path;
+    struct str path = req->head.path;
     AUTO_BUF(location, LOCATION_BYTES_MAX);
 
     if (path.n < 2 || !str_ends(path, STR("/")) || http_req_route_at(req, path))
@@ -101,8 +93,6 @@ bool server_redirect(struct http_req *req)
     path.n--;
     if (!http_req_route_at(req, path))
         return false;
-    if (host.n)
-        (void)buf_addf(&location, "%s://%.*s", scheme_of(req), STR_ARG(host));
     (void)buf_add(&location, path);
     if (req->head.query.n)
         (void)buf_addf(&location, "?%.*s", STR_ARG(req->head.query));

@@ -7,6 +7,6 @@
 /* Every row, those that exist under /v1 too in both spellings. Made once, kept for good. */
 const struct http_route *server_routes(size_t *ret_count);
 
-/* Answers a path that is none but for the slash at its end: 307 to the one without. True when it
- * has replied. */
+/* Answers a path that is none but for the slash at its end: 307 to the one without, by path and
+ * query alone. True when it has replied. */
 bool server_redirect(struct http_req *req);

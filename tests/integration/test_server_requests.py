@@ -92,13 +92,14 @@ def a_slash_at_the_end_is_taken_off():
             for query in ("", "?page=2&x=%2F"):
                 status, headers, _ = SERVER.request(
                     method, f"{prefix}/{path}/{query}", {} if method == "POST" else None)
-                wanted = f"http://{SERVER.host}:{SERVER.port}{prefix}/{path}{query}"
+                wanted = f"{prefix}/{path}{query}"
                 assert (status, headers["Location"]) == (307, wanted), (status, headers["Location"])
     _, headers, _ = SERVER.request("GET", "/v1/sandboxes/",
                                    headers={"X-Forwarded-Proto": "https", "Host": "box.example"})
-    assert headers["Location"] == "https://box.example/v1/sandboxes", headers["Location"]
+    assert headers["Location"] == "/v1/sandboxes", headers["Location"]
     assert SERVER.request("GET", "/v1/sandboxes/", key=None)[0] == 401
-    for path in ("/", "//", "/v1/sandboxes//", "/v1/none/", "/v1/"):
+    for path in ("/", "//", "/v1/sandboxes//", "/v1/none/", "/v1/", "//v1/sandboxes/",
+                 "//box.example/v1/sandboxes/"):
         assert SERVER.request("GET", path)[0] == 404, path
 
 
