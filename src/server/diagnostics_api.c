@@ -61,11 +61,19 @@ static void render_about(const struct sandbox *sb, const struct server *s, struc
 
 /* --- on a worker --- */
 
+/* The time that is so many seconds ago; 0, from the beginning, when that is before all times. */
+static int64_t ago_us(int64_t seconds)
+{
+    int64_t now_us = time_wall_us();
+
+    return seconds < now_us / TIME_US_PER_S ? now_us - seconds * TIME_US_PER_S : 0;
+}
+
 static void collect_logs(struct diagnosis *d)
 {
     struct runtime *rt = d->pending.server->runtime;
     const struct runtime_log_query query = {
-        .since_us = d->query.since_s ? time_wall_us() - d->query.since_s * TIME_US_PER_S : 0,
+        .since_us = d->query.since_s ? ago_us(d->query.since_s) : 0,
         .lines = d->query.tail,
     };
     size_t before = d->text.n;
