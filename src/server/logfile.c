@@ -98,15 +98,15 @@ static void on_look(struct loop_timer *timer)
  * write along the path could have put it there to have root make things elsewhere. */
 static int step_down(int dir, const char *name, bool *ret_made)
 {
-    const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(dir, name, flags);
+    const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW;
+    int fd = openat(dir, name, flags | O_CLOEXEC);
     bool made = false;
 
     if (fd < 0 && errno == ENOENT) {
         made = mkdirat(dir, name, 0755) == 0;
         if (!made && errno != EEXIST)
             return -errno;
-        fd = openat(dir, name, flags);
+        fd = openat(dir, name, flags | O_CLOEXEC);
     }
     if (fd < 0)
         return -errno;

@@ -20,8 +20,9 @@ struct logfile_conf {
 
 /* Opens for appending (0600), making the directories that are missing. No link is followed anywhere
  * in the path, and the file must have one name only: the path may lead through directories of the
- * account that root opens the log for. Looks at the size every second. The directory stays open, so that a process that is to lose its rights can open logs
- * before; it can put them aside afterwards if the directory is the new owner's. */
+ * account that root opens the log for. Looks at the size every second. The directory stays open, so
+ * that a process that is to lose its rights can open logs before; it can put them aside afterwards
+ * if the directory is the new owner's. */
 int logfile_open(struct loop *loop, const struct logfile_conf *conf, struct logfile **ret_file,
                  struct err *e);
 void logfile_close(struct logfile *f); /* NULL is fine */
