@@ -39,6 +39,54 @@ bool str_eq_secret(struct str a, struct str b)
     return !differ;
 }
 
+static uint64_t load_word(const char *p)
+{
+    uint64_t word;
+
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+/* Not 0 when the bytes at `p` are others. Eight at a time; the last eight may overlap. */
+static uint64_t secret_differs(const char *p, struct str secret)
+{
+    uint64_t differ = 0;
+    size_t i;
+
+    if (secret.n < sizeof(differ)) {
+        for (i = 0; i < secret.n; i++)
+            differ |= (unsigned char)(p[i] ^ secret.p[i]);
+        return differ;
+    }
+    for (i = 0; i < secret.n - sizeof(differ); i += sizeof(differ))
+        differ |= load_word(p + i) ^ load_word(secret.p + i);
+    i = secret.n - sizeof(differ);
+    return differ | (load_word(p + i) ^ load_word(secret.p + i));
+}
+
+static bool is_word_char(char c)
+{
+    return ascii_is_alpha(c) || ascii_is_digit(c) || c == '-' || c == '_';
+}
+
+/* Whether nothing of the same word is beside the n bytes at `at`. */
+static bool is_word(struct str s, size_t at, size_t n)
+{
+    return (at == 0 || !is_word_char(s.p[at - 1])) && (at + n == s.n || !is_word_char(s.p[at + n]));
+}
+
+bool str_holds_secret(struct str s, struct str secret)
+{
+    bool found = false;
+
+    if (secret.n == 0)
+        return false;
+    for (size_t at = 0; at + secret.n <= s.n; at++) /* to the end: time must not tell where */
+        if (secret.n >= STR_SECRET_WORD_BYTES || is_word(s, at, secret.n))
+            found |= !secret_differs(s.p + at, secret);
+    return found;
+}
+
 size_t str_find(struct str s, char c)
 {
     const char *hit = s.n ? memchr(s.p, c, s.n) : NULL;

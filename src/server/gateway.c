@@ -10,12 +10,17 @@
 #include <arpa/inet.h>
 #include <assert.h>
 
+#include "base/codec.h"
 #include "base/mem.h"
 #include "net/http_proxy.h"
 #include "net/ws_frame.h"
 #include "server/guard.h"
 
-enum { KEPT_MAX = 1024, FORWARDED_ROWS_MAX = 3 };
+enum {
+    KEPT_MAX = 1024,
+    FORWARDED_ROWS_MAX = 3,
+    BASIC_BYTES_MAX = BASE64_DATA_MAX(H1_HEAD_BYTES_MAX),
+};
 
 struct gateway {
     struct gateway_conf conf;
@@ -102,14 +107,45 @@ static enum credential gateway_check(const struct gateway *g, const struct visit
     return best;
 }
 
-/* Whether the value is a secret of ours, alone or behind a scheme as in "Bearer SECRET". */
-static bool gateway_is_secret(const struct gateway *g, const struct visit *v, struct str value)
+static bool gateway_holds_secret(const struct gateway *g, const struct visit *v, struct str text)
 {
-    size_t blank = str_find(value, ' ');
-    struct str behind = str_trim(str_skip(value, min_size(blank, value.n)));
+    bool token = str_holds_secret(text, v->target.token);
 
-    return gateway_accepts(g, v, IS_API_KEY | IS_TOKEN, value) ||
-           (behind.n && gateway_accepts(g, v, IS_API_KEY | IS_TOKEN, behind));
+    return g->conf.holds_api_key(g->conf.user, text) || token;
+}
+
+static bool is_base64_char(char c)
+{
+    return ascii_is_alpha(c) || ascii_is_digit(c) || c == '+' || c == '/' || c == '-' || c == '_';
+}
+
+/* The name and password of "Basic ...", in either alphabet, padded or not; STR_NONE when it is
+ * nothing of the kind. */
+static struct str basic_decode(struct str value, char out[BASIC_BYTES_MAX])
+{
+    const struct str scheme = STR("Basic");
+    struct str text = str_make(value.p, min_size(value.n, scheme.n));
+    size_t n = 0, decoded;
+
+    if (!str_eq_nocase(text, scheme))
+        return STR_NONE;
+    text = str_trim(str_skip(value, scheme.n));
+    while (n < text.n && is_base64_char(text.p[n]))
+        n++;
+    text.n = n;
+    if (base64_decode(text, BASE64_STD | BASE64_NO_PAD, out, BASIC_BYTES_MAX, &decoded) < 0 &&
+        base64_decode(text, BASE64_URL | BASE64_NO_PAD, out, BASIC_BYTES_MAX, &decoded) < 0)
+        return STR_NONE;
+    return str_make(out, decoded);
+}
+
+/* Whether the value tells a secret of ours: alone, as a part, or as a password of "Basic". */
+static bool gateway_tells_secret(const struct gateway *g, const struct visit *v, struct str value)
+{
+    char decoded[BASIC_BYTES_MAX];
+
+    return gateway_holds_secret(g, v, value) ||
+           gateway_holds_secret(g, v, basic_decode(value, decoded));
 }
 
 /* Takes our secrets out of the request, under whatever name they were sent: inside, they would open
@@ -122,9 +158,11 @@ static void gateway_keep_secrets(const struct gateway *g, const struct visit *v,
 
     for (size_t i = 0; i < h->count; i++)
         if (!(credential_kinds_of(h->rows[i].name) & IS_OURS) &&
-            !gateway_is_secret(g, v, h->rows[i].value))
+            !gateway_tells_secret(g, v, h->rows[i].value))
             h->rows[n++] = h->rows[i];
     h->count = n;
+    if (gateway_holds_secret(g, v, req->head.host))
+        req->head.host = STR_NONE;
 }
 
 /* --- what the sandbox is asked --- */
@@ -240,7 +278,7 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
     struct http_proxy_target target = {
         .addr = &v->target.addr,
         .target = visit_target(v, req),
-        .host = req->head.host.n ? req->head.host : STR("localhost"), /* only HTTP/1.0 has none */
+        .host = req->head.host.n ? req->head.host : STR("localhost"), /* HTTP/1.0 may have none */
         .headers = rows,
         .header_count = forwarded_rows(req, rows),
         .tunnels = &g->tunnels,

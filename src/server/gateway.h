@@ -23,6 +23,8 @@ struct gateway_conf {
     bool open; /* no credential is asked for: by config, or as there is no API key either */
     /* Whether `key` is an API key of the server; in constant time. */
     bool (*is_api_key)(void *user, struct str key);
+    /* Whether one stands anywhere in `text`; time must not tell which, nor how much of one. */
+    bool (*holds_api_key)(void *user, struct str text);
     /* Whether `token`, of header OpenSandbox-Ingress-To, is a signed route to there. May be NULL.
      */
     bool (*is_signed)(void *user, struct str sandbox_id, uint16_t port, struct str token);

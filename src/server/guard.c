@@ -85,6 +85,15 @@ bool guard_is_key(const struct guard *g, struct str key)
     return found && key.n > 0;
 }
 
+bool guard_holds_key(const struct guard *g, struct str text)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < g->key_count; i++)
+        found |= str_holds_secret(text, g->keys[i]);
+    return found;
+}
+
 /* /sandboxes/{id}/proxy/{port} and beneath, with and without /v1: exactly what the router gives to
  * the gateway, and read as the router reads, segment by raw segment. */
 static bool is_gateway_path(struct str path)

@@ -33,3 +33,5 @@ size_t guard_cors_rows(const struct http_req *req, struct http_header rows[GUARD
 
 /* In constant time for any key of a given length. */
 bool guard_is_key(const struct guard *g, struct str key);
+/* Whether a key stands in the text, as str_holds_secret() has it. */
+bool guard_holds_key(const struct guard *g, struct str text);

@@ -78,6 +78,11 @@ static bool is_api_key(void *user, struct str key)
     return guard_is_key(&((struct life *)user)->server.guard, key);
 }
 
+static bool holds_api_key(void *user, struct str text)
+{
+    return guard_holds_key(&((struct life *)user)->server.guard, text);
+}
+
 static bool is_signed(void *user, struct str sandbox_id, uint16_t port, struct str token)
 {
     const struct config *config = ((struct life *)user)->server.config;
@@ -459,6 +464,7 @@ static int start_parts(struct life *l, struct err *e)
                            .loop = s->loop,
                            .open = is_open(s),
                            .is_api_key = is_api_key,
+                           .holds_api_key = holds_api_key,
                            .is_signed = is_signed,
                            .find = find_target,
                            .on_access = on_access,

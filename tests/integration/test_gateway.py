@@ -4,6 +4,7 @@
 The sandbox is a script on a unix socket that keeps what it was asked, to the byte. TAP on standard
 output.
 """
+import base64
 import contextlib
 import json
 import re
@@ -148,8 +149,47 @@ def no_credential_reaches_the_sandbox():
                 assert secret.lower() not in asked.lower(), asked
 
 
+def basic(text, altchars=None):
+    return base64.b64encode(text.encode(), altchars).decode()
+
+
+def no_credential_reaches_the_sandbox_inside_of_a_value():
+    odd = "~~?" + KEY  # its base64 differs in the two alphabets
+    rows = [f"Cookie: k={KEY}", f"Cookie: a=b; k={TOKEN}; c=d", f"Authorization: Bearer\t{KEY}",
+            f"Authorization: Bearer{KEY}", f"Authorization: Token token={TOKEN}",
+            f'X-Mine: "{KEY}"', f"X-Mine: {KEY}, other", f"X-Mine: other,{KEY}", f"X-Mine: {KEY}s",
+            f"X-EXECD-ACCESS-TOKEN: Bearer {KEY}", f"X-Forwarded-For: {KEY}, 10.0.0.1",
+            f"Authorization: Basic {basic('u:' + KEY)}", f"X-Mine: basic\t{basic(TOKEN + ':')}",
+            f"Authorization: BASIC   {basic('u:' + KEY).rstrip('=')}",
+            f"Authorization: Basic {basic(odd)}", f"Authorization: Basic {basic(odd, b'-_')}",
+            f"Authorization: Basic {basic('u:' + KEY)}, Bearer x"]
+    with gateway_to(answer(OK)) as (backend, gateway):
+        for row in rows:
+            for port in (8000, 44772):
+                assert gateway.ask(request("GET", path_to(port), WITH_KEY, "X-Left: 1", row)
+                                   ).status == 200
+                seen = backend.requests[-1].split("\r\n")
+                assert seen[2:] == ["X-Left: 1", *AS_SENT.split("\r\n")], (row, seen)
+        head = (f"GET {path_to(8000)} HTTP/1.1\r\nHost: {KEY}.example\r\n{WITH_KEY}\r\n\r\n")
+        assert gateway.ask(head.encode()).status == 200
+        assert KEY not in backend.requests[-1], backend.requests[-1]
+
+
+def a_short_key_is_taken_out_as_a_word_only():
+    kept = ["Accept: a/b", "X-Mine: abc", "X-Mine: b-abc", "Cookie: b=ab_c", "X-Mine: abcabc",
+            f"Authorization: Basic {basic('u:xabc')}"]
+    gone = ["X-Mine: ab", "Cookie: k=ab", "Authorization: Bearer\tab", 'X-Mine: "ab"',
+            "X-Mine: ab, other", f"Authorization: Basic {basic('u:ab')}"]
+    with gateway_to(answer(OK), key="ab") as (backend, gateway):
+        head = request("GET", path_to(8000), "OPEN-SANDBOX-API-KEY: ab", *gone, *kept)
+        assert gateway.ask(head).status == 200
+        seen = backend.requests[-1].split("\r\n")
+        assert seen[2:] == kept + AS_SENT.split("\r\n"), seen
+
+
 def what_only_looks_like_a_credential_passes():
-    rows = ["X-EXECD-ACCESS-TOKEN: tok", "Authorization: Bearer tok", f"X-Mine: {KEY}s",
+    rows = ["X-EXECD-ACCESS-TOKEN: tok", "Authorization: Bearer tok", "Authorization: Basic eDp5",
+            "Authorization: Basic", "Authorization: Basic %", f"Cookie: {KEY[1:]}",
             "OPENSANDBOX-EGRESS-AUTH: tok", "Authorization: Bearer", f"X-Mine: {KEY[:-1]}",
             f"x-execd-access-token: {TOKEN.lower()}"]
     with gateway_to(answer(OK)) as (backend, gateway):
@@ -433,6 +473,9 @@ CHECKS = [
     ("a token opens its own sandbox only", a_token_opens_its_own_sandbox_only),
     ("a gateway that is open by config asks nobody", open_by_config_asks_nobody),
     ("no credential reaches the sandbox", no_credential_reaches_the_sandbox),
+    ("no credential reaches the sandbox inside of a value",
+     no_credential_reaches_the_sandbox_inside_of_a_value),
+    ("a short key is taken out as a word only", a_short_key_is_taken_out_as_a_word_only),
     ("what only looks like a credential passes", what_only_looks_like_a_credential_passes),
     ("half a WebSocket handshake is refused", half_a_handshake_is_refused),
     ("refusals name their reason", refusals_name_their_reason),

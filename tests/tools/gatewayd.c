@@ -39,6 +39,13 @@ static bool is_api_key(void *user, struct str key)
     return guard_is_key(&d->guard, key);
 }
 
+static bool holds_api_key(void *user, struct str text)
+{
+    const struct gatewayd *d = user;
+
+    return guard_holds_key(&d->guard, text);
+}
+
 static bool is_signed(void *user UNUSED, struct str id, uint16_t port, struct str token)
 {
     AUTO_BUF(right, 256);
@@ -189,6 +196,7 @@ static int gatewayd_start(struct gatewayd *d, const struct http_server_conf *con
     struct gateway_conf gate = {
         .open = d->open,
         .is_api_key = is_api_key,
+        .holds_api_key = holds_api_key,
         .is_signed = is_signed,
         .find = find,
         .on_access = on_access,

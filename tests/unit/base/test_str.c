@@ -31,6 +31,44 @@ TEST(str, compares_secrets)
     CHECK(!str_eq_secret(STR("\x01"), STR_NONE));
 }
 
+TEST(str, finds_secrets_anywhere)
+{
+    const struct str secret = STR("a-secret-of-21-bytes.");
+    char text[64];
+
+    CHECK_EQ(secret.n, 21);
+    for (size_t n = STR_SECRET_WORD_BYTES; n <= secret.n; n++)
+        for (size_t at = 0; at + n <= 40; at++) {
+            struct str s = str_make(text, 40);
+
+            memset(text, 'a', sizeof(text));
+            memcpy(text + at, secret.p, n);
+            CHECK(str_holds_secret(s, str_make(secret.p, n)));
+            for (size_t i = 0; i < n; i++) {
+                text[at + i] ^= 1;
+                CHECK(!str_holds_secret(s, str_make(secret.p, n)));
+                text[at + i] ^= 1;
+            }
+        }
+    CHECK(!str_holds_secret(STR("12345678"), STR("123456789")));
+    CHECK(!str_holds_secret(STR_NONE, STR("12345678")));
+    CHECK(!str_holds_secret(STR("12345678"), STR("")));
+    CHECK(!str_holds_secret(STR_NONE, STR_NONE));
+}
+
+TEST(str, finds_short_secrets_as_words)
+{
+    CHECK(str_holds_secret(STR("a"), STR("a")));
+    CHECK(str_holds_secret(STR("k=a"), STR("a")));
+    CHECK(str_holds_secret(STR("\"a\""), STR("a")));
+    CHECK(str_holds_secret(STR("bar, a;foo"), STR("a")));
+    CHECK(str_holds_secret(STR("x:1234567"), STR("1234567")));
+    CHECK(!str_holds_secret(STR("x1234567"), STR("1234567")));
+    CHECK(!str_holds_secret(STR("1234567_"), STR("1234567")));
+    CHECK(!str_holds_secret(STR("ab-a_ a1"), STR("a")));
+    CHECK(!str_holds_secret(STR("1234568"), STR("1234567")));
+}
+
 TEST(str, looks_at_its_ends)
 {
     CHECK(str_starts(STR("abc"), STR("ab")) && !str_starts(STR("a"), STR("ab")));

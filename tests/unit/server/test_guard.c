@@ -80,6 +80,17 @@ TEST(guard, knows_all_its_keys_and_no_other)
     CHECK(!guard_is_key(&empty, STR("")));
 }
 
+TEST(guard, finds_all_its_keys_in_a_text)
+{
+    static const struct guard none = {.key_count = 0};
+
+    CHECK(guard_holds_key(&two_keys, STR("first")));
+    CHECK(guard_holds_key(&two_keys, STR("a=b; k=second")));
+    CHECK(!guard_holds_key(&two_keys, STR("a=b; k=third")));
+    CHECK(!guard_holds_key(&two_keys, STR("")));
+    CHECK(!guard_holds_key(&none, STR("first")));
+}
+
 TEST(guard, asks_for_a_key)
 {
     CHECK_EQ(status_of(&two_keys, STR("/v1/sandboxes"), STR_NONE), 401);
