@@ -5,8 +5,8 @@
 #include "api/create.h"
 #include "base/buf.h"
 
-/* {"limits":{...},"env":{...}}; values of names that look secret are "***". Without env when there
- * is too much of it. NULL when there is no memory; free() it. */
+/* {"limits":{...},"env":{...}}; values that look secret, by name or form, are "***". "env" is null
+ * when there is too much of it. NULL when there is no memory; free() it. */
 char *spec_json_new(const struct api_create *spec);
 
 /* Lines of "name: value" for what spec_json_new made; nothing for other text. */

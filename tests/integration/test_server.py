@@ -208,13 +208,14 @@ def history_is_kept_until_the_end():
 
 
 def inspection_tells_of_limits_and_end_and_hides_secrets():
-    env = {"PLAIN": "shown", "LINES": "a\nb", "My_Api_Key": "hush1", "DB_PASSWORD": "hush2"}
+    env = {"PLAIN": "shown", "LINES": "a\nb", "My_Api_Key": "hush1", "DB_PASSWORD": "hush2",
+           "DB_URL": "postgres://ann:hush3@db/x", "GITHUB_PAT": "hush4"}
     _, body = post(entrypoint=["sh", "-c", "sleep 0.2; exit 3"], env=env)
     wait_for(lambda: get(body["id"])[1]["status"]["state"] == "Failed", "its end")
     text = SERVER.request("GET", f"/v1/sandboxes/{body['id']}/diagnostics/inspect")[2].decode()
     lines = {" ".join(line.split()) for line in text.splitlines()}
     for line in ("env: PLAIN=shown", "env: My_Api_Key=***", "env: DB_PASSWORD=***",
-                 'env: LINES="a\\nb"', "exit code: 3", "cpu limit: 1000 millicores",
+                 "env: DB_URL=***", "env: GITHUB_PAT=***", 'env: LINES="a\\nb"', "exit code: 3", "cpu limit: 1000 millicores",
                  "mem. limit: 268435456 bytes", "disk limit: the server's default"):
         assert line in lines, (line, text)
     assert "platform:" in text and "hush" not in text, text

@@ -25,6 +25,53 @@ TEST(spec_json, masks_what_looks_secret_before_it_is_kept)
                        "\"sEcReTs\":\"***\",\"KEYBOARD\":\"***\",\"TOKE\":\"n\"}"));
 }
 
+/* What is kept of a variable. */
+static bool is_masked(const char *name, const char *value)
+{
+    struct json_pair env[] = {pair(name, value)};
+    struct api_create spec = {.env = env, .env_count = 1};
+    auto_free char *json = spec_json_new(&spec);
+    bool masked = strstr(json, ":\"***\"") != NULL;
+
+    CHECK(strstr(json, name));
+    CHECK_EQ(strstr(json, value) == NULL, masked);
+    return masked;
+}
+
+TEST(spec_json, masks_by_name)
+{
+    static const char *const secret[] = {
+        "AWS_SECRET_ACCESS", "NPM_TOKEN",   "DB_PASS",      "PGPASSWORD",    "PASSPHRASE",
+        "MYSQL_PWD",         "pwd",         "ApiKey",       "AWS_CREDS",     "credentials",
+        "GIT_AUTH",          "BasicAuth",   "GITHUB_PAT",   "PAT",           "pat",
+        "MY-PAT-2",          "a.pat.b",     "PATH_PAT",     "SENTRY_DSN",    "PRIVATE_PEM",
+        "SESSION_ID",        "sessiondata", "LOGIN_COOKIE", "cookies_of_me",
+    };
+    static const char *const plain[] = {
+        "PATH", "PATTERN", "COMPAT", "PATH_PATTERN", "HOME", "LANG", "PA", "SPAT", "PAT1", "",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(secret); i++)
+        if (!is_masked(secret[i], "hush"))
+            test_fail(__FILE__, __LINE__, "%s is shown", secret[i]);
+    for (size_t i = 0; i < ARRAY_LEN(plain); i++)
+        if (is_masked(plain[i], "shown"))
+            test_fail(__FILE__, __LINE__, "'%s' is masked", plain[i]);
+}
+
+TEST(spec_json, masks_addresses_with_a_password)
+{
+    CHECK(is_masked("DATABASE_URL", "postgres://ann:hush@db/x"));
+    CHECK(is_masked("U", "redis://:hush@cache:6379"));
+    CHECK(is_masked("U", "https://hush@host/"));
+    CHECK(is_masked("U", "mysql://ann:hu/sh@db"));
+    CHECK(is_masked("U", "--index http://a/ --extra http://ann:hush@b/"));
+    CHECK(!is_masked("U", "https://host/path?x=y"));
+    CHECK(!is_masked("U", "ann@host"));
+    CHECK(!is_masked("U", "ann@host, see https://host/"));
+    CHECK(!is_masked("U", "://"));
+}
+
 TEST(spec_json, prints_a_line_for_each)
 {
     struct json_pair env[] = {pair("A", "b c"), pair("N\nL", "\n"), pair("E", "")};
@@ -53,8 +100,11 @@ TEST(spec_json, leaves_out_an_environment_that_is_too_large)
     };
     struct api_create spec = {.env = env, .env_count = 1};
     auto_free char *json = NULL;
+    AUTO_BUF(out, 1000);
 
     memset(value, 'v', 1 << 20);
     json = spec_json_new(&spec);
-    CHECK(json && strstr(json, "limits") && !strstr(json, "env"));
+    CHECK(json && strstr(json, "limits") && !strstr(json, "vvv"));
+    CHECK_EQ(spec_json_print(str_of(json), &out), 0);
+    CHECK(strstr(out.p, "\nenv:        left out: more than 32 KiB\n"));
 }
