@@ -81,6 +81,8 @@ bool str_holds_secret(struct str s, struct str secret)
 
     if (secret.n == 0)
         return false;
+    if (secret.n > STR_SECRET_TAIL_BYTES)
+        secret = str_skip(secret, secret.n - STR_SECRET_TAIL_BYTES);
     for (size_t at = 0; at + secret.n <= s.n; at++) /* to the end: time must not tell where */
         if (secret.n >= STR_SECRET_WORD_BYTES || is_word(s, at, secret.n))
             found |= !secret_differs(s.p + at, secret);

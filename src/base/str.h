@@ -58,11 +58,11 @@ int str_cmp(struct str a, struct str b); /* byte order, a prefix sorts first */
 
 /* Compares secrets: the time taken depends on the lengths only. */
 bool str_eq_secret(struct str a, struct str b);
-/* Whether `secret` stands anywhere in `s`; one of less than STR_SECRET_WORD_BYTES only where
- * neither letter, digit, '-' nor '_' is next to it, as it turns up by chance. The time taken
- * depends on `s` and the length of the secret, whose product it grows with. An empty one is
- * nowhere. */
-enum { STR_SECRET_WORD_BYTES = 8 };
+/* Whether `secret` stands anywhere in `s`. One of less than STR_SECRET_WORD_BYTES turns up by
+ * chance: it counts only where neither letter, digit, '-' nor '_' is next to it. Of one of more
+ * than STR_SECRET_TAIL_BYTES the end suffices, so that work is bounded by the length of `s`. The
+ * time taken depends on `s` and the length of the secret only. An empty one is nowhere. */
+enum { STR_SECRET_WORD_BYTES = 8, STR_SECRET_TAIL_BYTES = 32 };
 bool str_holds_secret(struct str s, struct str secret);
 
 /* Index of the first `c`, or s.n. */

@@ -56,6 +56,19 @@ TEST(str, finds_secrets_anywhere)
     CHECK(!str_holds_secret(STR_NONE, STR_NONE));
 }
 
+TEST(str, finds_long_secrets_by_their_end)
+{
+    const struct str secret = STR("begin-0123456789abcdef0123456789abcdef");
+    const struct str end = STR("0123456789abcdef0123456789abcdef");
+
+    CHECK_EQ(end.n, STR_SECRET_TAIL_BYTES);
+    CHECK(str_holds_secret(secret, secret));
+    CHECK(str_holds_secret(STR("k=begin-0123456789abcdef0123456789abcdef;"), secret));
+    CHECK(str_holds_secret(end, secret));
+    CHECK(!str_holds_secret(str_skip(end, 1), secret));
+    CHECK(!str_holds_secret(str_make(secret.p, secret.n - 1), secret));
+}
+
 TEST(str, finds_short_secrets_as_words)
 {
     CHECK(str_holds_secret(STR("a"), STR("a")));
