@@ -215,7 +215,8 @@ def inspection_tells_of_limits_and_end_and_hides_secrets():
     text = SERVER.request("GET", f"/v1/sandboxes/{body['id']}/diagnostics/inspect")[2].decode()
     lines = {" ".join(line.split()) for line in text.splitlines()}
     for line in ("env: PLAIN=shown", "env: My_Api_Key=***", "env: DB_PASSWORD=***",
-                 "env: DB_URL=***", "env: GITHUB_PAT=***", 'env: LINES="a\\nb"', "exit code: 3", "cpu limit: 1000 millicores",
+                 "env: DB_URL=***", "env: GITHUB_PAT=***", 'env: LINES="a\\nb"', "exit code: 3",
+                 "cpu limit: 1000 millicores",
                  "mem. limit: 268435456 bytes", "disk limit: the server's default"):
         assert line in lines, (line, text)
     assert "platform:" in text and "hush" not in text, text
