@@ -27,6 +27,7 @@
 #include "execd/fs.h"
 #include "execd/isolated_view.h"
 #include "execd/path.h"
+#include "execd/routes.h"
 #include "execd/sparse.h"
 #include "execd/target.h"
 #include "execd/upload_form.h"
@@ -434,13 +435,14 @@ static void upload_on_body_end(struct http_req *req)
 
 static void upload_on_close(struct http_req *req, int error UNUSED)
 {
+    struct execd_api *api = req->server_user;
     struct upload *u = req->user;
 
     slice_stop(&u->slice);
     if (u->form_open)
         multipart_done(&u->form);
     target_drop(&u->target);
-    upload_kept_free(u->kept, http_req_loop(req));
+    upload_kept_free(u->kept, http_req_loop(req), &api->undoing);
     fd_close(u->spool);
     buf_done(&u->meta_text);
     buf_done(&u->fail_message);

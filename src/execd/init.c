@@ -19,6 +19,7 @@
 #include "execd/routes.h"
 #include "execd/session.h"
 #include "execd/telemetry.h"
+#include "execd/upload_kept.h"
 #include "execd/use_log.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
@@ -325,6 +326,7 @@ static void init_make_api(struct init *i)
     trim_soon(&i->api.trim);
     ptys_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.ptys);
     list_init(&i->api.pty_clients);
+    list_init(&i->api.undoing);
     isolated_new_all(i->loop, &i->reaper, &i->conf->entry.place, &i->conf->isolated,
                      &i->api.isolated);
 }
@@ -378,8 +380,10 @@ static void init_done(struct init *i)
         return;
     entry_done(&i->entry);
     http_server_free(i->server);
-    if (i->api.commands)
+    if (i->api.commands) {
+        upload_kept_finish(&i->api.undoing);
         interrupts_done(&i->api.interrupts);
+    }
     isolated_free_all(i->api.isolated);
     commands_free(i->api.commands);
     sessions_free(i->api.sessions);

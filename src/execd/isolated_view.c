@@ -18,6 +18,7 @@
 #include "execd/isolated_filter.h"
 #include "execd/path.h"
 #include "execd/routes.h"
+#include "execd/upload_kept.h"
 
 enum {
     FD_LISTENER = 3,
@@ -165,6 +166,7 @@ static int view_serve(const struct view_plan *plan)
     if (r < 0)
         return r;
     v.api = (struct execd_api){.access_token = plan->token, .view = plan->workspace};
+    list_init(&v.api.undoing);
     trim_init(&v.api.trim, v.loop);
     collect_routes(&v);
     conf.route_count = v.count;
@@ -173,7 +175,11 @@ static int view_serve(const struct view_plan *plan)
         r = http_server_listen(v.http, FD_LISTENER, NULL);
     if (r >= 0)
         r = loop_io_start(v.loop, &v.channel, FD_CHANNEL, EPOLLIN, on_channel, NULL);
-    return r < 0 ? r : loop_run(v.loop, NULL);
+    if (r >= 0)
+        r = loop_run(v.loop, NULL);
+    http_server_free(v.http); /* uploads that go on end here, and leave nothing */
+    upload_kept_finish(&v.api.undoing);
+    return r;
 }
 
 /* Two passes, so that none is in the other's way. The rest goes, the report of the spawn, too. */

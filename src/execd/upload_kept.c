@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/list.h"
 #include "base/mem.h"
 #include "execd/path.h"
 
@@ -20,7 +19,8 @@ struct kept_row {
 };
 
 struct upload_kept {
-    struct slice slice; /* of the undoing, once nobody else cares */
+    struct slice slice;  /* of the undoing, once nobody else cares */
+    struct list undoing; /* beside the others of which that is so */
     struct arena arena;
     struct list rows; /* in the order of the form */
 };
@@ -179,12 +179,25 @@ static bool undo_step(struct slice *s)
 
     if (upload_kept_undo(k))
         return true;
+    list_remove(&k->undoing);
     arena_done(&k->arena);
     free(k);
     return false;
 }
 
-void upload_kept_free(struct upload_kept *k, struct loop *loop)
+void upload_kept_finish(struct list *undoing)
 {
+    while (!list_empty(undoing)) {
+        struct upload_kept *k = container_of(undoing->next, struct upload_kept, undoing);
+
+        slice_stop(&k->slice);
+        while (undo_step(&k->slice))
+            continue;
+    }
+}
+
+void upload_kept_free(struct upload_kept *k, struct loop *loop, struct list *undoing)
+{
+    list_push(undoing, &k->undoing);
     slice_start(&k->slice, loop, undo_step);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/list.h"
 #include "execd/slice.h"
 #include "execd/target.h"
 
@@ -31,5 +32,7 @@ int upload_kept_place(struct upload_kept *k, struct str *ret_name, struct err *e
 /* Removes the last file, and what was made for it. False when there is none left. */
 bool upload_kept_undo(struct upload_kept *k);
 
-/* Undoes what is left, a little per turn of the loop. */
-void upload_kept_free(struct upload_kept *k, struct loop *loop);
+/* Undoes what is left, a little per turn of the loop; meanwhile it is a member of `undoing`. */
+void upload_kept_free(struct upload_kept *k, struct loop *loop, struct list *undoing);
+/* Undoes all of those to the end, at once: no turn will come any more. */
+void upload_kept_finish(struct list *undoing);

@@ -968,6 +968,31 @@ def leaves_nothing_of_an_upload_that_breaks_off(x):
     wait_for(lambda: not os.listdir(x.home), "the temporary file to go")
 
 
+@contextlib.contextmanager
+def unfinished(x, *parts):
+    """A form of which all but the end was sent."""
+    body = form(*parts)
+    with socket.create_connection(("127.0.0.1", x.port), timeout=SECONDS_MAX) as client:
+        client.sendall(b"POST /files/upload HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                       b"multipart/form-data; boundary=" + BOUNDARY.encode() + b"\r\n"
+                       b"Content-Length: %d\r\n\r\n" % len(body) + body[:-2])
+        yield client
+
+
+def temporary(folder):
+    return [name for name in os.listdir(folder) if name.startswith(".opensandbox")]
+
+
+def leaves_nothing_of_an_upload_when_it_ends(x):
+    parts = [p for n in range(300) for p in (meta(f"made/f{n}"), file_part(b"x"))]
+    with unfinished(x, *parts):
+        made = x.home / "made"
+        wait_for(lambda: made.exists() and len(temporary(made)) == 300, "the temporary files")
+        x.process.terminate()
+        x.process.wait(SECONDS_MAX)
+    assert not os.listdir(x.home), len(os.listdir(made))
+
+
 # --- races ---
 
 
@@ -1034,6 +1059,7 @@ TESTS = [
     explains_a_bad_upload, writes_nothing_of_a_form_that_is_rejected,
     shows_no_file_before_its_form_is_complete, reads_forms_as_clients_spell_them,
     uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
+    leaves_nothing_of_an_upload_when_it_ends,
     keeps_within_a_tree_that_changes, stays_small,
 ]
 

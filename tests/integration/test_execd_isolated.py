@@ -504,6 +504,21 @@ def gives_files_to_who_works_there():
         assert s.out("stat -c %u f; echo more >> f; cat f") == ["1234", "DATAmore"]
 
 
+def leaves_nothing_of_an_upload_when_it_ends():
+    with sandbox() as box:
+        box.run("mkdir /work")
+        s = Session(box, mode="rw")
+        form = "".join(FORM.format(f"/work/made/f{n}").removesuffix("--x--\r\n")
+                       for n in range(300)).encode()
+        with box.connect() as client:
+            client.sendall(f"POST {s.url}/files/upload HTTP/1.1\r\nHost: x\r\n{FORM_TYPE[0]}\r\n"
+                           f"Content-Length: {len(form) + 7}\r\n\r\n".encode() + form + b"--x")
+            wait_for(lambda: box.run("ls -A /work/made | wc -l").of("stdout") == ["300"],
+                     "the temporary files")
+            assert s.end().status in (200, 204)
+            wait_for(lambda: not box.run("ls -A /work").of("stdout"), "their end")
+
+
 def keeps_file_routes_within_the_workspace():
     with sandbox() as box:
         s = Session(box)
@@ -775,6 +790,7 @@ TESTS = [
     limits_a_layer,
     serves_files_as_the_session_sees_them,
     gives_files_to_who_works_there,
+    leaves_nothing_of_an_upload_when_it_ends,
     keeps_file_routes_within_the_workspace,
     says_what_is_wrong,
     bounds_what_there_is,
