@@ -49,7 +49,14 @@ static size_t existing_part(const char *path)
     return fs_stat(at.p, &st) < 0 ? 0 : at.n;
 }
 
-/* From the deepest up, to the first that is not empty. ".." is none of ours. */
+/* Whether those above may have been made all the same: ".." is none of ours, and what could not be
+ * made is not there. */
+static bool may_be_made_above(int r)
+{
+    return r >= 0 || r == -EINVAL || r == -ENOENT || r == -ENAMETOOLONG;
+}
+
+/* From the deepest up, to the first that is not empty. */
 static void remove_made(const struct kept_row *row)
 {
     AUTO_BUF(at, PATH_MAX);
@@ -60,7 +67,7 @@ static void remove_made(const struct kept_row *row)
         struct str above = path_parent(buf_str(&at));
         int r = fs_rmdir(at.p);
 
-        if ((r < 0 && r != -EINVAL) || above.n == at.n)
+        if (!may_be_made_above(r) || above.n == at.n)
             return;
         buf_cut(&at, above.n);
     }

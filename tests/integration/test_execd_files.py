@@ -993,6 +993,12 @@ def leaves_nothing_of_an_upload_when_it_ends(x):
     assert not os.listdir(x.home), len(os.listdir(made))
 
 
+def removes_directories_made_half_way(x):
+    for path in (f"a/b/{'n' * 300}/f", f"c/{'n' * 300}/d/f"):
+        answer = upload(x, meta(path), file_part(b"x"))
+        assert answer.status == 500 and not os.listdir(x.home), (answer.body, os.listdir(x.home))
+
+
 # --- races ---
 
 
@@ -1059,7 +1065,7 @@ TESTS = [
     explains_a_bad_upload, writes_nothing_of_a_form_that_is_rejected,
     shows_no_file_before_its_form_is_complete, reads_forms_as_clients_spell_them,
     uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
-    leaves_nothing_of_an_upload_when_it_ends,
+    leaves_nothing_of_an_upload_when_it_ends, removes_directories_made_half_way,
     keeps_within_a_tree_that_changes, stays_small,
 ]
 
