@@ -4,8 +4,8 @@
  *   part: metadata --> read into `meta`, queued --------.
  *   part: file ------> its metadata is here: written beside its target, and kept
  *                 `--> not yet: to the spool, queued; written once the form is complete
- *   end of the form -> what was spooled is written, then all files appear; or, after a mistake,
- *                      what was written goes
+ *   a mistake -------> what was written goes
+ *   end of the form -> what was spooled is written, then all files appear
  *
  * Memory does not depend on the size of files: pieces go from the connection to disk. Each file
  * appears whole, and none before the form is known to be complete and right; only what cannot be
@@ -54,11 +54,11 @@ struct upload_spooled { /* a file whose metadata is still to come */
 enum upload_part { PART_OTHER, PART_META, PART_FILE, PART_SPOOL };
 
 struct upload {
-    struct slice slice; /* writes what was spooled, then puts all in place or away */
+    struct slice slice; /* puts all away; or writes what was spooled, then puts all in place */
     struct http_req *req;
     struct arena arena; /* queues and paths */
     struct multipart form;
-    bool form_open, form_bad;
+    bool form_open, form_bad, form_over;
     enum upload_part part; /* the one being read */
     struct buf meta_text;
 
@@ -84,6 +84,19 @@ struct upload {
 
 /* --- mistakes --- */
 
+static bool undo_step(struct slice *s)
+{
+    return upload_kept_undo(container_of(s, struct upload, slice)->kept);
+}
+
+/* Nothing of the form will appear, however long the rest of it takes. */
+static void upload_give_up(struct upload *u)
+{
+    target_drop(&u->target);
+    if (!u->form_over) /* else upload_step goes on with it */
+        slice_start(&u->slice, http_req_loop(u->req), undo_step);
+}
+
 static void upload_fail(struct upload *u, int status, const char *code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
@@ -98,7 +111,7 @@ static void upload_fail(struct upload *u, int status, const char *code, const ch
     va_start(ap, fmt);
     (void)buf_vaddf(&u->fail_message, fmt, ap);
     va_end(ap);
-    target_drop(&u->target);
+    upload_give_up(u);
 }
 
 static void upload_fail_step(struct upload *u, const char *step, struct str what, const char *why)
@@ -418,7 +431,7 @@ static ssize_t upload_on_body(struct http_req *req, struct str piece)
 
     if (!u->form_bad && multipart_feed(&u->form, piece, NULL) < 0) {
         u->form_bad = true;
-        target_drop(&u->target);
+        upload_give_up(u);
     }
     return (ssize_t)piece.n;
 }
@@ -430,6 +443,7 @@ static void upload_on_body_end(struct http_req *req)
     u->form_bad = u->form_bad || multipart_end(&u->form, NULL) < 0;
     if (u->form_bad)
         target_drop(&u->target);
+    u->form_over = true;
     slice_start(&u->slice, http_req_loop(req), upload_step);
 }
 

@@ -969,13 +969,14 @@ def leaves_nothing_of_an_upload_that_breaks_off(x):
 
 
 @contextlib.contextmanager
-def unfinished(x, *parts):
-    """A form of which all but the end was sent."""
+def unfinished(x, *parts, more=0):
+    """A form of which all but the end was sent, or so many bytes."""
     body = form(*parts)
+    end = body.rindex(b"--" + BOUNDARY.encode())
     with socket.create_connection(("127.0.0.1", x.port), timeout=SECONDS_MAX) as client:
         client.sendall(b"POST /files/upload HTTP/1.1\r\nHost: x\r\nContent-Type: "
                        b"multipart/form-data; boundary=" + BOUNDARY.encode() + b"\r\n"
-                       b"Content-Length: %d\r\n\r\n" % len(body) + body[:-2])
+                       b"Content-Length: %d\r\n\r\n" % (end + (more or 8)) + body[:end])
         yield client
 
 
@@ -997,6 +998,21 @@ def removes_directories_made_half_way(x):
     for path in (f"a/b/{'n' * 300}/f", f"c/{'n' * 300}/d/f"):
         answer = upload(x, meta(path), file_part(b"x"))
         assert answer.status == 500 and not os.listdir(x.home), (answer.body, os.listdir(x.home))
+
+
+def removes_what_it_wrote_at_the_first_mistake(x):
+    good = [p for n in range(300) for p in (meta(f"made/f{n}"), file_part(b"x"))]
+    (x.home / "plain").touch()
+    made = x.home / "made"
+    for bad in ([meta("plain/under"), file_part(b"x")], [part("metadata", b"{", "metadata")]):
+        rest = form(*bad)
+        with unfinished(x, *good, more=len(rest)) as client:
+            wait_for(lambda: made.exists() and len(temporary(made)) == 300, "the temporary files")
+            client.sendall(rest[:-2])
+            time.sleep(1)
+            assert not made.exists(), len(os.listdir(made))
+            client.sendall(rest[-2:])
+            assert client.recv(64).startswith((b"HTTP/1.1 400", b"HTTP/1.1 500")), "the reply"
 
 
 # --- races ---
@@ -1066,6 +1082,7 @@ TESTS = [
     shows_no_file_before_its_form_is_complete, reads_forms_as_clients_spell_them,
     uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
     leaves_nothing_of_an_upload_when_it_ends, removes_directories_made_half_way,
+    removes_what_it_wrote_at_the_first_mistake,
     keeps_within_a_tree_that_changes, stays_small,
 ]
 
