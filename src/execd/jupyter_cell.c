@@ -7,7 +7,6 @@
  * A cell is over with its reply and its idle, which come on different sockets, in either order. All
  * its output came before the idle. What answers something else than the cell at hand, as the output
  * of a thread that outlived its cell does, is dropped. */
-#include "execd/duration.h"
 #include "execd/jupyter_internal.h"
 
 #include <errno.h>
@@ -16,6 +15,7 @@
 
 #include "base/json_write.h"
 #include "base/log.h"
+#include "execd/duration.h"
 
 enum {
     ASK_AGAIN_MS = 20,

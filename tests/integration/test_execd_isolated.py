@@ -700,7 +700,8 @@ def refuses_an_upload_larger_than_the_layer():
     with keeper() as (execd, _):
         s = Session(execd, path=execd.work, persist={"enabled": True, "max_size_bytes": 8 * MIB})
         form = FORM.format(f"{execd.work}/f").encode()
-        reply = s.ask("POST", "/files/upload", form.replace(b"DATA", os.urandom(9 * MIB)), FORM_TYPE)
+        large = form.replace(b"DATA", os.urandom(9 * MIB))
+        reply = s.ask("POST", "/files/upload", large, FORM_TYPE)
         assert reply.status == 413 and reply.json()["code"] == "CONTENT_TOO_LARGE", reply
         assert s.ask("POST", "/files/upload", form.replace(b"DATA", os.urandom(7 * MIB)),
                      FORM_TYPE).status == 200
