@@ -28,6 +28,7 @@ struct isolated_all {
     struct child_place place;
     struct isolated_conf conf;
     struct map by_id;
+    struct list views_ending;
     char unavailable[WHY_BYTES_MAX]; /* "" = as far as we know it works */
 };
 
@@ -39,6 +40,7 @@ void isolated_new_all(struct loop *loop, struct reaper *reaper, const struct chi
     struct isolated_all *all = mem_new(struct isolated_all);
 
     *all = (struct isolated_all){.loop = loop, .reaper = reaper, .place = *place, .conf = *conf};
+    list_init(&all->views_ending);
     map_init(&all->by_id, ISOLATED_MAX, NULL);
     *ret = all;
 }
@@ -51,6 +53,11 @@ const struct isolated_conf *isolated_conf(const struct isolated_all *all)
 struct loop *isolated_loop(const struct isolated_all *all)
 {
     return all->loop;
+}
+
+struct list *isolated_views_ending(struct isolated_all *all)
+{
+    return &all->views_ending;
 }
 
 struct reaper *isolated_reaper(const struct isolated_all *all)
@@ -224,6 +231,7 @@ void isolated_free_all(struct isolated_all *all)
         arena_done(&s->arena);
         free(s);
     }
+    isolated_views_kill(all);
     map_done(&all->by_id);
     free(all);
 }

@@ -147,5 +147,7 @@ const char *isolated_why_ended(const struct isolated *s, char out[ISOLATED_WHY_M
 void isolated_shell_free(struct isolated *s);
 /* The streams of all of them, runs and watches, with their last events. */
 void isolated_end_streams(struct isolated_all *all);
-/* Ends the process that serves its files, in a moment. NULL is fine. */
+/* Ends the process that serves its files, in a moment; one that hangs is killed. NULL is fine. */
 void isolated_view_free(struct isolated_view *v);
+void isolated_views_kill(struct isolated_all *all); /* those that are ending, at once */
+struct list *isolated_views_ending(struct isolated_all *all);

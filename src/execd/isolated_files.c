@@ -1,6 +1,8 @@
 /* isolated_files.c - the routes of files and directories of a session, passed on to the process
  * that serves them inside (isolated_view.h), which is started by the first request. */
 #include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,22 +16,59 @@
 #include "execd/routes.h"
 #include "net/http_proxy.h"
 
-enum { LISTEN_BACKLOG = 64 };
+enum { LISTEN_BACKLOG = 64, VIEW_END_MS = 2000 /* twice what it may take */ };
 
 struct isolated_view {
     struct reaper_child process;
     struct sock_addr addr;
     char token[ID_TOKEN_MAX];
     int channel;
+    struct isolated_all *all;
+    struct list ending; /* beside the others that are asked to end */
+    struct loop_timer timer;
+    bool is_ending;
 };
+
+static void view_forget(struct isolated_view *v)
+{
+    reaper_unwatch(&v->process);
+    loop_timer_stop(isolated_loop(v->all), &v->timer);
+    if (v->is_ending)
+        list_remove(&v->ending);
+    free(v);
+}
+
+static void view_on_due(struct loop_timer *t)
+{
+    (void)kill(container_of(t, struct isolated_view, timer)->process.pid, SIGKILL);
+}
 
 void isolated_view_free(struct isolated_view *v)
 {
     if (!v)
         return;
-    reaper_unwatch(&v->process);
-    fd_close(v->channel); /* it tells those who watch, and ends */
-    free(v);
+    fd_close(take_fd(&v->channel)); /* it tells those who watch, and ends */
+    if (v->process.pid <= 0) {
+        view_forget(v);
+        return;
+    }
+    v->is_ending = true;
+    list_push(isolated_views_ending(v->all), &v->ending);
+    loop_timer_set(isolated_loop(v->all), &v->timer,
+                   loop_now_ns(isolated_loop(v->all)) + (uint64_t)VIEW_END_MS * 1000000,
+                   view_on_due);
+}
+
+void isolated_views_kill(struct isolated_all *all)
+{
+    struct list *ending = isolated_views_ending(all);
+
+    while (!list_empty(ending)) {
+        struct isolated_view *v = container_of(ending->next, struct isolated_view, ending);
+
+        view_on_due(&v->timer);
+        view_forget(v);
+    }
 }
 
 /* A name of the kernel's choice that only exists as long as its socket. */
@@ -47,8 +86,12 @@ static int view_listen(struct sock_addr *ret, struct err *e)
 }
 
 /* The next request starts another. */
-static void view_on_exit(struct reaper_child *c UNUSED, const struct proc_exit *how UNUSED)
+static void view_on_exit(struct reaper_child *c, const struct proc_exit *how UNUSED)
 {
+    struct isolated_view *v = container_of(c, struct isolated_view, process);
+
+    if (v->is_ending)
+        view_forget(v);
 }
 
 static int view_start(struct isolated *s, struct isolated_view *v, struct err *e)
@@ -90,6 +133,7 @@ static struct isolated_view *view_of(struct isolated *s, struct err *e)
     isolated_view_free(s->view);
     s->view = mem_new(struct isolated_view);
     s->view->channel = -EBADF;
+    s->view->all = s->all;
     id_token(s->view->token);
     if (view_start(s, s->view, e) >= 0)
         return s->view;

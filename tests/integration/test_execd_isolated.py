@@ -519,6 +519,15 @@ def leaves_nothing_of_an_upload_when_it_ends():
             wait_for(lambda: not box.run("ls -A /work").of("stdout"), "their end")
 
 
+def kills_a_process_of_files_that_hangs():
+    with sandbox() as box:
+        s = Session(box)
+        assert s.ask("GET", "/directories/list?path=/work").status == 200
+        assert box.run("pkill -STOP -x session-files").exit_code == 0
+        s.end()
+        wait_for(lambda: box.run("pgrep -x session-files").exit_code == 1, "its end")
+
+
 def keeps_file_routes_within_the_workspace():
     with sandbox() as box:
         s = Session(box)
@@ -792,6 +801,7 @@ TESTS = [
     serves_files_as_the_session_sees_them,
     gives_files_to_who_works_there,
     leaves_nothing_of_an_upload_when_it_ends,
+    kills_a_process_of_files_that_hangs,
     keeps_file_routes_within_the_workspace,
     says_what_is_wrong,
     bounds_what_there_is,
