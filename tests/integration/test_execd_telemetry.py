@@ -295,11 +295,15 @@ def goes_on_without_a_name():
         assert execd.run("echo on").of("stdout") == ["on"]
 
 
+def descriptors(execd):
+    return len(os.listdir(f"/proc/{execd.process.pid}/fd"))
+
+
 def check_unharmed(execd, seconds):
     """Works on, warns once, and keeps nothing. Returns what was logged."""
     for _ in range(3):
         assert execd.run("echo on").of("stdout") == ["on"]
-    before = len(os.listdir(f"/proc/{execd.process.pid}/fd"))
+    before = descriptors(execd)
     end, text = time.monotonic() + seconds, ""
     while time.monotonic() < end:
         begin = time.monotonic()
@@ -308,7 +312,7 @@ def check_unharmed(execd, seconds):
         text += log_of(execd)
         time.sleep(0.05)
     assert execd.run("echo on").of("stdout") == ["on"]
-    assert len(os.listdir(f"/proc/{execd.process.pid}/fd")) <= before + 3
+    wait_for(lambda: descriptors(execd) <= before + 3, "its descriptors to be closed")
     return text + log_of(execd)
 
 
