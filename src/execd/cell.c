@@ -1,48 +1,28 @@
 #include "execd/cell.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/time.h"
 #include "execd/duration.h"
 #include "execd/events.h"
-#include "net/sse.h"
+#include "execd/exec_stream.h"
 
-enum {
-    PING_MS = 3000,
-    QUEUE_BYTES_MAX = 128 << 10,
-    NS_PER_MS = 1000000,
-    SENTENCE_BYTES_MAX = CONTEXT_WHY_MAX + 256,
-};
+enum { SENTENCE_BYTES_MAX = CONTEXT_WHY_MAX + 256 };
 
 struct cell {
-    struct sse sse;
-    struct context *context; /* NULL: the cell is over */
-    uint64_t begin_ns, timeout_ms;
+    struct exec_stream *stream;
+    struct context *context; /* NULL: nothing runs */
+    uint64_t timeout_ms;
 };
-
-static struct loop *cell_loop(const struct cell *c)
-{
-    return http_req_loop(c->sse.req);
-}
 
 static struct buf *cell_room(struct cell *c, struct buf *b)
 {
-    buf_init(b, EVENT_LINE_BYTES_MAX);
-    loop_buf_borrow(cell_loop(c), b);
-    return b;
+    return exec_stream_room(c->stream, b);
 }
 
-/* An event that cannot be had or queued must not be missing silently: the stream breaks. */
 static void cell_push(struct cell *c, struct buf *b, int r)
 {
-    if (r == 0)
-        r = sse_push_bytes(&c->sse, buf_str(b));
-    if (r < 0)
-        sse_end(&c->sse, -r);
-    loop_buf_return(cell_loop(c), b);
-    if (c->context && sse_is_full(&c->sse))
+    if (!exec_stream_push(c->stream, b, r) && c->context)
         context_pause(c->context, true);
 }
 
@@ -60,15 +40,6 @@ static void cell_push_error(struct cell *c, struct str name, struct str value,
 
     cell_push(c, &b, event_status(cell_room(c, &b), STR("error")));
     cell_push(c, &b, event_failure(cell_room(c, &b), name, value, traceback));
-}
-
-static void cell_complete(struct cell *c)
-{
-    uint64_t ms = (time_mono_ns() - c->begin_ns) / NS_PER_MS;
-    struct buf b;
-
-    cell_push(c, &b, event_complete(cell_room(c, &b), ms));
-    sse_end(&c->sse, 0);
 }
 
 /* --- what the context tells --- */
@@ -121,7 +92,8 @@ static void cell_on_done(void *user, enum kernel_end end)
     (void)snprintf(text, sizeof(text), "timeout after %s", duration_text_of_ms(c->timeout_ms).s);
     if (end == KERNEL_TIMEOUT)
         cell_push_sentence(c, STR("TimeoutError"), str_of(text));
-    cell_complete(c);
+    exec_stream_end(c->stream, &(struct exec_end){0});
+    free(c);
 }
 
 /* The end of the process is that of the cell; it was not completed. */
@@ -131,7 +103,8 @@ static void cell_on_death(void *user, const char *why)
 
     c->context = NULL;
     cell_push_sentence(c, STR("KernelDied"), str_of(why));
-    sse_end(&c->sse, 0);
+    exec_stream_end(c->stream, NULL);
+    free(c);
 }
 
 static const struct kernel_owner cell_follower = {
@@ -145,34 +118,19 @@ static const struct kernel_owner cell_follower = {
 
 /* --- the client --- */
 
-static void cell_on_drain(struct sse *s)
+static void cell_on_room(void *user)
 {
-    struct cell *c = container_of(s, struct cell, sse);
-
-    if (c->context)
-        context_pause(c->context, false);
+    context_pause(((struct cell *)user)->context, false);
 }
 
-static void cell_on_ping(struct sse *s)
+static void cell_on_close(void *user)
 {
-    struct cell *c = container_of(s, struct cell, sse);
-    struct buf b;
-
-    cell_push(c, &b, event_ping(cell_room(c, &b)));
+    context_forget(((struct cell *)user)->context); /* it runs on */
+    free(user);
 }
 
-static void cell_on_close(struct sse *s, int error UNUSED)
-{
-    struct cell *c = container_of(s, struct cell, sse);
-
-    if (c->context)
-        context_forget(c->context); /* it runs on */
-    free(c);
-}
-
-static const struct sse_ops cell_sse_ops = {
-    .on_drain = cell_on_drain,
-    .on_ping = cell_on_ping,
+static const struct exec_stream_ops cell_stream_ops = {
+    .on_room = cell_on_room,
     .on_close = cell_on_close,
 };
 
@@ -193,15 +151,9 @@ void cell_start(struct http_req *req, const struct cell_run *run)
     struct cell *c = mem_new(struct cell);
     char text[SENTENCE_BYTES_MAX];
     struct err e = {0};
-    struct buf b;
 
-    c->begin_ns = time_mono_ns();
     c->timeout_ms = run->timeout_ms;
-    http_reply_queue_max(req, QUEUE_BYTES_MAX);
-    sse_begin(&c->sse, req, &cell_sse_ops);
-    sse_set_ping(&c->sse, PING_MS);
-    cell_push(c, &b, event_init(cell_room(c, &b), run->context->id));
-    cell_on_ping(&c->sse);
+    c->stream = exec_stream_begin(req, run->context->id, &cell_stream_ops, c);
     if (run->revived)
         cell_tell_revival(c, run->died_why);
     if (context_run(run->context, run->code, run->timeout_ms, &cell_follower, c, &e) >= 0) {
@@ -210,5 +162,6 @@ void cell_start(struct http_req *req, const struct cell_run *run)
     }
     (void)snprintf(text, sizeof(text), "error running codes %s", e.msg);
     cell_push_sentence(c, STR("RUNTIME_ERROR"), str_of(text));
-    sse_end(&c->sse, 0);
+    exec_stream_end(c->stream, NULL);
+    free(c);
 }

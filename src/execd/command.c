@@ -250,7 +250,7 @@ static bool run_take_report(struct run *run)
     }
     c->started = true;
     if (run->ops)
-        run->ops->on_start(run->user);
+        run->ops->on_start(run->user, c);
     return true;
 }
 

@@ -77,7 +77,7 @@ struct command_spec {        /* borrowed for the call */
 
 /* Whoever follows a command. on_output is for foreground ones. */
 struct command_ops {
-    void (*on_start)(void *user); /* the shell runs */
+    void (*on_start)(void *user, struct command *c); /* the shell runs */
     /* Borrowed, COMMAND_READ_BYTES at most. False: no more until command_resume. */
     bool (*on_output)(void *user, enum command_stream from, struct str data);
     /* It ended, or could not start; all of its output was given. The last call. */

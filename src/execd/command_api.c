@@ -5,28 +5,18 @@
 #include <unistd.h>
 
 #include "base/json_write.h"
-#include "base/mem.h"
 #include "base/time.h"
 #include "base/url.h"
 #include "execd/answer.h"
 #include "execd/command_request.h"
-#include "execd/events.h"
-#include "execd/lines.h"
+#include "execd/exec_stream.h"
 #include "execd/routes.h"
 #include "execd/session_api.h"
 #include "execd/use_log.h"
-#include "net/sse.h"
 
 enum {
-    PING_MS = 3000,
-    FLUSH_IDLE_MS = 80,    /* a line that does not go on is shown after so long */
-    FLUSH_AGE_MS = 500,    /* and one that does, but does not end */
-    FLUSH_BLOCK_MS = 1000, /* and one that ends where a full buffer does, in whose middle it is */
-    BLOCK_BYTES = 4096,    /* what stdio collects for a pipe, or a multiple of it */
-    QUEUE_BYTES_MAX = 128 << 10,
     REQUEST_ARENA_BYTES_MAX = 32 << 20,
     LOG_PIECE_BYTES = 16 << 10,
-    NS_PER_MS = 1000000,
     STATUS_BYTES_MAX = 8 << 20,
 };
 
@@ -37,229 +27,51 @@ static struct commands *commands_of(const struct http_req *req)
 
 /* --- a command's events to its client --- */
 
-/* One of a command's outputs on its way to events. */
-struct follow {
-    struct follower *follower;
-    const char *type; /* of its events */
-    struct lines lines;
-    uint64_t last_ns; /* when it last said something */
-    uint64_t part_ns; /* since when the part of a line that was not given yet waits; 0 = none */
-    bool full_blocks; /* the last it said came in blocks: more will follow, however slowly */
-};
-
-struct follower {
-    struct sse sse;
-    struct command *command; /* NULL: it ended, or we do not follow any more */
-    struct follow outputs[COMMAND_STREAMS];
-    struct loop_timer flush;
-    uint64_t begin_ns;
-};
-
-static struct loop *follower_loop(const struct follower *f)
+static bool command_on_output(void *user, enum command_stream from, struct str data)
 {
-    return http_req_loop(f->sse.req);
+    return exec_stream_output(user, from == COMMAND_STDERR ? EXEC_STDERR : EXEC_STDOUT, data);
 }
 
-/* An event that cannot be had or queued must not be missing silently: the stream breaks. */
-static void follower_push(struct follower *f, struct buf *b, int r)
+static void command_on_end(void *user, const struct command *c)
 {
-    if (r == 0)
-        r = sse_push_bytes(&f->sse, buf_str(b));
-    if (r < 0)
-        sse_end(&f->sse, -r);
-    loop_buf_return(follower_loop(f), b);
-}
-
-static struct buf *follower_room(struct follower *f, struct buf *b)
-{
-    buf_init(b, EVENT_BYTES_MAX(LINES_PIECE_MAX));
-    loop_buf_borrow(follower_loop(f), b);
-    return b;
-}
-
-static void follow_give(void *user, struct str text, bool continues)
-{
-    struct follow *o = user;
-    struct buf b;
-
-    o->part_ns = 0;
-    follower_push(o->follower, &b,
-                  event_output(follower_room(o->follower, &b), o->type, text, continues));
-}
-
-/* --- lines that do not end --- */
-
-static uint64_t follow_due_ns(const struct follow *o)
-{
-    uint64_t idle = o->last_ns + (uint64_t)FLUSH_IDLE_MS * NS_PER_MS;
-    uint64_t aged = o->part_ns + (uint64_t)FLUSH_AGE_MS * NS_PER_MS;
-
-    if (!lines_pending(&o->lines))
-        return UINT64_MAX;
-    if (o->full_blocks)
-        return o->last_ns + (uint64_t)FLUSH_BLOCK_MS * NS_PER_MS;
-    return idle < aged ? idle : aged;
-}
-
-static void follower_on_flush(struct loop_timer *t);
-
-static void follower_flush_later(struct follower *f)
-{
-    uint64_t due = UINT64_MAX;
-
-    for (size_t i = 0; i < COMMAND_STREAMS; i++) {
-        uint64_t d = follow_due_ns(&f->outputs[i]);
-
-        due = d < due ? d : due;
-    }
-    if (due == UINT64_MAX)
-        loop_timer_stop(follower_loop(f), &f->flush);
-    else
-        loop_timer_set(follower_loop(f), &f->flush, due, follower_on_flush);
-}
-
-/* When the client does not take more, or there is more to read, a line would be cut by us and not
- * by the command: it waits, and follower_on_drain starts anew. */
-static void follower_on_flush(struct loop_timer *t)
-{
-    struct follower *f = container_of(t, struct follower, flush);
-    uint64_t now = loop_now_ns(follower_loop(f));
-
-    if (sse_is_full(&f->sse))
-        return;
-    for (size_t i = 0; i < COMMAND_STREAMS; i++) {
-        struct follow *o = &f->outputs[i];
-
-        if (follow_due_ns(o) > now)
-            continue;
-        if (!f->command || !command_has_output(f->command, i))
-            lines_flush(&o->lines);
-        o->last_ns = o->part_ns = now; /* what is left is less than a character */
-    }
-    follower_flush_later(f);
-}
-
-static bool follower_on_output(void *user, enum command_stream from, struct str data)
-{
-    struct follower *f = user;
-    struct follow *o = &f->outputs[from];
-
-    if (lines_feed(&o->lines, data) < 0)
-        sse_end(&f->sse, ENOMEM);
-    o->last_ns = loop_now_ns(follower_loop(f));
-    o->full_blocks = data.n % BLOCK_BYTES == 0;
-    if (o->part_ns == 0)
-        o->part_ns = o->last_ns;
-    follower_flush_later(f);
-    return !sse_is_full(&f->sse);
-}
-
-/* --- ends --- */
-
-static void follower_end(struct follower *f, const struct command *c)
-{
-    uint64_t ms = (time_mono_ns() - f->begin_ns) / NS_PER_MS;
-    char value[16];
-    struct buf b, *room = follower_room(f, &b);
-    int r;
-
-    (void)snprintf(value, sizeof(value), "%d", c ? c->exit_code : 0);
-    if (!c || !c->error)
-        r = event_complete(room, ms);
-    else
-        r = event_error(room, "CommandExecError", c->started ? value : c->error, c->error);
-    follower_push(f, &b, r);
-    sse_end(&f->sse, 0);
-}
-
-static void follower_on_end(void *user, const struct command *c)
-{
-    struct follower *f = user;
-
-    f->command = NULL;
-    loop_timer_stop(follower_loop(f), &f->flush);
-    for (size_t i = 0; i < COMMAND_STREAMS; i++)
-        lines_end(&f->outputs[i].lines);
-    follower_end(f, c);
+    exec_stream_end(user, &(struct exec_end){c->error, c->started, c->exit_code, NULL});
 }
 
 /* A background command runs: that is all its client hears. */
-static void follower_on_start(void *user)
+static void command_on_start(void *user, struct command *c)
 {
-    struct follower *f = user;
-    struct command *c = f->command;
-
     if (!c->background)
         return;
-    f->command = NULL;
     command_forget(c);
-    follower_end(f, NULL);
+    exec_stream_end(user, &(struct exec_end){0});
 }
 
-static const struct command_ops follower_ops = {
-    .on_start = follower_on_start,
-    .on_output = follower_on_output,
-    .on_end = follower_on_end,
+static const struct command_ops command_to_stream = {
+    .on_start = command_on_start,
+    .on_output = command_on_output,
+    .on_end = command_on_end,
 };
 
-/* --- the client --- */
-
-static void follower_on_drain(struct sse *s)
+static void stream_on_room(void *user)
 {
-    struct follower *f = container_of(s, struct follower, sse);
-
-    for (size_t i = 0; i < COMMAND_STREAMS; i++)
-        f->outputs[i].last_ns = f->outputs[i].part_ns = loop_now_ns(follower_loop(f));
-    follower_flush_later(f);
-    if (f->command)
-        command_resume(f->command);
+    command_resume(user);
 }
 
-static void follower_on_ping(struct sse *s)
+static void stream_on_close(void *user)
 {
-    struct follower *f = container_of(s, struct follower, sse);
-    struct buf b;
-
-    follower_push(f, &b, event_ping(follower_room(f, &b)));
+    command_forget(user); /* it runs on */
 }
 
-static void follower_on_close(struct sse *s, int error UNUSED)
+static bool stream_has_more(void *user, enum exec_output from)
 {
-    struct follower *f = container_of(s, struct follower, sse);
-
-    loop_timer_stop(follower_loop(f), &f->flush);
-    for (size_t i = 0; i < COMMAND_STREAMS; i++)
-        lines_done(&f->outputs[i].lines);
-    if (f->command)
-        command_forget(f->command); /* it runs on */
-    free(f);
+    return command_has_output(user, from == EXEC_STDERR ? COMMAND_STDERR : COMMAND_STDOUT);
 }
 
-static const struct sse_ops follower_sse_ops = {
-    .on_drain = follower_on_drain,
-    .on_ping = follower_on_ping,
-    .on_close = follower_on_close,
+static const struct exec_stream_ops stream_to_command = {
+    .on_room = stream_on_room,
+    .on_close = stream_on_close,
+    .has_more = stream_has_more,
 };
-
-static struct follower *follower_new(struct http_req *req, struct command *c)
-{
-    static const char *const types[] = {"stdout", "stderr"};
-    struct follower *f = mem_new(struct follower);
-    struct buf b;
-
-    f->command = c;
-    f->begin_ns = time_mono_ns();
-    for (size_t i = 0; i < COMMAND_STREAMS; i++) {
-        f->outputs[i] = (struct follow){.follower = f, .type = types[i]};
-        lines_init(&f->outputs[i].lines, follow_give, &f->outputs[i]);
-    }
-    http_reply_queue_max(req, QUEUE_BYTES_MAX);
-    sse_begin(&f->sse, req, &follower_sse_ops);
-    sse_set_ping(&f->sse, PING_MS);
-    follower_push(f, &b, event_init(follower_room(f, &b), c->id));
-    follower_on_ping(&f->sse);
-    return f;
-}
 
 void post_command(struct http_req *req)
 {
@@ -273,7 +85,8 @@ void post_command(struct http_req *req)
         if (command_new(commands_of(req), want.text, want.background, &c, &e) < 0)
             answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
         else
-            command_run(c, &want.spec, &follower_ops, follower_new(req, c));
+            command_run(c, &want.spec, &command_to_stream,
+                        exec_stream_begin(req, c->id, &stream_to_command, c));
     }
     free(want.groups);
 }

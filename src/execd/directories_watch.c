@@ -97,7 +97,7 @@ static void watch_end(struct directory_watch *w, const char *why)
     AUTO_BUF(line, EVENT_BYTES);
 
     w->over = true;
-    if (event_error(&line, "WatchError", why, why) == 0)
+    if (event_error(&line, "WatchError", why, why, NULL) == 0)
         (void)sse_push_bytes(&w->sse, buf_str(&line));
     sse_end(&w->sse, 0);
 }
@@ -284,7 +284,7 @@ void directories_watch_cut(struct http_req *req, struct str tail, const char *wh
     int r = tail.n == 0 || str_eq(tail, STR("\n\n")) ? 0 : buf_add(&line, STR("\n\n"));
 
     if (r >= 0)
-        r = event_error(&line, "WatchError", why, why);
+        r = event_error(&line, "WatchError", why, why, NULL);
     if (r >= 0)
         r = http_reply_push(req, buf_str(&line));
     http_reply_end(req, r < 0 ? -r : 0);

@@ -124,7 +124,6 @@ static void write_time(struct json_writer *w, struct str key, int64_t us)
     json_write_string(w, str_make(text, time_format(us, text)));
 }
 
-/* NULL is no run. */
 static void write_run(struct json_writer *w, const struct event_run *run)
 {
     if (!run)
@@ -137,7 +136,7 @@ static void write_run(struct json_writer *w, const struct event_run *run)
     write_time(w, STR("finished_at"), run->finished_us);
 }
 
-int event_run_complete(struct buf *out, uint64_t execution_time_ms, const struct event_run *run)
+int event_complete(struct buf *out, uint64_t execution_time_ms, const struct event_run *run)
 {
     struct json_writer w;
 
@@ -151,13 +150,8 @@ int event_run_complete(struct buf *out, uint64_t execution_time_ms, const struct
     return event_end(&w);
 }
 
-int event_complete(struct buf *out, uint64_t execution_time_ms)
-{
-    return event_run_complete(out, execution_time_ms, NULL);
-}
-
-int event_run_error(struct buf *out, const char *name, const char *value, const char *traceback,
-                    const struct event_run *run)
+int event_error(struct buf *out, const char *name, const char *value, const char *traceback,
+                const struct event_run *run)
 {
     struct json_writer w;
 
@@ -176,11 +170,6 @@ int event_run_error(struct buf *out, const char *name, const char *value, const 
     json_write_object_end(&w);
     write_run(&w, run);
     return event_end(&w);
-}
-
-int event_error(struct buf *out, const char *name, const char *value, const char *traceback)
-{
-    return event_run_error(out, name, value, traceback, NULL);
 }
 
 /* --- of code --- */

@@ -19,10 +19,20 @@ int event_ping(struct buf *out) MUST_USE;
 /* `type` is "stdout" or "stderr". A text that goes on with the line of the event of that type
  * before it carries "continues":true behind the timestamp, an extension that clients ignore. */
 int event_output(struct buf *out, const char *type, struct str text, bool continues) MUST_USE;
-int event_complete(struct buf *out, uint64_t execution_time_ms) MUST_USE;
+
+/* Of a run of an isolated session the two below have more keys behind the others: run_id,
+ * exit_code, started_at, finished_at. */
+struct event_run {
+    const char *id;
+    int exit_code;
+    int64_t started_us, finished_us; /* wall clock */
+};
+/* `run` may be NULL. */
+int event_complete(struct buf *out, uint64_t execution_time_ms,
+                   const struct event_run *run) MUST_USE;
 /* The traceback is one line. */
-int event_error(struct buf *out, const char *name, const char *value,
-                const char *traceback) MUST_USE;
+int event_error(struct buf *out, const char *name, const char *value, const char *traceback,
+                const struct event_run *run) MUST_USE;
 
 /* --- of code --- */
 
@@ -45,15 +55,3 @@ int event_result(struct buf *out, const struct json *bundle,
 /* `traceback` is an array of strings, or NULL. */
 int event_failure(struct buf *out, struct str name, struct str value,
                   const struct json *traceback) MUST_USE;
-
-/* The same two for a run of an isolated session, with more keys behind the others: run_id,
- * exit_code, started_at, finished_at. */
-struct event_run {
-    const char *id;
-    int exit_code;
-    int64_t started_us, finished_us; /* wall clock */
-};
-int event_run_complete(struct buf *out, uint64_t execution_time_ms,
-                       const struct event_run *run) MUST_USE;
-int event_run_error(struct buf *out, const char *name, const char *value, const char *traceback,
-                    const struct event_run *run) MUST_USE;

@@ -1,6 +1,8 @@
 #include "execd/exec_stream.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/time.h"
@@ -10,6 +12,7 @@
 
 enum {
     QUEUE_BYTES_MAX = 128 << 10,
+    BLOCK_BYTES = 4096, /* what stdio collects for a pipe, or a multiple of it */
     NS_PER_MS = 1000000,
 };
 
@@ -20,6 +23,7 @@ struct flow {
     struct lines lines;
     uint64_t last_ns; /* when it last said something */
     uint64_t part_ns; /* since when the part of a line that was not given yet waits; 0 = none */
+    bool full_blocks; /* the last it said came in blocks: more will follow, however slowly */
 };
 
 struct exec_stream {
@@ -29,7 +33,6 @@ struct exec_stream {
     struct flow flows[EXEC_OUTPUTS];
     struct loop_timer flush;
     uint64_t begin_ns;
-    const struct event_run *run; /* for the last event; NULL = none */
 };
 
 static struct loop *loop_of(const struct exec_stream *s)
@@ -39,30 +42,34 @@ static struct loop *loop_of(const struct exec_stream *s)
 
 /* --- events --- */
 
-static struct buf *room_for(struct exec_stream *s, struct buf *b)
+static_assert(EVENT_BYTES_MAX(LINES_PIECE_MAX) <= EVENT_LINE_BYTES_MAX, "a piece has room");
+
+struct buf *exec_stream_room(struct exec_stream *s, struct buf *b)
 {
-    buf_init(b, EVENT_BYTES_MAX(LINES_PIECE_MAX));
+    buf_init(b, EVENT_LINE_BYTES_MAX);
     loop_buf_borrow(loop_of(s), b);
     return b;
 }
 
 /* An event that cannot be had or queued must not be missing silently: the stream breaks. */
-static void push(struct exec_stream *s, struct buf *b, int r)
+bool exec_stream_push(struct exec_stream *s, struct buf *b, int r)
 {
     if (r == 0)
         r = sse_push_bytes(&s->sse, buf_str(b));
     if (r < 0)
         sse_end(&s->sse, -r);
     loop_buf_return(loop_of(s), b);
+    return !sse_is_full(&s->sse);
 }
 
 static void flow_give(void *user, struct str text, bool continues)
 {
     struct flow *f = user;
+    struct exec_stream *s = f->stream;
     struct buf b;
 
     f->part_ns = 0;
-    push(f->stream, &b, event_output(room_for(f->stream, &b), f->type, text, continues));
+    (void)exec_stream_push(s, &b, event_output(exec_stream_room(s, &b), f->type, text, continues));
 }
 
 /* --- lines that do not end --- */
@@ -74,6 +81,8 @@ static uint64_t flow_due_ns(const struct flow *f)
 
     if (!lines_pending(&f->lines))
         return UINT64_MAX;
+    if (f->full_blocks)
+        return f->last_ns + (uint64_t)EXEC_BLOCK_MS * NS_PER_MS;
     return idle < aged ? idle : aged;
 }
 
@@ -94,8 +103,8 @@ static void flush_later(struct exec_stream *s)
         loop_timer_set(loop_of(s), &s->flush, due, stream_on_flush);
 }
 
-/* When the client does not take more, a line is cut by us and not by who prints it: it waits, and
- * stream_on_drain starts anew. */
+/* When the client does not take more, or there is more to read, a line would be cut by us and not
+ * by who prints it: it waits, and stream_on_drain starts anew. */
 static void stream_on_flush(struct loop_timer *t)
 {
     struct exec_stream *s = container_of(t, struct exec_stream, flush);
@@ -108,7 +117,8 @@ static void stream_on_flush(struct loop_timer *t)
 
         if (flow_due_ns(f) > now)
             continue;
-        lines_flush(&f->lines);
+        if (!s->ops->has_more || !s->ops->has_more(s->user, i))
+            lines_flush(&f->lines);
         f->last_ns = f->part_ns = now; /* what is left is less than a character */
     }
     flush_later(s);
@@ -121,6 +131,7 @@ bool exec_stream_output(struct exec_stream *s, enum exec_output from, struct str
     if (lines_feed(&f->lines, data) < 0)
         sse_end(&s->sse, ENOMEM);
     f->last_ns = loop_now_ns(loop_of(s));
+    f->full_blocks = data.n % BLOCK_BYTES == 0;
     if (f->part_ns == 0)
         f->part_ns = f->last_ns;
     flush_later(s);
@@ -145,7 +156,7 @@ static void stream_on_ping(struct sse *sse)
     struct exec_stream *s = container_of(sse, struct exec_stream, sse);
     struct buf b;
 
-    push(s, &b, event_ping(room_for(s, &b)));
+    (void)exec_stream_push(s, &b, event_ping(exec_stream_room(s, &b)));
 }
 
 static void stream_on_close(struct sse *sse, int error UNUSED)
@@ -183,41 +194,33 @@ struct exec_stream *exec_stream_begin(struct http_req *req, const char *id,
     http_reply_queue_max(req, QUEUE_BYTES_MAX);
     sse_begin(&s->sse, req, &stream_sse_ops);
     sse_set_ping(&s->sse, EXEC_PING_MS);
-    push(s, &b, event_init(room_for(s, &b), id));
+    (void)exec_stream_push(s, &b, event_init(exec_stream_room(s, &b), id));
     stream_on_ping(&s->sse);
     return s;
 }
 
 /* --- the end --- */
 
-static void stream_last_lines(struct exec_stream *s)
+static int last_event(const struct exec_stream *s, struct buf *out, const struct exec_end *end)
 {
+    char code[16];
+
+    if (!end->error || !end->error[0])
+        return event_complete(out, (time_mono_ns() - s->begin_ns) / NS_PER_MS, end->run);
+    (void)snprintf(code, sizeof(code), "%d", end->exit_code);
+    return event_error(out, "CommandExecError", end->started ? code : end->error, end->error,
+                       end->run);
+}
+
+void exec_stream_end(struct exec_stream *s, const struct exec_end *end)
+{
+    struct buf b;
+
     s->ops = NULL;
     loop_timer_stop(loop_of(s), &s->flush);
     for (size_t i = 0; i < EXEC_OUTPUTS; i++)
         lines_end(&s->flows[i].lines);
-}
-
-void exec_stream_tell_run(struct exec_stream *s, const struct event_run *run)
-{
-    s->run = run;
-}
-
-void exec_stream_complete(struct exec_stream *s)
-{
-    struct buf b;
-
-    stream_last_lines(s);
-    push(s, &b,
-         event_run_complete(room_for(s, &b), (time_mono_ns() - s->begin_ns) / NS_PER_MS, s->run));
-    sse_end(&s->sse, 0);
-}
-
-void exec_stream_fail(struct exec_stream *s, const char *value, const char *traceback)
-{
-    struct buf b;
-
-    stream_last_lines(s);
-    push(s, &b, event_run_error(room_for(s, &b), "CommandExecError", value, traceback, s->run));
+    if (end)
+        (void)exec_stream_push(s, &b, last_event(s, exec_stream_room(s, &b), end));
     sse_end(&s->sse, 0);
 }

@@ -33,20 +33,15 @@ struct isolated_run {
 
 /* --- the end --- */
 
-static void run_finish(struct isolated *s, int exit_code, const char *value, const char *error)
+static void run_finish(struct isolated *s, bool started, int exit_code, const char *error)
 {
     struct isolated_run *run = s->run;
     struct event_run facts = {run->id, exit_code, run->started_us, time_wall_us()};
 
     s->run = NULL;
     s->touched_ns = time_mono_ns();
-    if (run->stream) {
-        exec_stream_tell_run(run->stream, &facts);
-        if (error[0])
-            exec_stream_fail(run->stream, value, error);
-        else
-            exec_stream_complete(run->stream);
-    }
+    if (run->stream)
+        exec_stream_end(run->stream, &(struct exec_end){error, started, exit_code, &facts});
     free(run);
 }
 
@@ -58,7 +53,7 @@ void isolated_shell_free(struct isolated *s)
     (void)snprintf(text, sizeof(text), "%s%ssignal: killed", outgrown ? why : "",
                    outgrown ? ": " : "");
     if (s->run)
-        run_finish(s, -1, "-1", text);
+        run_finish(s, true, -1, text);
     shell_free(s->shell);
     s->shell = NULL;
     free(s->lent);
@@ -78,10 +73,7 @@ static bool shell_on_output(void *user, enum shell_stream from, struct str data)
 
 static void shell_on_end(void *user, const struct shell_end *end)
 {
-    char value[16];
-
-    (void)snprintf(value, sizeof(value), "%d", end->exit_code);
-    run_finish(user, end->exit_code, end->started ? value : end->error, end->error);
+    run_finish(user, end->started, end->exit_code, end->error);
 }
 
 static const struct shell_owner shell_owner_ops = {
@@ -190,7 +182,7 @@ static void run_begin(struct http_req *req, struct isolated *s, const struct iso
         r = shell_run(s->shell, &(struct shell_job){buf_str(&setup), want->code, want->timeout_ms},
                       &e);
     if (r < 0)
-        run_finish(s, SHELL_CANNOT_START, e.msg, e.msg);
+        run_finish(s, false, SHELL_CANNOT_START, e.msg);
 }
 
 void post_isolated_run(struct http_req *req)

@@ -156,13 +156,8 @@ static bool follower_on_output(void *user, enum shell_stream from, struct str da
 static void follower_on_end(void *user, const struct shell_end *end)
 {
     struct follower *f = user;
-    char value[16];
 
-    (void)snprintf(value, sizeof(value), "%d", end->exit_code);
-    if (end->error[0] == '\0')
-        exec_stream_complete(f->stream);
-    else
-        exec_stream_fail(f->stream, end->started ? value : end->error, end->error);
+    exec_stream_end(f->stream, &(struct exec_end){end->error, end->started, end->exit_code, NULL});
     free(f);
 }
 
@@ -198,7 +193,7 @@ static void follower_begin(struct http_req *req, struct session *s, const struct
     f->stream = exec_stream_begin(req, session_id(s), &follower_stream_ops, f);
     if (session_run(s, &f->run, job, &follower_ops, f, &e) >= 0)
         return;
-    exec_stream_fail(f->stream, e.msg, e.msg);
+    exec_stream_end(f->stream, &(struct exec_end){.error = e.msg});
     free(f);
 }
 

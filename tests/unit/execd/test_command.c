@@ -53,10 +53,11 @@ static void rig_close(struct rig *g)
         buf_done(&g->out[i]);
 }
 
-static void rig_on_start(void *user)
+static void rig_on_start(void *user, struct command *c)
 {
     struct rig *g = user;
 
+    CHECK(c == g->command);
     CHECK_EQ(g->ends, 0);
     g->starts++;
 }

@@ -42,12 +42,12 @@ TEST(events, have_their_keys_in_order_and_a_blank_line_behind)
     CHECK_EQ(event_output(&b, "stderr", STR("x"), true), 0);
     CHECK_STR(without_time(&b),
               "{\"type\":\"stderr\",\"text\":\"x\",\"timestamp\":T,\"continues\":true}\n\n");
-    CHECK_EQ(event_complete(&b, 4), 0);
+    CHECK_EQ(event_complete(&b, 4, NULL), 0);
     CHECK_STR(without_time(&b),
               "{\"type\":\"execution_complete\",\"execution_time\":4,\"timestamp\":T}\n\n");
-    CHECK_EQ(event_complete(&b, 0), 0);
+    CHECK_EQ(event_complete(&b, 0, NULL), 0);
     CHECK_STR(without_time(&b), "{\"type\":\"execution_complete\",\"timestamp\":T}\n\n");
-    CHECK_EQ(event_error(&b, "CommandExecError", "2", "exit status 2"), 0);
+    CHECK_EQ(event_error(&b, "CommandExecError", "2", "exit status 2", NULL), 0);
     CHECK_STR(without_time(&b),
               "{\"type\":\"error\",\"timestamp\":T,\"error\":{\"ename\":\"CommandExecError\","
               "\"evalue\":\"2\",\"traceback\":[\"exit status 2\"]}}\n\n");
@@ -61,11 +61,11 @@ TEST(events, say_more_about_a_run_of_a_session)
 #define RUN                                                                                        \
     "\"run_id\":\"9f1c\",\"exit_code\":3,\"started_at\":\"1970-01-01T00:00:00Z\","                 \
     "\"finished_at\":\"1970-01-01T00:00:01.500000Z\"}\n\n"
-    CHECK_EQ(event_run_error(&b, "E", "3", "exit status 3", &run), 0);
+    CHECK_EQ(event_error(&b, "E", "3", "exit status 3", &run), 0);
     CHECK_STR(without_time(&b),
               "{\"type\":\"error\",\"timestamp\":T,\"error\":{\"ename\":\"E\",\"evalue\":\"3\","
               "\"traceback\":[\"exit status 3\"]}," RUN);
-    CHECK_EQ(event_run_complete(&b, 0, &run), 0);
+    CHECK_EQ(event_complete(&b, 0, &run), 0);
     CHECK_STR(without_time(&b), "{\"type\":\"execution_complete\",\"timestamp\":T," RUN);
 }
 
