@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
 
 from server_process import ServerProcess, why_not  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, skip_all  # noqa: E402
 
 CONFIG = {"embedded.images": {"python:*": "host"}}
 SECONDS_MAX = 60
@@ -263,9 +263,7 @@ INSIDE_TESTS = [  # these share a sandbox
 
 def main():
     program, *programs = sys.argv[1:]
-    if why_not():
-        print(f"1..0 # SKIP {why_not()}")
-        return 0
+    skip_all(why_not())
     tap = Tap()
     with ServerProcess(*programs, config=CONFIG) as server, \
             tempfile.TemporaryDirectory(prefix="osb-cli-") as home:

@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
 import sdk_code  # noqa: E402
 from sdk_client import VERSION, Client, discard  # noqa: E402
 from server_process import ServerProcess, why_not  # noqa: E402
-from tap import Skip, Tap  # noqa: E402
+from tap import Skip, Tap, skip_all  # noqa: E402
 
 # What `make test` installs for the second: the image is this host's /usr, which may lack it.
 TYPESCRIPT = HERE.parent.parent / "build/deps/node/node_modules/typescript"
@@ -47,9 +47,7 @@ def run_all(tap, client, image_has_typescript):
 
 def main():
     kind, image, *programs = sys.argv[1:]
-    if why_not():
-        print(f"1..0 # SKIP {why_not()}")
-        return 0
+    skip_all(why_not())
     logging.disable(logging.CRITICAL)  # the SDK logs every exception it raises
     print(f"# opensandbox {VERSION}, {kind}")
     tap = Tap()

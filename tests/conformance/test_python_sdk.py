@@ -14,7 +14,7 @@ import sdk_life  # noqa: E402
 import sdk_sessions  # noqa: E402
 from sdk_client import VERSION, Client, discard  # noqa: E402
 from server_process import ServerProcess, why_not  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, skip_all  # noqa: E402
 
 CONFIG = {"embedded.images": {"python:*": "host"}}
 
@@ -31,9 +31,7 @@ def run_all(tap, client):
 
 def main():
     kind, *programs = sys.argv[1:]
-    if why_not():
-        print(f"1..0 # SKIP {why_not()}")
-        return 0
+    skip_all(why_not())
     logging.disable(logging.CRITICAL)  # the SDK logs every exception it raises
     print(f"# opensandbox {VERSION}, {kind}")
     tap = Tap()

@@ -299,8 +299,5 @@ TESTS = [
 
 
 if __name__ == "__main__":
-    reason = why_not()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        sys.exit(0)
+    tap.skip_all(why_not())
     sys.exit(tap.run_tests(TESTS))

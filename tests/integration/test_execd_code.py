@@ -610,11 +610,6 @@ TESTS = [value for value in list(globals().values())
                                     "wait_busy", "main")]
 
 
-def main():
-    global EXECD
-    with Execd(PROGRAM, "--access-token", "", env={"PATH": PATH}) as EXECD:
-        return tap.run_tests(TESTS)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with Execd(PROGRAM, "--access-token", "", env={"PATH": PATH}) as EXECD:
+        sys.exit(tap.run_tests(TESTS))

@@ -743,11 +743,6 @@ TESTS = [value for value in list(globals().values())
          and value.__name__ not in ("run", "refused", "written_while_it_sleeps", "main")]
 
 
-def main():
-    global EXECD
-    with Execd(PROGRAM) as EXECD:
-        return tap.run_tests(TESTS)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with Execd(PROGRAM) as EXECD:
+        sys.exit(tap.run_tests(TESTS))

@@ -1087,17 +1087,5 @@ TESTS = [
 ]
 
 
-def with_execd(test):
-    with Execd(PROGRAM) as execd:
-        test(execd)
-
-
-def main():
-    runner = tap.Tap()
-    for test in TESTS:
-        runner.check(test.__name__.replace("_", " "), with_execd, test)
-    return runner.end()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run_tests(TESTS, lambda: Execd(PROGRAM)))

@@ -145,17 +145,5 @@ def withstands_links_that_change(x):
 TESTS = [works_inside, leads_nowhere_else, keeps_directories_in_too, withstands_links_that_change]
 
 
-def with_execd(test):
-    with Execd(PROGRAM, options=["--files-root", "{home}"]) as execd:
-        test(execd)
-
-
-def main():
-    runner = tap.Tap()
-    for test in TESTS:
-        runner.check(test.__name__.replace("_", " "), with_execd, test)
-    return runner.end()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run_tests(TESTS, lambda: Execd(PROGRAM, options=["--files-root", "{home}"])))

@@ -263,13 +263,5 @@ TESTS = [
 ]
 
 
-def main():
-    runner = tap.Tap()
-    for test in TESTS:
-        with Execd(PROGRAM) as execd:
-            runner.check(test.__name__.replace("_", " "), test, execd)
-    return runner.end()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run_tests(TESTS, lambda: Execd(PROGRAM)))

@@ -168,11 +168,6 @@ TESTS = [is_empty_unless_given, is_read_and_then_ends, may_be_left_unread, stays
          leaves_no_descriptor_behind]
 
 
-def main():
-    global EXECD
-    with Execd(PROGRAM) as EXECD:
-        return tap.run_tests(TESTS)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with Execd(PROGRAM) as EXECD:
+        sys.exit(tap.run_tests(TESTS))

@@ -39,10 +39,7 @@ def survives_a_full_disk():
 
 
 if __name__ == "__main__":
-    reason = why_not()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        sys.exit(0)
+    tap.skip_all(why_not())
     sys.exit(tap.run_tests([
         tells_which_step_failed,
         survives_a_lack_of_processes,

@@ -290,10 +290,7 @@ def a_client_that_leaves_does_not_take_its_sandbox_along():
 
 
 if __name__ == "__main__":
-    reason = why_not()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        sys.exit(0)
+    tap.skip_all(why_not())
     sys.exit(tap.run_tests([
         a_second_server_is_told_why_it_cannot_start,
         a_directory_of_somebody_else_is_not_taken_over,

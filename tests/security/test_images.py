@@ -173,10 +173,7 @@ def copies_links_and_not_what_they_name(ours, host, work):
 
 def main():
     programs = [str(pathlib.Path(p).resolve()) for p in sys.argv[1:]]
-    why = box_ours.missing(programs)
-    if why:
-        print(f"1..0 # SKIP {why}")
-        return 0
+    tap.skip_all(box_ours.missing(programs))
     tests = tap.Tap()
     with tempfile.TemporaryDirectory(prefix="osb-images-") as work:
         host = Host(work)

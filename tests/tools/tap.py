@@ -46,9 +46,23 @@ class Tap:
         return 1 if self.failed or not self.count else 0
 
 
-def run_tests(tests):
-    """Runs every function; its name is the test's. Returns the exit status."""
+def skip_all(reason):
+    """Ends the program without a test when there is a reason to."""
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        sys.exit(0)
+
+
+def run_tests(tests, world=None):
+    """Runs every function; its name is the test's. Where there is a world, each test gets what
+    `with world()` gives, made for it alone. Returns the exit status."""
+    def run(test):
+        if not world:
+            return test()
+        with world() as made:
+            return test(made)
+
     tap = Tap()
     for test in tests:
-        tap.check(test.__name__, test)
+        tap.check(test.__name__, run, test)
     return tap.end()
