@@ -13,9 +13,6 @@
 #define UNUSED                            __attribute__((unused))
 #define NORETURN                          __attribute__((noreturn))
 
-#define likely(x)   __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
-
 static inline size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;

@@ -62,26 +62,6 @@ void log_set_level(enum log_level level)
     atomic_store_explicit(&log_level_now, (int)level, memory_order_relaxed);
 }
 
-int log_level_parse(struct str name, enum log_level *ret)
-{
-    for (size_t i = 0; i < ARRAY_LEN(level_names); i++)
-        if (str_eq(name, str_of(level_names[i].json))) {
-            *ret = (enum log_level)i;
-            return 0;
-        }
-    return -EINVAL;
-}
-
-int log_format_parse(struct str name, enum log_format *ret)
-{
-    bool json = str_eq(name, STR("json"));
-
-    if (!json && !str_eq(name, STR("text")))
-        return -EINVAL;
-    *ret = json ? LOG_JSON : LOG_TEXT;
-    return 0;
-}
-
 void log_request_id_set(struct str id)
 {
     log_id_n = min_size(id.n, sizeof(log_id));

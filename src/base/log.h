@@ -40,10 +40,6 @@ struct log_conf {
 void log_init(const struct log_conf *conf);
 void log_set_level(enum log_level level); /* any time, any thread */
 
-/* error, warn, info, debug; text, json. -EINVAL for any other word. */
-int log_level_parse(struct str name, enum log_level *ret);
-int log_format_parse(struct str name, enum log_format *ret);
-
 /* The id that this thread's lines carry from now on. Copied, cut to LOG_REQUEST_ID_MAX bytes;
  * STR_NONE clears it. */
 void log_request_id_set(struct str id);

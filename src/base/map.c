@@ -119,11 +119,6 @@ void map_done(struct map *m)
     map_init(m, m->max, m->free_value);
 }
 
-void map_clear(struct map *m)
-{
-    map_done(m);
-}
-
 static struct map_entry *map_find(const struct map *m, struct str key, uint64_t hash)
 {
     size_t mask = 2 * m->room - 1;

@@ -20,8 +20,7 @@ struct map {
 
 /* Cannot fail, allocates nothing. free_value may be NULL. max is at most 2^30. */
 void map_init(struct map *m, size_t max, void (*free_value)(void *value));
-void map_done(struct map *m);  /* frees everything; m is empty and usable again */
-void map_clear(struct map *m); /* the same */
+void map_done(struct map *m); /* frees everything; m is empty and usable again */
 
 void *map_get(const struct map *m,
               struct str key); /* NULL when absent, or when that is the value */

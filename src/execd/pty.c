@@ -238,11 +238,6 @@ ssize_t pty_write(struct pty *p, struct str data)
     return pty_proc_write(&p->proc, data);
 }
 
-void pty_pause(struct pty *p)
-{
-    pty_proc_pause(&p->proc);
-}
-
 void pty_resume(struct pty *p)
 {
     pty_proc_resume(&p->proc);

@@ -82,7 +82,6 @@ void pty_note_hangup(struct pty *p); /* of its viewer, who need not be asked to 
 void pty_begin(struct pty *p, bool is_pty);
 
 ssize_t pty_write(struct pty *p, struct str data); /* as pty_proc_write */
-void pty_pause(struct pty *p);
 void pty_resume(struct pty *p);
 
 /* Ends it: everyone of its session gets SIGKILL. It is not found any more; its viewer still hears

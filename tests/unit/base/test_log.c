@@ -277,21 +277,6 @@ TEST(log, keeps_errno)
     CHECK_EQ(errno, EXDEV);
 }
 
-TEST(log, knows_the_names_of_levels_and_formats)
-{
-    enum log_level level = LOG_ERROR;
-    enum log_format format = LOG_TEXT;
-
-    CHECK_EQ(log_level_parse(STR("debug"), &level), 0);
-    CHECK_EQ(level, LOG_DEBUG);
-    CHECK_EQ(log_level_parse(STR("loud"), &level), -EINVAL);
-    CHECK_EQ(log_level_parse(STR(""), &level), -EINVAL);
-    CHECK_EQ(log_format_parse(STR("json"), &format), 0);
-    CHECK_EQ(format, LOG_JSON);
-    CHECK_EQ(log_format_parse(STR("xml"), &format), -EINVAL);
-    CHECK_EQ(level, LOG_DEBUG);
-}
-
 static void *log_many(void *arg)
 {
     for (int i = 0; i < 500; i++)

@@ -139,7 +139,7 @@ TEST(pty, prints_on_without_a_viewer)
     p = make("echo one; sleep 0.1; echo two");
     view(&v, p);
     RIG_UNTIL(&rig, v.ready == 1);
-    pty_pause(p);
+    pty_proc_pause(&p->proc);
     pty_release(p);
     RIG_UNTIL(&rig, !pty_is_running(p) && p->replay.written == 8);
     CHECK_EQ(v.ends, 0);
