@@ -50,6 +50,23 @@ int fd_set_nonblock(int fd, bool on)
     return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
 }
 
+int fd_pipe(enum fd_pipe_end ours, int *ret_ours, int *ret_theirs, struct err *e)
+{
+    int ends[2], r;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "make a pipe");
+    r = fd_set_nonblock(ends[ours], true);
+    if (r < 0) {
+        fd_close(ends[0]);
+        fd_close(ends[1]);
+        return err_sys(e, -r, "make a pipe");
+    }
+    *ret_ours = ends[ours];
+    *ret_theirs = ends[!ours];
+    return 0;
+}
+
 union fd_control {
     struct cmsghdr align;
     char room[CMSG_SPACE(sizeof(int) * FD_SEND_MAX)];

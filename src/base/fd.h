@@ -43,6 +43,11 @@ int fd_open_at(int dirfd, const char *path, int flags, mode_t mode, enum path_po
 
 int fd_set_nonblock(int fd, bool on) MUST_USE;
 
+/* A pipe between a child and us, who keep the named end. It does not block; the other does, as
+ * programs expect. */
+enum fd_pipe_end { FD_PIPE_READ, FD_PIPE_WRITE };
+int fd_pipe(enum fd_pipe_end ours, int *ret_ours, int *ret_theirs, struct err *e) MUST_USE;
+
 enum { FD_SEND_MAX = 32 };
 
 /* One SOCK_SEQPACKET (or datagram) message with up to FD_SEND_MAX descriptors. */

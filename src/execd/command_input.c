@@ -1,6 +1,5 @@
 #include "execd/command_input.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -121,18 +120,14 @@ int run_input_open(struct run *run, const struct command_spec *spec, int *ret_en
 {
     struct input *in = &run->input;
     auto_fd theirs = -EBADF;
-    int fds[2], r;
+    int r;
 
     if (!spec->has_input)
         return 0;
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe");
-    theirs = fds[0];
-    in->fd = fds[1];
-    in->stays_open = spec->input_open;
-    r = fd_set_nonblock(in->fd, true); /* our end only */
+    r = fd_pipe(FD_PIPE_WRITE, &in->fd, &theirs, e);
     if (r < 0)
-        return err_sys(e, -r, "make a pipe");
+        return r;
+    in->stays_open = spec->input_open;
     r = input_take_text(in, spec->input, e);
     if (r < 0)
         return r;

@@ -1,6 +1,5 @@
 /* command_pipe.c - a command's output on its way from the pipe to whoever wants it. */
 #include <assert.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -101,15 +100,10 @@ int command_pipe_open(struct command *c, enum command_stream which, int *ret_end
 {
     auto_fd ours = -EBADF, theirs = -EBADF;
     struct command_pipe *p;
-    int fds[2], r;
+    int r = fd_pipe(FD_PIPE_READ, &ours, &theirs, e);
 
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe");
-    ours = fds[0];
-    theirs = fds[1];
-    r = fd_set_nonblock(ours, true); /* our end only; the other blocks, as programs expect */
     if (r < 0)
-        return err_sys(e, -r, "make a pipe");
+        return r;
     p = mem_new(struct command_pipe);
     *p = (struct command_pipe){.fd = ours, .all = c->all, .which = which};
     r = pipe_watch(p, e);

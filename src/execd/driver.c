@@ -513,19 +513,6 @@ static int make_script(const struct driver_language *l, int *ret, struct err *e)
     return 0;
 }
 
-/* A pipe of which we keep the end `ours` (0 reads, 1 writes), without blocking. */
-static int make_pipe(int ours, int *ret_ours, int *ret_theirs, struct err *e)
-{
-    int fds[2], r;
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "pipe");
-    *ret_ours = fds[ours];
-    *ret_theirs = fds[!ours];
-    r = fd_set_nonblock(fds[ours], true);
-    return r < 0 ? err_sys(e, -r, "pipe") : 0;
-}
-
 struct start {
     const struct child_place *place;
     const char *cwd, *program;
@@ -579,13 +566,13 @@ static int driver_open(struct driver *d, const struct kernel_conf *conf, const c
     int r = make_script(d->language, &theirs[4], e);
 
     if (r >= 0)
-        r = make_pipe(0, &d->pipes[DRIVER_STDOUT].fd, &theirs[0], e);
+        r = fd_pipe(FD_PIPE_READ, &d->pipes[DRIVER_STDOUT].fd, &theirs[0], e);
     if (r >= 0)
-        r = make_pipe(0, &d->pipes[DRIVER_STDERR].fd, &theirs[1], e);
+        r = fd_pipe(FD_PIPE_READ, &d->pipes[DRIVER_STDERR].fd, &theirs[1], e);
     if (r >= 0)
-        r = make_pipe(1, &d->requests_fd, &theirs[2], e);
+        r = fd_pipe(FD_PIPE_WRITE, &d->requests_fd, &theirs[2], e);
     if (r >= 0)
-        r = make_pipe(0, &d->pipes[DRIVER_EVENTS].fd, &theirs[3], e);
+        r = fd_pipe(FD_PIPE_READ, &d->pipes[DRIVER_EVENTS].fd, &theirs[3], e);
     if (r >= 0)
         r = driver_spawn(d, conf, argv, theirs, e);
     for (size_t i = 0; i < ARRAY_LEN(theirs); i++)

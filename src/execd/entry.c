@@ -95,16 +95,10 @@ static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
 static int pipe_open(struct entry *en, struct entry_pipe *p, int *ret_end, struct err *e)
 {
     auto_fd ours = -EBADF, theirs = -EBADF;
-    int fds[2], r;
+    int r = fd_pipe(FD_PIPE_READ, &ours, &theirs, e);
 
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe for the entrypoint");
-    ours = fds[0];
-    theirs = fds[1];
-    r = fd_set_nonblock(ours, true); /* our end only; the other blocks, as programs expect */
-    if (r < 0)
-        return err_sys(e, -r, "make a pipe for the entrypoint");
-    r = loop_io_start(en->loop, &p->io, ours, EPOLLIN, pipe_on_ready, e);
+    if (r >= 0)
+        r = loop_io_start(en->loop, &p->io, ours, EPOLLIN, pipe_on_ready, e);
     if (r < 0)
         return r;
     p->entry = en;

@@ -1,7 +1,6 @@
 #include "execd/jupyter.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -99,15 +98,10 @@ static struct str log_last_line(const struct jupyter_log *log)
 static int log_open(struct jupyter *j, int *ret_end, struct err *e)
 {
     auto_fd ours = -EBADF, theirs = -EBADF;
-    int fds[2], r;
+    int r = fd_pipe(FD_PIPE_READ, &ours, &theirs, e);
 
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe for the kernel");
-    ours = fds[0];
-    theirs = fds[1];
-    r = fd_set_nonblock(ours, true);
     if (r < 0)
-        return err_sys(e, -r, "make a pipe for the kernel");
+        return r;
     r = loop_io_start(j->loop, &j->log.io, ours, EPOLLIN, log_on_ready, e);
     if (r < 0) {
         j->log.io.fd = -EBADF;

@@ -352,19 +352,6 @@ static int open_terminal(struct pty_proc *p, struct err *e)
     return 0;
 }
 
-/* A pipe from or to the child; *ret_theirs is its end, which blocks, as programs expect. */
-static int open_pipe(struct pty_end *end, int *ret_theirs, struct err *e)
-{
-    int fds[2], ours = end->channel == PTY_CHANNEL_STDIN ? 1 : 0, r;
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe");
-    end->fd = fds[ours];
-    *ret_theirs = fds[!ours];
-    r = fd_set_nonblock(end->fd, true);
-    return r < 0 ? err_sys(e, -r, "make a pipe") : 0;
-}
-
 /* What the child gets as its standard files: the caller closes those of pipes. */
 static int open_ends(struct pty_proc *p, int stdio[PTY_ENDS], struct err *e)
 {
@@ -377,7 +364,8 @@ static int open_ends(struct pty_proc *p, int stdio[PTY_ENDS], struct err *e)
         return r;
     }
     for (size_t i = 0; r >= 0 && i < PTY_ENDS; i++)
-        r = open_pipe(&p->ends[i], &stdio[i], e);
+        r = fd_pipe(p->ends[i].channel == PTY_CHANNEL_STDIN ? FD_PIPE_WRITE : FD_PIPE_READ,
+                    &p->ends[i].fd, &stdio[i], e);
     return r;
 }
 

@@ -1,6 +1,5 @@
 /* shell_output.c - what a shell prints, on its way from the pipes to the owner. */
 #include <assert.h>
-#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -40,16 +39,6 @@ static void output_on_ready(struct loop_io *io, uint32_t events UNUSED)
         shell_outputs_ignore(o->shell);
 }
 
-static int output_open(struct shell_output *o, struct err *e)
-{
-    int r;
-
-    if (pipe2(o->ends, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe");
-    r = fd_set_nonblock(o->ends[0], true); /* ours only; the other blocks, as programs expect */
-    return r < 0 ? err_sys(e, -r, "make a pipe") : 0;
-}
-
 int shell_outputs_open(struct shell *s, struct err *e)
 {
     int r = 0;
@@ -59,7 +48,7 @@ int shell_outputs_open(struct shell *s, struct err *e)
             .shell = s, .ends = {-EBADF, -EBADF}
         };
     for (size_t i = 0; i < SHELL_STREAMS && r >= 0; i++)
-        r = output_open(&s->outputs[i], e);
+        r = fd_pipe(FD_PIPE_READ, &s->outputs[i].ends[0], &s->outputs[i].ends[1], e);
     return r;
 }
 

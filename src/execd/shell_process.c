@@ -347,13 +347,10 @@ static int start_with(struct shell *s, const char *path, const char *const *env,
         return err_sys(e, errno, "make a socket");
     ours = pair[0];
     control = pair[1];
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe");
-    input = pair[0];
-    s->input = pair[1];
-    r = fd_set_nonblock(s->input, true);
-    if (r >= 0)
-        r = io_write_full(s->input, begin, DEADLINE_NEVER);
+    r = fd_pipe(FD_PIPE_WRITE, &s->input, &input, e);
+    if (r < 0)
+        return r;
+    r = io_write_full(s->input, begin, DEADLINE_NEVER);
     if (r >= 0)
         r = io_write_full(s->input, loop, DEADLINE_NEVER);
     if (r < 0)

@@ -213,3 +213,21 @@ TEST(fd, keeps_nothing_of_a_message_that_was_cut)
     for (int i = 0; i < FD_SEND_MAX; i++)
         CHECK_EQ(fds[i], -EBADF); /* no number that was closed, to be closed again */
 }
+
+TEST(fd, makes_a_pipe_of_which_only_our_end_does_not_block)
+{
+    static const enum fd_pipe_end ends[] = {FD_PIPE_READ, FD_PIPE_WRITE};
+
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        auto_fd ours = -EBADF, theirs = -EBADF;
+        char c = 0;
+
+        CHECK_EQ(fd_pipe(ends[i], &ours, &theirs, NULL), 0);
+        CHECK(fcntl(ours, F_GETFL) & O_NONBLOCK);
+        CHECK(!(fcntl(theirs, F_GETFL) & O_NONBLOCK));
+        CHECK(fcntl(ours, F_GETFD) & FD_CLOEXEC && fcntl(theirs, F_GETFD) & FD_CLOEXEC);
+        CHECK_EQ(write(ends[i] == FD_PIPE_WRITE ? ours : theirs, "x", 1), 1);
+        CHECK_EQ(read(ends[i] == FD_PIPE_WRITE ? theirs : ours, &c, 1), 1);
+        CHECK_EQ(c, 'x');
+    }
+}
