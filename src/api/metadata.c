@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "api/answer.h"
 #include "api/body.h"
-#include "base/json_write.h"
 
 enum { NAME_BYTES_MAX = 63, PREFIX_BYTES_MAX = 253, METADATA_BYTES_MAX = 256 * 1024 };
 
@@ -182,18 +182,9 @@ static int merge_print(struct arena *a, const struct json_pair *pairs, size_t co
                        struct str *ret_json)
 {
     AUTO_BUF(out, METADATA_BYTES_MAX);
-    struct json_writer w;
     struct str json;
-    int r;
+    int r = api_pairs_write(&out, pairs, count);
 
-    json_write_begin(&w, &out);
-    json_write_object(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_key(&w, pairs[i].key);
-        json_write_string(&w, pairs[i].value);
-    }
-    json_write_object_end(&w);
-    r = json_write_end(&w);
     if (r < 0)
         return r;
     json = arena_str(a, buf_str(&out));

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "api/answer.h"
 #include "base/fd.h"
-#include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -289,29 +289,15 @@ static const struct op_kind op_create = {
 static char *pairs_json(const struct json_pair *pairs, size_t count)
 {
     AUTO_BUF(out, OP_ARENA_MAX);
-    struct json_writer w;
 
-    json_write_begin(&w, &out);
-    json_write_object(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_key(&w, pairs[i].key);
-        json_write_string(&w, pairs[i].value);
-    }
-    json_write_object_end(&w);
-    return json_write_end(&w) < 0 ? NULL : buf_take(&out);
+    return api_pairs_write(&out, pairs, count) < 0 ? NULL : buf_take(&out);
 }
 
 static char *list_json(const struct str *items, size_t count)
 {
     AUTO_BUF(out, OP_ARENA_MAX);
-    struct json_writer w;
 
-    json_write_begin(&w, &out);
-    json_write_array(&w);
-    for (size_t i = 0; i < count; i++)
-        json_write_string(&w, items[i]);
-    json_write_array_end(&w);
-    return json_write_end(&w) < 0 ? NULL : buf_take(&out);
+    return api_strs_write(&out, items, count) < 0 ? NULL : buf_take(&out);
 }
 
 static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
