@@ -5,13 +5,10 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/io.h"
-#include "base/time.h"
 #include "execd/answer.h"
 #include "execd/file_op.h"
 #include "execd/file_routes.h"
@@ -39,9 +36,7 @@ struct pack_op {
     struct walk walk;
     struct user_cache users;
     struct buf out; /* not replied yet */
-    int file;       /* whose content is being packed; -EBADF = none */
-    uint64_t left;  /* of it */
-    size_t padding; /* behind it */
+    struct tar_content file;
     bool head, packed;
 };
 
@@ -51,7 +46,7 @@ static void pack_release(struct file_op *op)
 
     walk_done(&o->walk);
     buf_done(&o->out);
-    fd_close(o->file);
+    fd_close(o->file.fd);
 }
 
 /* The kernel's own: without an end, or without sense elsewhere. */
@@ -71,24 +66,14 @@ static bool is_kernels(int dir, const char *name)
     return false;
 }
 
-static int pack_head(struct pack_op *o, enum tar_type type, struct str path, const struct stat *st,
-                     struct str target)
+static int pack_head(struct pack_op *o, struct str path, const struct stat *st, struct str target)
 {
-    struct tar_entry entry = {
-        .type = type,
-        .path = path,
-        .target = target,
-        .size = type == TAR_FILE ? (uint64_t)st->st_size : 0,
-        .mode = st->st_mode & 07777,
-        .uid = st->st_uid,
-        .gid = st->st_gid,
-        .mtime = st->st_mtim.tv_sec,
-        .dev_major = major(st->st_rdev),
-        .dev_minor = minor(st->st_rdev),
-        .owner = user_cache_name(&o->users, st->st_uid),
-        .group = group_cache_name(&o->users, st->st_gid),
-    };
+    struct tar_entry entry = tar_entry_of(st);
 
+    entry.path = path;
+    entry.target = target;
+    entry.owner = user_cache_name(&o->users, st->st_uid);
+    entry.group = group_cache_name(&o->users, st->st_gid);
     return tar_write_head(&o->out, &entry);
 }
 
@@ -101,27 +86,13 @@ static int pack_name(const struct pack_op *o, const struct walk_entry *entry, st
     return buf_addf(out, "%.*s%s", STR_ARG(path), S_ISDIR(entry->st.st_mode) ? "/" : "");
 }
 
-/* Packs the head and opens the file, whose content follows in further steps. */
+/* The head; content follows in further steps. */
 static int pack_file(struct pack_op *o, const struct walk_entry *entry, struct str name)
 {
-    auto_fd fd = openat(walk_dir(&o->walk), entry->name.p,
-                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     struct stat st;
-    int r;
+    int r = tar_content_open(&o->file, walk_dir(&o->walk), entry->name.p, &st);
 
-    if (fd < 0)
-        return errno == ENOENT || errno == ELOOP ? 0 : -errno; /* gone, or replaced, meanwhile */
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode))
-        return 0;
-    r = pack_head(o, TAR_FILE, name, &st, STR_NONE);
-    if (r < 0 || st.st_size == 0)
-        return r;
-    o->left = (uint64_t)st.st_size;
-    o->padding = tar_padding(o->left);
-    o->file = take_fd(&fd);
-    return 0;
+    return r <= 0 ? r : pack_head(o, name, &st, STR_NONE);
 }
 
 static int pack_link(struct pack_op *o, const struct walk_entry *entry, struct str name)
@@ -131,13 +102,13 @@ static int pack_link(struct pack_op *o, const struct walk_entry *entry, struct s
 
     if (n < 0)
         return errno == ENOENT || errno == EINVAL ? 0 : -errno;
-    return pack_head(o, TAR_LINK, name, &entry->st, str_make(target, (size_t)n));
+    return pack_head(o, name, &entry->st, str_make(target, (size_t)n));
 }
 
 static int pack_dir(struct pack_op *o, const struct walk_entry *entry, struct str name,
                     struct err *e)
 {
-    int r = pack_head(o, TAR_DIRECTORY, name, &entry->st, STR_NONE);
+    int r = pack_head(o, name, &entry->st, STR_NONE);
 
     if (r < 0 ||
         (entry->st.st_dev != o->root_st.st_dev && is_kernels(walk_dir(&o->walk), entry->name.p)))
@@ -160,37 +131,11 @@ static int pack_entry(struct pack_op *o, const struct walk_entry *entry, struct 
         return pack_dir(o, entry, buf_str(&name), e);
     case S_IFLNK:
         return pack_link(o, entry, buf_str(&name));
-    case S_IFIFO:
-        return pack_head(o, TAR_FIFO, buf_str(&name), &entry->st, STR_NONE);
-    case S_IFCHR:
-        return pack_head(o, TAR_CHAR_DEVICE, buf_str(&name), &entry->st, STR_NONE);
-    case S_IFBLK:
-        return pack_head(o, TAR_BLOCK_DEVICE, buf_str(&name), &entry->st, STR_NONE);
+    case S_IFSOCK:
+        return 0; /* cannot be packed */
     default:
-        return 0; /* sockets cannot be packed */
+        return pack_head(o, buf_str(&name), &entry->st, STR_NONE);
     }
-}
-
-/* A piece of the file. One that shrinks meanwhile is filled up with zeros, one that grows is cut:
- * its size is told already. */
-static int pack_content(struct pack_op *o)
-{
-    size_t wanted = o->left < PIECE_BYTES ? (size_t)o->left : PIECE_BYTES, n;
-    char *room;
-    int r = buf_reserve(&o->out, wanted + TAR_BLOCK_BYTES);
-
-    if (r < 0)
-        return r;
-    room = o->out.p + o->out.n;
-    r = io_read_full(o->file, room, wanted, DEADLINE_NEVER, &n);
-    if (r < 0)
-        return r;
-    memset(room + n, 0, wanted - n + o->padding);
-    o->left -= wanted;
-    buf_claim(&o->out, wanted + (o->left ? 0 : o->padding));
-    if (o->left == 0)
-        fd_close(take_fd(&o->file));
-    return 0;
 }
 
 static int pack_next(struct pack_op *o, struct err *e)
@@ -246,7 +191,7 @@ static bool pack_step(struct file_op *op)
 
     if (o->packed || o->out.n >= PIECE_BYTES)
         return pack_send(o);
-    r = o->file >= 0 ? pack_content(o) : pack_next(o, &e);
+    r = o->file.fd >= 0 ? tar_content_add(&o->file, &o->out, PIECE_BYTES) : pack_next(o, &e);
     if (r >= 0)
         return true;
     if (o->head)
@@ -275,7 +220,7 @@ static void pack_begin(struct pack_op *o)
         answer_fs(req, r, "%s", e.msg);
         return;
     }
-    if (pack_head(o, TAR_DIRECTORY, STR("./"), &o->root_st, STR_NONE) == 0)
+    if (pack_head(o, STR("./"), &o->root_st, STR_NONE) == 0)
         file_op_start(&o->op);
     else
         answer_error(req, 500, "RUNTIME_ERROR", "no memory for an archive");
@@ -292,7 +237,7 @@ void directories_download(struct http_req *req)
     o = file_op_new(req, sizeof(*o), pack_step, pack_release);
     if (!o)
         return;
-    o->file = -EBADF;
+    o->file.fd = -EBADF;
     buf_init(&o->out, OUT_BYTES_MAX);
     o->root = file_op_path(&o->op, given, true, &e);
     if (o->root)

@@ -5,14 +5,10 @@
  * the client's pace. What is gone stands there as the overlay marks it, a character device 0, 0; a
  * directory that hides all below has its attribute, in the way of GNU tar --xattrs. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/io.h"
-#include "base/time.h"
 #include "execd/answer.h"
 #include "execd/file_op.h"
 #include "execd/gzip_store.h"
@@ -39,9 +35,7 @@ struct diff_op {
 
     struct gzip_store gzip;
     struct buf tar, out; /* to be packed, to be sent */
-    int file;            /* whose content is being packed; -EBADF = none */
-    uint64_t left;       /* of it */
-    size_t padding;      /* behind it */
+    struct tar_content file;
 };
 
 static void diff_release(struct file_op *op)
@@ -51,7 +45,7 @@ static void diff_release(struct file_op *op)
     walk_done(&o->walk);
     buf_done(&o->tar);
     buf_done(&o->out);
-    fd_close(o->file);
+    fd_close(o->file.fd);
     isolated_release(o->session);
 }
 
@@ -102,24 +96,6 @@ static bool diff_measure(struct diff_op *o)
 
 /* --- entries --- */
 
-static enum tar_type type_of(mode_t mode)
-{
-    switch (mode & S_IFMT) {
-    case S_IFDIR:
-        return TAR_DIRECTORY;
-    case S_IFLNK:
-        return TAR_LINK;
-    case S_IFCHR:
-        return TAR_CHAR_DEVICE;
-    case S_IFBLK:
-        return TAR_BLOCK_DEVICE;
-    case S_IFIFO:
-        return TAR_FIFO;
-    default:
-        return TAR_FILE;
-    }
-}
-
 static int diff_mark_opaque(struct diff_op *o)
 {
     static const struct str record = STR_INIT("38 SCHILY.xattr.user.overlay.opaque=y\n");
@@ -139,16 +115,7 @@ static int diff_head(struct diff_op *o, const struct walk_entry *entry, const st
 {
     char target[TAR_TEXT_BYTES_MAX];
     AUTO_BUF(name, WALK_PATH_BYTES_MAX + 1);
-    struct tar_entry head = {
-        .type = type_of(st->st_mode),
-        .size = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
-        .mode = st->st_mode & 07777,
-        .uid = st->st_uid,
-        .gid = st->st_gid,
-        .mtime = st->st_mtim.tv_sec,
-        .dev_major = major(st->st_rdev),
-        .dev_minor = minor(st->st_rdev),
-    };
+    struct tar_entry head = tar_entry_of(st);
     ssize_t n;
 
     if (buf_addf(&name, "%.*s%s", STR_ARG(layer_below(entry->path, o->root)),
@@ -167,22 +134,10 @@ static int diff_head(struct diff_op *o, const struct walk_entry *entry, const st
 /* The head; content follows in further steps. */
 static int diff_file(struct diff_op *o, const struct walk_entry *entry)
 {
-    auto_fd fd = openat(walk_dir(&o->walk), entry->name.p,
-                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     struct stat st;
-    int r;
+    int r = tar_content_open(&o->file, walk_dir(&o->walk), entry->name.p, &st);
 
-    if (fd < 0)
-        return errno == ENOENT || errno == ELOOP ? 0 : -errno; /* gone, or replaced, meanwhile */
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return 0;
-    r = diff_head(o, entry, &st);
-    if (r < 0 || st.st_size == 0)
-        return r;
-    o->left = (uint64_t)st.st_size;
-    o->padding = tar_padding(o->left);
-    o->file = take_fd(&fd);
-    return 0;
+    return r <= 0 ? r : diff_head(o, entry, &st);
 }
 
 static int diff_entry(struct diff_op *o, const struct walk_entry *entry)
@@ -202,28 +157,6 @@ static int diff_entry(struct diff_op *o, const struct walk_entry *entry)
     return r;
 }
 
-/* A piece of the file; one that became shorter is filled up, as its head has promised. */
-static int diff_content(struct diff_op *o)
-{
-    size_t n = (size_t)(o->left < PIECE_BYTES ? o->left : PIECE_BYTES), got = 0;
-    int r = buf_reserve(&o->tar, n + o->padding);
-
-    if (r < 0)
-        return r;
-    r = io_read_full(o->file, o->tar.p + o->tar.n, n, DEADLINE_NEVER, &got);
-    if (r < 0)
-        return r;
-    memset(o->tar.p + o->tar.n + got, 0, n - got);
-    buf_claim(&o->tar, n);
-    o->left -= n;
-    if (o->left > 0)
-        return 0;
-    memset(o->tar.p + o->tar.n, 0, o->padding);
-    buf_claim(&o->tar, o->padding);
-    fd_close(take_fd(&o->file));
-    return 0;
-}
-
 /* --- sending --- */
 
 static int diff_pack(struct diff_op *o)
@@ -231,8 +164,8 @@ static int diff_pack(struct diff_op *o)
     struct walk_entry entry;
     int r;
 
-    if (o->file >= 0)
-        return diff_content(o);
+    if (o->file.fd >= 0)
+        return tar_content_add(&o->file, &o->tar, PIECE_BYTES);
     r = walk_next(&o->walk, &entry, NULL);
     if (r == WALK_ENTRY)
         return diff_entry(o, &entry);
@@ -296,7 +229,7 @@ void get_isolated_diff(struct http_req *req)
     if (!o)
         return;
     o->session = s;
-    o->file = -EBADF;
+    o->file.fd = -EBADF;
     isolated_hold(s);
     buf_init(&o->tar, TAR_BYTES_MAX);
     buf_init(&o->out, OUT_BYTES_MAX);

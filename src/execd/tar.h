@@ -5,6 +5,8 @@
  * says: content is passed on in pieces. */
 #pragma once
 
+#include <sys/stat.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -42,6 +44,24 @@ struct tar_entry {
 int tar_write_head(struct buf *out, const struct tar_entry *entry) MUST_USE;
 int tar_write_end(struct buf *out) MUST_USE;
 size_t tar_padding(uint64_t size);
+
+/* What a file system says of a file; names are left to the caller. No socket: an archive has no
+ * place for one. */
+struct tar_entry tar_entry_of(const struct stat *st);
+
+/* The content of a file on its way into an archive. */
+struct tar_content {
+    int fd;         /* -EBADF = none, or no more */
+    uint64_t left;  /* of it */
+    size_t padding; /* behind it */
+};
+/* 1; or 0 for a file that is gone, or was replaced by something else, meanwhile. An empty one is
+ * over at once. */
+int tar_content_open(struct tar_content *c, int dir, const char *name,
+                     struct stat *ret_st) MUST_USE;
+/* Appends a piece, and the padding behind the last. A file that shrinks is filled up with zeros,
+ * one that grows is cut: its size is told already. */
+int tar_content_add(struct tar_content *c, struct buf *out, size_t bytes_max) MUST_USE;
 
 /* --- reading --- */
 

@@ -1,7 +1,12 @@
 /* tar_write.c - the writing half of tar.h. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/sysmacros.h>
 
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/time.h"
 #include "execd/tar_head.h"
 
 enum { PAX_BYTES_MAX = 4 * TAR_TEXT_BYTES_MAX, PAX_MODE = 0644 };
@@ -138,4 +143,76 @@ int tar_write_head(struct buf *out, const struct tar_entry *entry)
     if (r < 0)
         buf_cut(out, from);
     return r;
+}
+
+/* --- files --- */
+
+static enum tar_type type_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return TAR_DIRECTORY;
+    case S_IFLNK:
+        return TAR_LINK;
+    case S_IFCHR:
+        return TAR_CHAR_DEVICE;
+    case S_IFBLK:
+        return TAR_BLOCK_DEVICE;
+    case S_IFIFO:
+        return TAR_FIFO;
+    default:
+        return TAR_FILE;
+    }
+}
+
+struct tar_entry tar_entry_of(const struct stat *st)
+{
+    return (struct tar_entry){
+        .type = type_of(st->st_mode),
+        .size = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
+        .mode = st->st_mode & 07777,
+        .uid = st->st_uid,
+        .gid = st->st_gid,
+        .mtime = st->st_mtim.tv_sec,
+        .dev_major = major(st->st_rdev),
+        .dev_minor = minor(st->st_rdev),
+    };
+}
+
+int tar_content_open(struct tar_content *c, int dir, const char *name, struct stat *ret_st)
+{
+    auto_fd fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+    if (fd < 0)
+        return errno == ENOENT || errno == ELOOP ? 0 : -errno;
+    if (fstat(fd, ret_st) < 0)
+        return -errno;
+    if (!S_ISREG(ret_st->st_mode))
+        return 0;
+    c->left = (uint64_t)ret_st->st_size;
+    c->padding = tar_padding(c->left);
+    c->fd = c->left > 0 ? take_fd(&fd) : -EBADF;
+    return 1;
+}
+
+int tar_content_add(struct tar_content *c, struct buf *out, size_t bytes_max)
+{
+    size_t n = c->left < bytes_max ? (size_t)c->left : bytes_max, got;
+    char *room;
+    int r = buf_reserve(out, n + c->padding);
+
+    if (r < 0)
+        return r;
+    room = out->p + out->n;
+    r = io_read_full(c->fd, room, n, DEADLINE_NEVER, &got);
+    if (r < 0)
+        return r;
+    c->left -= n;
+    if (c->left == 0) {
+        n += c->padding;
+        fd_close(take_fd(&c->fd));
+    }
+    memset(room + got, 0, n - got);
+    buf_claim(out, n);
+    return 0;
 }

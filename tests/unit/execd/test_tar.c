@@ -1,6 +1,6 @@
 #include "execd/tar.h"
 
-#include "test.h"
+#include "folder.h"
 
 /* What a reader told: one line per entry, its content behind it. */
 static int note_entry(void *ctx, const struct tar_entry *e, struct err *err UNUSED)
@@ -210,4 +210,32 @@ TEST(tar, refuses_heads_that_lie)
         add_file(&archive, (struct tar_entry){.path = STR("a")}, "");
         CHECK_EQ(tar_read(buf_str(&archive), 4096, &told, &e), -EBADMSG);
     }
+}
+
+TEST(tar, takes_a_file_in_pieces_and_fills_up_what_it_lost)
+{
+    AUTO_FOLDER(folder);
+    AUTO_BUF(out, 4096);
+    struct tar_content c = {.fd = -EBADF};
+    char text[700];
+    struct stat st;
+
+    memset(text, 'x', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    file_write("f", text);
+    file_write("empty", "");
+    CHECK_EQ(symlink("f", "link"), 0);
+    CHECK_EQ(tar_content_open(&c, AT_FDCWD, "link", &st), 0);
+    CHECK_EQ(tar_content_open(&c, AT_FDCWD, "gone", &st), 0);
+    CHECK_EQ(tar_content_open(&c, AT_FDCWD, "empty", &st), 1);
+    CHECK(c.fd < 0);
+    CHECK_EQ(tar_content_open(&c, AT_FDCWD, "f", &st), 1);
+    CHECK_EQ(tar_entry_of(&st).size, 699);
+    CHECK_EQ(tar_content_add(&c, &out, 512), 0);
+    CHECK_EQ(out.n, 512);
+    CHECK_EQ(truncate("f", 600), 0);
+    CHECK_EQ(tar_content_add(&c, &out, 512), 0);
+    CHECK(c.fd < 0);
+    CHECK_EQ(out.n, 1024);
+    CHECK(out.p[599] == 'x' && out.p[600] == '\0' && out.p[1023] == '\0');
 }
