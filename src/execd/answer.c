@@ -44,6 +44,16 @@ static void answer_message(struct http_req *req, int status, const char *code, s
     answer_json(req, status, buf_str(&body));
 }
 
+void answer_written(struct http_req *req, struct json_writer *w)
+{
+    struct buf *body = w->out;
+
+    if (json_write_end(w) < 0)
+        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
+    else
+        answer_json(req, 200, buf_str(body));
+}
+
 void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
 {
     AUTO_BUF(message, ANSWER_MESSAGE_BYTES_MAX);
@@ -73,6 +83,13 @@ void answer_bad_body(struct http_req *req, const char *detail)
 {
     answer_error(req, 400, "INVALID_REQUEST_BODY",
                  "error parsing request, MAYBE invalid body format. %s", detail);
+}
+
+struct str answer_id(struct http_req *req)
+{
+    struct str raw = http_req_param(req, "id"), id;
+
+    return url_decode_in(&req->arena, raw, 0, &id) < 0 ? raw : id;
 }
 
 int answer_query(struct http_req *req, struct str name, struct str *ret)

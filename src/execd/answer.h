@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json_bind.h"
+#include "base/json_write.h"
 #include "net/http_server.h"
 
 #define ANSWER_JSON STR("application/json; charset=utf-8")
@@ -11,6 +12,7 @@ enum { ANSWER_MESSAGE_BYTES_MAX = 16 << 10 }; /* of an error; the rest is cut */
 
 void answer_empty(struct http_req *req); /* 200 and Content-Length: 0 */
 void answer_json(struct http_req *req, int status, struct str json);
+void answer_written(struct http_req *req, struct json_writer *w); /* ends it: 200, or 500 */
 /* {"code":...,"message":...} */
 void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
@@ -20,6 +22,8 @@ void answer_fs(struct http_req *req, int r, const char *fmt, ...) PRINTF_LIKE(3,
 /* 400 INVALID_REQUEST_BODY "error parsing request, MAYBE invalid body format. <detail>" */
 void answer_bad_body(struct http_req *req, const char *detail);
 
+/* The id in the path, decoded; as it is when it does not decode, to be unknown as that. */
+struct str answer_id(struct http_req *req);
 /* The decoded value of a query parameter, or "" when there is none. */
 int answer_query(struct http_req *req, struct str name, struct str *ret) MUST_USE;
 /* The same for one that must be there: replies 400 MISSING_QUERY and is false when it is not. */

@@ -88,11 +88,7 @@ static int check_context(const struct context_body *b, struct err *e)
 {
     if (str_has_nul(b->language) || str_has_nul(b->kernel))
         return err_set(e, EINVAL, "language and kernel: no NUL, please");
-    for (size_t i = 0; i < b->envs_count; i++)
-        if (!envs_is_name(b->envs[i].key) || str_has_nul(b->envs[i].value))
-            return err_set(e, EINVAL, "envs: '%.*s' cannot be a variable",
-                           str_arg_n(b->envs[i].key), b->envs[i].key.p);
-    return 0;
+    return envs_check(b->envs, b->envs_count, e);
 }
 
 static int make_context(struct http_req *req, struct arena *a, const struct context_body *b,
@@ -137,16 +133,6 @@ static void write_context(struct json_writer *w, const struct context *c)
     write_text(w, STR("kernel"), c->kernel);
     write_text(w, STR("state"), state_of(c));
     json_write_object_end(w);
-}
-
-static void answer_written(struct http_req *req, struct json_writer *w)
-{
-    struct buf *body = w->out;
-
-    if (json_write_end(w) < 0)
-        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
-    else
-        answer_json(req, 200, buf_str(body));
 }
 
 static void answer_context(struct http_req *req, const struct context *c)
@@ -281,12 +267,9 @@ void delete_code_contexts(struct http_req *req)
 /* The context that the path names; NULL when there is none, and that was replied. */
 static struct context *context_of(struct http_req *req)
 {
-    struct str raw = http_req_param(req, "id"), id;
-    struct context *c;
+    struct str id = answer_id(req);
+    struct context *c = contexts_find(contexts_of(req), id);
 
-    if (url_decode_in(&req->arena, raw, 0, &id) < 0)
-        id = raw;
-    c = contexts_find(contexts_of(req), id);
     if (!c)
         answer_error(req, 404, "CONTEXT_NOT_FOUND", "context %.*s not found", STR_ARG(id));
     return c;

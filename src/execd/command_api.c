@@ -134,14 +134,6 @@ void delete_command(struct http_req *req)
 
 /* --- status --- */
 
-/* The parameter of the path, decoded; itself when it does not decode, to be unknown as it is. */
-static struct str id_of(struct http_req *req)
-{
-    struct str raw = http_req_param(req, "id"), id;
-
-    return url_decode_in(&req->arena, raw, 0, &id) < 0 ? raw : id;
-}
-
 static void write_time(struct json_writer *w, struct str key, int64_t us)
 {
     char text[TIME_TEXT_MAX];
@@ -175,7 +167,7 @@ static void write_status(struct json_writer *w, const struct command *c)
 
 void get_command_status(struct http_req *req)
 {
-    struct str id = id_of(req);
+    struct str id = answer_id(req);
     const struct command *c = commands_find(commands_of(req), id);
     AUTO_BUF(body, STATUS_BYTES_MAX);
     struct json_writer w;
@@ -186,10 +178,7 @@ void get_command_status(struct http_req *req)
     }
     json_write_begin(&w, &body);
     write_status(&w, c);
-    if (json_write_end(&w) < 0)
-        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the status of %s", c->id);
-    else
-        answer_json(req, 200, buf_str(&body));
+    answer_written(req, &w);
 }
 
 /* --- logs --- */
@@ -263,7 +252,7 @@ static bool log_stream(struct http_req *req, const struct command *c, enum comma
 
 void get_command_logs(struct http_req *req)
 {
-    struct str id = id_of(req), text = STR_NONE;
+    struct str id = answer_id(req), text = STR_NONE;
     const struct command *c = commands_find(commands_of(req), id);
     enum command_stream stream;
     int64_t cursor = 0;

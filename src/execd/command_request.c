@@ -44,15 +44,6 @@ static const struct json_table body_table = JSON_TABLE(struct body, body_fields,
 
 /* --- what can be said about the body alone --- */
 
-static int check_envs(const struct body *b, struct err *e)
-{
-    for (size_t i = 0; i < b->envs_count; i++)
-        if (!envs_is_name(b->envs[i].key) || str_has_nul(b->envs[i].value))
-            return err_set(e, EINVAL, "envs: '%.*s' cannot be a variable",
-                           str_arg_n(b->envs[i].key), b->envs[i].key.p);
-    return 0;
-}
-
 /* The words of the library that clients of this API know. */
 #define FAILED_TAG(field, tag)                                                                     \
     "Key: 'RunCommandRequest." field "' Error:Field validation for '" field                        \
@@ -84,7 +75,7 @@ static int check_body(const struct body *b, struct err *e)
         return err_set(e, EINVAL, "uid is required when gid is provided");
     if ((b->has_uid && b->uid == UINT32_MAX) || (b->has_gid && b->gid == UINT32_MAX))
         return err_set(e, EINVAL, "uid and gid: %u is nobody's", UINT32_MAX);
-    return check_envs(b, e);
+    return envs_check(b->envs, b->envs_count, e);
 }
 
 /* --- the user --- */

@@ -21,6 +21,14 @@ bool envs_is_name(struct str name)
     return name.n > 0 && str_find(name, '=') == name.n && str_find(name, '\0') == name.n;
 }
 
+int envs_check(const struct json_pair *envs, size_t count, struct err *e)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!envs_is_name(envs[i].key) || str_has_nul(envs[i].value))
+            return err_set(e, EINVAL, "envs: '%.*s' cannot be a variable", STR_ARG(envs[i].key));
+    return 0;
+}
+
 static bool is_secret(struct str name)
 {
     for (size_t i = 0; i < ARRAY_LEN(secrets); i++)

@@ -24,3 +24,5 @@ void envs_read_file(const char *const *ours, struct buf *out);
 
 /* Whether the kernel takes it as the name of a variable. */
 bool envs_is_name(struct str name);
+/* -EINVAL and a sentence when one of them cannot be a variable. */
+int envs_check(const struct json_pair *envs, size_t count, struct err *e) MUST_USE;

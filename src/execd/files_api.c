@@ -54,10 +54,7 @@ static void info_reply(struct info_op *o, struct info_row *rows)
         file_info_write(&w, rows[i].path, &facts, &o->users);
     }
     json_write_object_end(&w);
-    if (json_write_end(&w) < 0)
-        answer_error(o->op.req, 500, "RUNTIME_ERROR", "no memory for the answer");
-    else
-        http_reply(o->op.req, 200, ANSWER_JSON, buf_str(&body));
+    answer_written(o->op.req, &w);
 }
 
 static bool info_step(struct file_op *op)

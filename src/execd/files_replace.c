@@ -239,10 +239,7 @@ static void replace_report(struct replace_op *o)
         json_write_object_end(&w);
     }
     json_write_object_end(&w);
-    if (json_write_end(&w) < 0)
-        answer_error(o->op.req, 500, "RUNTIME_ERROR", "no memory for the answer");
-    else
-        http_reply(o->op.req, 200, ANSWER_JSON, buf_str(&body));
+    answer_written(o->op.req, &w);
 }
 
 static bool replace_next(struct replace_op *o)

@@ -5,7 +5,6 @@
 
 #include "base/json_write.h"
 #include "base/time.h"
-#include "base/url.h"
 #include "execd/answer.h"
 #include "execd/isolated_api_internal.h"
 #include "execd/isolated_filter.h"
@@ -37,12 +36,8 @@ bool isolated_need(struct http_req *req)
 
 struct isolated *isolated_need_session(struct http_req *req)
 {
-    struct str raw = http_req_param(req, "id"), id;
-    struct isolated *s;
-
-    if (url_decode_in(&req->arena, raw, 0, &id) < 0)
-        id = raw;
-    s = isolated_find(isolated_of(req), id);
+    struct str id = answer_id(req);
+    struct isolated *s = isolated_find(isolated_of(req), id);
 
     if (!s)
         answer_error(req, 404, "CONTEXT_NOT_FOUND", "isolated session not found: %.*s",
@@ -149,10 +144,7 @@ static void reply_session(struct http_req *req, const struct isolated *s, bool w
     write_isolation(&w, s);
     write_artifacts(&w, s);
     json_write_object_end(&w);
-    if (json_write_end(&w) < 0)
-        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
-    else
-        answer_json(req, 200, buf_str(&body));
+    answer_written(req, &w);
 }
 
 /* --- a new session --- */
@@ -285,10 +277,7 @@ static void reply_capabilities(struct http_req *req, bool overlay)
     write_text(&w, STR("seccomp_profile_sha256"), digest);
     write_persist(&w, all, available && overlay);
     json_write_object_end(&w);
-    if (json_write_end(&w) < 0)
-        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
-    else
-        answer_json(req, 200, buf_str(&body));
+    answer_written(req, &w);
 }
 
 static int probe_start(struct http_req *req, bool overlay, struct err *e);

@@ -223,10 +223,7 @@ static void commit_reply(struct http_req *req, const struct commit_op *o)
     json_write_key(&w, STR("upper_reset"));
     json_write_bool(&w, o->reset);
     json_write_object_end(&w);
-    if (json_write_end(&w) == 0)
-        answer_json(req, 200, buf_str(&body));
-    else
-        answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
+    answer_written(req, &w);
 }
 
 static void commit_on_restarted(void *user, struct isolated *s, const struct err *why)

@@ -421,11 +421,7 @@ static int check_run(const struct run_body *b, struct err *e)
         return err_set(e, EINVAL, "code is required");
     if (str_has_nul(b->code))
         return err_set(e, EINVAL, "code: it holds a NUL byte, which no program can be given");
-    for (size_t i = 0; i < b->envs_count; i++)
-        if (!shell_is_name(b->envs[i].key) || str_has_nul(b->envs[i].value))
-            return err_set(e, EINVAL, "envs: '%.*s' cannot be a variable of a shell",
-                           str_arg_n(b->envs[i].key), b->envs[i].key.p);
-    return 0;
+    return shell_check_envs(b->envs, b->envs_count, e);
 }
 
 /* As the session sees it, so nobody looks whether it is there; from the workspace when it is

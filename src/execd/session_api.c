@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/url.h"
 #include "execd/answer.h"
 #include "execd/exec_stream.h"
 #include "execd/routes.h"
@@ -26,9 +25,7 @@ static struct sessions *sessions_of(const struct http_req *req)
 
 static struct session *session_of(struct http_req *req)
 {
-    struct str raw = http_req_param(req, "id"), id;
-
-    return sessions_find(sessions_of(req), url_decode_in(&req->arena, raw, 0, &id) < 0 ? raw : id);
+    return sessions_find(sessions_of(req), answer_id(req));
 }
 
 /* --- POST /session --- */
@@ -105,11 +102,7 @@ static int check_run_body(const struct run_body *b, struct err *e)
         return err_set(e, EINVAL, "command: it holds a NUL byte, which no shell reads");
     if (b->timeout < 0)
         return err_set(e, EINVAL, FAILED_TAG("Timeout", "gte"));
-    for (size_t i = 0; i < b->envs_count; i++)
-        if (!shell_is_name(b->envs[i].key) || str_has_nul(b->envs[i].value))
-            return err_set(e, EINVAL, "envs: '%.*s' cannot be a variable of a shell",
-                           STR_ARG(b->envs[i].key));
-    return 0;
+    return shell_check_envs(b->envs, b->envs_count, e);
 }
 
 static int read_run(struct http_req *req, struct arena *a, struct buf *setup, struct shell_job *ret)

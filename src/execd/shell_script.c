@@ -116,6 +116,15 @@ bool shell_is_name(struct str name)
     return name.n > 0;
 }
 
+int shell_check_envs(const struct json_pair *envs, size_t count, struct err *e)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!shell_is_name(envs[i].key) || str_has_nul(envs[i].value))
+            return err_set(e, EINVAL, "envs: '%.*s' cannot be a variable of a shell",
+                           STR_ARG(envs[i].key));
+    return 0;
+}
+
 static int add_cwd(struct buf *out, const char *cwd)
 {
     int r = buf_add(out, STR("command cd -- "));

@@ -63,7 +63,9 @@ int shell_report_parse(struct str line, struct shell_report *ret) MUST_USE;
 int shell_quote(struct buf *out, struct str text) MUST_USE;
 
 /* What precedes the code of a run: changes to `cwd` (NULL stays) and exports variables, whose names
- * shell_is_name. Nothing at all when there is neither. */
+ * shell_check_envs took. Nothing at all when there is neither. */
 int shell_setup(struct buf *out, const char *cwd, const struct json_pair *envs,
                 size_t count) MUST_USE;
 bool shell_is_name(struct str name);
+/* -EINVAL and a sentence when one of them cannot be a variable of a shell. */
+int shell_check_envs(const struct json_pair *envs, size_t count, struct err *e) MUST_USE;
