@@ -122,6 +122,13 @@ static int call_init(struct call *c, struct runtime *r, struct str id, struct er
     return 0;
 }
 
+static int call_broker(struct call *c, struct runtime *r, struct str id, call_fn *fn, struct err *e)
+{
+    int result = call_init(c, r, id, e);
+
+    return result < 0 ? result : with_broker(c, fn, e);
+}
+
 /* --- its directory: sandboxes/<id> --- */
 
 static void socket_path(const struct embedded *em, const char *id, struct sock_addr *ret)
@@ -199,11 +206,8 @@ static int call_spawn(struct call *c, struct broker_client *client, struct err *
 static int embedded_remove(struct runtime *r, struct str id, struct err *e)
 {
     struct call c;
-    int result = call_init(&c, r, id, e);
+    int result = call_broker(&c, r, id, call_remove, e);
 
-    if (result < 0)
-        return result;
-    result = with_broker(&c, call_remove, e);
     if (result >= 0) {
         int rest = tree_remove(c.em->sandboxes, c.id, e);
 
@@ -306,10 +310,8 @@ static int embedded_adopt(struct runtime *r, struct str id, int *ret_watch,
                           struct runtime_status *ret, struct err *e)
 {
     struct call c;
-    int result = call_init(&c, r, id, e);
+    int result = call_broker(&c, r, id, call_open, e);
 
-    if (result == 0)
-        result = with_broker(&c, call_open, e);
     if (result < 0)
         return result;
     *ret = (struct runtime_status){
@@ -337,27 +339,23 @@ static int call_resume(struct call *c, struct broker_client *client, struct err 
 static int embedded_pause(struct runtime *r, struct str id, struct err *e)
 {
     struct call c;
-    int result = call_init(&c, r, id, e);
 
-    return result < 0 ? result : with_broker(&c, call_pause, e);
+    return call_broker(&c, r, id, call_pause, e);
 }
 
 static int embedded_resume(struct runtime *r, struct str id, struct err *e)
 {
     struct call c;
-    int result = call_init(&c, r, id, e);
 
-    return result < 0 ? result : with_broker(&c, call_resume, e);
+    return call_broker(&c, r, id, call_resume, e);
 }
 
 static int embedded_usage(struct runtime *r, struct str id, struct runtime_usage *ret,
                           struct err *e)
 {
     struct call c;
-    int result = call_init(&c, r, id, e);
+    int result = call_broker(&c, r, id, call_stat, e);
 
-    if (result == 0)
-        result = with_broker(&c, call_stat, e);
     if (result < 0)
         return result;
     *ret = (struct runtime_usage){
@@ -376,10 +374,8 @@ static int embedded_logs(struct runtime *r, struct str id, const struct runtime_
                          struct buf *out, bool *ret_cut, struct err *e)
 {
     struct call c;
-    int result = call_init(&c, r, id, e);
+    int result = call_broker(&c, r, id, call_open, e);
 
-    if (result == 0)
-        result = with_broker(&c, call_open, e);
     if (result < 0)
         return result;
     result = entry_log_read_lines(c.handle.files[BROKER_FILE_LOG], query->since_us, query->lines,
