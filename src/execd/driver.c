@@ -159,45 +159,46 @@ static void pipe_give(struct driver_pipe *p, const char *room, size_t n)
         d->owner->on_stream(d->user, type, str_make(room, n - cut));
 }
 
-/* Reads once. False when there was nothing. */
+/* Reads once. 0 when there was nothing. */
+static size_t pipe_take(struct driver_pipe *p, char *room, size_t most)
+{
+    ssize_t n = read(p->fd, room, most);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0) {
+        pipe_close(p);
+        return 0;
+    }
+    p->due -= min_size(p->due, (size_t)n);
+    return (size_t)n;
+}
+
 static bool pipe_read_output(struct driver_pipe *p, size_t most)
 {
     char *room = loop_scratch(p->driver->loop);
-    ssize_t n;
+    size_t n;
 
     memcpy(room, p->cut, p->cut_bytes);
-    n = read(p->fd, room + p->cut_bytes, most);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (n <= 0) {
-        pipe_close(p);
-        return false;
-    }
-    p->due -= min_size(p->due, (size_t)n);
-    pipe_give(p, room, p->cut_bytes + (size_t)n);
-    return true;
+    n = pipe_take(p, room + p->cut_bytes, most);
+    if (n > 0)
+        pipe_give(p, room, p->cut_bytes + n);
+    return n > 0;
 }
 
 static bool pipe_read_events(struct driver_pipe *p)
 {
     struct driver *d = p->driver;
     size_t most = d->reaped ? min_size(p->due, DRIVER_READ_BYTES) : DRIVER_READ_BYTES;
-    ssize_t n;
+    size_t n;
 
     if (buf_reserve(&d->lines, DRIVER_READ_BYTES) < 0) {
         driver_break(d, "an event of the driver is larger than 16 MiB");
         return false;
     }
-    n = read(p->fd, d->lines.p + d->lines.n, most);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (n <= 0) {
-        pipe_close(p);
-        return false;
-    }
-    p->due -= min_size(p->due, (size_t)n);
-    buf_claim(&d->lines, (size_t)n);
-    return true;
+    n = pipe_take(p, d->lines.p + d->lines.n, most);
+    buf_claim(&d->lines, n);
+    return n > 0;
 }
 
 static void pipe_count_due(struct driver_pipe *p)
