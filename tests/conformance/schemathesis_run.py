@@ -149,9 +149,7 @@ def run(args):
 
 def run_own_server(args):
     import server_process  # in tests/integration
-    if server_process.why_not():
-        print(f"1..0 # SKIP {server_process.why_not()}")
-        return 0
+    tap.skip_all(server_process.why_not())
     with server_process.ServerProcess(*map(os.path.abspath, args.server),
                                       config=SERVER_CONFIG) as server:
         args.url, args.key = server.url, server.api_key

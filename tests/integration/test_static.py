@@ -12,13 +12,12 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+from tap import Skip, Tap  # noqa: E402
+
 PT_DYNAMIC, PT_INTERP = 2, 3
 DT_NULL, DT_NEEDED = 0, 1
 SECONDS_MAX = 20
-
-
-class Skip(Exception):
-    """This machine cannot answer the question; the text says why."""
 
 
 def segments(elf):
@@ -86,20 +85,11 @@ CHECKS = [
 
 
 def main():
-    cases = [(pathlib.Path(p), check) for p in sys.argv[1:] for check in CHECKS]
-    failed = 0
-    print(f"1..{len(cases)}")
-    for number, (program, check) in enumerate(cases, 1):
-        name = f"{number} - {program.name} {check.__name__}"
-        try:
-            check(program)
-            print(f"ok {name}")
-        except Skip as reason:
-            print(f"ok {name} # SKIP {reason}")
-        except (AssertionError, OSError, struct.error, subprocess.SubprocessError) as error:
-            failed += 1
-            print(f"not ok {name}\n# " + str(error).strip().replace("\n", "\n# "))
-    return 1 if failed or not cases else 0
+    tap = Tap()
+    for program in map(pathlib.Path, sys.argv[1:]):
+        for check in CHECKS:
+            tap.check(f"{program.name} {check.__name__}", check, program)
+    return tap.end()
 
 
 if __name__ == "__main__":
