@@ -1,26 +1,19 @@
 #include "api/answer.h"
 
-#include "base/time.h"
 #include "base/utf8.h"
 
 /* --- pieces --- */
 
 static void put_str(struct json_writer *w, struct str key, struct str value)
 {
-    if (value.n == 0)
-        return;
-    json_write_key(w, key);
-    json_write_string(w, value);
+    if (value.n > 0)
+        json_member_string(w, key, value);
 }
 
 static void put_time(struct json_writer *w, struct str key, int64_t us)
 {
-    char text[TIME_TEXT_MAX];
-
-    if (us == 0)
-        return;
-    json_write_key(w, key);
-    json_write_string(w, str_make(text, time_format(us, text)));
+    if (us != 0)
+        json_member_time(w, key, us);
 }
 
 static void put_raw(struct json_writer *w, struct str key, struct str json)
@@ -75,10 +68,8 @@ static void put_entrypoint(struct json_writer *w, struct str json)
 static void put_strings(struct json_writer *w, const struct json_pair *pairs, size_t count)
 {
     json_write_object(w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_key(w, pairs[i].key);
-        json_write_string(w, pairs[i].value);
-    }
+    for (size_t i = 0; i < count; i++)
+        json_member_string(w, pairs[i].key, pairs[i].value);
     json_write_object_end(w);
 }
 
@@ -148,16 +139,11 @@ int api_page_end(struct api_page *p, uint64_t total_items)
     json_write_array_end(w);
     json_write_key(w, STR("pagination"));
     json_write_object(w);
-    json_write_key(w, STR("page"));
-    json_write_u64(w, p->page);
-    json_write_key(w, STR("pageSize"));
-    json_write_u64(w, p->page_size);
-    json_write_key(w, STR("totalItems"));
-    json_write_u64(w, total_items);
-    json_write_key(w, STR("totalPages"));
-    json_write_u64(w, pages);
-    json_write_key(w, STR("hasNextPage"));
-    json_write_bool(w, p->page < pages);
+    json_member_u64(w, STR("page"), p->page);
+    json_member_u64(w, STR("pageSize"), p->page_size);
+    json_member_u64(w, STR("totalItems"), total_items);
+    json_member_u64(w, STR("totalPages"), pages);
+    json_member_bool(w, STR("hasNextPage"), p->page < pages);
     json_write_object_end(w);
     json_write_object_end(w);
     return json_write_end(w);
@@ -227,10 +213,8 @@ int api_diag_write(struct buf *out, struct str sandbox_id, enum api_diag_kind ki
     put_str(&w, STR("contentType"), content_type);
     json_write_key(&w, STR("content")); /* inline requires it, empty or not */
     json_write_string(&w, content);
-    json_write_key(&w, STR("contentLength"));
-    json_write_u64(&w, sent_bytes(content));
-    json_write_key(&w, STR("truncated"));
-    json_write_bool(&w, truncated);
+    json_member_u64(&w, STR("contentLength"), sent_bytes(content));
+    json_member_bool(&w, STR("truncated"), truncated);
     json_write_object_end(&w);
     return json_write_end(&w);
 }

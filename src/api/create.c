@@ -311,18 +311,14 @@ static int policy_print(const struct network_policy *p, struct buf *out)
 
     json_write_begin(&w, out);
     json_write_object(&w);
-    if (p->default_action) {
-        json_write_key(&w, STR("defaultAction"));
-        json_write_string(&w, action_name(p->default_action));
-    }
+    if (p->default_action)
+        json_member_string(&w, STR("defaultAction"), action_name(p->default_action));
     json_write_key(&w, STR("egress"));
     json_write_array(&w);
     for (size_t i = 0; i < p->egress_count; i++) {
         json_write_object(&w);
-        json_write_key(&w, STR("action"));
-        json_write_string(&w, action_name(p->egress[i].action));
-        json_write_key(&w, STR("target"));
-        json_write_string(&w, p->egress[i].target);
+        json_member_string(&w, STR("action"), action_name(p->egress[i].action));
+        json_member_string(&w, STR("target"), p->egress[i].target);
         json_write_object_end(&w);
     }
     json_write_array_end(&w);

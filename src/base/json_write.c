@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/time.h"
 #include "base/utf8.h"
 
 void json_write_begin(struct json_writer *w, struct buf *out)
@@ -337,6 +338,43 @@ void json_write_raw(struct json_writer *w, struct str json)
     assert(json.n > 0);
     json_write_item(w);
     json_put(w, json);
+}
+
+void json_member_string(struct json_writer *w, struct str key, struct str s)
+{
+    json_write_key(w, key);
+    json_write_string(w, s);
+}
+
+void json_member_time(struct json_writer *w, struct str key, int64_t us)
+{
+    char text[TIME_TEXT_MAX];
+
+    json_member_string(w, key, str_make(text, time_format(us, text)));
+}
+
+void json_member_i64(struct json_writer *w, struct str key, int64_t v)
+{
+    json_write_key(w, key);
+    json_write_i64(w, v);
+}
+
+void json_member_u64(struct json_writer *w, struct str key, uint64_t v)
+{
+    json_write_key(w, key);
+    json_write_u64(w, v);
+}
+
+void json_member_double(struct json_writer *w, struct str key, double v)
+{
+    json_write_key(w, key);
+    json_write_double(w, v);
+}
+
+void json_member_bool(struct json_writer *w, struct str key, bool v)
+{
+    json_write_key(w, key);
+    json_write_bool(w, v);
 }
 
 /* Writes a scalar, or the opening of an array or object. */

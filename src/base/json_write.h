@@ -45,5 +45,13 @@ void json_write_double(struct json_writer *w, double v);
 void json_write_bool(struct json_writer *w, bool v);
 void json_write_null(struct json_writer *w);
 void json_write_raw(struct json_writer *w, struct str json); /* one value, valid, as it is */
+
+/* A member of an object: the key, and the value as above. */
+void json_member_string(struct json_writer *w, struct str key, struct str s);
+void json_member_time(struct json_writer *w, struct str key, int64_t us); /* as time_format */
+void json_member_i64(struct json_writer *w, struct str key, int64_t v);
+void json_member_u64(struct json_writer *w, struct str key, uint64_t v);
+void json_member_double(struct json_writer *w, struct str key, double v);
+void json_member_bool(struct json_writer *w, struct str key, bool v);
 /* A tree of json_parse; numbers as they were written there. */
 void json_write_value(struct json_writer *w, const struct json *v);

@@ -34,10 +34,8 @@ static void answer_message(struct http_req *req, int status, const char *code, s
 
     json_write_begin(&w, &body);
     json_write_object(&w);
-    json_write_key(&w, STR("code"));
-    json_write_string(&w, str_of(code));
-    json_write_key(&w, STR("message"));
-    json_write_string(&w, message);
+    json_member_string(&w, STR("code"), str_of(code));
+    json_member_string(&w, STR("message"), message);
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
         buf_clear(&body); /* no memory for more than the status */

@@ -53,10 +53,8 @@ static void run_as_command(struct http_req *req, struct str code, bool backgroun
 
     json_write_begin(&w, &body);
     json_write_object(&w);
-    json_write_key(&w, STR("command"));
-    json_write_string(&w, code);
-    json_write_key(&w, STR("background"));
-    json_write_bool(&w, background);
+    json_member_string(&w, STR("command"), code);
+    json_member_bool(&w, STR("background"), background);
     json_write_object_end(&w);
     if (json_write_end(&w) < 0) {
         answer_error(req, 500, "RUNTIME_ERROR", "error running codes no memory");
@@ -117,21 +115,15 @@ static const char *state_of(const struct context *c)
     return c->dead ? "dead" : c->busy ? "busy" : "idle";
 }
 
-static void write_text(struct json_writer *w, struct str key, const char *text)
-{
-    json_write_key(w, key);
-    json_write_string(w, str_of(text));
-}
-
 static void write_context(struct json_writer *w, const struct context *c)
 {
     json_write_object(w);
-    write_text(w, STR("id"), c->id);
-    write_text(w, STR("language"), c->language);
+    json_member_string(w, STR("id"), str_of(c->id));
+    json_member_string(w, STR("language"), str_of(c->language));
     if (c->cwd)
-        write_text(w, STR("cwd"), c->cwd);
-    write_text(w, STR("kernel"), c->kernel);
-    write_text(w, STR("state"), state_of(c));
+        json_member_string(w, STR("cwd"), str_of(c->cwd));
+    json_member_string(w, STR("kernel"), str_of(c->kernel));
+    json_member_string(w, STR("state"), str_of(state_of(c)));
     json_write_object_end(w);
 }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/json_write.h"
-#include "base/time.h"
 #include "base/url.h"
 #include "execd/answer.h"
 #include "execd/command_request.h"
@@ -134,34 +133,19 @@ void delete_command(struct http_req *req)
 
 /* --- status --- */
 
-static void write_time(struct json_writer *w, struct str key, int64_t us)
-{
-    char text[TIME_TEXT_MAX];
-
-    json_write_key(w, key);
-    json_write_string(w, str_make(text, time_format(us, text)));
-}
-
 static void write_status(struct json_writer *w, const struct command *c)
 {
     json_write_object(w);
-    json_write_key(w, STR("id"));
-    json_write_string(w, str_of(c->id));
-    json_write_key(w, STR("content"));
-    json_write_string(w, str_of(c->text));
-    json_write_key(w, STR("running"));
-    json_write_bool(w, c->running);
-    if (!c->running) {
-        json_write_key(w, STR("exit_code"));
-        json_write_i64(w, c->exit_code);
-    }
-    if (c->error) {
-        json_write_key(w, STR("error"));
-        json_write_string(w, str_of(c->error));
-    }
-    write_time(w, STR("started_at"), c->started_us);
+    json_member_string(w, STR("id"), str_of(c->id));
+    json_member_string(w, STR("content"), str_of(c->text));
+    json_member_bool(w, STR("running"), c->running);
     if (!c->running)
-        write_time(w, STR("finished_at"), c->ended_us);
+        json_member_i64(w, STR("exit_code"), c->exit_code);
+    if (c->error)
+        json_member_string(w, STR("error"), str_of(c->error));
+    json_member_time(w, STR("started_at"), c->started_us);
+    if (!c->running)
+        json_member_time(w, STR("finished_at"), c->ended_us);
     json_write_object_end(w);
 }
 

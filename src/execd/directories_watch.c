@@ -62,22 +62,14 @@ static int format_event(struct buf *out, const struct watch_event *event)
 
     json_write_begin(&w, out);
     json_write_object(&w);
-    json_write_key(&w, STR("type"));
-    json_write_string(&w, str_of(types[event->kind]));
-    if (event->path.p) {
-        json_write_key(&w, STR("path"));
-        json_write_string(&w, event->path);
-    }
-    if (event->from.p) {
-        json_write_key(&w, STR("from"));
-        json_write_string(&w, event->from);
-    }
-    if (event->directory) {
-        json_write_key(&w, STR("directory"));
-        json_write_bool(&w, true);
-    }
-    json_write_key(&w, STR("timestamp"));
-    json_write_i64(&w, time_wall_us() / TIME_US_PER_MS);
+    json_member_string(&w, STR("type"), str_of(types[event->kind]));
+    if (event->path.p)
+        json_member_string(&w, STR("path"), event->path);
+    if (event->from.p)
+        json_member_string(&w, STR("from"), event->from);
+    if (event->directory)
+        json_member_bool(&w, STR("directory"), true);
+    json_member_i64(&w, STR("timestamp"), time_wall_us() / TIME_US_PER_MS);
     json_write_object_end(&w);
     r = json_write_end(&w);
     return r < 0 ? r : buf_add(out, STR("\n\n"));

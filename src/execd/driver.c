@@ -446,12 +446,9 @@ static int write_request(struct driver *d, struct str code)
 
     json_write_begin(&w, &d->request);
     json_write_object(&w);
-    json_write_key(&w, STR("id"));
-    json_write_string(&w, str_of(d->id));
-    json_write_key(&w, STR("count"));
-    json_write_u64(&w, d->count);
-    json_write_key(&w, STR("code"));
-    json_write_string(&w, code);
+    json_member_string(&w, STR("id"), str_of(d->id));
+    json_member_u64(&w, STR("count"), d->count);
+    json_member_string(&w, STR("code"), code);
     json_write_object_end(&w);
     r = json_write_end(&w);
     return r < 0 ? r : buf_add_char(&d->request, '\n');

@@ -12,20 +12,12 @@ static void event_begin(struct json_writer *w, struct buf *out, const char *type
 {
     json_write_begin(w, out);
     json_write_object(w);
-    json_write_key(w, STR("type"));
-    json_write_string(w, str_of(type));
-}
-
-static void write_text(struct json_writer *w, struct str text)
-{
-    json_write_key(w, STR("text"));
-    json_write_string(w, text);
+    json_member_string(w, STR("type"), str_of(type));
 }
 
 static void write_timestamp(struct json_writer *w)
 {
-    json_write_key(w, STR("timestamp"));
-    json_write_i64(w, time_wall_us() / TIME_US_PER_MS);
+    json_member_i64(w, STR("timestamp"), time_wall_us() / TIME_US_PER_MS);
 }
 
 /* The end of the object and its two line feeds, or the buffer as it was. */
@@ -49,7 +41,7 @@ static int event_of_text(struct buf *out, const char *type, struct str text)
     struct json_writer w;
 
     event_begin(&w, out, type);
-    write_text(&w, text);
+    json_member_string(&w, STR("text"), text);
     write_timestamp(&w);
     return event_end(&w);
 }
@@ -107,33 +99,21 @@ int event_output(struct buf *out, const char *type, struct str text, bool contin
     if (json_plain_bytes(text) == text.n)
         return event_of_plain(out, str_of(type), text, continues);
     event_begin(&w, out, type);
-    write_text(&w, text);
+    json_member_string(&w, STR("text"), text);
     write_timestamp(&w);
-    if (continues) {
-        json_write_key(&w, STR("continues"));
-        json_write_bool(&w, true);
-    }
+    if (continues)
+        json_member_bool(&w, STR("continues"), true);
     return event_end(&w);
-}
-
-static void write_time(struct json_writer *w, struct str key, int64_t us)
-{
-    char text[TIME_TEXT_MAX];
-
-    json_write_key(w, key);
-    json_write_string(w, str_make(text, time_format(us, text)));
 }
 
 static void write_run(struct json_writer *w, const struct event_run *run)
 {
     if (!run)
         return;
-    json_write_key(w, STR("run_id"));
-    json_write_string(w, str_of(run->id));
-    json_write_key(w, STR("exit_code"));
-    json_write_i64(w, run->exit_code);
-    write_time(w, STR("started_at"), run->started_us);
-    write_time(w, STR("finished_at"), run->finished_us);
+    json_member_string(w, STR("run_id"), str_of(run->id));
+    json_member_i64(w, STR("exit_code"), run->exit_code);
+    json_member_time(w, STR("started_at"), run->started_us);
+    json_member_time(w, STR("finished_at"), run->finished_us);
 }
 
 int event_complete(struct buf *out, uint64_t execution_time_ms, const struct event_run *run)
@@ -141,10 +121,8 @@ int event_complete(struct buf *out, uint64_t execution_time_ms, const struct eve
     struct json_writer w;
 
     event_begin(&w, out, "execution_complete");
-    if (execution_time_ms > 0) {
-        json_write_key(&w, STR("execution_time"));
-        json_write_u64(&w, execution_time_ms);
-    }
+    if (execution_time_ms > 0)
+        json_member_u64(&w, STR("execution_time"), execution_time_ms);
     write_timestamp(&w);
     write_run(&w, run);
     return event_end(&w);
@@ -159,10 +137,8 @@ int event_error(struct buf *out, const char *name, const char *value, const char
     write_timestamp(&w);
     json_write_key(&w, STR("error"));
     json_write_object(&w);
-    json_write_key(&w, STR("ename"));
-    json_write_string(&w, str_of(name));
-    json_write_key(&w, STR("evalue"));
-    json_write_string(&w, str_of(value));
+    json_member_string(&w, STR("ename"), str_of(name));
+    json_member_string(&w, STR("evalue"), str_of(value));
     json_write_key(&w, STR("traceback"));
     json_write_array(&w);
     json_write_string(&w, str_of(traceback));
@@ -186,8 +162,7 @@ int event_count(struct buf *out, uint64_t execution_count)
     struct json_writer w;
 
     event_begin(&w, out, "execution_count");
-    json_write_key(&w, STR("execution_count"));
-    json_write_u64(&w, execution_count);
+    json_member_u64(&w, STR("execution_count"), execution_count);
     write_timestamp(&w);
     return event_end(&w);
 }
@@ -263,16 +238,12 @@ static int write_result(struct buf *out, const struct json *bundle,
     if (display) {
         json_write_key(&w, STR("display"));
         json_write_object(&w);
-        json_write_key(&w, STR("id"));
-        json_write_string(&w, display->id);
-        json_write_key(&w, STR("update"));
-        json_write_bool(&w, display->update);
+        json_member_string(&w, STR("id"), display->id);
+        json_member_bool(&w, STR("update"), display->update);
         json_write_object_end(&w);
     }
-    if (bytes_max != SIZE_MAX) {
-        json_write_key(&w, STR("shortened"));
-        json_write_bool(&w, true);
-    }
+    if (bytes_max != SIZE_MAX)
+        json_member_bool(&w, STR("shortened"), true);
     return event_end(&w);
 }
 

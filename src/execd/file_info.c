@@ -51,8 +51,7 @@ static void write_time(struct json_writer *w, struct str key, struct timespec t)
         n += (size_t)digits;
     }
     text[n++] = 'Z';
-    json_write_key(w, key);
-    json_write_string(w, str_make(text, n));
+    json_member_string(w, key, str_make(text, n));
 }
 
 static int64_t mode_as_number(mode_t mode)
@@ -64,19 +63,13 @@ void file_info_write(struct json_writer *w, struct str path, const struct file_f
                      struct user_cache *users)
 {
     json_write_object(w);
-    json_write_key(w, STR("path"));
-    json_write_string(w, path);
-    json_write_key(w, STR("type"));
-    json_write_string(w, str_of(type_name(f->mode)));
-    json_write_key(w, STR("size"));
-    json_write_i64(w, f->size);
+    json_member_string(w, STR("path"), path);
+    json_member_string(w, STR("type"), str_of(type_name(f->mode)));
+    json_member_i64(w, STR("size"), f->size);
     write_time(w, STR("modified_at"), f->modified);
     write_time(w, STR("created_at"), f->changed);
-    json_write_key(w, STR("owner"));
-    json_write_string(w, str_of(user_cache_name(users, f->uid)));
-    json_write_key(w, STR("group"));
-    json_write_string(w, str_of(group_cache_name(users, f->gid)));
-    json_write_key(w, STR("mode"));
-    json_write_i64(w, mode_as_number(f->mode));
+    json_member_string(w, STR("owner"), str_of(user_cache_name(users, f->uid)));
+    json_member_string(w, STR("group"), str_of(group_cache_name(users, f->gid)));
+    json_member_i64(w, STR("mode"), mode_as_number(f->mode));
     json_write_object_end(w);
 }

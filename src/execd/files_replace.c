@@ -234,8 +234,7 @@ static void replace_report(struct replace_op *o)
     for (size_t i = 0; i < o->row_count; i++) {
         json_write_key(&w, o->rows[i].path);
         json_write_object(&w);
-        json_write_key(&w, STR("replacedCount"));
-        json_write_u64(&w, o->rows[i].count);
+        json_member_u64(&w, STR("replacedCount"), o->rows[i].count);
         json_write_object_end(&w);
     }
     json_write_object_end(&w);

@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "base/json_write.h"
-#include "base/time.h"
 #include "execd/answer.h"
 #include "execd/isolated_api_internal.h"
 #include "execd/isolated_filter.h"
@@ -66,21 +65,14 @@ struct isolated *isolated_need_living(struct http_req *req)
 
 /* --- answers --- */
 
-static void write_text(struct json_writer *w, struct str key, const char *text)
-{
-    json_write_key(w, key);
-    json_write_string(w, str_of(text));
-}
-
 static void write_time(struct json_writer *w, struct str key, int64_t us)
 {
-    char text[TIME_TEXT_MAX];
-
+    if (us) {
+        json_member_time(w, key, us);
+        return;
+    }
     json_write_key(w, key);
-    if (us)
-        json_write_string(w, str_make(text, time_format(us, text)));
-    else
-        json_write_null(w);
+    json_write_null(w);
 }
 
 static void write_artifacts(struct json_writer *w, const struct isolated *s)
@@ -102,7 +94,7 @@ static void write_artifacts(struct json_writer *w, const struct isolated *s)
     json_write_object(w);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         (void)snprintf(url, sizeof(url), "/v1/isolated/session/%s/%s", s->id, rows[i].name);
-        write_text(w, rows[i].key, url);
+        json_member_string(w, rows[i].key, str_of(url));
     }
     json_write_object_end(w);
 }
@@ -111,11 +103,11 @@ static void write_isolation(struct json_writer *w, const struct isolated *s)
 {
     json_write_key(w, STR("isolation"));
     json_write_object(w);
-    write_text(w, STR("profile"), profile_names[s->spec.profile]);
+    json_member_string(w, STR("profile"), str_of(profile_names[s->spec.profile]));
     json_write_key(w, STR("workspace"));
     json_write_object(w);
-    write_text(w, STR("path"), s->spec.workspace);
-    write_text(w, STR("mode"), mode_names[s->spec.mode]);
+    json_member_string(w, STR("path"), str_of(s->spec.workspace));
+    json_member_string(w, STR("mode"), str_of(mode_names[s->spec.mode]));
     json_write_object_end(w);
     json_write_object_end(w);
 }
@@ -128,12 +120,13 @@ static void reply_session(struct http_req *req, const struct isolated *s, bool w
 
     json_write_begin(&w, &body);
     json_write_object(&w);
-    write_text(&w, STR("session_id"), s->id);
+    json_member_string(&w, STR("session_id"), str_of(s->id));
     write_time(&w, STR("created_at"), s->created_us);
     if (with_state) {
-        write_text(&w, STR("status"), s->state == ISOLATED_RETAINED ? "ended" : "ready");
+        json_member_string(&w, STR("status"),
+                           str_of(s->state == ISOLATED_RETAINED ? "ended" : "ready"));
         if (isolated_why_ended(s, why))
-            write_text(&w, STR("reason"), why);
+            json_member_string(&w, STR("reason"), str_of(why));
         write_time(&w, STR("last_run_at"), s->last_run_us);
         json_write_key(&w, STR("idle_remaining_seconds"));
         if (s->spec.idle_s > 0)
@@ -221,14 +214,10 @@ static void write_persist(struct json_writer *w, const struct isolated_all *all,
 {
     json_write_key(w, STR("persist"));
     json_write_object(w);
-    json_write_key(w, STR("available"));
-    json_write_bool(w, overlay && isolated_can_persist(all));
-    json_write_key(w, STR("max_size_bytes_default"));
-    json_write_u64(w, isolated_upper_bytes(all));
-    json_write_key(w, STR("max_size_bytes_limit"));
-    json_write_u64(w, isolated_conf(all)->upper_bytes_max);
-    json_write_key(w, STR("retain_seconds_default"));
-    json_write_u64(w, ISOLATED_RETAIN_S);
+    json_member_bool(w, STR("available"), overlay && isolated_can_persist(all));
+    json_member_u64(w, STR("max_size_bytes_default"), isolated_upper_bytes(all));
+    json_member_u64(w, STR("max_size_bytes_limit"), isolated_conf(all)->upper_bytes_max);
+    json_member_u64(w, STR("retain_seconds_default"), ISOLATED_RETAIN_S);
     json_write_object_end(w);
 }
 
@@ -256,12 +245,11 @@ static void reply_capabilities(struct http_req *req, bool overlay)
     isolated_filter_digest(digest);
     json_write_begin(&w, &body);
     json_write_object(&w);
-    json_write_key(&w, STR("available"));
-    json_write_bool(&w, available);
+    json_member_bool(&w, STR("available"), available);
     if (!available)
-        write_text(&w, STR("reason"), why);
-    write_text(&w, STR("isolator"), "execd");
-    write_text(&w, STR("version"), OPENSANDBOX_VERSION);
+        json_member_string(&w, STR("reason"), str_of(why));
+    json_member_string(&w, STR("isolator"), STR("execd"));
+    json_member_string(&w, STR("version"), STR(OPENSANDBOX_VERSION));
     write_list(&w, STR("profiles"), STR("strict,balanced"));
     write_list(&w, STR("workspace_modes"),
                !available ? STR("")
@@ -270,11 +258,9 @@ static void reply_capabilities(struct http_req *req, bool overlay)
     write_list(&w, STR("allowed_workspaces"), STR("/"));
     write_list(&w, STR("allowed_extra_writable_prefixes"),
                str_of(isolated_conf(all)->allowed_writable));
-    json_write_key(&w, STR("share_net_overridable"));
-    json_write_bool(&w, true);
-    json_write_key(&w, STR("commit_supported"));
-    json_write_bool(&w, available && overlay);
-    write_text(&w, STR("seccomp_profile_sha256"), digest);
+    json_member_bool(&w, STR("share_net_overridable"), true);
+    json_member_bool(&w, STR("commit_supported"), available && overlay);
+    json_member_string(&w, STR("seccomp_profile_sha256"), str_of(digest));
     write_persist(&w, all, available && overlay);
     json_write_object_end(&w);
     answer_written(req, &w);

@@ -216,12 +216,9 @@ static void commit_reply(struct http_req *req, const struct commit_op *o)
 
     json_write_begin(&w, &body);
     json_write_object(&w);
-    json_write_key(&w, STR("files_written"));
-    json_write_u64(&w, o->written);
-    json_write_key(&w, STR("paths_removed"));
-    json_write_u64(&w, o->removed);
-    json_write_key(&w, STR("upper_reset"));
-    json_write_bool(&w, o->reset);
+    json_member_u64(&w, STR("files_written"), o->written);
+    json_member_u64(&w, STR("paths_removed"), o->removed);
+    json_member_bool(&w, STR("upper_reset"), o->reset);
     json_write_object_end(&w);
     answer_written(req, &w);
 }

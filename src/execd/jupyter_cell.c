@@ -431,18 +431,13 @@ static int write_execute(struct jupyter *j, struct str code)
 
     json_write_begin(&w, &content);
     json_write_object(&w);
-    json_write_key(&w, STR("code"));
-    json_write_string(&w, code);
-    json_write_key(&w, STR("silent"));
-    json_write_bool(&w, false);
-    json_write_key(&w, STR("store_history"));
-    json_write_bool(&w, true);
+    json_member_string(&w, STR("code"), code);
+    json_member_bool(&w, STR("silent"), false);
+    json_member_bool(&w, STR("store_history"), true);
     json_write_key(&w, STR("user_expressions"));
     json_write_raw(&w, STR("{}"));
-    json_write_key(&w, STR("allow_stdin"));
-    json_write_bool(&w, false);
-    json_write_key(&w, STR("stop_on_error"));
-    json_write_bool(&w, true);
+    json_member_bool(&w, STR("allow_stdin"), false);
+    json_member_bool(&w, STR("stop_on_error"), true);
     json_write_object_end(&w);
     r = json_write_end(&w);
     if (r < 0)

@@ -46,8 +46,7 @@ static void sign(const struct jupyter_session *s, const struct str texts[FRAMES_
 
 static void write_member(struct json_writer *w, const char *key, const char *value)
 {
-    json_write_key(w, str_of(key));
-    json_write_string(w, str_of(value));
+    json_member_string(w, str_of(key), str_of(value));
 }
 
 static int write_header(const struct jupyter_session *s, const char *type, const char *id,

@@ -108,8 +108,7 @@ static int pick_ports(struct jupyter_place *p, struct err *e)
 
 static void write_member(struct json_writer *w, const char *key, const char *value)
 {
-    json_write_key(w, str_of(key));
-    json_write_string(w, str_of(value));
+    json_member_string(w, str_of(key), str_of(value));
 }
 
 static int describe(const struct jupyter_place *p, const struct jupyter_session *session,
@@ -121,10 +120,8 @@ static int describe(const struct jupyter_place *p, const struct jupyter_session 
     (void)snprintf(ip, sizeof(ip), "%s/k", p->dir);
     json_write_begin(&w, out);
     json_write_object(&w);
-    for (size_t i = 0; i < JUPYTER_CHANNELS; i++) {
-        json_write_key(&w, str_of(channel_names[i]));
-        json_write_u64(&w, p->ports[i]);
-    }
+    for (size_t i = 0; i < JUPYTER_CHANNELS; i++)
+        json_member_u64(&w, str_of(channel_names[i]), p->ports[i]);
     write_member(&w, "ip", p->ipc ? ip : "127.0.0.1");
     write_member(&w, "transport", p->ipc ? "ipc" : "tcp");
     write_member(&w, "key", session->key);

@@ -12,8 +12,7 @@ enum { NS_PER_MS = 1000000, METRICS_BYTES_MAX = 1024 };
 
 static void write_number(struct json_writer *w, struct str key, double value)
 {
-    json_write_key(w, key);
-    json_write_double(w, value);
+    json_member_double(w, key, value);
 }
 
 static int format_metrics(struct buf *out, const struct metrics *m)
@@ -26,8 +25,7 @@ static int format_metrics(struct buf *out, const struct metrics *m)
     write_number(&w, STR("cpu_used_pct"), m->cpu_used_pct);
     write_number(&w, STR("mem_total_mib"), m->mem_total_mib);
     write_number(&w, STR("mem_used_mib"), m->mem_used_mib);
-    json_write_key(&w, STR("timestamp"));
-    json_write_i64(&w, m->timestamp_ms);
+    json_member_i64(&w, STR("timestamp"), m->timestamp_ms);
     json_write_object_end(&w);
     return json_write_end(&w);
 }
@@ -143,8 +141,7 @@ static int format_failure(struct buf *out, const struct err *e)
 
     json_write_begin(&w, out);
     json_write_object(&w);
-    json_write_key(&w, STR("error"));
-    json_write_string(&w, str_of(e->msg));
+    json_member_string(&w, STR("error"), str_of(e->msg));
     json_write_object_end(&w);
     return json_write_end(&w);
 }

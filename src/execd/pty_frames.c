@@ -101,14 +101,12 @@ static void print_begin(struct json_writer *w, struct buf *out, struct str type)
 {
     json_write_begin(w, out);
     json_write_object(w);
-    json_write_key(w, STR("type"));
-    json_write_string(w, type);
+    json_member_string(w, STR("type"), type);
 }
 
 static void print_member(struct json_writer *w, struct str key, struct str value)
 {
-    json_write_key(w, key);
-    json_write_string(w, value);
+    json_member_string(w, key, value);
 }
 
 static int print_end(struct json_writer *w)
@@ -136,8 +134,7 @@ int pty_print_exit(struct buf *out, int exit_code)
     struct json_writer w;
 
     print_begin(&w, out, STR("exit"));
-    json_write_key(&w, STR("exit_code"));
-    json_write_i64(&w, exit_code);
+    json_member_i64(&w, STR("exit_code"), exit_code);
     return print_end(&w);
 }
 

@@ -171,10 +171,8 @@ void http_reply_error(struct http_req *req, int status, const char *code, const 
         error_code_of(status, own_code);
     json_write_begin(&w, &body);
     json_write_object(&w);
-    json_write_key(&w, STR("code"));
-    json_write_string(&w, str_of(code ? code : own_code));
-    json_write_key(&w, STR("message"));
-    json_write_string(&w, str_of(message));
+    json_member_string(&w, STR("code"), str_of(code ? code : own_code));
+    json_member_string(&w, STR("message"), str_of(message));
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
         buf_clear(&body);

@@ -71,22 +71,17 @@ static void write_limits(struct json_writer *w, const struct api_limits *limits)
 {
     json_write_key(w, STR("limits"));
     json_write_object(w);
-    json_write_key(w, STR("cpu_millicores"));
-    json_write_u64(w, limits->cpu_millicores);
-    json_write_key(w, STR("memory_bytes"));
-    json_write_u64(w, limits->memory_bytes);
-    json_write_key(w, STR("disk_bytes"));
-    json_write_u64(w, limits->disk_bytes);
+    json_member_u64(w, STR("cpu_millicores"), limits->cpu_millicores);
+    json_member_u64(w, STR("memory_bytes"), limits->memory_bytes);
+    json_member_u64(w, STR("disk_bytes"), limits->disk_bytes);
     json_write_object_end(w);
 }
 
 static void write_env(struct json_writer *w, const struct api_create *spec)
 {
     json_write_object(w);
-    for (size_t i = 0; i < spec->env_count; i++) {
-        json_write_key(w, spec->env[i].key);
-        json_write_string(w, kept_value(&spec->env[i]));
-    }
+    for (size_t i = 0; i < spec->env_count; i++)
+        json_member_string(w, spec->env[i].key, kept_value(&spec->env[i]));
     json_write_object_end(w);
 }
 

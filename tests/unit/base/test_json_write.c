@@ -36,6 +36,25 @@ TEST(json_write, places_commas_and_nests)
                      "\"nothing\":null,\"raw\":{\"a\":1}}");
 }
 
+TEST(json_write, has_a_word_for_a_key_and_its_value)
+{
+    AUTO_BUF(out, 4096);
+    struct json_writer w;
+
+    json_write_begin(&w, &out);
+    json_write_object(&w);
+    json_member_string(&w, STR("s"), STR("a\"b"));
+    json_member_time(&w, STR("t"), 0);
+    json_member_i64(&w, STR("i"), -1);
+    json_member_u64(&w, STR("u"), UINT64_MAX);
+    json_member_double(&w, STR("d"), 0.5);
+    json_member_bool(&w, STR("b"), false);
+    json_write_object_end(&w);
+    CHECK_EQ(json_write_end(&w), 0);
+    CHECK_STR(out.p, "{\"s\":\"a\\\"b\",\"t\":\"1970-01-01T00:00:00Z\",\"i\":-1,"
+                     "\"u\":18446744073709551615,\"d\":0.5,\"b\":false}");
+}
+
 TEST(json_write, escapes_what_the_wire_asks_for)
 {
     static const struct {
