@@ -28,6 +28,7 @@ static inline bool deadline_passed(uint64_t deadline)
 #define TIME_MAX_US    INT64_C(253402300799999999)
 #define TIME_US_PER_S  INT64_C(1000000)
 #define TIME_US_PER_MS INT64_C(1000)
+#define TIME_NS_PER_MS UINT64_C(1000000)
 
 enum {
     TIME_TEXT_MAX = sizeof("2026-01-02T03:04:05.000120Z"),

@@ -21,7 +21,6 @@
 
 enum {
     REQUEST_BYTES_MAX = 52 << 20, /* of 8 MiB each byte may take six */
-    NS_PER_MS = 1000000,
 };
 
 static struct driver *driver_of(struct kernel *k)

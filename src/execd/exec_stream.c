@@ -13,7 +13,6 @@
 enum {
     QUEUE_BYTES_MAX = 128 << 10,
     BLOCK_BYTES = 4096, /* what stdio collects for a pipe, or a multiple of it */
-    NS_PER_MS = 1000000,
 };
 
 /* One of the outputs on its way to events. */
@@ -76,13 +75,13 @@ static void flow_give(void *user, struct str text, bool continues)
 
 static uint64_t flow_due_ns(const struct flow *f)
 {
-    uint64_t idle = f->last_ns + (uint64_t)EXEC_IDLE_MS * NS_PER_MS;
-    uint64_t aged = f->part_ns + (uint64_t)EXEC_AGE_MS * NS_PER_MS;
+    uint64_t idle = f->last_ns + EXEC_IDLE_MS * TIME_NS_PER_MS;
+    uint64_t aged = f->part_ns + EXEC_AGE_MS * TIME_NS_PER_MS;
 
     if (!lines_pending(&f->lines))
         return UINT64_MAX;
     if (f->full_blocks)
-        return f->last_ns + (uint64_t)EXEC_BLOCK_MS * NS_PER_MS;
+        return f->last_ns + EXEC_BLOCK_MS * TIME_NS_PER_MS;
     return idle < aged ? idle : aged;
 }
 
@@ -206,7 +205,7 @@ static int last_event(const struct exec_stream *s, struct buf *out, const struct
     char code[16];
 
     if (!end->error || !end->error[0])
-        return event_complete(out, (time_mono_ns() - s->begin_ns) / NS_PER_MS, end->run);
+        return event_complete(out, (time_mono_ns() - s->begin_ns) / TIME_NS_PER_MS, end->run);
     (void)snprintf(code, sizeof(code), "%d", end->exit_code);
     return event_error(out, "CommandExecError", end->started ? code : end->error, end->error,
                        end->run);

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "execd/certificates.h"
 #include "execd/code_port.h"
 #include "execd/command.h"
@@ -33,7 +34,6 @@ enum {
     STATUS_SIGNAL = 128,   /* + signal, as shells have it */
     STATUS_CANNOT_RUN = 126,
     STATUS_NOT_FOUND = 127,
-    NS_PER_MS = 1000000,
 };
 
 enum init_state { INIT_RUNNING, INIT_ENDING, INIT_KILLING };
@@ -124,14 +124,13 @@ static void init_on_timer(struct loop_timer *t)
     }
     i->state = INIT_KILLING;
     init_signal(i, SIGKILL);
-    loop_timer_set(i->loop, t, loop_now_ns(i->loop) + (uint64_t)LAST_WAIT_MS * NS_PER_MS,
-                   init_on_timer);
+    loop_timer_after(i->loop, t, LAST_WAIT_MS, init_on_timer);
 }
 
 /* Everyone was asked to end, and has this long; never longer than promised before. */
 static void init_end_within(struct init *i, uint32_t ms)
 {
-    uint64_t due = loop_now_ns(i->loop) + (uint64_t)ms * NS_PER_MS;
+    uint64_t due = loop_now_ns(i->loop) + ms * TIME_NS_PER_MS;
 
     if (i->state == INIT_KILLING || (i->state == INIT_ENDING && i->timer.due_ns <= due))
         return;
@@ -201,8 +200,7 @@ static void init_on_log_timer(struct loop_timer *t)
     struct init *i = container_of(t, struct init, log_timer);
 
     log_file_check(i->conf->log);
-    loop_timer_set(i->loop, t, loop_now_ns(i->loop) + (uint64_t)LOG_FILE_CHECK_MS * NS_PER_MS,
-                   init_on_log_timer);
+    loop_timer_after(i->loop, t, LOG_FILE_CHECK_MS, init_on_log_timer);
 }
 
 static void init_on_request_done(struct http_req *req, int error)

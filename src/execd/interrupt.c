@@ -4,8 +4,7 @@
 #include <signal.h>
 
 #include "base/mem.h"
-
-enum { NS_PER_MS = 1000000 };
+#include "base/time.h"
 
 struct interrupt {
     struct interrupts *all;
@@ -65,8 +64,7 @@ static void interrupt_look_soon(struct interrupt *in)
 {
     struct loop *loop = in->all->loop;
 
-    loop_timer_set(loop, &in->timer, loop_now_ns(loop) + (uint64_t)in->look_ms * NS_PER_MS,
-                   interrupt_look);
+    loop_timer_after(loop, &in->timer, in->look_ms, interrupt_look);
     in->look_ms = (uint32_t)min_size(2 * (size_t)in->look_ms, INTERRUPT_LOOK_MS);
 }
 
@@ -78,7 +76,7 @@ struct interrupt *interrupt_start(struct interrupts *all, pid_t group, void (*on
     *in = (struct interrupt){
         .all = all,
         .group = group,
-        .kill_ns = loop_now_ns(all->loop) + (uint64_t)INTERRUPT_GRACE_MS * NS_PER_MS,
+        .kill_ns = loop_now_ns(all->loop) + INTERRUPT_GRACE_MS * TIME_NS_PER_MS,
         .looks_left = INTERRUPT_LAST_LOOKS,
         .look_ms = 1,
         .on_done = on_done,

@@ -54,9 +54,7 @@ void isolated_view_free(struct isolated_view *v)
     }
     v->is_ending = true;
     list_push(isolated_views_ending(v->all), &v->ending);
-    loop_timer_set(isolated_loop(v->all), &v->timer,
-                   loop_now_ns(isolated_loop(v->all)) + (uint64_t)VIEW_END_MS * 1000000,
-                   view_on_due);
+    loop_timer_after(isolated_loop(v->all), &v->timer, VIEW_END_MS, view_on_due);
 }
 
 void isolated_views_kill(struct isolated_all *all)

@@ -10,8 +10,7 @@
 #include "execd/walk.h"
 
 enum { BLOCK_BYTES = 512, REST_PER_WALK = 20, BROKEN_WALKS_MAX = 20 };
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
+#define NS_PER_S UINT64_C(1000000000)
 
 struct isolated_gauge {
     struct isolated *session;
@@ -49,7 +48,7 @@ static void gauge_rest(struct isolated_gauge *g, uint64_t ns)
 /* One that takes long is not made all the time. */
 static void gauge_walked(struct isolated_gauge *g)
 {
-    uint64_t took_ns = time_mono_ns() - g->walked_ns, least_ns = GAUGE_LOOK_MS * NS_PER_MS;
+    uint64_t took_ns = time_mono_ns() - g->walked_ns, least_ns = GAUGE_LOOK_MS * TIME_NS_PER_MS;
 
     walk_done(&g->walk);
     g->walk = (struct walk){0};
@@ -135,7 +134,7 @@ static void gauge_on_time(struct loop_timer *t)
         time_mono_ns() - g->walked_ns >= GAUGE_WALK_S * NS_PER_S)
         gauge_walk(g);
     else
-        gauge_rest(g, GAUGE_LOOK_MS * NS_PER_MS);
+        gauge_rest(g, GAUGE_LOOK_MS * TIME_NS_PER_MS);
 }
 
 struct isolated_gauge *gauge_start(struct isolated *s, uint64_t bytes_max,

@@ -15,6 +15,7 @@
 
 #include "base/json_write.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "execd/duration.h"
 
 enum {
@@ -23,7 +24,6 @@ enum {
     IDLE_MS_MAX = 5000,  /* a publisher may lose what we were too slow for, also an idle */
     ENTER_MS = 50,       /* from taking up a cell to where ipykernel heeds a signal */
     ENTER_MS_MAX = 500,  /* a kernel that does not say that it took up the cell */
-    NS_PER_MS = 1000000,
 };
 
 static struct str member(const struct json *v, const char *key)
@@ -134,7 +134,7 @@ void jupyter_interrupt(struct jupyter *j)
     if (j->replied)
         return;
     if (j->entered_ns > 0) {
-        uint64_t since_ms = (loop_now_ns(j->loop) - j->entered_ns) / NS_PER_MS;
+        uint64_t since_ms = (loop_now_ns(j->loop) - j->entered_ns) / TIME_NS_PER_MS;
 
         ms = since_ms < ENTER_MS ? ENTER_MS - since_ms : 0;
     }

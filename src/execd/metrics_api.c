@@ -4,11 +4,12 @@
 
 #include "base/json_write.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "execd/answer.h"
 #include "execd/routes.h"
 #include "net/sse.h"
 
-enum { NS_PER_MS = 1000000, METRICS_BYTES_MAX = 1024 };
+enum { METRICS_BYTES_MAX = 1024 };
 
 static void write_number(struct json_writer *w, struct str key, double value)
 {
@@ -58,7 +59,7 @@ static void metrics_reply(struct http_req *req, const struct metrics_point *from
         metrics_fail(req, &e);
         return;
     }
-    if (now.at_ns - from->at_ns < (uint64_t)METRICS_SPAN_MS_MIN * NS_PER_MS) {
+    if (now.at_ns - from->at_ns < METRICS_SPAN_MS_MIN * TIME_NS_PER_MS) {
         m.cpu_used_pct = memory->last_pct; /* too short to tell */
     } else {
         *memory = (struct metrics_memory){now, m.cpu_used_pct, true};
@@ -95,8 +96,7 @@ static void metrics_wait(struct http_req *req, const struct metrics_point *now)
     w->from = *now;
     req->ops = &wait_ops;
     req->user = w;
-    loop_timer_set(loop, &w->timer, now->at_ns + (uint64_t)METRICS_SPAN_MS_MIN * NS_PER_MS,
-                   wait_on_due);
+    loop_timer_set(loop, &w->timer, now->at_ns + METRICS_SPAN_MS_MIN * TIME_NS_PER_MS, wait_on_due);
 }
 
 void get_metrics(struct http_req *req)
@@ -111,7 +111,7 @@ void get_metrics(struct http_req *req)
         metrics_fail(req, &e);
         return;
     }
-    age_ms = (now.at_ns - memory->last.at_ns) / NS_PER_MS;
+    age_ms = (now.at_ns - memory->last.at_ns) / TIME_NS_PER_MS;
     if (memory->measured && age_ms <= METRICS_SPAN_MS_MAX)
         metrics_reply(req, &memory->last);
     else
@@ -132,7 +132,7 @@ static void watch_again(struct watch *w, uint32_t ms)
 {
     struct loop *loop = http_req_loop(w->sse.req);
 
-    loop_timer_set(loop, &w->timer, loop_now_ns(loop) + (uint64_t)ms * NS_PER_MS, watch_on_due);
+    loop_timer_after(loop, &w->timer, ms, watch_on_due);
 }
 
 static int format_failure(struct buf *out, const struct err *e)

@@ -26,7 +26,6 @@ enum {
     INTERRUPT_KILL_MS = 2000,
     TIMEOUT_KILL_MS = 300,
     REPLACE_MS = 1000, /* after that */
-    NS_PER_MS = 1000000,
     STATUS_BYTES_MAX = 4096,
 };
 
@@ -107,7 +106,7 @@ static void stop_on_look(struct loop_timer *t)
         stop_interrupt_again(s);
     }
     s->look_ms = s->look_ms < STOP_LOOK_MS ? s->look_ms : STOP_LOOK_MS;
-    loop_timer_set(s->conf.loop, t, now + s->look_ms * NS_PER_MS, stop_on_look);
+    loop_timer_set(s->conf.loop, t, now + s->look_ms * TIME_NS_PER_MS, stop_on_look);
 }
 
 void shell_stop_run(struct shell *s, bool timed_out)
@@ -121,8 +120,8 @@ void shell_stop_run(struct shell *s, bool timed_out)
     s->looks = 0;
     s->lost = false;
     s->end.timed_out = timed_out;
-    s->kill_ns = now + kill_ms * NS_PER_MS;
-    s->replace_ns = s->kill_ns + (uint64_t)REPLACE_MS * NS_PER_MS;
+    s->kill_ns = now + kill_ms * TIME_NS_PER_MS;
+    s->replace_ns = s->kill_ns + REPLACE_MS * TIME_NS_PER_MS;
     s->stop_ticks = kin_now_ticks();
     s->look_ms = STOP_LOOK_MS;
     if (stop_can_break(s)) {
@@ -133,7 +132,7 @@ void shell_stop_run(struct shell *s, bool timed_out)
         stop_signal(s, SIGINT);
     }
     stop_signal(s, SIGCONT); /* whoever is stopped could not end */
-    loop_timer_set(s->conf.loop, &s->stopping, now + s->look_ms * NS_PER_MS, stop_on_look);
+    loop_timer_set(s->conf.loop, &s->stopping, now + s->look_ms * TIME_NS_PER_MS, stop_on_look);
 }
 
 void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct buf *out)

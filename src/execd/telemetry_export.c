@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/time.h"
 
-enum { NS_PER_MS = 1000000, STATUS_TEXT_MAX = 32 };
+enum { STATUS_TEXT_MAX = 32 };
 
 static void export_failed(struct telemetry_export *x, const char *why)
 {
@@ -21,7 +21,7 @@ static void export_failed(struct telemetry_export *x, const char *why)
 
     x->lost++;
     x->addr.size = 0;
-    if (x->warned_ns && now - x->warned_ns < (uint64_t)TELEMETRY_WARN_MS * NS_PER_MS)
+    if (x->warned_ns && now - x->warned_ns < TELEMETRY_WARN_MS * TIME_NS_PER_MS)
         return;
     x->warned_ns = now;
     log_event(LOG_WARN, "telemetry was not taken, going on without",
@@ -197,9 +197,8 @@ static void export_on_due(struct loop_timer *t)
     struct telemetry_export *x = container_of(t, struct telemetry_export, timer);
     uint64_t now = loop_now_ns(x->conf.loop);
 
-    loop_timer_set(x->conf.loop, t, now + (uint64_t)x->conf.to->interval_ms * NS_PER_MS,
-                   export_on_due);
-    if (x->call && now - x->call_ns >= (uint64_t)TELEMETRY_TIMEOUT_MS * NS_PER_MS) {
+    loop_timer_set(x->conf.loop, t, now + x->conf.to->interval_ms * TIME_NS_PER_MS, export_on_due);
+    if (x->call && now - x->call_ns >= TELEMETRY_TIMEOUT_MS * TIME_NS_PER_MS) {
         http_call_cancel(x->call);
         x->call = NULL;
         export_failed(x, "it does not answer");
@@ -213,9 +212,7 @@ static void export_on_due(struct loop_timer *t)
 void telemetry_export_start(struct telemetry_export *x, const struct telemetry_export_conf *conf)
 {
     *x = (struct telemetry_export){.conf = *conf, .lookup = {.fd = -EBADF}};
-    loop_timer_set(conf->loop, &x->timer,
-                   loop_now_ns(conf->loop) + (uint64_t)conf->to->interval_ms * NS_PER_MS,
-                   export_on_due);
+    loop_timer_after(conf->loop, &x->timer, conf->to->interval_ms, export_on_due);
 }
 
 void telemetry_export_stop(struct telemetry_export *x)

@@ -1,13 +1,13 @@
 #include "execd/use_log.h"
 
 #include "base/log.h"
+#include "base/time.h"
 #include "execd/redact.h"
 #include "execd/routes.h"
 
 enum {
     TEXT_BYTES_MAX = 1024,       /* of what a client sent */
     LOGGED_BYTES_MAX = 3 * 1024, /* masks may be longer than what they stand for */
-    NS_PER_MS = 1000000,
 };
 
 static bool is_logged(const struct http_req *req, enum log_level level)
@@ -36,7 +36,7 @@ void use_log_request(struct http_req *req, int error)
         add_redacted(req->head.query, &message);
     }
     log_event(LOG_INFO, message.p, LOG_I64("status", req->status), LOG_I64("error", error),
-              LOG_U64("ms", ns / NS_PER_MS));
+              LOG_U64("ms", ns / TIME_NS_PER_MS));
 }
 
 void use_log_command(const struct http_req *req, struct str text)

@@ -8,7 +8,6 @@
 #include "net/stream.h"
 
 enum {
-    NS_PER_MS = 1000000,
     RETRY_FIRST_MS = 2,
     RETRY_MAX_MS = 20,
     STALL_MS = 10 * 60 * 1000, /* a kernel that computes need not read for long */
@@ -43,8 +42,7 @@ static void conn_on_retry(struct loop_timer *t)
 static void conn_retry_soon(struct zmtp_conn *c)
 {
     c->phase = CONN_WAITING;
-    loop_timer_set(c->loop, &c->retry, loop_now_ns(c->loop) + (uint64_t)c->retry_ms * NS_PER_MS,
-                   conn_on_retry);
+    loop_timer_after(c->loop, &c->retry, c->retry_ms, conn_on_retry);
     c->retry_ms = (uint32_t)min_size(2 * (size_t)c->retry_ms, RETRY_MAX_MS);
 }
 

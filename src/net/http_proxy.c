@@ -171,8 +171,7 @@ static void proxy_on_req_hangup(struct http_req *req)
 {
     struct proxy *p = req->user;
 
-    loop_timer_set(p->loop, &p->hangup, loop_now_ns(p->loop) + HANGUP_GRACE_MS * UINT64_C(1000000),
-                   proxy_on_hangup_due);
+    loop_timer_after(p->loop, &p->hangup, HANGUP_GRACE_MS, proxy_on_hangup_due);
 }
 
 static void proxy_on_req_close(struct http_req *req, int error UNUSED)

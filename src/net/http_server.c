@@ -242,8 +242,7 @@ void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drain
     if (s->connections == 0)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
     else
-        loop_timer_set(s->loop, &s->drain_timer,
-                       loop_now_ns(s->loop) + (uint64_t)grace_ms * 1000000, server_on_drain_due);
+        loop_timer_after(s->loop, &s->drain_timer, grace_ms, server_on_drain_due);
 }
 
 void http_server_free(struct http_server *s)

@@ -25,7 +25,6 @@ enum {
     SPARE_BUFS_MAX = 16,
     SPARE_PIPES_MAX = 16,
     SPARE_BUF_BYTES_MAX = 64 * 1024, /* larger ones go back to the allocator */
-    NS_PER_MS = 1000000,
 };
 
 struct task_list {
@@ -201,6 +200,12 @@ void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns,
 {
     t->on_due = on_due;
     loop_timers_set(&l->timers, t, due_ns);
+}
+
+void loop_timer_after(struct loop *l, struct loop_timer *t, uint64_t ms,
+                      void (*on_due)(struct loop_timer *))
+{
+    loop_timer_set(l, t, loop_now_ns(l) + ms * TIME_NS_PER_MS, on_due);
 }
 
 void loop_timer_stop(struct loop *l, struct loop_timer *t)

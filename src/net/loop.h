@@ -58,6 +58,9 @@ struct loop_timer {
  * read. */
 void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns,
                     void (*on_due)(struct loop_timer *));
+/* The same, so long after loop_now_ns. */
+void loop_timer_after(struct loop *l, struct loop_timer *t, uint64_t ms,
+                      void (*on_due)(struct loop_timer *));
 void loop_timer_stop(struct loop *l, struct loop_timer *t); /* unarmed is fine */
 
 static inline bool loop_timer_armed(const struct loop_timer *t)

@@ -162,8 +162,7 @@ static void relay_on_idle(struct loop_timer *t)
 static void relay_touch(struct relay *r)
 {
     if (r->conf.idle_ms)
-        loop_timer_set(r->loop, &r->idle,
-                       loop_now_ns(r->loop) + (uint64_t)r->conf.idle_ms * 1000000, relay_on_idle);
+        loop_timer_after(r->loop, &r->idle, r->conf.idle_ms, relay_on_idle);
 }
 
 static void relay_pump(struct relay *r)

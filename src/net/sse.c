@@ -4,8 +4,6 @@
 
 #include "net/sse_internal.h"
 
-enum { NS_PER_MS = 1000000 };
-
 /* --- formatting --- */
 
 static bool is_one_line(struct str s)
@@ -128,8 +126,7 @@ static void sse_arm_ping(struct sse *s)
     struct loop *loop = http_req_loop(s->req);
 
     if (s->ping_ms)
-        loop_timer_set(loop, &s->ping, loop_now_ns(loop) + (uint64_t)s->ping_ms * NS_PER_MS,
-                       sse_on_ping);
+        loop_timer_after(loop, &s->ping, s->ping_ms, sse_on_ping);
     else
         loop_timer_stop(loop, &s->ping);
 }

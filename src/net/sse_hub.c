@@ -15,9 +15,8 @@
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "net/sse_internal.h"
-
-enum { NS_PER_MS = 1000000 };
 
 /* A formatted event, shared by all who wait for it. */
 struct hub_event {
@@ -80,8 +79,7 @@ static void hub_arm_lag_timer(struct sse_hub *hub)
         loop_timer_stop(hub->loop, &hub->lag_timer);
     else
         loop_timer_set(hub->loop, &hub->lag_timer,
-                       event_of(hub->events.next)->born_ns +
-                           (uint64_t)hub->conf.lag_ms_max * NS_PER_MS,
+                       event_of(hub->events.next)->born_ns + hub->conf.lag_ms_max * TIME_NS_PER_MS,
                        hub_on_lag_due);
 }
 
@@ -222,9 +220,7 @@ static void hub_on_ping(struct loop_timer *t);
 static void hub_arm_ping(struct sse_hub *hub)
 {
     if (hub->conf.ping_ms)
-        loop_timer_set(hub->loop, &hub->ping_timer,
-                       loop_now_ns(hub->loop) + (uint64_t)hub->conf.ping_ms * NS_PER_MS,
-                       hub_on_ping);
+        loop_timer_after(hub->loop, &hub->ping_timer, hub->conf.ping_ms, hub_on_ping);
     else
         loop_timer_stop(hub->loop, &hub->ping_timer);
 }

@@ -61,8 +61,7 @@ static void stream_on_stall(struct loop_timer *t)
 
 static void stream_arm_stall(struct stream *s, uint32_t ms)
 {
-    loop_timer_set(s->loop, &s->stall, loop_now_ns(s->loop) + (uint64_t)ms * 1000000,
-                   stream_on_stall);
+    loop_timer_after(s->loop, &s->stall, ms, stream_on_stall);
 }
 
 void stream_close(struct stream *s, int error)

@@ -170,8 +170,7 @@ void ws_note_error(struct ws *ws, int error, const char *story)
 
 static void ws_arm(struct ws *ws, uint32_t ms)
 {
-    loop_timer_set(ws->loop, &ws->timer, loop_now_ns(ws->loop) + (uint64_t)ms * 1000000,
-                   ws_on_timer);
+    loop_timer_after(ws->loop, &ws->timer, ms, ws_on_timer);
 }
 
 /* Input goes nowhere from here on, and must not wait for anybody. */
@@ -293,8 +292,7 @@ static void ws_on_idle(struct loop_timer *t)
 static void ws_expect_life(struct ws *ws)
 {
     if (ws->conf.idle_ms)
-        loop_timer_set(ws->loop, &ws->idle,
-                       loop_now_ns(ws->loop) + (uint64_t)ws->conf.idle_ms * 1000000, ws_on_idle);
+        loop_timer_after(ws->loop, &ws->idle, ws->conf.idle_ms, ws_on_idle);
 }
 
 static void ws_hold(struct ws *ws, const struct ws_piece *piece, size_t taken)
