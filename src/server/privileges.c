@@ -15,7 +15,11 @@
 #include "broker/client.h"
 #include "server/embedded.h"
 
-enum { BROKER_ARGS_MAX = 256, BROKER_WORKERS_MAX = 16 };
+enum {
+    BROKER_ARGS_MAX = 256,
+    BROKER_WORKERS_MAX = 16,
+    LINKS_MAX = 40, /* as the kernel has it */
+};
 
 /* --- directories --- */
 
@@ -65,27 +69,103 @@ struct roots *roots_open(const struct config *config, struct roots *older)
     return r;
 }
 
-/* mkdir -p; 1 when the last one was missing. */
-static int make_dirs(char *path, mode_t mode, struct err *e)
+/* The way to a directory, made where it is missing. */
+struct way {
+    int dir;         /* how far we are */
+    bool made;       /* that one was missing */
+    struct buf rest; /* what is left to go */
+    int links;       /* that were followed */
+};
+
+/* Takes the next name off the rest. False at the end. */
+static bool way_next(struct way *w, char ret_name[PATH_MAX])
 {
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/')
-            continue;
-        *at = '\0';
-        if (mkdir(path, 0755) < 0 && errno != EEXIST)
-            return err_sys(e, errno, "make the directory '%s'", path);
-        *at = '/';
-    }
-    if (mkdir(path, mode) == 0)
-        return 1;
-    return errno == EEXIST ? 0 : err_sys(e, errno, "make the directory '%s'", path);
+    struct str rest = buf_str(&w->rest), name = STR("");
+    bool found;
+
+    while (name.n == 0 && str_cut(&rest, '/', &name))
+        continue;
+    found = name.n > 0 && str_copy(ret_name, PATH_MAX, name) == 0;
+    buf_drop_front(&w->rest, w->rest.n - rest.n);
+    return found;
 }
 
-/* Gives a directory to the account, if we made it. Others may be anybody's, or a link that the
- * account put there to be given what it leads to. */
-static int hand_over(const char *path, bool made, uid_t uid, gid_t gid, struct err *e)
+/* Whether nobody but root can have put there what a directory holds. */
+static bool is_of_root_alone(int dir)
 {
-    auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    return fstat(dir, &st) == 0 && st.st_uid == 0 && !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* Goes on where a link leads. Root goes only where root sends it. */
+static int way_follow(struct way *w, const char *name)
+{
+    AUTO_BUF(path, PATH_MAX);
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(w->dir, name, target, sizeof(target));
+
+    if (n < 0)
+        return errno == EINVAL ? -ENOTDIR : -errno; /* it is no link */
+    if (geteuid() == 0 && !is_of_root_alone(w->dir))
+        return -EPERM;
+    if (w->links++ == LINKS_MAX)
+        return -ELOOP;
+    if (buf_addf(&path, "%.*s/%.*s", (int)n, target, (int)w->rest.n, w->rest.p) < 0)
+        return -ENAMETOOLONG;
+    if (target[0] == '/') {
+        fd_close(w->dir);
+        w->dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    }
+    buf_clear(&w->rest);
+    return buf_add(&w->rest, buf_str(&path));
+}
+
+static int way_step(struct way *w, const char *name, mode_t mode)
+{
+    bool made = mkdirat(w->dir, name, w->rest.n > 0 ? 0755 : mode) == 0;
+    struct stat st;
+    int fd;
+
+    if (!made && errno != EEXIST)
+        return -errno;
+    fd = openat(w->dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOTDIR ? way_follow(w, name) : -errno;
+    fd_close(w->dir);
+    w->dir = fd;
+    /* Whoever may write above it can have put another in its place since. */
+    w->made = made && fstat(fd, &st) == 0 && st.st_uid == geteuid();
+    return 0;
+}
+
+/* mkdir -p. Returns the directory, O_PATH; *ret_made tells whether it was missing. */
+static int make_dirs(const char *path, mode_t mode, bool *ret_made, struct err *e)
+{
+    struct way w = {.dir = open(path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    char name[PATH_MAX];
+    int r;
+
+    buf_init(&w.rest, PATH_MAX);
+    r = w.dir < 0 ? -errno : buf_add(&w.rest, str_of(path));
+    while (r >= 0 && way_next(&w, name))
+        r = way_step(&w, name, mode);
+    buf_done(&w.rest);
+    if (r >= 0) {
+        *ret_made = w.made;
+        return w.dir;
+    }
+    fd_close(w.dir);
+    if (r == -EPERM)
+        return err_set(e, EPERM, "'%s' leads over a link that others than root can have put there",
+                       path);
+    return err_sys(e, -r, "make the directory '%s'", path);
+}
+
+/* Gives a directory to the account, if we made it. Others may be anybody's. */
+static int hand_over(int dir, const char *path, bool made, uid_t uid, gid_t gid, struct err *e)
+{
+    auto_fd fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -100,17 +180,23 @@ static int hand_over(const char *path, bool made, uid_t uid, gid_t gid, struct e
     return 0;
 }
 
-int data_dir_prepare(const struct config *config, struct err *e)
+/* A directory for the account the server will run as. */
+static int prepare_dir(const struct config *config, const char *path, struct err *e)
 {
-    auto_free char *dir = mem_strdup(config->dir);
+    bool made;
+    auto_fd dir = make_dirs(path, 0700, &made, e);
     uid_t uid;
     gid_t gid;
-    int made = make_dirs(dir, 0700, e);
-    int r = made < 0 ? made : config_account(config, &uid, &gid, e);
+    int r = dir < 0 ? dir : config_account(config, &uid, &gid, e);
 
     if (r < 0 || geteuid() != 0)
         return r;
-    return hand_over(dir, made, uid, gid, e);
+    return hand_over(dir, path, made, uid, gid, e);
+}
+
+int data_dir_prepare(const struct config *config, struct err *e)
+{
+    return prepare_dir(config, config->dir, e);
 }
 
 /* --- the broker --- */
@@ -187,7 +273,7 @@ int broker_start(const struct config *config, struct proc *ret_broker, int *ret_
     int ends[2];
     uid_t uid;
     gid_t gid;
-    int r, made;
+    int r;
 
     if (config->embedded.start_broker == CONFIG_START_NEVER ||
         (config->embedded.start_broker == CONFIG_START_AUTO &&
@@ -197,8 +283,7 @@ int broker_start(const struct config *config, struct proc *ret_broker, int *ret_
     if (r < 0)
         return r;
     (void)snprintf(volumes, sizeof(volumes), "%s/volumes", config->dir);
-    made = make_dirs(volumes, 0700, e);
-    r = made < 0 ? made : hand_over(volumes, made, uid, gid, e);
+    r = prepare_dir(config, volumes, e);
     if (r < 0)
         return r;
     if (pipe2(ends, O_CLOEXEC) < 0)

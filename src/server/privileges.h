@@ -19,7 +19,7 @@ struct roots {
 struct roots *roots_open(const struct config *config, struct roots *older);
 
 /* Makes config->dir, for the account the server will run as. -EPERM when it is there and somebody
- * else's. */
+ * else's, or when, as root, a link leads there that others than root can have put in its place. */
 int data_dir_prepare(const struct config *config, struct err *e);
 
 /* Starts a broker that ends with us, if the configuration wants one. 1 when it did, with the
