@@ -141,7 +141,11 @@ static int check_and_migrate(sqlite3 *db, struct err *e)
                     "its file system keeps SQLite from write-ahead logging; journal mode is", e);
     if (r < 0)
         return r;
-    r = store_exec(db, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", e);
+    /* What is deleted has held secrets of somebody: it is overwritten, not only let go. */
+    r = store_exec(db,
+                   "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; "
+                   "PRAGMA secure_delete = ON",
+                   e);
     return r < 0 ? r : store_migrate(db, version, store_steps, STORE_VERSION, e);
 }
 

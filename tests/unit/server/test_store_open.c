@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
 #include "base/io.h"
 #include "base/time.h"
 #include "server/store_internal.h"
@@ -432,4 +433,43 @@ TEST(store_open, forgets_nothing_when_killed)
     }
     printf("# %u changes were confirmed before %d deaths\n", told, DEATHS);
     CHECK(told >= DEATHS);
+}
+
+static bool file_has(const char *path, struct str text)
+{
+    auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    AUTO_BUF(all, 64 << 20);
+    ssize_t n = 1;
+
+    while (fd >= 0 && n > 0) {
+        char piece[1 << 16];
+
+        n = read(fd, piece, sizeof(piece));
+        CHECK(n >= 0);
+        CHECK_EQ(buf_add(&all, str_make(piece, (size_t)n)), 0);
+    }
+    return all.n > 0 && memmem(all.p, all.n, text.p, text.n);
+}
+
+TEST(store_open, keeps_nothing_of_what_was_deleted)
+{
+    static char env[100000]; /* on pages of its own */
+    struct store *s = open_store();
+    struct store_sandbox row = row_of(STR("a"));
+    struct str secret = STR("correct horse battery staple");
+
+    for (size_t at = 0; at + secret.n < sizeof(env); at += secret.n)
+        memcpy(env + at, secret.p, secret.n);
+    for (int i = 0; i < 2; i++) { /* in a page beside others, and in many */
+        row.id = i ? STR("b") : STR("a");
+        row.spec = i ? str_make(env, sizeof(env) - 64) : secret;
+        CHECK_EQ(store_insert(s, &row, NULL), 1);
+    }
+    CHECK_EQ(store_checkpoint(s, NULL), 0);
+    CHECK(file_has(store_path, secret));
+    CHECK_EQ(store_delete(s, STR("a"), NULL), 1);
+    CHECK_EQ(store_delete(s, STR("b"), NULL), 1);
+    CHECK_EQ(store_checkpoint(s, NULL), 0);
+    CHECK(!file_has(store_path, secret));
+    store_close(s);
 }
