@@ -186,10 +186,12 @@ static void file_write(struct upload *u, struct str piece)
 {
     int r = 0;
 
-    if (u->target.temp[0])
-        r = sparse_write(&u->sparse, u->target.fd, piece);
-    else if (u->target.fd >= 0) /* a pipe that nobody reads must not keep us */
+    if (u->target.fd < 0)
+        return;
+    if (u->target.in_place) /* a pipe that nobody reads must not keep us */
         r = io_write_full(u->target.fd, piece, deadline_in_ms(0));
+    else
+        r = sparse_write(&u->sparse, u->target.fd, piece);
     if (r < 0)
         upload_fail_write(u, r);
 }
@@ -201,7 +203,7 @@ static void file_end(struct upload *u)
 
     if (u->target.fd < 0)
         return;
-    r = u->target.temp[0] ? sparse_end(&u->sparse, u->target.fd) : 0;
+    r = u->target.in_place ? 0 : sparse_end(&u->sparse, u->target.fd);
     if (r < 0)
         upload_fail_write(u, r);
     else if (permission_apply_fd(&u->ids, u->target.fd, &e) < 0)

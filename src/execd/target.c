@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 enum {
     NEW_MODE = 0777, /* minus the umask */
+    NAMELESS_CLOEXEC = O_WRONLY | O_TMPFILE | O_CLOEXEC,
     TEMP_CLOEXEC = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
     PLACE_CLOEXEC = O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
     MODE_BITS = 07777,
@@ -24,8 +26,46 @@ static bool is_mounted(int dir, const char *name)
            stx.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
+/* --- files without a name --- */
+
+enum { FD_LINK_MAX = sizeof("/proc/self/fd/") + 11 };
+
+/* By its descriptor a file gets a name without any privilege. */
+static void fd_link(int fd, char out[FD_LINK_MAX])
+{
+    (void)snprintf(out, FD_LINK_MAX, "/proc/self/fd/%d", fd);
+}
+
+static int open_nameless(int dir, mode_t mode)
+{
+    char link[FD_LINK_MAX];
+    int fd = openat(dir, ".", NAMELESS_CLOEXEC, mode);
+
+    if (fd < 0)
+        return -errno;
+    fd_link(fd, link);
+    if (access(link, F_OK) == 0)
+        return fd;
+    fd_close(fd);
+    return -ENOENT; /* no /proc: it would stay without */
+}
+
+/* -EEXIST when there is something of that name. */
+static int name_file(int fd, int dir, const char *name)
+{
+    char link[FD_LINK_MAX];
+
+    fd_link(fd, link);
+    return linkat(AT_FDCWD, link, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+/* --- where content goes --- */
+
 static int open_temp(struct target *t, mode_t mode)
 {
+    t->fd = open_nameless(t->dir, mode);
+    if (t->fd >= 0)
+        return 0;
     fs_temp_name(t->temp);
     t->fd = openat(t->dir, t->temp, TEMP_CLOEXEC, mode);
     if (t->fd < 0) {
@@ -63,6 +103,7 @@ static int open_like(struct target *t, const struct stat *old)
 
 static int open_in_place(struct target *t)
 {
+    t->in_place = true;
     t->fd = openat(t->dir, t->name, PLACE_CLOEXEC);
     return t->fd < 0 ? -errno : 0;
 }
@@ -118,38 +159,6 @@ int target_open_at(struct target *t, int dir, const char *name, struct err *e)
     return err_set(e, -r, "open %s: %s", name, fs_text(-r));
 }
 
-/* Some file systems find out only now that they cannot keep it. */
-static int close_written(struct target *t, struct err *e)
-{
-    if (close(take_fd(&t->fd)) < 0 && errno != EINTR)
-        return err_set(e, errno, "close: %s", fs_text(errno));
-    return 0;
-}
-
-int target_keep(struct target *t, char ret_temp[FS_TEMP_NAME_MAX], struct err *e)
-{
-    int r = close_written(t, e);
-
-    if (r == 0) {
-        memcpy(ret_temp, t->temp, sizeof(t->temp));
-        t->temp[0] = '\0';
-    }
-    target_drop(t);
-    return r;
-}
-
-int target_commit(struct target *t, struct err *e)
-{
-    int r = close_written(t, e);
-
-    if (r == 0 && t->temp[0] && renameat(t->dir, t->temp, t->dir, t->name) < 0)
-        r = err_set(e, errno, "rename: %s", fs_text(errno));
-    if (r == 0)
-        t->temp[0] = '\0';
-    target_drop(t);
-    return r;
-}
-
 void target_drop(struct target *t)
 {
     if (t->dir < 0)
@@ -157,4 +166,104 @@ void target_drop(struct target *t)
     drop_temp(t);
     fd_close(t->dir);
     *t = TARGET_NONE;
+}
+
+/* --- once it is written --- */
+
+/* A file that may still be written to could not be run, and some file systems find out only when it
+ * is closed that they cannot keep it. */
+static int close_written(struct target *t, struct target_kept *ret)
+{
+    struct target_kept kept = TARGET_KEPT_NONE;
+    char link[FD_LINK_MAX];
+
+    if (!t->in_place && !t->temp[0]) {
+        fd_link(t->fd, link);
+        kept.fd = open(link, O_PATH | O_CLOEXEC);
+        if (kept.fd < 0)
+            return -errno;
+    }
+    if (close(take_fd(&t->fd)) < 0 && errno != EINTR) {
+        int r = -errno;
+
+        fd_close(kept.fd);
+        return r;
+    }
+    memcpy(kept.temp, t->temp, sizeof(kept.temp));
+    t->temp[0] = '\0';
+    *ret = kept;
+    return 0;
+}
+
+static int keep_by_name(struct target_kept *kept, int dir)
+{
+    int r;
+
+    fs_temp_name(kept->temp);
+    r = name_file(kept->fd, dir, kept->temp);
+    if (r < 0)
+        kept->temp[0] = '\0'; /* whatever is there is not ours */
+    else
+        fd_close(take_fd(&kept->fd));
+    return r;
+}
+
+int target_kept_place(struct target_kept *kept, int dir, const char *name)
+{
+    int r;
+
+    if (kept->fd >= 0) {
+        r = name_file(kept->fd, dir, name);
+        if (r == -EEXIST) /* a link replaces nothing */
+            r = keep_by_name(kept, dir);
+        if (r < 0)
+            return r;
+        fd_close(take_fd(&kept->fd));
+    }
+    if (kept->temp[0] && renameat(dir, kept->temp, dir, name) < 0)
+        return -errno;
+    kept->temp[0] = '\0';
+    return 0;
+}
+
+void target_kept_drop(struct target_kept *kept, int dir)
+{
+    fd_close(take_fd(&kept->fd));
+    if (kept->temp[0])
+        (void)unlinkat(dir, kept->temp, 0); /* nobody else knows it */
+    kept->temp[0] = '\0';
+}
+
+int target_keep(struct target *t, bool may_hold, struct target_kept *ret, struct err *e)
+{
+    struct target_kept kept;
+    int r = close_written(t, &kept);
+
+    if (r == 0 && kept.fd >= 0 && !may_hold) {
+        r = keep_by_name(&kept, t->dir);
+        if (r < 0)
+            target_kept_drop(&kept, t->dir);
+    }
+    target_drop(t);
+    if (r < 0)
+        return err_set(e, -r, "close: %s", fs_text(-r));
+    *ret = kept;
+    return 0;
+}
+
+int target_commit(struct target *t, struct err *e)
+{
+    struct target_kept kept;
+    int r = close_written(t, &kept);
+
+    if (r < 0)
+        r = err_set(e, -r, "close: %s", fs_text(-r));
+    else {
+        r = target_kept_place(&kept, t->dir, t->name);
+        if (r < 0)
+            r = err_set(e, -r, "rename: %s", fs_text(-r));
+        target_kept_drop(&kept, t->dir);
+    }
+    target_drop(t);
+    return r;
 }

@@ -231,7 +231,7 @@ static int unpack_node(struct untar *u, const char *name)
 static int unpack_file_end(struct untar *u, struct err *e)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)u->entry.mtime}};
-    int fd = u->file.fd, r = u->file.temp[0] ? sparse_end(&u->sparse, fd) : 0;
+    int fd = u->file.fd, r = u->file.in_place ? 0 : sparse_end(&u->sparse, fd);
 
     if (r == 0 && u->owners && fchown(fd, (uid_t)u->entry.uid, (gid_t)u->entry.gid) < 0)
         r = -errno;
@@ -281,8 +281,8 @@ static int on_entry(void *ctx, const struct tar_entry *entry, struct err *e)
 static int on_data(void *ctx, struct str piece, struct err *e)
 {
     struct untar *u = ctx;
-    int r = u->file.temp[0] ? sparse_write(&u->sparse, u->file.fd, piece)
-                            : io_write_full(u->file.fd, piece, deadline_in_ms(0));
+    int r = u->file.in_place ? io_write_full(u->file.fd, piece, deadline_in_ms(0))
+                             : sparse_write(&u->sparse, u->file.fd, piece);
 
     return r < 0 ? untar_fail(u, r, "write", e) : 0;
 }

@@ -9,13 +9,16 @@
 #include "base/mem.h"
 #include "execd/path.h"
 
+enum { NAMELESS_MAX = 64 }; /* descriptors of one form */
+
 struct kept_row {
     struct list link;
-    struct str name;             /* as the client wrote it */
-    const char *path;            /* of the file, links followed */
-    struct str parent;           /* what was made for it, as far as it is longer than... */
-    size_t parent_kept;          /* ...what was there before */
-    char temp[FS_TEMP_NAME_MAX]; /* beside the path; "" = not written, or in its place */
+    struct str name;    /* as the client wrote it */
+    const char *path;   /* of the file, links followed */
+    struct str parent;  /* what was made for it, as far as it is longer than... */
+    size_t parent_kept; /* ...what was there before */
+    bool written;       /* and not in its place yet */
+    struct target_kept kept;
 };
 
 struct upload_kept {
@@ -23,6 +26,7 @@ struct upload_kept {
     struct list undoing; /* beside the others of which that is so */
     struct arena arena;
     struct list rows; /* in the order of the form */
+    size_t nameless;  /* of them, at most NAMELESS_MAX */
 };
 
 struct upload_kept *upload_kept_new(size_t bytes_max)
@@ -122,29 +126,32 @@ int upload_kept_add(struct upload_kept *k, struct target *t, struct str name, st
 {
     struct kept_row *row = last_row(k);
 
+    int r = target_keep(t, k->nameless < NAMELESS_MAX, &row->kept, e);
+
+    if (r < 0)
+        return r;
     row->name = name;
-    return target_keep(t, row->temp, e);
+    row->written = row->kept.fd >= 0 || row->kept.temp[0];
+    k->nameless += row->kept.fd >= 0;
+    return 0;
 }
 
-static int place(const struct kept_row *row)
+static int place(struct kept_row *row)
 {
     struct str base;
     auto_fd dir = fs_open_parent(row->path, &base);
     char name[NAME_MAX + 1];
     int r = dir < 0 ? dir : str_copy(name, sizeof(name), base);
 
-    if (r < 0)
-        return r;
-    return renameat(dir, row->temp, dir, name) < 0 ? -errno : 0;
+    return r < 0 ? r : target_kept_place(&row->kept, dir, name);
 }
 
-static void remove_temp(const struct kept_row *row)
+static void drop(struct kept_row *row)
 {
     struct str base;
     auto_fd dir = fs_open_parent(row->path, &base);
 
-    if (dir >= 0)
-        (void)unlinkat(dir, row->temp, 0); /* nobody else knows it */
+    target_kept_drop(&row->kept, dir);
 }
 
 /* --- all of them --- */
@@ -157,7 +164,7 @@ int upload_kept_place(struct upload_kept *k, struct str *ret_name, struct err *e
     if (list_empty(&k->rows))
         return 0;
     row = container_of(k->rows.next, struct kept_row, link);
-    r = row->temp[0] ? place(row) : 0;
+    r = row->written ? place(row) : 0;
     if (r < 0) {
         *ret_name = row->name;
         return err_set(e, -r, "rename: %s", fs_text(-r));
@@ -173,8 +180,8 @@ bool upload_kept_undo(struct upload_kept *k)
     if (list_empty(&k->rows))
         return false;
     row = last_row(k);
-    if (row->temp[0])
-        remove_temp(row);
+    if (row->written)
+        drop(row);
     remove_made(row);
     list_remove(&row->link);
     return true;

@@ -1,8 +1,9 @@
-/* upload_kept.h - files of a form that are written and wait, under other names, for the rest of it:
- * all appear once the form is complete, or none does.
+/* upload_kept.h - files of a form that are written and wait for the rest of it, out of sight: all
+ * appear once the form is complete, or none does.
  *
- * A file that waits costs its paths and no descriptor. Directories that were made for files go with
- * them, unless somebody else has put something there. Loop thread only. */
+ * The first of a form wait without a name, and cost a descriptor each: of those nothing is left if
+ * the process is killed. Those behind them cost no more than their paths. Directories that were
+ * made for files go with them, unless somebody else has put something there. Loop thread only. */
 #pragma once
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 """execd_listen.py - execd as an ordinary process on a TCP port, and a client of its routes."""
+import contextlib
 import http.client
 import json
 import os
@@ -83,3 +84,12 @@ class Execd:
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def descriptor_links(self):
+        """What they lead to, as the kernel spells it."""
+        folder = f"/proc/{self.process.pid}/fd"
+        links = []
+        for fd in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+                links.append(os.readlink(f"{folder}/{fd}"))
+        return links

@@ -29,6 +29,7 @@ SANITIZED = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
 MIB = 1 << 20
 UPLOAD_BYTES, UPLOAD_RSS_KIB_MAX = 300 * MIB, 2048
 MANY_FILES = 2000
+NAMELESS = 64  # files of a form that wait without a name
 PINGS_MIN = 5  # a walk in one go would let two pass
 NOBODY = pwd.getpwnam("nobody").pw_uid
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{0,8}[1-9])?Z$")
@@ -864,8 +865,16 @@ def writes_nothing_of_a_form_that_is_rejected(x):
     assert (x.home / "mine/d/f/1").read_bytes() == b"1"
 
 
+def waiting(x):
+    """How many files are written, in part or whole, and not in their places: some have no name."""
+    named = sum(name.startswith(".opensandbox-") for _, _, names in os.walk(x.home)
+                for name in names)
+    return named + sum(link.startswith(str(x.home)) and link.endswith(" (deleted)")
+                       for link in x.descriptor_links())
+
+
 def shows_no_file_before_its_form_is_complete(x):
-    """Of many, too, and without a descriptor for each."""
+    """Of many, too, and without a descriptor for each: the first have one, and no name at all."""
     parts = [piece for n in range(MANY_FILES)
              for piece in (meta(f"d{n % 7}/{n}"), file_part(b"%d" % n))]
     whole = form(*parts, meta("last"), file_part(b"l"))
@@ -874,9 +883,8 @@ def shows_no_file_before_its_form_is_complete(x):
         client.sendall(b"POST /files/upload HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
                        b"Content-Type: multipart/form-data; boundary=" % len(whole)
                        + BOUNDARY.encode() + b"\r\n\r\n" + whole[:-100])
-        wait_for(lambda: sum(len(names) for _, _, names in os.walk(x.home)) >= MANY_FILES,
-                 "the temporary files")
-        assert x.descriptors() <= before + 4, (before, x.descriptors())
+        wait_for(lambda: waiting(x) >= MANY_FILES, "the temporary files")
+        assert x.descriptors() <= before + 4 + NAMELESS, (before, x.descriptors())
         for _, _, names in os.walk(x.home):
             assert all(name.startswith(".opensandbox-") for name in names), names
         if not SANITIZED:
@@ -963,9 +971,9 @@ def leaves_nothing_of_an_upload_that_breaks_off(x):
         client.sendall(b"POST /files/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
                        b"Content-Type: multipart/form-data; boundary=" + BOUNDARY.encode()
                        + b"\r\n\r\n" + body[:60000])
-        wait_for(lambda: [name for name in os.listdir(x.home) if name.startswith(".opensandbox")],
-                 "the temporary file")
-    wait_for(lambda: not os.listdir(x.home), "the temporary file to go")
+        wait_for(lambda: waiting(x), "the temporary file")
+    wait_for(lambda: not waiting(x), "the temporary file to go")
+    assert not os.listdir(x.home)
 
 
 @contextlib.contextmanager
@@ -980,18 +988,29 @@ def unfinished(x, *parts, more=0):
         yield client
 
 
-def temporary(folder):
-    return [name for name in os.listdir(folder) if name.startswith(".opensandbox")]
-
-
 def leaves_nothing_of_an_upload_when_it_ends(x):
     parts = [p for n in range(300) for p in (meta(f"made/f{n}"), file_part(b"x"))]
     with unfinished(x, *parts):
         made = x.home / "made"
-        wait_for(lambda: made.exists() and len(temporary(made)) == 300, "the temporary files")
+        wait_for(lambda: waiting(x) == 300, "the temporary files")
         x.process.terminate()
         x.process.wait(SECONDS_MAX)
     assert not os.listdir(x.home), len(os.listdir(made))
+
+
+def leaves_no_file_of_an_upload_when_it_is_killed(x):
+    try:
+        os.close(os.open(x.home, os.O_TMPFILE | os.O_WRONLY))
+    except OSError as e:
+        raise tap.Skip(f"files without a name: {e}") from e
+    (x.home / "old").write_bytes(b"old")
+    with unfinished(x, meta("old"), file_part(b"new"), meta("made/one"), file_part(b"1" * 100000),
+                    meta("made/two"), file_part(b"2" * 100000)):
+        wait_for(lambda: waiting(x) == 3, "the temporary files")
+        x.process.kill()
+        x.process.wait(SECONDS_MAX)
+    assert (x.home / "old").read_bytes() == b"old"
+    assert [names for _, _, names in os.walk(x.home)] == [["old"], []], list(os.walk(x.home))
 
 
 def removes_directories_made_half_way(x):
@@ -1007,7 +1026,7 @@ def removes_what_it_wrote_at_the_first_mistake(x):
     for bad in ([meta("plain/under"), file_part(b"x")], [part("metadata", b"{", "metadata")]):
         rest = form(*bad)
         with unfinished(x, *good, more=len(rest)) as client:
-            wait_for(lambda: made.exists() and len(temporary(made)) == 300, "the temporary files")
+            wait_for(lambda: waiting(x) == 300, "the temporary files")
             client.sendall(rest[:-2])
             time.sleep(1)
             assert not made.exists(), len(os.listdir(made))
@@ -1081,8 +1100,8 @@ TESTS = [
     explains_a_bad_upload, writes_nothing_of_a_form_that_is_rejected,
     shows_no_file_before_its_form_is_complete, reads_forms_as_clients_spell_them,
     uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
-    leaves_nothing_of_an_upload_when_it_ends, removes_directories_made_half_way,
-    removes_what_it_wrote_at_the_first_mistake,
+    leaves_nothing_of_an_upload_when_it_ends, leaves_no_file_of_an_upload_when_it_is_killed,
+    removes_directories_made_half_way, removes_what_it_wrote_at_the_first_mistake,
     keeps_within_a_tree_that_changes, stays_small,
 ]
 

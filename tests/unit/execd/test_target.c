@@ -1,5 +1,7 @@
 #include "execd/target.h"
 
+#include <dirent.h>
+
 #include "folder.h"
 
 static int target_write(const char *path, const char *text)
@@ -56,16 +58,77 @@ TEST(target, leaves_nothing_when_dropped)
     target_drop(&t); /* not open is fine */
     file_write("f", "old");
     CHECK_EQ(target_open(&t, "f", NULL), 0);
-    CHECK(t.temp[0] && access(t.temp, F_OK) == 0);
     CHECK_EQ(write(t.fd, "new", 3), 3);
-    {
-        char temp[FS_TEMP_NAME_MAX];
-
-        memcpy(temp, t.temp, sizeof(temp));
-        target_drop(&t);
-        CHECK_EQ(access(temp, F_OK), -1);
-    }
+    target_drop(&t);
     CHECK_STR(file_read("f"), "old");
+    CHECK_EQ(unlink("f"), 0); /* and the folder is empty: it can be removed */
+    CHECK_EQ(rmdir(folder.path), 0);
+    CHECK_EQ(mkdir(folder.path, 0700), 0);
+}
+
+static size_t names_in_folder(void)
+{
+    DIR *dir = opendir(".");
+    size_t count = 0;
+
+    CHECK(dir);
+    while (readdir(dir))
+        count++;
+    (void)closedir(dir);
+    return count - 2; /* . and .. */
+}
+
+/* As a process does that is killed in the middle. */
+TEST(target, has_no_name_before_it_is_whole)
+{
+    AUTO_FOLDER(folder);
+    struct target t;
+    struct target_kept kept;
+
+    file_write("f", "old");
+    CHECK_EQ(target_open(&t, "f", NULL), 0);
+    CHECK_EQ(write(t.fd, "new", 3), 3);
+    CHECK_EQ(names_in_folder(), 1);
+    CHECK_EQ(target_keep(&t, true, &kept, NULL), 0);
+    CHECK_EQ(names_in_folder(), 1);
+    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0); /* over the old one */
+    CHECK_STR(file_read("f"), "new");
+    CHECK_EQ(names_in_folder(), 1);
+    target_kept_drop(&kept, AT_FDCWD); /* placed is fine */
+    CHECK_STR(file_read("f"), "new");
+}
+
+TEST(target, is_kept_by_a_name_where_descriptors_are_dear)
+{
+    AUTO_FOLDER(folder);
+    struct target t;
+    struct target_kept kept;
+
+    for (int placed = 0; placed < 2; placed++) {
+        CHECK_EQ(target_open(&t, "f", NULL), 0);
+        CHECK_EQ(write(t.fd, "x", 1), 1);
+        CHECK_EQ(target_keep(&t, false, &kept, NULL), 0);
+        CHECK(kept.fd < 0 && kept.temp[0] && access(kept.temp, F_OK) == 0);
+        if (placed)
+            CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0);
+        target_kept_drop(&kept, AT_FDCWD);
+        CHECK_EQ(names_in_folder(), placed);
+    }
+    CHECK_STR(file_read("f"), "x");
+}
+
+TEST(target, is_still_kept_when_it_cannot_be_placed)
+{
+    AUTO_FOLDER(folder);
+    struct target t;
+    struct target_kept kept;
+
+    CHECK_EQ(target_open(&t, "f", NULL), 0);
+    CHECK_EQ(target_keep(&t, true, &kept, NULL), 0);
+    CHECK_EQ(mkdir("f", 0755), 0);
+    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), -EISDIR);
+    target_kept_drop(&kept, AT_FDCWD);
+    CHECK_EQ(names_in_folder(), 1);
 }
 
 TEST(target, writes_in_place_what_is_no_regular_file)
