@@ -231,7 +231,7 @@ void isolated_free_all(struct isolated_all *all)
         arena_done(&s->arena);
         free(s);
     }
-    isolated_views_kill(all);
+    isolated_views_finish(all);
     map_done(&all->by_id);
     free(all);
 }

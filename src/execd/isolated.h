@@ -149,5 +149,6 @@ void isolated_shell_free(struct isolated *s);
 void isolated_end_streams(struct isolated_all *all);
 /* Ends the process that serves its files, in a moment; one that hangs is killed. NULL is fine. */
 void isolated_view_free(struct isolated_view *v);
-void isolated_views_kill(struct isolated_all *all); /* those that are ending, at once */
+/* Waits for those that are ending, as long as each was given. Blocks: no turn comes any more. */
+void isolated_views_finish(struct isolated_all *all);
 struct list *isolated_views_ending(struct isolated_all *all);

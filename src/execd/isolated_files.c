@@ -57,14 +57,27 @@ void isolated_view_free(struct isolated_view *v)
     loop_timer_after(isolated_loop(v->all), &v->timer, VIEW_END_MS, view_on_due);
 }
 
-void isolated_views_kill(struct isolated_all *all)
+/* Waits as the timer would, which no longer comes. */
+static void view_await(struct isolated_view *v)
+{
+    struct proc process;
+    struct proc_exit how;
+
+    if (proc_open(v->process.pid, &process) < 0)
+        return;
+    if (proc_wait(process.pidfd, v->timer.due_ns, &how) == -ETIMEDOUT)
+        view_on_due(&v->timer);
+    proc_close(&process);
+}
+
+void isolated_views_finish(struct isolated_all *all)
 {
     struct list *ending = isolated_views_ending(all);
 
     while (!list_empty(ending)) {
         struct isolated_view *v = container_of(ending->next, struct isolated_view, ending);
 
-        view_on_due(&v->timer);
+        view_await(v);
         view_forget(v);
     }
 }

@@ -27,6 +27,7 @@ enum {
     ROUTES_MAX = 48,
     CONNECTIONS_MAX = 64,
     DRAIN_MS = 1000,
+    LAST_DRAIN_MS = 100, /* all of the sandbox ends soon: the rest is for undoing uploads */
     BODY_ARENA_BYTES_MAX = 96 << 20,
 };
 
@@ -118,6 +119,8 @@ struct view_server {
     struct http_server *http;
     struct execd_api api;
     struct loop_io channel;
+    struct loop_signals signals;
+    bool ending;
     struct http_route rows[ROUTES_MAX];
     size_t count;
 };
@@ -141,14 +144,39 @@ static void on_drained(void *user)
     loop_stop(((struct view_server *)user)->loop);
 }
 
-/* The session ends. What goes on has a moment left to say so. */
+/* What goes on has a moment left to say so. */
+static void view_end(struct view_server *v, uint32_t drain_ms)
+{
+    if (v->ending)
+        return;
+    v->ending = true;
+    directories_watch_end_all(&v->api, VIEW_OVER);
+    http_server_drain(v->http, drain_ms, on_drained, v);
+}
+
+/* The session ends. */
 static void on_channel(struct loop_io *io, uint32_t events UNUSED)
 {
     struct view_server *v = container_of(io, struct view_server, channel);
 
     loop_io_stop(v->loop, io);
-    directories_watch_end_all(&v->api, VIEW_OVER);
-    http_server_drain(v->http, DRAIN_MS, on_drained, v);
+    view_end(v, DRAIN_MS);
+}
+
+/* The sandbox ends: every process of it is asked to. */
+static void on_signal(struct loop_signals *s, int signo UNUSED)
+{
+    view_end(container_of(s, struct view_server, signals), LAST_DRAIN_MS);
+}
+
+static int watch_signals(struct view_server *v)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return loop_signals_start(v->loop, &v->signals, &set, on_signal, NULL);
 }
 
 static int view_serve(const struct view_plan *plan)
@@ -175,6 +203,8 @@ static int view_serve(const struct view_plan *plan)
         r = http_server_listen(v.http, FD_LISTENER, NULL);
     if (r >= 0)
         r = loop_io_start(v.loop, &v.channel, FD_CHANNEL, EPOLLIN, on_channel, NULL);
+    if (r >= 0)
+        r = watch_signals(&v);
     if (r >= 0)
         r = loop_run(v.loop, NULL);
     http_server_free(v.http); /* uploads that go on end here, and leave nothing */

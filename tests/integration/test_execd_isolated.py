@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import signal
 import sys
 import tarfile
 import tempfile
@@ -18,12 +19,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 import tap  # noqa: E402
 from broker_process import Broker, wait_for, why_not  # noqa: E402
 from execd_client import Client, Execd, Ran, Stream, check_order  # noqa: E402
+from execd_process import SECONDS_MAX, Init, reserve_descriptors  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 BROKER = None
 MIB = 1 << 20
 ROOT = "/v1/isolated"
 NOBODY = 65534
+NAMELESS = 64  # files of a form that wait without a name
 FORM = ('--x\r\nContent-Disposition: form-data; name="metadata"; filename="metadata"\r\n\r\n'
         '{{"path":"{}"}}\r\n--x\r\n'
         'Content-Disposition: form-data; name="file"; filename="f"\r\n\r\nDATA\r\n--x--\r\n')
@@ -513,8 +516,8 @@ def leaves_nothing_of_an_upload_when_it_ends():
         with box.connect() as client:
             client.sendall(f"POST {s.url}/files/upload HTTP/1.1\r\nHost: x\r\n{FORM_TYPE[0]}\r\n"
                            f"Content-Length: {len(form) + 7}\r\n\r\n".encode() + form + b"--x")
-            wait_for(lambda: box.run("ls -A /work/made | wc -l").of("stdout") == ["300"],
-                     "the temporary files")
+            wait_for(lambda: int(box.run("ls -A /work/made | wc -l").of("stdout")[0])
+                     >= 300 - NAMELESS, "the temporary files")
             assert s.end().status in (200, 204)
             wait_for(lambda: not box.run("ls -A /work").of("stdout"), "their end")
 
@@ -619,6 +622,41 @@ def tells_a_run_that_execd_ends():
                 began.append(next(events))
             execd.process.terminate()
             check_order(began + list(events))
+
+
+def leaves_nothing_of_an_upload(execd, work, end):
+    """That was under way when everything ended: there is much to be undone."""
+    s = Session(execd, path=work, mode="rw")
+    count, made = 500, pathlib.Path(work, "made")
+    form = "".join(FORM.format(made / str(n)).removesuffix("--x--\r\n")
+                   for n in range(count)).encode()
+    with execd.connect() as client:
+        client.sendall(f"POST {s.url}/files/upload HTTP/1.1\r\nHost: x\r\n{FORM_TYPE[0]}\r\n"
+                       f"Content-Length: {len(form) + 7}\r\n\r\n".encode() + form + b"--x")
+        wait_for(lambda: made.exists() and len(os.listdir(made)) >= count - NAMELESS,
+                 "the temporary files")
+        end()
+    assert not os.listdir(work), len(os.listdir(made))
+
+
+def undoes_an_upload_when_execd_ends():
+    def end(process):
+        process.terminate()
+        process.wait(SECONDS_MAX)
+
+    with foreign() as execd:
+        os.mkdir(execd.work)
+        leaves_nothing_of_an_upload(execd, execd.work, lambda: end(execd.process))
+    reserve_descriptors()
+    for argv in (["sleep", "1000"], ["tail", "-f", "/dev/null"]):  # the latter is not run
+        with tempfile.TemporaryDirectory(prefix="isolated-") as folder, \
+                Init(PROGRAMS[1], *argv) as init:
+            def end_first():
+                init.signal(signal.SIGTERM)
+                init.wait()
+
+            os.mkdir(f"{folder}/work")
+            leaves_nothing_of_an_upload(Client(init.socket_path), f"{folder}/work", end_first)
 
 
 def gives_no_diff_during_a_commit():
@@ -807,6 +845,7 @@ TESTS = [
     bounds_what_there_is,
     works_where_execd_is_an_ordinary_process,
     tells_a_run_that_execd_ends,
+    undoes_an_upload_when_execd_ends,
     gives_no_diff_during_a_commit,
     lets_allowed_paths_be_written,
     spares_a_session_that_moves_directories_while_they_are_counted,
