@@ -27,6 +27,7 @@ struct upload_kept {
     struct arena arena;
     struct list rows; /* in the order of the form */
     size_t nameless;  /* of them, at most NAMELESS_MAX */
+    mode_t dir_mode;
 };
 
 struct upload_kept *upload_kept_new(size_t bytes_max)
@@ -77,7 +78,7 @@ static void remove_made(const struct kept_row *row)
     }
 }
 
-static int make_parent(struct upload_kept *k, struct kept_row *row, const char *path, mode_t mode)
+static int make_parent(struct upload_kept *k, struct kept_row *row, const char *path)
 {
     char *parent = arena_strdup(&k->arena, path_parent(str_of(path)));
 
@@ -85,7 +86,7 @@ static int make_parent(struct upload_kept *k, struct kept_row *row, const char *
         return -ENOMEM;
     row->parent = str_of(parent);
     row->parent_kept = existing_part(parent);
-    return row->parent.n == 0 ? 0 : fs_make_dirs(parent, mode, NULL);
+    return row->parent.n == 0 ? 0 : fs_make_dirs(parent, k->dir_mode, NULL);
 }
 
 int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode, struct err *e)
@@ -95,7 +96,8 @@ int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode
 
     if (row) {
         list_push(&k->rows, &row->link); /* some of them may be made, in any case */
-        r = make_parent(k, row, path, mode);
+        k->dir_mode = mode;
+        r = make_parent(k, row, path);
     }
     return r < 0 ? err_set(e, -r, "%s", fs_text(-r)) : 0;
 }
@@ -136,10 +138,22 @@ int upload_kept_add(struct upload_kept *k, struct target *t, struct str name, st
     return 0;
 }
 
-static int place(struct kept_row *row)
+/* A file without a name keeps no directory: another form may have made it, been undone since, and
+ * found it empty. */
+static int open_parent_again(const struct upload_kept *k, const struct kept_row *row,
+                             struct str *ret_name)
+{
+    int fd = fs_open_parent(row->path, ret_name);
+
+    if (fd == -ENOENT && fs_make_dirs(row->parent.p, k->dir_mode, NULL) == 0)
+        fd = fs_open_parent(row->path, ret_name);
+    return fd;
+}
+
+static int place(const struct upload_kept *k, struct kept_row *row)
 {
     struct str base;
-    auto_fd dir = fs_open_parent(row->path, &base);
+    auto_fd dir = open_parent_again(k, row, &base);
     char name[NAME_MAX + 1];
     int r = dir < 0 ? dir : str_copy(name, sizeof(name), base);
 
@@ -164,7 +178,7 @@ int upload_kept_place(struct upload_kept *k, struct str *ret_name, struct err *e
     if (list_empty(&k->rows))
         return 0;
     row = container_of(k->rows.next, struct kept_row, link);
-    r = row->written ? place(row) : 0;
+    r = row->written ? place(k, row) : 0;
     if (r < 0) {
         *ret_name = row->name;
         return err_set(e, -r, "rename: %s", fs_text(-r));

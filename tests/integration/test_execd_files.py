@@ -869,7 +869,7 @@ def waiting(x):
     """How many files are written, in part or whole, and not in their places: some have no name."""
     named = sum(name.startswith(".opensandbox-") for _, _, names in os.walk(x.home)
                 for name in names)
-    return named + sum(link.startswith(str(x.home)) and link.endswith(" (deleted)")
+    return named + sum(link.startswith(str(x.home)) and "/#" in link  # as the kernel calls them
                        for link in x.descriptor_links())
 
 
@@ -1013,6 +1013,18 @@ def leaves_no_file_of_an_upload_when_it_is_killed(x):
     assert [names for _, _, names in os.walk(x.home)] == [["old"], []], list(os.walk(x.home))
 
 
+def completes_a_form_whose_directory_another_one_took_along(x):
+    with unfinished(x, meta("made/d/one"), file_part(b"1")) as first:
+        wait_for(lambda: waiting(x) == 1, "the first file")
+        with unfinished(x, meta("made/d/two"), file_part(b"2"), more=len(form())) as second:
+            wait_for(lambda: waiting(x) == 2, "the second file")
+            first.shutdown(socket.SHUT_RDWR)
+            wait_for(lambda: waiting(x) == 1, "the end of the first")
+            second.sendall(form())
+            assert second.recv(64).startswith(b"HTTP/1.1 200"), "the reply"
+    assert os.listdir(x.home / "made/d") == ["two"]
+
+
 def removes_directories_made_half_way(x):
     for path in (f"a/b/{'n' * 300}/f", f"c/{'n' * 300}/d/f"):
         answer = upload(x, meta(path), file_part(b"x"))
@@ -1101,7 +1113,8 @@ TESTS = [
     shows_no_file_before_its_form_is_complete, reads_forms_as_clients_spell_them,
     uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
     leaves_nothing_of_an_upload_when_it_ends, leaves_no_file_of_an_upload_when_it_is_killed,
-    removes_directories_made_half_way, removes_what_it_wrote_at_the_first_mistake,
+    completes_a_form_whose_directory_another_one_took_along, removes_directories_made_half_way,
+    removes_what_it_wrote_at_the_first_mistake,
     keeps_within_a_tree_that_changes, stays_small,
 ]
 
