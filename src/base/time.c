@@ -283,7 +283,7 @@ static bool scan_fraction(struct str *s, int *ret_micros)
     return true;
 }
 
-static bool scan_offset(struct str *s, struct civil *c)
+static bool scan_offset(struct str *s, bool lenient, struct civil *c)
 {
     struct civil off = {0};
     bool west;
@@ -293,7 +293,8 @@ static bool scan_offset(struct str *s, struct civil *c)
     west = s->n > 0 && s->p[0] == '-';
     if (!scan_char(s, '+') && !scan_char(s, '-'))
         return false;
-    if (!scan(s, "%H:%M", &off) || off.hour > 23 || off.minute > 59)
+    if (!scan(s, "%H", &off) || !(scan_char(s, ':') || lenient) || !scan(s, "%M", &off) ||
+        off.hour > 23 || off.minute > 59)
         return false;
     c->offset_minutes = (off.hour * 60 + off.minute) * (west ? -1 : 1);
     return true;
@@ -310,7 +311,7 @@ static bool scan_clock(struct str *s, bool lenient, struct civil *c)
     } else if (!lenient) {
         return false;
     }
-    return scan_offset(s, c) || (lenient && s->n == 0);
+    return (lenient && s->n == 0) || scan_offset(s, lenient, c);
 }
 
 static bool scan_rfc3339(struct str s, bool lenient, struct civil *c)

@@ -46,9 +46,9 @@ size_t time_format_ms(int64_t us, char out[TIME_TEXT_MAX]);
  * -EINVAL for what is no such text, -ERANGE for a field or a time that does not exist. */
 int time_parse(struct str s, int64_t *ret_us, struct err *e);
 
-/* All that time_parse takes, and: a space for the T, no seconds, a date alone, no offset (UTC), and
- * Unix time as decimal text: seconds up to 20000000000 (the year 2603), milliseconds above; a
- * fraction is fine. */
+/* All that time_parse takes, and: a space for the T, no seconds, a date alone, no offset (UTC), an
+ * offset without its colon, and Unix time as decimal text: seconds up to 20000000000 (the year
+ * 2603), milliseconds above; a fraction is fine. */
 int time_parse_lenient(struct str s, int64_t *ret_us, struct err *e);
 
 /* IMF-fixdate, as HTTP sends dates; the fraction is dropped. Returns the length. */
