@@ -40,15 +40,20 @@ static char *id_put_hex(char *out, const uint8_t *bytes, size_t n)
     return out;
 }
 
+static void id_uuid_bytes(uint8_t bytes[16])
+{
+    id_random_bytes(bytes, 16);
+    bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40); /* version 4 */
+    bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80); /* the RFC's variant */
+}
+
 void id_uuid(char out[ID_UUID_MAX])
 {
     static const size_t groups[] = {4, 2, 2, 2, 6}; /* bytes between the dashes */
     uint8_t bytes[16];
     size_t at = 0;
 
-    id_random_bytes(bytes, sizeof(bytes));
-    bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40); /* version 4 */
-    bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80); /* the RFC's variant */
+    id_uuid_bytes(bytes);
     for (size_t i = 0; i < ARRAY_LEN(groups); i++) {
         if (i > 0)
             *out++ = '-';
@@ -80,7 +85,7 @@ void id_request(char out[ID_REQUEST_MAX])
 {
     uint8_t bytes[16];
 
-    id_random_bytes(bytes, sizeof(bytes));
+    id_uuid_bytes(bytes);
     id_put_hex(out, bytes, sizeof(bytes));
 }
 

@@ -21,7 +21,7 @@ void id_uuid(char out[ID_UUID_MAX]);
  * carries 5.17 bits. */
 void id_short(char *out, size_t len);
 
-/* The id of a request that came without one: 32 hexadecimal digits. */
+/* The id of a request that came without one: such a UUID without its dashes. */
 void id_request(char out[ID_REQUEST_MAX]);
 
 /* A secret of 24 random bytes: 32 characters of URL-safe base64. */

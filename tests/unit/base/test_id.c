@@ -69,15 +69,19 @@ TEST(id, writes_exactly_the_length_asked_for)
     CHECK_EQ(id[3], '\0');
 }
 
-TEST(id, makes_request_ids_of_32_hexadecimal_digits)
+TEST(id, makes_request_ids_that_are_uuids_without_dashes)
 {
-    char a[ID_REQUEST_MAX], b[ID_REQUEST_MAX];
+    for (int round = 0; round < 100; round++) {
+        char a[ID_REQUEST_MAX], b[ID_REQUEST_MAX];
 
-    id_request(a);
-    id_request(b);
-    CHECK_EQ(strspn(a, "0123456789abcdef"), 32);
-    CHECK_EQ(a[32], '\0');
-    CHECK(strcmp(a, b) != 0);
+        id_request(a);
+        id_request(b);
+        CHECK_EQ(strspn(a, "0123456789abcdef"), 32);
+        CHECK_EQ(a[32], '\0');
+        CHECK(strcmp(a, b) != 0);
+        CHECK_EQ(a[12], '4');
+        CHECK(strchr("89ab", a[16]));
+    }
 }
 
 TEST(id, makes_tokens_of_32_url_safe_characters)
