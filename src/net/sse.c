@@ -139,6 +139,16 @@ static void sse_on_drain(struct http_req *req)
         s->ops->on_drain(s);
 }
 
+/* Whoever is gone answers the next bytes with a reset; whoever only has nothing more to say reads
+ * them. */
+static void sse_on_hangup(struct http_req *req)
+{
+    struct sse *s = req->user;
+
+    if (s->ping_ms && s->begun && !s->ended)
+        sse_on_ping(&s->ping);
+}
+
 static void sse_on_close(struct http_req *req, int error)
 {
     struct sse *s = req->user;
@@ -151,6 +161,7 @@ static void sse_on_close(struct http_req *req, int error)
 
 static const struct http_req_ops sse_req_ops = {
     .on_drain = sse_on_drain,
+    .on_hangup = sse_on_hangup,
     .on_close = sse_on_close,
 };
 

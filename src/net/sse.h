@@ -54,7 +54,8 @@ struct sse {
 /* Makes a stream of the reply; takes req->ops and req->user. Nothing is sent before the first
  * event: until then http_reply_error(s->req, ...) still works, and on_close follows it. */
 void sse_begin(struct sse *s, struct http_req *req, const struct sse_ops *ops);
-/* A ping every so often, 0 for none; counted from the first event, or from now if that was sent. */
+/* A ping every so often, 0 for none; counted from the first event, or from now if that was sent.
+ * And one when the client closes its side, which tells at once whether it is gone. */
 void sse_set_ping(struct sse *s, uint32_t interval_ms);
 
 /* 0, or -EAGAIN when the client lags by more than its queue holds (http_reply_queue_max): nothing

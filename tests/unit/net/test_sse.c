@@ -423,6 +423,41 @@ TEST(sse, pings_with_what_its_owner_likes)
     rig_done(&r);
 }
 
+/* Over TCP a client that is gone and one that only has nothing more to say look alike. */
+TEST(sse, asks_a_client_that_closed_its_side_whether_it_is_gone)
+{
+    static const struct sse_ops ops = {.on_ping = one_on_ping};
+    struct rig r;
+    AUTO_BUF(b, 1 << 20);
+    int fd;
+
+    rig_init(&r);
+    fd = client_open(&r, get_one);
+    r.sse.ops = &ops;
+    CHECK_EQ(sse_send_bare(&r.sse, STR("one")), 0);
+    sse_set_ping(&r.sse, 60 * 1000);
+    CHECK_EQ(shutdown(fd, SHUT_WR), 0);
+    rig_run(&r, 50);
+    CHECK_EQ(r.pings, 1);
+    CHECK_EQ(r.sse.ended, 0); /* it reads on */
+    CHECK_EQ(client_read(fd, &b), 0);
+    CHECK(has(&b, "6\r\npong\n\n\r\n"));
+    sse_end(&r.sse, 0);
+    fd_close(fd);
+    rig_run(&r, 10);
+    fd = client_open(&r, get_one);
+    r.sse.ops = &ops;
+    CHECK_EQ(sse_send_bare(&r.sse, STR("one")), 0);
+    sse_set_ping(&r.sse, 60 * 1000);
+    rig_run(&r, 10);
+    CHECK_EQ(client_read(fd, &b), 0);
+    fd_close(fd);
+    rig_run(&r, 50);
+    CHECK_EQ(r.pings, 2);
+    CHECK_EQ(r.sse.ended, 1);
+    rig_done(&r);
+}
+
 enum { LONG_LINE = 60 * 1000 };
 static char long_line[LONG_LINE];
 
