@@ -54,10 +54,29 @@ void router_free(struct router *r)
     free(r);
 }
 
+/* Takes a byte off, or the percent code of one. A '%' that begins none is itself. */
+static char cut_byte(struct str *raw)
+{
+    int high = raw->n > 2 ? ascii_hex_value(raw->p[1]) : -1;
+    int low = raw->n > 2 ? ascii_hex_value(raw->p[2]) : -1;
+    bool coded = raw->p[0] == '%' && high >= 0 && low >= 0;
+    char c = coded ? (char)(high << 4 | low) : raw->p[0];
+
+    *raw = str_skip(*raw, coded ? 3 : 1);
+    return c;
+}
+
+static bool segment_spells(struct str raw, struct str literal)
+{
+    while (raw.n && literal.n && cut_byte(&raw) == literal.p[0])
+        literal = str_skip(literal, 1);
+    return !raw.n && !literal.n;
+}
+
 static struct route_node *node_literal(const struct route_node *n, struct str segment)
 {
     for (struct route_node *c = n->first_child; c; c = c->next)
-        if (str_eq(c->segment, segment))
+        if (segment_spells(segment, c->segment))
             return c;
     return NULL;
 }

@@ -2,9 +2,8 @@
  *
  * A path is literal segments, "{name}" for exactly one non-empty segment, and a last segment "*"
  * for the rest, which may be empty: /sandboxes/{id}/proxy/{port} and then "*". Literal beats
- * "{name}" beats
- * "*", segment by segment. Matching is on the raw path: "%2F" never turns into a separator, and dot
- * segments are ordinary ones. */
+ * "{name}" beats "*", segment by segment. A literal may be spelled with percent codes;
+ * "%2F" never turns into a separator, and dot segments are ordinary ones. */
 #pragma once
 
 #include "base/buf.h"

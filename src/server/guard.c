@@ -94,8 +94,9 @@ bool guard_holds_key(const struct guard *g, struct str text)
     return found;
 }
 
-/* /sandboxes/{id}/proxy/{port} and beneath, with and without /v1: exactly what the router gives to
- * the gateway, and read as the router reads, segment by raw segment. */
+/* /sandboxes/{id}/proxy/{port} and beneath, with and without /v1: what the router gives to the
+ * gateway, and nothing else, read segment by raw segment. Spelled with percent codes it needs a
+ * key. */
 static bool is_gateway_path(struct str path)
 {
     struct str collection = STR_NONE, id = STR_NONE, proxy = STR_NONE, port = STR_NONE;

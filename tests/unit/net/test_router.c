@@ -91,12 +91,23 @@ TEST(router, looks_on_for_a_row_with_the_method)
     CHECK_STR(find(HTTP_DELETE, "/items/new"), "/items/{id} id=new");
 }
 
-TEST(router, matches_the_raw_path)
+TEST(router, takes_no_code_for_a_separator)
 {
     CHECK_STR(find(HTTP_GET, "/items/a%2Fb"), "/items/{id} id=a%2Fb");
     CHECK_STR(find(HTTP_GET, "/items%2F7"), "404");
     CHECK_STR(find(HTTP_GET, "/items/.."), "/items/{id} id=..");
     CHECK_STR(find(HTTP_GET, "/Items"), "404");
+}
+
+TEST(router, reads_literal_segments_spelled_with_percent_codes)
+{
+    CHECK_STR(find(HTTP_GET, "/%69tem%73"), "/items");
+    CHECK_STR(find(HTTP_GET, "/items/%6e%65%77"), "/items/new");
+    CHECK_STR(find(HTTP_GET, "/items/%6E%65%7"), "/items/{id} id=%6E%65%7");
+    CHECK_STR(find(HTTP_GET, "/items/%6e%65%77%00"), "/items/{id} id=%6e%65%77%00");
+    CHECK_STR(find(HTTP_GET, "/%2569tems"), "404"); /* once only */
+    CHECK_STR(find(HTTP_GET, "/double%2F%2Fend"), "404");
+    CHECK_STR(find(HTTP_GET, "/%"), "404");
 }
 
 TEST(router, takes_empty_segments_and_slashes_as_they_are)
