@@ -84,16 +84,25 @@ const struct http_route execd_routes[] = {
 };
 const size_t execd_route_count = ARRAY_LEN(execd_routes);
 
+/* HEAD is no method of this API, though the router takes it for GET: only what is behind /proxy may
+ * know it. */
+static bool is_served(const struct http_req *req, struct str path)
+{
+    const struct http_route *route = http_req_route_at(req, path);
+
+    return route && route->methods & HTTP_BIT(req->head.method);
+}
+
 /* A path with one slash too many leads to the one without, as clients of this API expect. */
 static bool redirect(struct http_req *req)
 {
     struct str path = req->head.path, query = req->head.query;
     const char *location;
 
-    if (path.n < 2 || !str_ends(path, STR("/")) || http_req_route_at(req, path))
+    if (path.n < 2 || !str_ends(path, STR("/")) || is_served(req, path))
         return false;
     path.n--;
-    if (!http_req_route_at(req, path))
+    if (!is_served(req, path))
         return false;
     location =
         arena_printf(&req->arena, "%.*s%s%.*s", STR_ARG(path), query.p ? "?" : "", STR_ARG(query));
@@ -111,10 +120,15 @@ bool execd_on_request(struct http_req *req)
     trim_soon(&api->trim);
     if (redirect(req))
         return false;
-    if (wanted.n == 0 || str_eq_secret(http_req_header(req, STR(TOKEN_HEADER)), wanted))
+    if (wanted.n && !str_eq_secret(http_req_header(req, STR(TOKEN_HEADER)), wanted)) {
+        answer_json(
+            req, 401,
+            STR("{\"error\":\"Unauthorized: invalid or missing header " TOKEN_HEADER "\"}"));
+        return false;
+    }
+    if (req->head.method != HTTP_HEAD || is_served(req, req->head.path))
         return true;
-    answer_json(req, 401,
-                STR("{\"error\":\"Unauthorized: invalid or missing header " TOKEN_HEADER "\"}"));
+    execd_on_unrouted(req, 0);
     return false;
 }
 

@@ -108,6 +108,23 @@ def serves_on_every_address():
         assert lines[0]["msg"] == "listening", out
 
 
+def has_no_head():
+    with Daemon("--access-token=abc") as daemon:
+        known = {"X-EXECD-ACCESS-TOKEN": "abc"}
+        for path in ("/ping", "/ping/", "/metrics/watch", "/files/download?path=/etc/passwd"):
+            assert daemon.ask("HEAD", path, headers=known) == (404, b""), path
+        assert daemon.ask("HEAD", "/ping")[0] == 401
+
+
+def reads_percent_codes_in_paths():
+    with Daemon() as daemon:
+        assert daemon.ask("GET", "/%70ing") == (200, b"")
+        status, body = daemon.ask("POST", "/%63ommand", {"command": "echo hi"})
+        assert status == 200 and b'"text":"hi"' in body, body
+        for path in ("/%50ing", "/ping%2F", "/%2570ing"):
+            assert daemon.ask("GET", path) == (404, b"404 page not found"), path
+
+
 def keeps_running_whatever_it_is_told_to_run():
     with Daemon("tail", "-f", "/dev/null") as daemon:
         assert daemon.ask("GET", "/ping")[0] == 200
@@ -413,7 +430,8 @@ def tells_of_certificates_once_they_are_there():
 
 
 TESTS = [
-    serves_on_every_address, keeps_running_whatever_it_is_told_to_run,
+    serves_on_every_address, has_no_head, reads_percent_codes_in_paths,
+    keeps_running_whatever_it_is_told_to_run,
     asks_for_its_token_and_tells_nobody, says_what_is_wrong_with_its_flags, takes_what_others_take,
     makes_clone3_unknown, logs_what_clients_do,
     logs_to_all_that_are_listed, logs_some_of_what_repeats, goes_on_when_nobody_reads_its_log,
