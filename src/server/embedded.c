@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -490,6 +491,16 @@ static int open_dir(const char *parent, const char *name, struct err *e)
     return fd < 0 ? err_sys(e, errno, "open the directory '%s'", path) : fd;
 }
 
+/* The broker that was started for us, at once after its start: it said why. */
+static bool broker_ended(const struct embedded *em)
+{
+    siginfo_t info = {0};
+
+    return em->conf.broker_pid &&
+           waitid(P_PID, (id_t)em->conf.broker_pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+}
+
 /* All at once, so that the broker's workers share them, and make sandboxes ahead from now on. */
 static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
 {
@@ -500,6 +511,8 @@ static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
 
         if (r == 0)
             em->idle_count++;
+        else if (broker_ended(em))
+            return err_set(e, ECHILD, "the broker that was started has ended, and said why");
         else if (deadline_passed(deadline))
             return err_wrap(e, r, "broker at '%s'", em->conf.broker);
         else

@@ -45,30 +45,6 @@ static int open_shown(const char *path, const struct roots *older)
     return fd;
 }
 
-struct roots *roots_open(const struct config *config, struct roots *older)
-{
-    const struct config_list *paths = &config->storage.allowed_host_paths;
-    struct roots *r = mem_new(struct roots);
-
-    r->config = config;
-    r->next = older;
-    r->images = mem_new_array(struct embedded_root, config->image_count + 1);
-    r->host_paths = mem_new_array(struct embedded_path, paths->count + 1);
-    for (size_t i = 0; i < config->image_count; i++) {
-        const struct config_image *image = &config->images[i];
-
-        r->images[i].host = image->kind == CONFIG_IMAGE_HOST;
-        r->images[i].dir = r->images[i].host ? -EBADF : open_shown(image->dir, older);
-    }
-    for (size_t i = 0; i < paths->count; i++) {
-        int fd = open_shown(paths->at[i], NULL);
-
-        if (fd >= 0)
-            r->host_paths[r->host_path_count++] = (struct embedded_path){paths->at[i], fd};
-    }
-    return r;
-}
-
 /* The way to a directory, made where it is missing. */
 struct way {
     int dir;         /* how far we are */
@@ -162,6 +138,40 @@ static int make_dirs(const char *path, mode_t mode, bool *ret_made, struct err *
     return err_sys(e, -r, "make the directory '%s'", path);
 }
 
+/* A directory that sandboxes may mount need not be there, as what they mount of it need not. */
+static int open_host_path(const char *path)
+{
+    bool made;
+
+    if (geteuid() == 0 && access(path, F_OK) < 0)
+        fd_close(make_dirs(path, 0755, &made, NULL));
+    return open_shown(path, NULL);
+}
+
+struct roots *roots_open(const struct config *config, struct roots *older)
+{
+    const struct config_list *paths = &config->storage.allowed_host_paths;
+    struct roots *r = mem_new(struct roots);
+
+    r->config = config;
+    r->next = older;
+    r->images = mem_new_array(struct embedded_root, config->image_count + 1);
+    r->host_paths = mem_new_array(struct embedded_path, paths->count + 1);
+    for (size_t i = 0; i < config->image_count; i++) {
+        const struct config_image *image = &config->images[i];
+
+        r->images[i].host = image->kind == CONFIG_IMAGE_HOST;
+        r->images[i].dir = r->images[i].host ? -EBADF : open_shown(image->dir, older);
+    }
+    for (size_t i = 0; i < paths->count; i++) {
+        int fd = open_host_path(paths->at[i]);
+
+        if (fd >= 0)
+            r->host_paths[r->host_path_count++] = (struct embedded_path){paths->at[i], fd};
+    }
+    return r;
+}
+
 /* Gives a directory to the account, if we made it. Others may be anybody's. */
 static int hand_over(int dir, const char *path, bool made, uid_t uid, gid_t gid, struct err *e)
 {
@@ -227,19 +237,20 @@ static void add_arg(struct args *args, const char *name, const char *value)
     args->at[args->count++] = value;
 }
 
-static void add_allowed(struct args *args, const struct config *config, const char *volumes)
+static void add_allowed(struct args *args, const struct roots *roots, const char *volumes)
 {
     add_arg(args, "--allow", volumes);
-    for (size_t i = 0; i < config->image_count; i++)
-        if (config->images[i].kind == CONFIG_IMAGE_DIR)
-            add_arg(args, "--allow", config->images[i].dir);
-    for (size_t i = 0; i < config->storage.allowed_host_paths.count; i++)
-        add_arg(args, "--allow", config->storage.allowed_host_paths.at[i]);
+    for (size_t i = 0; i < roots->config->image_count; i++)
+        if (roots->images[i].dir >= 0)
+            add_arg(args, "--allow", roots->config->images[i].dir);
+    for (size_t i = 0; i < roots->host_path_count; i++)
+        add_arg(args, "--allow", roots->host_paths[i].path);
 }
 
-static int spawn_broker(const struct config *config, const char *volumes, uid_t uid, int tie,
+static int spawn_broker(const struct roots *roots, const char *volumes, uid_t uid, int tie,
                         struct proc *ret, struct err *e)
 {
+    const struct config *config = roots->config;
     char workers[16], caller[16];
     struct args args = {0};
     struct proc_spec spec = PROC_SPEC(config->embedded.broker_program, args.at);
@@ -258,7 +269,7 @@ static int spawn_broker(const struct config *config, const char *volumes, uid_t 
     add_arg(&args, "--workers", workers);
     add_arg(&args, "--caller", caller);
     add_arg(&args, "--until-eof", "0");
-    add_allowed(&args, config, volumes);
+    add_allowed(&args, roots, volumes);
     spec.env = (const char *const[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     spec.stdio[0] = tie;
     spec.stdio[1] = STDERR_FILENO;
@@ -267,8 +278,9 @@ static int spawn_broker(const struct config *config, const char *volumes, uid_t 
     return proc_spawn(&spec, ret, e);
 }
 
-int broker_start(const struct config *config, struct proc *ret_broker, int *ret_tie, struct err *e)
+int broker_start(const struct roots *roots, struct proc *ret_broker, int *ret_tie, struct err *e)
 {
+    const struct config *config = roots->config;
     char volumes[PATH_MAX];
     int ends[2];
     uid_t uid;
@@ -288,7 +300,7 @@ int broker_start(const struct config *config, struct proc *ret_broker, int *ret_
         return r;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make a pipe");
-    r = spawn_broker(config, volumes, uid, ends[0], ret_broker, e);
+    r = spawn_broker(roots, volumes, uid, ends[0], ret_broker, e);
     fd_close(ends[0]);
     if (r < 0) {
         fd_close(ends[1]);

@@ -14,17 +14,17 @@ struct roots {
     struct roots *next; /* older */
 };
 
-/* Those that cannot be opened are warned about and stay shut. Of `older` sets, which it keeps, it
- * takes images that only root can open. */
+/* As root it makes host paths that are missing. Those that cannot be opened are warned about and stay
+ * shut. Of `older` sets, which it keeps, it takes images that only root can open. */
 struct roots *roots_open(const struct config *config, struct roots *older);
 
 /* Makes config->dir, for the account the server will run as. -EPERM when it is there and somebody
  * else's, or when, as root, a link leads there that others than root can have put in its place. */
 int data_dir_prepare(const struct config *config, struct err *e);
 
-/* Starts a broker that ends with us, if the configuration wants one. 1 when it did, with the
- * process in *ret_broker and *ret_tie to be kept open; 0 when none is to be started. */
-int broker_start(const struct config *config, struct proc *ret_broker, int *ret_tie, struct err *e);
+/* Starts a broker that ends with us and may use `roots`, if their configuration wants one. 1 when it
+ * did, with the process in *ret_broker and *ret_tie to be kept open; 0 when none is to be started. */
+int broker_start(const struct roots *roots, struct proc *ret_broker, int *ret_tie, struct err *e);
 
 /* As root: becomes the configured account, for good. Otherwise nothing. */
 int privileges_drop(const struct config *config, struct err *e);

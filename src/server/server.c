@@ -399,7 +399,7 @@ static int use_privileges(struct life *l, struct err *e)
     if (r < 0)
         return r;
     l->roots = roots_open(config, NULL);
-    r = broker_start(config, &l->broker, &l->tie, e);
+    r = broker_start(l->roots, &l->broker, &l->tie, e);
     if (r >= 0)
         r = start_logs(l, e);
     return r < 0 ? r : privileges_drop(config, e);

@@ -17,7 +17,7 @@ import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from server_process import ServerProcess, why_not  # noqa: E402
+from server_process import SECONDS_MAX, ServerProcess, why_not  # noqa: E402
 from server_use import Gateway  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
@@ -118,6 +118,31 @@ def makes_host_paths_that_are_missing():
             assert refused(server, volumes=[host_volume(allowed / "new"),
                                             {**host_volume("/etc"), "name": "other"}])[0] == 400
             assert sorted(os.listdir(allowed)) == ["a", "dangling", "file"]
+
+
+def makes_allowed_directories_that_are_missing():
+    with folder() as top:
+        (top / "file").write_text("no directory")
+        config = {"storage": {"allowed_host_paths": [f"{top}/new/one", f"{top}/file"]}}
+        with ServerProcess(*PROGRAMS, config=config) as server:
+            name = server.create(volumes=[host_volume(top / "new/one/below")])
+            run(server, name, "echo inside > /data/out")
+            assert (top / "new/one/below/out").read_text() == "inside\n"
+            delete(server, name)
+            assert refused(server, volumes=[host_volume(top / "file")]) == \
+                (400, "VOLUME::HOST_PATH_NOT_ALLOWED")
+            assert f"{top}/file" in server.log()
+
+
+def ends_with_a_broker_that_cannot_begin():
+    server = ServerProcess(*PROGRAMS, config={"storage": {"allowed_host_paths": ["/"]}})
+    try:
+        server.start(wait=False)
+        assert server.process.wait(SECONDS_MAX) == 1
+        log = server.log()
+        assert "holds the sandboxes themselves" in log and "has ended, and said why" in log, log
+    finally:
+        server.remove()
 
 
 def makes_and_keeps_named_volumes():
@@ -305,6 +330,8 @@ if __name__ == "__main__":
     sys.exit(tap.run_tests([
         mounts_allowed_paths_of_the_host,
         makes_host_paths_that_are_missing,
+        makes_allowed_directories_that_are_missing,
+        ends_with_a_broker_that_cannot_begin,
         makes_and_keeps_named_volumes,
         one_of_many_owns_a_new_volume,
         a_volume_in_use_outlives_its_owner,
