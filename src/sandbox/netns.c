@@ -19,6 +19,7 @@ enum {
     LOOPBACK_INDEX = 1,
     SLOT_FIRST = 2, /* behind the network's own address and the bridge's */
     BRIDGE_NAME_MAX = 9,
+    PORT_LOCKED = 39, /* IFLA_BRPORT_LOCKED, which headers before Linux 5.18 lack */
 };
 
 const struct netns_conf netns_conf_default = {
@@ -274,7 +275,7 @@ static const struct {
     {IFLA_BRPORT_MCAST_FLOOD,   0},
     {IFLA_BRPORT_BCAST_FLOOD,   0},
     {IFLA_BRPORT_GUARD,         1}, /* no spanning tree from inside */
-    {IFLA_BRPORT_LOCKED,        1},
+    {PORT_LOCKED,               1},
 };
 
 static void set_port(struct netlink_batch *b, const char *port, bool has_v6)
