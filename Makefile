@@ -1,7 +1,8 @@
 # The front door. Meson builds (meson.build); tools/build keeps its directories, build/<flavour>:
 #   native  what runs on the host        musl  what runs inside a sandbox, static
 #   asan    native + ASan + UBSan        fuzz  clang + libFuzzer
-# Warnings are errors in all of them; calling meson yourself leaves that choice to you (-Dwerror).
+# A compiler's warnings are shown; with WERROR=1 they end the build. CI, lint, asan and fuzz ask for
+# that, everyone else may have a newer compiler than we have seen.
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # the steps share apt and build/; what is worth it runs in parallel inside them
@@ -10,22 +11,25 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 J       ?= $(shell nproc)
 T       ?= 60
+WERROR  ?=
 
-BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX)
+BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX) $(if $(WERROR),--werror)
 deps  = build/deps/$(1).ok
 
 # npm takes PREFIX from the environment for its own.
-unexport PREFIX DESTDIR J T F B P A
+unexport PREFIX DESTDIR J T F B P A WERROR
 
 .PHONY: all demo run test test-asan test-vm drill bench fuzz lint install clean help
 
 all: $(call deps,build) ## build every program into build/bin (J=jobs)
 	@$(BUILD) native musl
 
-demo: all ## start a server, lead a sandbox through its life, clean up; root
+demo: $(call deps,build) ## start a server, lead a sandbox through its life, clean up; root
+	@$(BUILD) --programs native musl
 	@tools/demo
 
-run: all ## start the server in the foreground, show address and key; root (A=options)
+run: $(call deps,build) ## start the server in the foreground, show address and key; root (A=options)
+	@$(BUILD) --programs native musl
 	@tools/run $(A)
 
 test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts them
@@ -53,11 +57,13 @@ fuzz: $(call deps,fuzz) ## hunt in every parser (T=seconds each, F=name for one)
 	@$(BUILD) fuzz
 	@tools/fuzz --seconds=$(T) $(F)
 
+lint: WERROR = 1
 lint: $(call deps,lint) ## formatting, static analysis, house rules
 	@$(BUILD) native musl
 	@tools/lint
 
-install: all ## install the programs (PREFIX=/usr/local, DESTDIR=)
+install: $(call deps,build) ## install the programs (PREFIX=/usr/local, DESTDIR=)
+	@$(BUILD) --programs native musl
 	@for d in native musl; do \
 	    meson install -C build/$$d --no-rebuild --quiet --destdir "$(DESTDIR)" || exit; \
 	done
