@@ -10,6 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442 /* not in musl before 1.2.3 */
+#endif
 #ifndef MNT_DETACH
 #define MNT_DETACH 2
 #endif

@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/mount_api.h"
+
 const int nesting_calls[] = {
     SYS_setns,      /* into a nested sandbox, to run something there */
     SYS_open_tree,  /* a piece of the tree, to be mounted again elsewhere */
