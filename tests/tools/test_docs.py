@@ -157,9 +157,9 @@ def every_unit_test_named_exists():
 
 
 def every_header_is_described():
-    """In the README's tables and, at more length, in docs/internals."""
+    """In the tables of docs/headers.md and, at more length, in docs/internals."""
     for layer, internals in INTERNALS.items():
-        for page in ("README.md", f"docs/internals/{internals}.md"):
+        for page in ("docs/headers.md", f"docs/internals/{internals}.md"):
             text = read(page)
             expect_none([f"{page}: src/{layer}/{path.name} is not mentioned"
                          for path in sorted((ROOT / "src" / layer).glob("*.h"))
