@@ -5,6 +5,7 @@
 #pragma once
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/mount.h>
 #include <stdint.h>
 #include <sys/syscall.h>

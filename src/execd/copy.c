@@ -12,6 +12,10 @@
 #include "base/time.h"
 #include "execd/fs.h"
 
+#ifndef SEEK_DATA
+#define SEEK_DATA 3 /* not in musl before 1.2.3 */
+#endif
+
 enum {
     PIECE_BYTES = 128 << 10,
     MODE_BITS = 07777,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/codec.h"
+#include "base/mount_api.h"
 #include "base/sha.h"
 
 #if defined(__x86_64__)
