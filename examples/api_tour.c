@@ -75,6 +75,7 @@ static int look(struct tour *t, struct str *ret_state, struct err *e)
     char target[128];
     struct exchange x = {.place = &t->server, .method = HTTP_GET, .target = target};
     struct json *answer;
+    struct str why = STR("no reason given");
     int r;
 
     (void)snprintf(target, sizeof(target), "/sandboxes/%.*s", STR_ARG(t->id));
@@ -83,8 +84,9 @@ static int look(struct tour *t, struct str *ret_state, struct err *e)
         r = want_str(json_get(answer, STR("status")), STR("state"), ret_state, e);
     if (r < 0)
         return r;
+    (void)json_to_str(json_get(json_get(answer, STR("status")), STR("message")), &why);
     if (str_eq(*ret_state, STR("Failed")) || str_eq(*ret_state, STR("Terminated")))
-        return err_set(e, ECHILD, "the sandbox is %.*s", STR_ARG(*ret_state));
+        return err_set(e, ECHILD, "it is %.*s: %.*s", STR_ARG(*ret_state), STR_ARG(why));
     return str_eq(*ret_state, STR("Running"));
 }
 

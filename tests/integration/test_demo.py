@@ -178,6 +178,24 @@ def a_server_that_does_not_start_is_told(programs):
         assert process.returncode == 1 and "no room" in output and "Traceback" not in output, output
 
 
+def a_broker_that_does_not_start_is_told(programs):
+    """It also is what cleans up, and must not hide the first failure by a second one."""
+    with Tree(programs, {"opensandbox-broker": "#!/bin/sh\necho no luck >&2\nexit 1\n"}) as tree:
+        process = tree.start()
+        output, _ = process.communicate(timeout=SECONDS_MAX)
+        assert process.returncode == 1 and "did not start" in output, output
+        assert "the sweep failed" in output and "Traceback" not in output, output
+
+
+def a_sandbox_that_fails_is_told(programs):
+    """In a chroot the kernel makes no user namespaces."""
+    with Tree(programs) as tree:
+        process = tree.start("unshare", "--mount", "sh", "-c",
+                             'mount --rbind / /mnt && exec chroot /mnt "$0"')
+        status, output = finish(process, state_of(process))
+        assert status == 1 and "Failed: " in output and "user namespace" in output, output
+
+
 def without_root_it_says_what_to_do(programs):
     with Tree(programs) as tree:
         for name in ("demo", "run"):
@@ -226,6 +244,9 @@ def main():
     checks.check("a sandbox that the tour left goes, too", a_sandbox_left_by_the_tour_goes_too,
                  programs)
     checks.check("a server that does not start is told of", a_server_that_does_not_start_is_told,
+                 programs)
+    checks.check("so is a broker", a_broker_that_does_not_start_is_told, programs)
+    checks.check("a sandbox that fails is told of, with the reason", a_sandbox_that_fails_is_told,
                  programs)
     checks.check("without root it says what to do", without_root_it_says_what_to_do, programs)
     checks.check("make run shows address and key", run_shows_address_and_key, programs)
