@@ -284,6 +284,8 @@ static struct api_volume volume_of(const struct api_volume_body *b)
 
     v.kind = b->has_host ? API_VOLUME_HOST : b->has_pvc ? API_VOLUME_PVC : API_VOLUME_OSSFS;
     v.create_if_missing |= !b->create_given;
+    while (v.mount_path.n > 1 && str_ends(v.mount_path, STR("/")))
+        v.mount_path.n--;
     return v;
 }
 

@@ -29,7 +29,7 @@ TEST(volume, reads_each_kind)
     CHECK_EQ(volumes(&a,
                      "{'name':'h','mountPath':'/in','readOnly':true,'subPath':'a/b',"
                      "'host':{'path':'/data'}},"
-                     "{'name':'p-1','mountPath':'/p','pvc':{'claimName':'claim'}},"
+                     "{'name':'p-1','mountPath':'/p//','pvc':{'claimName':'claim'}},"
                      "{'name':'p-2','mountPath':'/q','subPath':null,'pvc':{'claimName'"
                      ":'claim','createIfNotExists':false,'deleteOnSandboxTermination':true,"
                      "'storageClass':null,'storage':'1.5Gi','accessModes':['RWO']}},"
@@ -46,6 +46,7 @@ TEST(volume, reads_each_kind)
     CHECK_SPAN(c.volumes[0].host_path, "/data");
     CHECK(c.volumes[0].read_only);
     CHECK_EQ(c.volumes[1].kind, API_VOLUME_PVC);
+    CHECK_SPAN(c.volumes[1].mount_path, "/p");
     CHECK_SPAN(c.volumes[1].claim_name, "claim");
     CHECK(c.volumes[1].create_if_missing && !c.volumes[1].delete_with_sandbox);
     CHECK(!c.volumes[1].read_only);
