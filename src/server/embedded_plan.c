@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/mem.h"
+#include "sandbox/disk.h"
 #include "server/embedded_internal.h"
 #include "server/words.h"
 
@@ -22,6 +23,9 @@ static int check_limits(const struct api_limits *asked, struct api_fail *f)
     if (asked->disk_bytes > PLAN_BYTES_MAX)
         return api_fail_invalid(f, "resourceLimits.disk: expected at most 1024Ti, got %llu bytes",
                                 (unsigned long long)asked->disk_bytes);
+    if (asked->disk_bytes && asked->disk_bytes < DISK_BYTES_MIN)
+        return api_fail_invalid(f, "resourceLimits.disk: expected at least %dMi, got %llu bytes",
+                                DISK_BYTES_MIN >> 20, (unsigned long long)asked->disk_bytes);
     return 0;
 }
 

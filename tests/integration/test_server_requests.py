@@ -55,7 +55,8 @@ def mistakes_are_named_in_the_contracts_order():
 
 
 def messages_name_the_field():
-    for name, value in (("cpu", "100000"), ("memory", "2048Ti"), ("disk", "2048Ti")):
+    for name, value in (("cpu", "100000"), ("memory", "2048Ti"), ("disk", "2048Ti"),
+                        ("disk", "1Mi")):
         refused(BAD, f"resourceLimits.{name}: ", resourceLimits={name: value})
     for place in ("/proc/x", "/sys", "/dev/shm", "/a//b", "/usr"):
         refused("VOLUME::INVALID_MOUNT_PATH", "volumes[0].mountPath: ",
