@@ -269,30 +269,50 @@ static void line_end(struct line *l)
     line_close(l, json ? STR("}\n") : STR("\n"));
 }
 
-static void line_write(const struct line *l)
+static void line_make(struct line *l, enum log_level level, const char *message,
+                      const struct log_field *fields)
+{
+    l->limit = LIMIT_FIELDS;
+    line_put_head[log_conf.format](l, level, message);
+    for (; fields->key; fields++)
+        line_put_field(l, fields);
+    line_put_id(l);
+    line_end(l);
+}
+
+static void line_write(const struct line *l, int fd)
 {
     ssize_t r;
 
     do
-        r = write(log_conf.fd, l->p, l->n);
+        r = write(fd, l->p, l->n);
     while (r < 0 && errno == EINTR);
 }
 
+/* Both keep errno: a log line between a call and its check must not change the outcome. */
+
 void log_event_fields(enum log_level level, const char *message, const struct log_field *fields)
 {
-    struct line l = {.limit = LIMIT_FIELDS};
+    struct line l = {0};
     int saved = errno;
 
-    line_put_head[log_conf.format](&l, level, message);
-    for (; fields->key; fields++)
-        line_put_field(&l, fields);
-    line_put_id(&l);
-    line_end(&l);
+    line_make(&l, level, message, fields);
     if (log_conf.sink)
         log_conf.sink(log_conf.sink_user, level, message, str_make(l.p, l.n));
     else
-        line_write(&l);
-    errno = saved; /* a log line between a call and its check must not change the outcome */
+        line_write(&l, log_conf.fd);
+    errno = saved;
+}
+
+void log_fields_to(int fd, enum log_level level, const char *message,
+                   const struct log_field *fields)
+{
+    struct line l = {0};
+    int saved = errno;
+
+    line_make(&l, level, message, fields);
+    line_write(&l, fd);
+    errno = saved;
 }
 
 int log_err(const struct err *e, const char *fmt, ...)

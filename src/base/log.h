@@ -106,5 +106,9 @@ static inline bool log_enabled(enum log_level level)
 /* What the macro calls: fields up to the one whose key is NULL. */
 void log_event_fields(enum log_level level, const char *message, const struct log_field *fields);
 
+/* The same line to another descriptor, whatever the level that is written; no sink gets it. */
+void log_fields_to(int fd, enum log_level level, const char *message,
+                   const struct log_field *fields);
+
 /* "context: what happened" at LOG_ERROR; returns -e->code, ready for return. */
 int log_err(const struct err *e, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -195,21 +194,4 @@ void logfile_close(struct logfile *f)
 int logfile_fd(const struct logfile *f)
 {
     return f->fd;
-}
-
-void logfile_line(struct logfile *f, const char *fmt, ...)
-{
-    char line[LOG_LINE_MAX];
-    va_list ap;
-    int n;
-
-    va_start(ap, fmt);
-    n = vsnprintf(line, sizeof(line) - 1, fmt, ap);
-    va_end(ap);
-    if (n < 0)
-        return;
-    n = n < (int)sizeof(line) - 1 ? n : (int)sizeof(line) - 2;
-    line[n++] = '\n';
-    if (write(f->fd, line, (size_t)n) < 0)
-        return; /* as the header says */
 }

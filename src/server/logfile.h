@@ -28,8 +28,5 @@ int logfile_open(struct loop *loop, const struct logfile_conf *conf, struct logf
 void logfile_close(struct logfile *f); /* NULL is fine */
 
 int logfile_fd(const struct logfile *f);
-/* One line, the newline added; what does not fit LOG_LINE_MAX is cut. Lost when it cannot be
- * written. */
-void logfile_line(struct logfile *f, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Opens the file anew, for tools that moved it away. */
 void logfile_reopen(struct logfile *f);

@@ -159,18 +159,35 @@ static bool on_request(struct http_req *req)
     return false;
 }
 
-static void write_access(struct server *s, const struct http_req *req, uint64_t ns)
+static const char *peer_of(const struct http_req *req, char out[SOCK_ADDR_TEXT_MAX])
 {
-    char at[TIME_TEXT_MAX], peer[SOCK_ADDR_TEXT_MAX] = "-";
     struct sock_addr addr;
 
-    time_format(time_wall_us(), at);
-    if (http_req_peer(req, &addr) == 0)
-        sock_addr_format(&addr, peer);
-    logfile_line(s->access_log, "%s %s \"%.*s %.*s\" %d %llu bytes %llu us %.*s", at, peer,
-                 STR_ARG(req->head.method_name), STR_ARG(req->head.path), req->status,
-                 (unsigned long long)req->reply_bytes, (unsigned long long)(ns / 1000),
-                 STR_ARG(req->id));
+    if (http_req_peer(req, &addr) < 0)
+        return "-";
+    sock_addr_format(&addr, out);
+    return out;
+}
+
+/* To a descriptor of the access log, or, when it is none, to the log of all. */
+static void log_request(const struct http_req *req, uint64_t ns, enum log_level level, int access)
+{
+    char peer[SOCK_ADDR_TEXT_MAX];
+    const struct log_field fields[] = {
+        LOG_STR("peer", peer_of(req, peer)),
+        LOG_STR("method", req->head.method_name),
+        LOG_STR("path", req->head.path),
+        LOG_I64("status", req->status),
+        LOG_U64("us", ns / 1000),
+        LOG_U64("bytes", req->reply_bytes),
+        LOG_STR("request_id", req->id),
+        {.key = NULL},
+    };
+
+    if (access >= 0)
+        log_fields_to(access, level, "request", fields);
+    else
+        log_event_fields(level, "request", fields);
 }
 
 /* Requests that change something or fail are news; the rest is detail. With a log of their own,
@@ -181,16 +198,13 @@ static void on_done(struct http_req *req, int error)
     uint64_t ns = time_mono_ns() - req->begin_ns;
     bool news = error || req->status >= 400 ||
                 (req->head.method != HTTP_GET && req->head.method != HTTP_HEAD);
+    enum log_level level = news ? LOG_INFO : LOG_DEBUG;
 
     metrics_request(s->metrics, req->route, req->head.method, req->status, ns);
-    if (s->access_log) {
-        write_access(s, req, ns);
-        return;
-    }
-    log_event(news ? LOG_INFO : LOG_DEBUG, "request", LOG_STR("method", req->head.method_name),
-              LOG_STR("path", req->head.path), LOG_I64("status", req->status),
-              LOG_U64("us", ns / 1000), LOG_U64("bytes", req->reply_bytes),
-              LOG_STR("request_id", req->id));
+    if (s->access_log)
+        log_request(req, ns, LOG_INFO, logfile_fd(s->access_log));
+    else if (log_enabled(level))
+        log_request(req, ns, level, -EBADF);
 }
 
 /* --- the end --- */

@@ -477,6 +477,19 @@ def reloads_a_file_that_only_root_can_read():
         server.config_path.unlink()
 
 
+def logs_requests_as_json_whatever_they_hold():
+    log = {"file_enabled": True, "format": "json"}
+    with ServerProcess(*PROGRAMS, config={"log": log}) as server:
+        asked = {"X-Request-ID": 'a "b" \\'}
+        server.request("GET", '/v1/"\\', headers=asked)
+        path = server.folder / "logs/opensandbox/access.log"
+        wait_for(lambda: '"status":404' in path.read_text(), "the line of the request")
+        last = [json.loads(line) for line in path.read_text().splitlines()][-1]
+        assert (last["path"], last["status"], last["request_id"]) == \
+            ('/v1/"\\', 404, asked["X-Request-ID"]), last
+        assert last["peer"].startswith("127.0.0.1:") and last["method"] == "GET", last
+
+
 def logs_to_files_of_a_home_that_only_root_enters():
     log = {"file_enabled": True, "file_max_bytes": 2000}
     server = ServerProcess(*PROGRAMS, config={"log": log})
@@ -608,6 +621,7 @@ if __name__ == "__main__":
             names_every_request,
             reloads_at_sighup,
             reloads_a_file_that_only_root_can_read,
+            logs_requests_as_json_whatever_they_hold,
             logs_to_files_of_a_home_that_only_root_enters,
             drains_and_leaves_sandboxes_running,
             stops_while_it_starts,

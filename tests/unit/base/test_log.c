@@ -70,6 +70,20 @@ TEST(log, lets_no_value_forge_a_line_or_steer_a_terminal)
               "c1=\"\\xc2\\x9b\" raw=\"\\xff\\xc0\\xaf\" nul=\"a\\x00b\"\n");
 }
 
+TEST(log, writes_a_line_elsewhere_whatever_the_level)
+{
+    int other[2], first;
+
+    start(LOG_ERROR, LOG_TEXT);
+    CHECK_EQ(pipe2(other, O_CLOEXEC | O_NONBLOCK), 0);
+    log_fields_to(other[1], LOG_DEBUG, LOG_FIELDS("m", LOG_STR("a", "two words"), {.key = NULL}));
+    CHECK_STR(logged(), "");
+    first = log_pipe[0];
+    log_pipe[0] = other[0];
+    CHECK_STR(logged_text(), "DEBUG test: m a=\"two words\"\n");
+    log_pipe[0] = first;
+}
+
 TEST(log, writes_json_objects)
 {
     const char *line, *rest;
