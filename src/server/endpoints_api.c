@@ -3,6 +3,7 @@
  * Everything goes through this server's gateway, asked for as a server proxy or not. With
  * ingress.mode = "gateway" the address is that of the gateway in front, in its three forms. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/codec.h"
 #include "base/time.h"
@@ -36,6 +37,16 @@ static void add_header(struct endpoint *ep, struct str name, struct str value)
     ep->headers[ep->header_count++] = (struct json_pair){name, value};
 }
 
+/* Where we listen, for a client that does not say how it found us. */
+static void add_own_address(struct buf *text, const struct config *config)
+{
+    const char *host = config->server.host;
+
+    if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
+        host = "127.0.0.1"; /* everywhere is no place to go to */
+    (void)buf_addf(text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, (int)config->server.port);
+}
+
 /* By way of this server. */
 static void direct(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
                    uint16_t port)
@@ -47,7 +58,7 @@ static void direct(struct endpoint *ep, struct http_req *req, const struct sandb
     if (base.n)
         (void)buf_add(&ep->text, base);
     else
-        (void)buf_addf(&ep->text, "%s:%d", config->server.host, (int)config->server.port);
+        add_own_address(&ep->text, config);
     (void)buf_addf(&ep->text, "/sandboxes/%s/proxy/%u", sb->id, port);
 }
 

@@ -2,8 +2,11 @@
 
 Usage: test_server_requests.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
+import contextlib
+import json
 import os
 import pathlib
+import socket
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -104,6 +107,29 @@ def a_slash_at_the_end_is_taken_off():
         assert SERVER.request("GET", path)[0] == 404, path
 
 
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+def endpoints_are_reachable_when_nobody_names_a_host():
+    hosts = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "[::1]"}
+    for listens, found in hosts.items():
+        if ":" in listens and not has_ipv6():
+            continue
+        server = ServerProcess(*PROGRAMS, config={"server": {"host": listens}})
+        server.host = "::1" if listens == "::1" else "127.0.0.1"
+        with server:
+            path = f"/v1/sandboxes/{server.create()}/endpoints/80"
+            with socket.create_connection((server.host, server.port)) as sock:
+                sock.sendall(f"GET {path} HTTP/1.0\r\n"
+                             f"OPEN-SANDBOX-API-KEY: {server.api_key}\r\n\r\n".encode())
+                body = b"".join(iter(lambda s=sock: s.recv(4096), b"")).split(b"\r\n\r\n")[1]
+            endpoint = json.loads(body)["endpoint"]
+            assert endpoint.startswith(f"{found}:{server.port}/"), endpoint
+
+
 if __name__ == "__main__":
     tap.skip_all(why_not())
     with ServerProcess(*PROGRAMS) as SERVER:
@@ -113,5 +139,6 @@ if __name__ == "__main__":
             numbers_and_booleans_may_be_text,
             much_may_be_handed_over,
             a_slash_at_the_end_is_taken_off,
+            endpoints_are_reachable_when_nobody_names_a_host,
         ])
     sys.exit(result)
