@@ -361,7 +361,7 @@ int main(int argc UNUSED, char **argv)
     (void)prctl(PR_SET_DUMPABLE, 0);   /* before anything of the sandbox can attach to us */
     log_init(&log_at_start);
     if (execd_options_parse(args, &o, &e) < 0) {
-        (void)fprintf(stderr, "execd: %s; see --help\n", e.msg);
+        (void)fprintf(stderr, "execd: %s\n%s", e.msg, execd_help);
         return EXIT_USAGE;
     }
     if (clone3_compat_apply(args, &e) < 0) {

@@ -131,6 +131,7 @@ def keeps_running_whatever_it_is_told_to_run():
     with Daemon("-c", "1", wait=False) as daemon:
         _, err = daemon.process.communicate(timeout=SECONDS_MAX)
         assert daemon.process.returncode == 2 and "unknown option '-c'" in err, err
+        assert "\nusage: execd " in err, err
 
 
 def asks_for_its_token_and_tells_nobody():
