@@ -165,10 +165,72 @@ static int box_mount(struct box *b, const struct box_mount *m)
     return mount < 0 ? mount : mnt_attach(mount, place);
 }
 
+/* --- devices --- */
+
+static const struct box_mount box_dev = {
+    "tmpfs", "/dev", QUIET, {{"mode", "0755"}, {"size", "64k"}, {"nr_inodes", "64"}}
+};
+static const char *const device_dirs[] = {"mqueue", "pts", "shm"};
+static const char *const device_links[][2] = {
+    {"fd",     "/proc/self/fd"  },
+    {"ptmx",   "pts/ptmx"       },
+    {"stderr", "/proc/self/fd/2"},
+    {"stdin",  "/proc/self/fd/0"},
+    {"stdout", "/proc/self/fd/1"},
+};
+/* Ours, each as a mount of its own: who may not make devices can hand them on. */
+static const char *const device_paths[] = {
+    "/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
+};
+
+static int device_attach(const char *path, int device)
+{
+    auto_fd place = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0);
+
+    return place < 0 ? -errno : mnt_attach(device, place);
+}
+
+/* Devices that are not there are left out. */
+static int devices_fill(int dev, const int devices[ARRAY_LEN(device_paths)])
+{
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_LEN(device_dirs); i++)
+        r = mkdirat(dev, device_dirs[i], DIR_MODE) < 0 ? -errno : 0;
+    for (size_t i = 0; r >= 0 && i < ARRAY_LEN(device_links); i++)
+        r = symlinkat(device_links[i][1], dev, device_links[i][0]) < 0 ? -errno : 0;
+    for (size_t i = 0; r >= 0 && i < ARRAY_LEN(device_paths); i++)
+        if (devices[i] != -ENOENT)
+            r = devices[i] < 0 ? devices[i] : device_attach(device_paths[i], devices[i]);
+    return r;
+}
+
+/* What else our /dev has, as the disks of a privileged container, is not for the box: root in there
+ * has no capability, but is their owner. */
+static int box_devices(struct box *b)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    auto_fd place = open(box_dev.path, O_PATH | O_DIRECTORY | O_CLOEXEC), mount = -EBADF;
+    int devices[ARRAY_LEN(device_paths)], r;
+
+    *b->step = (struct proc_step){"mount", box_dev.path};
+    if (place < 0)
+        return errno == ENOENT ? 0 : -errno;
+    for (size_t i = 0; i < ARRAY_LEN(device_paths); i++)
+        devices[i] = mnt_clone(AT_FDCWD, device_paths[i], 0);
+    mount = box_make(&box_dev);
+    r = mount < 0 ? mount : mnt_attach(mount, place);
+    if (r >= 0)
+        r = devices_fill(mount, devices);
+    return r < 0 ? r : mnt_set(mount, &attr, AT_EMPTY_PATH);
+}
+
 static int box_mount_all(struct box *b)
 {
     int r = b->plan->own_tmp ? box_mount(b, &box_tmp) : 0;
 
+    if (r >= 0)
+        r = box_devices(b);
     for (size_t i = 0; r >= 0 && i < ARRAY_LEN(box_mounts); i++)
         r = box_mount(b, &box_mounts[i]);
     return r;

@@ -8,7 +8,8 @@
  *
  *   /              as ours, read-only, and nothing mounted later appears
  *   /tmp /run      a tmpfs each; the balanced profile has our /tmp
- *   /dev           as ours, with terminals, shared memory and message queues of its own
+ *   /dev           the six devices everybody has, and terminals, shared memory and message queues
+ *                  of its own
  *   /proc          of the box's processes only; what is no business of theirs is masked
  *   the workspace  writable, read-only, or writable above ours, which stays as it is
  *   further paths  writable, as ours
