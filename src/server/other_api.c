@@ -1,6 +1,8 @@
 /* other_api.c - what says something about the server itself, and what this runtime has not. */
 #include <errno.h>
+#include <stdatomic.h>
 
+#include "base/list.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/pages.h"
@@ -48,14 +50,26 @@ void handle_events_post(struct http_req *req)
     http_reply(req, 204, STR_NONE, STR_NONE);
 }
 
-/* --- what asks the runtime first --- */
+/* --- what asks store and runtime first --- */
+
+/* One round of questions at a time, whoever waits for it: if something hangs, one worker does. */
+struct asking {
+    struct pool_job job;
+    struct server *server;
+    atomic_int at; /* enum asking_step */
+    struct runtime_levels levels;
+    struct err err;      /* code 0 = both answered */
+    struct list waiting; /* of struct inquiry */
+};
+
+enum asking_step { ASKING_WORKERS, ASKING_STORE, ASKING_RUNTIME };
 
 struct inquiry {
     struct pending pending;
-    struct pool_job job;
+    struct list link;
     struct loop_timer timer;
     struct runtime_levels levels;
-    struct err err; /* code 0 = it answered */
+    struct err err;
     void (*answer)(struct inquiry *q, struct http_req *req);
 };
 
@@ -67,46 +81,77 @@ static void inquiry_free(struct pending *p)
     free(q);
 }
 
-static void inquiry_work(struct pool_job *job)
+static void inquiry_end(struct inquiry *q)
 {
-    struct inquiry *q = container_of(job, struct inquiry, job);
-    struct runtime *rt = q->pending.server->runtime;
-
-    (void)rt->ops->levels(rt, &q->levels, &q->err);
-}
-
-static void inquiry_done(struct pool_job *job, int error)
-{
-    struct inquiry *q = container_of(job, struct inquiry, job);
-
-    if (error)
-        (void)err_set(&q->err, error, "the server is stopping");
+    list_remove(&q->link);
     if (q->pending.req && q->pending.req->status == 0)
         q->answer(q, q->pending.req);
     pending_end(&q->pending);
 }
 
-/* What the worker writes is not ours to read yet. */
+static void asking_work(struct pool_job *job)
+{
+    struct asking *a = container_of(job, struct asking, job);
+    struct runtime *rt = a->server->runtime;
+    struct err e = {0};
+
+    atomic_store(&a->at, ASKING_STORE);
+    (void)store_probe(a->server->store, &a->err);
+    atomic_store(&a->at, ASKING_RUNTIME);
+    if (rt->ops->levels(rt, &a->levels, &e) < 0 && !a->err.code)
+        a->err = e;
+}
+
+static void asking_done(struct pool_job *job, int error)
+{
+    struct asking *a = container_of(job, struct asking, job);
+
+    if (error)
+        (void)err_set(&a->err, error,
+                      error == EAGAIN ? "all workers are busy" : "the server is stopping");
+    a->server->asking = NULL;
+    while (!list_empty(&a->waiting)) {
+        struct inquiry *q = container_of(a->waiting.next, struct inquiry, link);
+
+        q->levels = a->levels;
+        q->err = a->err;
+        inquiry_end(q);
+    }
+    free(a);
+}
+
+/* The next one asks anew, once this round has ended. */
 static void on_inquiry_late(struct loop_timer *timer)
 {
+    static const char *const whose[] = {
+        [ASKING_WORKERS] = "all workers are busy",
+        [ASKING_STORE] = "the store does not answer",
+        [ASKING_RUNTIME] = "the runtime does not answer",
+    };
     struct inquiry *q = container_of(timer, struct inquiry, timer);
-    struct inquiry none = {.pending.server = q->pending.server};
 
-    (void)err_set(&none.err, ETIMEDOUT, "the runtime does not answer");
-    if (q->pending.req && q->pending.req->status == 0)
-        q->answer(&none, q->pending.req);
+    (void)err_set(&q->err, ETIMEDOUT, "%s", whose[atomic_load(&q->pending.server->asking->at)]);
+    inquiry_end(q);
 }
 
 static void inquire(struct http_req *req, void (*answer)(struct inquiry *, struct http_req *))
 {
     struct server *s = server_of(req);
     struct inquiry *q = mem_new(struct inquiry);
+    struct asking *a = s->asking;
+    bool first = !a;
 
+    if (first) {
+        s->asking = a = mem_new(struct asking);
+        a->server = s;
+        list_init(&a->waiting);
+    }
     pending_init(&q->pending, req, inquiry_free);
     q->answer = answer;
+    list_push(&a->waiting, &q->link);
     loop_timer_set(s->loop, &q->timer, deadline_in_ms(INQUIRY_MS), on_inquiry_late);
-    if (pool_submit(s->pool, &q->job, s->loop, inquiry_work, inquiry_done, 0) < 0)
-        inquiry_done(&q->job, EAGAIN);
+    if (first && pool_submit(s->pool, &a->job, s->loop, asking_work, asking_done, 0) < 0)
+        asking_done(&a->job, EAGAIN);
 }
 
 static void answer_ready(struct inquiry *q, struct http_req *req)

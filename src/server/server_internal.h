@@ -9,6 +9,8 @@
 #include "server/metrics.h"
 #include "server/sandboxes.h"
 
+struct asking;
+
 struct server {
     const struct config *config;
     struct loop *loop;
@@ -21,6 +23,7 @@ struct server {
     struct metrics *metrics;
     struct logfile *access_log; /* NULL = the log */
     struct http_server *http;
+    struct asking *asking; /* of /ready and /metrics, while it is under way; other_api.c */
     int64_t started_us;
     bool stopping;
 };

@@ -69,7 +69,10 @@ static const char *const store_sql[STORE_STMT_COUNT] = {
                       " (SELECT * FROM events"
                       "  WHERE sandbox = (SELECT n FROM sandboxes WHERE id = ?1)"
                       "  ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
+    [STORE_PROBE] = "PRAGMA user_version = 1", /* the one it has */
 };
+
+static_assert(STORE_VERSION == 1, "STORE_PROBE changes nothing");
 
 int store_prepare(struct store *s, struct err *e)
 {
@@ -476,4 +479,14 @@ int store_history(struct store *s, struct str id, uint32_t limit,
     query_end(&q);
     (void)pthread_mutex_unlock(&s->mutex);
     return r < 0 ? err_wrap(e, r, "store: history of sandbox '%.*s'", STR_ARG(id)) : count;
+}
+
+int store_probe(struct store *s, struct err *e)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&s->mutex);
+    r = run_plain(s, STORE_PROBE, e);
+    (void)pthread_mutex_unlock(&s->mutex);
+    return r < 0 ? err_wrap(e, r, "store") : 0;
 }

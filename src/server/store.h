@@ -85,6 +85,9 @@ int store_history(struct store *s, struct str id, uint32_t limit,
                   void (*visit)(void *user, const struct store_event *event), void *user,
                   struct err *e);
 
+/* Whether a change can be kept now: writes what is there already. */
+int store_probe(struct store *s, struct err *e);
+
 /* Empties the WAL into the file, and flushes it: after that a power cut takes nothing. -EBUSY while
  * another program reads the file. */
 int store_checkpoint(struct store *s, struct err *e);

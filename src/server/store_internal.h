@@ -20,6 +20,7 @@ enum store_stmt {
     STORE_PRUNE_EVENTS,
     STORE_EACH,
     STORE_HISTORY,
+    STORE_PROBE,
     STORE_STMT_COUNT,
 };
 
