@@ -12,7 +12,16 @@
 #include "base/mem.h"
 #include "base/time.h"
 
-enum { REPLY_MS_MAX = 60 * 1000 };
+/* A worker that is busy with another's sandbox comes to us in the end. What answers questions, or
+ * is bounded by the broker itself, does so soon; what removes trees may take its time. */
+enum { SHORT_MS = 10 * 1000, SPAWN_MS = 30 * 1000, LONG_MS = 60 * 1000 };
+static const uint32_t reply_ms[BROKER_OP_COUNT] = {
+    [BROKER_CONFIG] = SHORT_MS,  [BROKER_SPAWN] = SPAWN_MS, [BROKER_OPEN] = SHORT_MS,
+    [BROKER_SIGNAL] = SHORT_MS,  [BROKER_PAUSE] = SHORT_MS, [BROKER_RESUME] = SHORT_MS,
+    [BROKER_STAT] = SHORT_MS,    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,
+    [BROKER_SNAPSHOT] = LONG_MS, [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,
+    [BROKER_INFO] = SHORT_MS,    [BROKER_ERASE] = LONG_MS,  [BROKER_MAKE_DIR] = SHORT_MS,
+};
 
 void broker_handle_done(struct broker_handle *h)
 {
@@ -27,16 +36,22 @@ void broker_close(struct broker_client *c)
 
 /* --- one exchange --- */
 
-static int await_reply(int sock)
+static int await_reply(int sock, uint32_t timeout_ms)
 {
     struct pollfd p = {.fd = sock, .events = POLLIN};
-    uint64_t deadline = deadline_in_ms(REPLY_MS_MAX);
+    uint64_t deadline = deadline_in_ms(timeout_ms);
     int r;
 
     do
         r = poll(&p, 1, deadline_left_ms(deadline));
     while (r < 0 && errno == EINTR);
     return r < 0 ? -errno : r == 0 ? -ETIMEDOUT : 0;
+}
+
+/* EAGAIN is that of SO_SNDTIMEO. */
+static bool is_silence(int r)
+{
+    return r == -ETIMEDOUT || r == -EAGAIN;
 }
 
 /* Files that came with the reply go to ret_files, of which there is room for BROKER_FILE_COUNT;
@@ -50,14 +65,15 @@ static int exchange(struct broker_client *c, const struct broker_request *reques
         fd_send(c->sock, request, broker_request_bytes(request, sizeof(*request)), fds, fd_count);
 
     if (r == 0)
-        r = await_reply(c->sock);
+        r = await_reply(c->sock, reply_ms[request->op]);
     if (r == 0)
         r = fd_recv(c->sock, reply, sizeof(*reply), &n, got, &count);
     if (r == 0 && n == 0)
         r = -EPIPE;
     if (r < 0) {
         broker_close(c); /* whatever comes later belongs to another question */
-        return err_sys(e, -r, "talk to the broker");
+        return is_silence(r) ? err_set(e, ETIMEDOUT, "the broker does not answer")
+                             : err_sys(e, -r, "talk to the broker");
     }
     if (n != sizeof(*reply) || count != (reply->result < 0 ? 0 : wanted)) {
         while (count > 0)
@@ -90,7 +106,7 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct broker_request request = {.op = BROKER_CONFIG, .config = *config};
-    const struct timeval patience = {.tv_sec = REPLY_MS_MAX / 1000};
+    const struct timeval patience = {.tv_sec = SHORT_MS / 1000};
     struct broker_reply reply;
 
     request.config.version = BROKER_WIRE_VERSION;
@@ -103,7 +119,8 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
     /* Connecting waits while the backlog is full, which it is for ever if nobody accepts. */
     (void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     if (connect(c->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-        int r = err_sys(e, errno, "connect to the broker at '%s'", path);
+        int r = is_silence(-errno) ? err_set(e, ETIMEDOUT, "the broker does not answer")
+                                   : err_sys(e, errno, "connect to the broker at '%s'", path);
 
         broker_close(c);
         return r;

@@ -1,7 +1,8 @@
 /* client.h - the caller's side of a broker. Needs no privilege; blocks, so it is for workers.
  *
  * A lost broker shows as -EPIPE or -ECONNRESET; sandboxes live on, and another broker (or the same,
- * once restarted) knows them. */
+ * once restarted) knows them. One that is silent is -ETIMEDOUT, after 10 s for questions, 30 s for
+ * a new sandbox, and a minute for what removes or copies trees. */
 #pragma once
 
 #include "broker/wire.h"

@@ -141,8 +141,18 @@ static void op_submit(struct op *op, struct sandbox *sb)
 
 /* --- helpers of workers --- */
 
+/* What passes, once somebody makes room, lets go of the store, or wakes the broker. */
+static bool is_passing(int code)
+{
+    return code == ENOSPC || code == EDQUOT || code == EBUSY || code == ETIMEDOUT;
+}
+
 static void op_fail(struct op *op, const struct err *e)
 {
+    if (is_passing(e->code)) {
+        (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE", "%s", e->msg);
+        return;
+    }
     if (e->code == ESRCH && op->kind->refuse_code[0]) {
         /* It ended meanwhile; that is on its way to us. */
         (void)api_fail_set(&op->fail, 409, op->kind->refuse_code, "%s", e->msg);
@@ -176,6 +186,7 @@ static bool op_write_status(struct op *op)
     if (r == 0)
         (void)err_set(&e, ENOENT, "the row of sandbox %s is gone", op->sb->id);
     op->changed = r > 0;
+    op->disk_full = r == -ENOSPC || r == -EDQUOT;
     if (r <= 0)
         op_fail(op, &e);
     return r > 0;
@@ -433,8 +444,15 @@ static void remove_rest(struct op *op)
 static void delete_work(struct op *op)
 {
     op_status(op, SANDBOX_STOPPING, "user_delete", "the sandbox is being removed");
-    if (op->sb->state == SANDBOX_STOPPING || op_write_status(op))
-        remove_rest(op);
+    if (op->sb->state != SANDBOX_STOPPING && !op_write_status(op)) {
+        if (!op->disk_full)
+            return;
+        /* What takes the room may be this very sandbox. If its row cannot be removed even then, we
+         * try again, and a server after us finds that it is lost. */
+        op->fail = (struct api_fail){0};
+        op->changed = true;
+    }
+    remove_rest(op);
 }
 
 static void expire_work(struct op *op)

@@ -29,7 +29,7 @@ struct op {
     int64_t expires_us, expected_us; /* expected: the expiry it replaces; 0 = any */
 
     struct api_fail fail; /* status 0 = success */
-    bool changed, removed;
+    bool changed, removed, disk_full;
     struct { /* the status it has now, if changed */
         enum sandbox_state state;
         const char *reason;

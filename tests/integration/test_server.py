@@ -345,12 +345,34 @@ def expires_once_the_disk_has_room_again():
             assert ask("POST", path + "/renew-expiration", {"expiresAt": stamp(1)})[0] == 200
             fill(folder / "full")
             status, _, refused = ask("PATCH", path + "/metadata", {"x": "y" * 60})
-            assert status == 500, (status, refused)
+            assert status == 503 and "full" in refused["message"], (status, refused)
+            status, _, refused = ask("GET", "/ready")
+            assert status == 503 and "full" in refused["message"], (status, refused)
             time.sleep(1.5)
             assert ask("GET", path)[0] == 200, "nobody could have written that it is gone"
             (folder / "full").unlink()
             wait_for(lambda: ask("GET", path)[0] == 404, "its end", LATE_SECONDS_MAX)
             assert server.broker.list() == []
+
+
+def deletes_on_a_full_disk():
+    """The sandbox goes, and what tells of it once there is room."""
+    with small_disk() as folder:
+        config = {"store": {"path": str(folder / "own/db")}, "server": {"api_key": "key"}}
+        with ServerProcess(*PROGRAMS, config=config) as server:
+            def ask(method, path, body=None):
+                return server.request(method, path, body, key="key")
+
+            path = f"/v1/sandboxes/{ask('POST', '/v1/sandboxes', request_of())[2]['id']}"
+            wait_for(lambda: ask("GET", path)[2]["status"]["state"] == "Running", "it to run")
+            fill(folder / "full")
+            status, _, body = ask("DELETE", path)
+            assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), (status, body)
+            assert "full" in body["message"], body
+            assert server.broker.list() == []
+            assert ask("GET", path)[2]["status"]["state"] == "Stopping"
+            (folder / "full").unlink()
+            wait_for(lambda: ask("GET", path)[0] == 404, "its end", LATE_SECONDS_MAX)
 
 
 def fill(path):
@@ -615,6 +637,7 @@ if __name__ == "__main__":
             a_renewal_is_not_taken_back_by_use,
             use_pushes_the_expiry_on,
             expires_once_the_disk_has_room_again,
+            deletes_on_a_full_disk,
             unknown_ids_are_404_on_every_route,
             concurrent_patches_lose_nothing,
             lists_by_page_and_filter,

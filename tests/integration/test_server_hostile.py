@@ -227,6 +227,17 @@ def reads_go_on_while_the_store_hangs():
             assert [task.result()[0] for task in stuck] == [200] * 3
 
 
+def a_store_that_hangs_is_told():
+    with server() as process, contextlib.closing(database(process)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        status, _, body = process.request("GET", "/ready", timeout=SECONDS_MAX)
+        assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), body
+        assert body["message"] == "not ready: the store does not answer", body
+        assert process.request("GET", "/health", timeout=5)[0] == 200
+        db.execute("ROLLBACK")
+        wait_for(process.is_ready, "readiness")
+
+
 # --- a broker that does not answer ---
 
 @contextlib.contextmanager
@@ -246,6 +257,29 @@ def a_broker_that_hangs_is_told_at_once():
         assert status == 503 and "does not answer" in body["message"], body
         assert body["code"] == "SERVICE_UNAVAILABLE", body
         assert process.request("GET", "/metrics", timeout=5)[0] == 200
+
+
+def a_broker_that_hangs_keeps_one_worker_of_those_who_watch():
+    with server(embedded={"workers": 2}) as process:
+        name = process.create()
+        with stopped(sum(broker_processes(process)[:2], [])), \
+                concurrent.futures.ThreadPoolExecutor(8) as users:
+            late = [users.submit(process.request, "GET", path) for path in ["/ready"] * 7]
+            assert [task.result()[0] for task in late] == [503] * 7
+            status, _, body = process.request("PATCH", f"/v1/sandboxes/{name}/metadata",
+                                              {"a": "b"}, timeout=5)
+            assert status == 200, body
+
+
+def a_broker_that_hangs_is_waited_for_as_long_as_it_makes_sense():
+    with server() as process:
+        name = process.create()
+        with stopped(sum(broker_processes(process)[:2], [])):
+            status, _, body = process.request("POST", f"/v1/sandboxes/{name}/pause",
+                                              timeout=SECONDS_MAX)
+            assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), body
+            assert "the broker does not answer" in body["message"], body
+            assert process.request("GET", f"/v1/sandboxes/{name}", timeout=5)[0] == 200
 
 
 # --- clients ---
@@ -303,7 +337,10 @@ if __name__ == "__main__":
         a_pause_that_the_store_refuses_has_no_effect,
         an_expiry_that_the_store_does_not_know_costs_no_processor,
         reads_go_on_while_the_store_hangs,
+        a_store_that_hangs_is_told,
         a_broker_that_hangs_is_told_at_once,
+        a_broker_that_hangs_keeps_one_worker_of_those_who_watch,
+        a_broker_that_hangs_is_waited_for_as_long_as_it_makes_sense,
         who_only_connects_is_no_request,
         more_requests_than_allowed_are_told_to_come_again,
         a_client_that_leaves_does_not_take_its_sandbox_along,
