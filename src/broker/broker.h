@@ -71,7 +71,7 @@ struct broker_peer {
 };
 
 /* ops.c: one request; *ret_files get BROKER_FILE_COUNT descriptors when true is returned. */
-bool broker_answer(struct broker *b, struct broker_peer *peer, const struct broker_request *request,
+bool broker_answer(struct broker *b, struct broker_peer *peer, const union broker_message *message,
                    size_t bytes, const int *fds, size_t fd_count, struct broker_reply *reply,
                    int ret_files[BROKER_FILE_COUNT]);
 

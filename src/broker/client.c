@@ -16,11 +16,11 @@
  * is bounded by the broker itself, does so soon; what removes trees may take its time. */
 enum { SHORT_MS = 10 * 1000, SPAWN_MS = 30 * 1000, LONG_MS = 60 * 1000 };
 static const uint32_t reply_ms[BROKER_OP_COUNT] = {
-    [BROKER_CONFIG] = SHORT_MS,  [BROKER_SPAWN] = SPAWN_MS, [BROKER_OPEN] = SHORT_MS,
-    [BROKER_SIGNAL] = SHORT_MS,  [BROKER_PAUSE] = SHORT_MS, [BROKER_RESUME] = SHORT_MS,
-    [BROKER_STAT] = SHORT_MS,    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,
-    [BROKER_SNAPSHOT] = LONG_MS, [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,
-    [BROKER_INFO] = SHORT_MS,    [BROKER_ERASE] = LONG_MS,  [BROKER_MAKE_DIR] = SHORT_MS,
+    [BROKER_CONFIG] = SHORT_MS, [BROKER_OPEN] = SHORT_MS,     [BROKER_SIGNAL] = SHORT_MS,
+    [BROKER_PAUSE] = SHORT_MS,  [BROKER_RESUME] = SHORT_MS,   [BROKER_STAT] = SHORT_MS,
+    [BROKER_LIST] = SHORT_MS,   [BROKER_REMOVE] = LONG_MS,    [BROKER_SNAPSHOT] = LONG_MS,
+    [BROKER_FILL] = LONG_MS,    [BROKER_SWEEP] = LONG_MS,     [BROKER_INFO] = SHORT_MS,
+    [BROKER_ERASE] = LONG_MS,   [BROKER_MAKE_DIR] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -56,16 +56,16 @@ static bool is_silence(int r)
 
 /* Files that came with the reply go to ret_files, of which there is room for BROKER_FILE_COUNT;
  * NULL expects none. */
-static int exchange(struct broker_client *c, const struct broker_request *request, const int *fds,
-                    size_t fd_count, struct broker_reply *reply, int *ret_files, struct err *e)
+static int exchange_bytes(struct broker_client *c, const void *message, size_t bytes,
+                          uint32_t timeout_ms, const int *fds, size_t fd_count,
+                          struct broker_reply *reply, int *ret_files, struct err *e)
 {
     int got[FD_SEND_MAX];
     size_t n = 0, count = 0, wanted = ret_files ? BROKER_FILE_COUNT : 0;
-    int r =
-        fd_send(c->sock, request, broker_request_bytes(request, sizeof(*request)), fds, fd_count);
+    int r = fd_send(c->sock, message, bytes, fds, fd_count);
 
     if (r == 0)
-        r = await_reply(c->sock, reply_ms[request->op]);
+        r = await_reply(c->sock, timeout_ms);
     if (r == 0)
         r = fd_recv(c->sock, reply, sizeof(*reply), &n, got, &count);
     if (r == 0 && n == 0)
@@ -87,6 +87,13 @@ static int exchange(struct broker_client *c, const struct broker_request *reques
     for (size_t i = 0; i < count; i++)
         ret_files[i] = got[i];
     return reply->result;
+}
+
+static int exchange(struct broker_client *c, const struct broker_request *request, const int *fds,
+                    size_t fd_count, struct broker_reply *reply, int *ret_files, struct err *e)
+{
+    return exchange_bytes(c, request, broker_request_bytes(request), reply_ms[request->op], fds,
+                          fd_count, reply, ret_files, e);
 }
 
 static int ask_about(struct broker_client *c, enum broker_op op, const char *id, const int *fds,
@@ -131,7 +138,7 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
 int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers,
                  const int *binds, int listener, struct broker_handle *ret, struct err *e)
 {
-    auto_free struct broker_request *request = mem_new(struct broker_request);
+    auto_free struct broker_spawn *message = NULL;
     struct broker_reply reply;
     int fds[PLAN_LAYERS_MAX + PLAN_BINDS_MAX + 1];
     size_t count = 0;
@@ -139,14 +146,16 @@ int broker_spawn(struct broker_client *c, const struct plan *plan, const int *la
 
     if (r < 0)
         return r;
-    request->op = BROKER_SPAWN;
-    memcpy(&request->plan, plan, plan_bytes(plan));
+    message = mem_alloc(broker_spawn_bytes(plan));
+    message->op = BROKER_SPAWN;
+    memcpy(&message->plan, plan, plan_bytes(plan));
     for (size_t i = 0; i < plan->layer_count; i++)
         fds[count++] = layers[i];
     for (size_t i = 0; i < plan->bind_count; i++)
         fds[count++] = binds[i];
     fds[count++] = listener;
-    r = exchange(c, request, fds, count, &reply, ret->files, e);
+    r = exchange_bytes(c, message, broker_spawn_bytes(plan), SPAWN_MS, fds, count, &reply,
+                       ret->files, e);
     if (r == 0)
         ret->sandbox = reply.sandbox;
     return r;

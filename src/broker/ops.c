@@ -19,6 +19,7 @@ struct exchange {
     struct broker *b;
     struct broker_peer *peer;
     const struct broker_request *request;
+    const struct plan *plan; /* of BROKER_SPAWN */
     const int *fds;
     size_t fd_count;
     struct broker_reply *reply;
@@ -138,7 +139,7 @@ static int spawn_limit_disk(struct broker *b, const struct ready *r, uint64_t by
  * slot counts as the broker's, and goes when it goes. */
 static int spawn_in(struct exchange *x, struct ready *r, struct proc *ret)
 {
-    const struct plan *plan = &x->request->plan;
+    const struct plan *plan = x->plan;
     struct spawn_args args = {
         .plan = plan,
         .layers = x->fds,
@@ -183,7 +184,7 @@ static int spawn_in(struct exchange *x, struct ready *r, struct proc *ret)
 /* Under the lock, so that a sweep finds no name whose sandbox is still on its way. */
 static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
 {
-    const char *id = x->request->plan.id;
+    const char *id = x->plan->id;
     int error;
 
     if (flock(x->b->host.lock, LOCK_SH) < 0)
@@ -227,7 +228,7 @@ static int check_listener(int fd, struct err *e)
 
 static int op_spawn(struct exchange *x)
 {
-    const struct plan *plan = &x->request->plan;
+    const struct plan *plan = x->plan;
     struct proc proc = PROC_NONE;
     struct ready *r;
     size_t given;
@@ -537,22 +538,31 @@ static const struct {
     [BROKER_MAKE_DIR] = {1,           op_make_dir},
 };
 
-bool broker_answer(struct broker *b, struct broker_peer *peer, const struct broker_request *request,
+bool broker_answer(struct broker *b, struct broker_peer *peer, const union broker_message *message,
                    size_t bytes, const int *fds, size_t fd_count, struct broker_reply *reply,
                    int ret_files[BROKER_FILE_COUNT])
 {
-    struct exchange x = {b, peer, request, fds, fd_count, reply, {0}, false, &reply->err};
-    size_t want = broker_request_bytes(request, bytes);
+    struct exchange x = {
+        .b = b,
+        .peer = peer,
+        .request = &message->request,
+        .plan = &message->spawn.plan,
+        .fds = fds,
+        .fd_count = fd_count,
+        .reply = reply,
+        .e = &reply->err,
+    };
+    size_t want = broker_message_bytes(message, bytes);
 
     memset(reply, 0, sizeof(*reply));
     if (want == 0 || bytes != want)
         reply->result = err_set(x.e, EPROTO, "no such request");
-    else if (request->op != BROKER_CONFIG && !peer->configured)
+    else if (message->op != BROKER_CONFIG && !peer->configured)
         reply->result = err_set(x.e, EPROTO, "a connection begins with its configuration");
-    else if (ops[request->op].fds >= 0 && fd_count != (size_t)ops[request->op].fds)
-        reply->result = err_set(x.e, EPROTO, "expected %d descriptors", ops[request->op].fds);
+    else if (ops[message->op].fds >= 0 && fd_count != (size_t)ops[message->op].fds)
+        reply->result = err_set(x.e, EPROTO, "expected %d descriptors", ops[message->op].fds);
     else
-        reply->result = ops[request->op].run(&x);
+        reply->result = ops[message->op].run(&x);
     if (reply->result < 0 && !reply->err.code)
         (void)err_sys(&reply->err, -reply->result, "failed");
     if (x.has_files)

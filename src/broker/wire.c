@@ -1,5 +1,6 @@
 #include "broker/wire.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #define HEAD          offsetof(struct broker_request, config)
@@ -7,7 +8,6 @@
 
 static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_CONFIG] = PAYLOAD(struct broker_config),
-    [BROKER_SPAWN] = PAYLOAD(struct plan),
     [BROKER_OPEN] = PAYLOAD(struct broker_id),
     [BROKER_SIGNAL] = PAYLOAD(struct broker_signal),
     [BROKER_PAUSE] = PAYLOAD(struct broker_id),
@@ -23,12 +23,20 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_MAKE_DIR] = PAYLOAD(struct broker_path),
 };
 
-size_t broker_request_bytes(const struct broker_request *request, size_t bytes)
+static_assert(HEAD == offsetof(struct broker_spawn, plan), "one head for all");
+
+size_t broker_request_bytes(const struct broker_request *request)
 {
-    if (bytes < HEAD || request->op >= BROKER_OP_COUNT)
+    return request->op < BROKER_OP_COUNT ? request_bytes[request->op] : 0;
+}
+
+size_t broker_message_bytes(const union broker_message *message, size_t bytes)
+{
+    if (bytes < sizeof(message->op))
         return 0;
-    if (request->op != BROKER_SPAWN)
-        return request_bytes[request->op];
-    return bytes < offsetof(struct broker_request, plan.text) ? 0
-                                                              : HEAD + plan_bytes(&request->plan);
+    if (message->op != BROKER_SPAWN)
+        return broker_request_bytes(&message->request);
+    return bytes < offsetof(struct broker_spawn, plan.text)
+               ? 0
+               : broker_spawn_bytes(&message->spawn.plan);
 }

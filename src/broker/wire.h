@@ -10,6 +10,7 @@
 #include "sandbox/plan.h"
 #include <limits.h>
 #include <netinet/in.h>
+#include <stdalign.h>
 
 enum {
     BROKER_WIRE_VERSION = 1,
@@ -62,17 +63,28 @@ struct broker_path {
     char path[PATH_MAX]; /* relative */
 };
 
-struct broker_request {
-    uint32_t op; /* enum broker_op */
-    union {
+/* Payloads begin where a plan does. */
+struct broker_request { /* all but BROKER_SPAWN */
+    uint32_t op;        /* enum broker_op */
+    alignas(struct plan) union {
         struct broker_config config;
-        struct plan plan;
         struct broker_id id;
         struct broker_signal signal;
         struct broker_list list;
         struct broker_sweep sweep;
         struct broker_path path;
     };
+};
+
+struct broker_spawn {
+    uint32_t op; /* BROKER_SPAWN */
+    struct plan plan;
+};
+
+union broker_message { /* what a broker gets */
+    uint32_t op;
+    struct broker_request request;
+    struct broker_spawn spawn;
 };
 
 enum broker_state {
@@ -124,6 +136,12 @@ struct broker_reply {
     struct cgroup_stat stat;
 };
 
-/* Bytes that a request should have, head included, when `bytes` of it are there: 0 for an unknown
+/* Bytes that a message should have, head included, when `bytes` of it are there: 0 for an unknown
  * one, and one whose end cannot be known yet. */
-size_t broker_request_bytes(const struct broker_request *request, size_t bytes);
+size_t broker_message_bytes(const union broker_message *message, size_t bytes);
+/* The same for what is to be sent. */
+size_t broker_request_bytes(const struct broker_request *request);
+static inline size_t broker_spawn_bytes(const struct plan *plan)
+{
+    return offsetof(struct broker_spawn, plan) + plan_bytes(plan);
+}

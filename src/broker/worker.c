@@ -74,7 +74,7 @@ static void worker_accept(struct worker *w)
 /* One request of one connection; false when that is over. */
 static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
 {
-    static struct broker_request request; /* too large for the stack; single-threaded */
+    static union broker_message request; /* too large for the stack; single-threaded */
     static struct broker_reply reply;
     int fds[FD_SEND_MAX], files[BROKER_FILE_COUNT];
     size_t n = 0, count = 0;

@@ -12,7 +12,7 @@ enum {
 
 void plan_init(struct plan *p)
 {
-    memset(p, 0, sizeof(*p));
+    memset(p, 0, offsetof(struct plan, text));
 }
 
 /* Adds name, "=" when there is a value, value, and the NUL; all or nothing. */
@@ -28,7 +28,7 @@ static int add_text(struct plan *p, struct str name, struct str sep, struct str 
             return -E2BIG;
         need += parts[i].n;
     }
-    if (need > room)
+    if (need > room || need > PLAN_STRING_MAX)
         return -E2BIG;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         if (parts[i].n)

@@ -165,7 +165,7 @@ static int make_listener(const struct embedded *em, const char *id, struct err *
 static int embedded_check(struct runtime *r, const struct api_create *spec, struct api_fail *f)
 {
     struct embedded *em = container_of(r, struct embedded, base);
-    auto_free struct plan *plan = mem_new(struct plan);
+    auto_free struct plan *plan = mem_alloc(sizeof(*plan));
     const struct embedded_root *root;
     int result = embedded_volumes_check(em, spec, f);
 
@@ -255,7 +255,7 @@ static int create_in(struct call *c, const struct api_create *spec, int dir, str
 static int embedded_create(struct runtime *r, struct str id, const struct api_create *spec,
                            int *ret_watch, struct err *e)
 {
-    auto_free struct plan *plan = mem_new(struct plan);
+    auto_free struct plan *plan = mem_alloc(sizeof(*plan));
     const struct embedded_root *root;
     struct api_fail f = {0};
     auto_fd dir = -EBADF;

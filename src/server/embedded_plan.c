@@ -98,8 +98,9 @@ static int add_args(struct plan *p, const struct api_create *spec, struct api_fa
     for (size_t i = 0; i < count; i++)
         if (plan_add_arg(p, words[i]) < 0)
             return api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT",
-                                "entrypoint: more than %d arguments, or too long, or a NUL in one",
-                                PLAN_ARGS_MAX);
+                                "entrypoint: more than %d arguments, more than %d bytes in one or "
+                                "%d in all, or a NUL",
+                                PLAN_ARGS_MAX, PLAN_STRING_MAX - 1, PLAN_TEXT_MAX);
     return count ? 0
                  : api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT", "entrypoint: it is empty");
 }
@@ -131,9 +132,9 @@ static int add_env(struct plan *p, const struct api_create *spec, struct api_fai
         return 0;
     return api_fail_invalid(f,
                             r == -E2BIG ? "env: more than this runtime can hand over: %d "
-                                          "variables, %d bytes with the entrypoint"
+                                          "variables, %d bytes each, and %d with the entrypoint"
                                         : "env: a name is empty or holds a =, or there is a NUL",
-                            PLAN_ENV_MAX, PLAN_TEXT_MAX);
+                            PLAN_ENV_MAX, PLAN_STRING_MAX - 1, PLAN_TEXT_MAX);
 }
 
 static int add_binds(struct plan *p, const struct api_create *spec, struct api_fail *f)
@@ -178,7 +179,8 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
     if (add_args(ret_plan, spec, f) < 0 || add_env(ret_plan, spec, f) < 0)
         return -EBADMSG;
     if (plan_set_cwd(ret_plan, STR("/")) < 0)
-        return api_fail_invalid(f, "entrypoint and env are too long together");
+        return api_fail_invalid(f, "entrypoint and env have more than %d bytes together",
+                                PLAN_TEXT_MAX);
     if (add_binds(ret_plan, spec, f) < 0)
         return -EBADMSG;
     if (plan_check(ret_plan, &e) < 0)

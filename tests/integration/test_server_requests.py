@@ -84,8 +84,16 @@ def much_may_be_handed_over():
     _, _, body = SERVER.request("PATCH", f"/v1/sandboxes/{name}/metadata", {"k0": None, "new": ""})
     assert len(body["metadata"]) == 512 and "k0" not in body["metadata"]
     assert SERVER.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
-    refused("DOCKER::INVALID_ENTRYPOINT", "entrypoint: ", entrypoint=["sleep", "x" * 50000])
-    refused(BAD, "env: more than", env={"V": "x" * 50000})
+    name = SERVER.create(env={"V": "x" * 131069, "W": "y" * 60000})  # what execve(2) takes in one
+    with Gateway(SERVER, name) as box:
+        assert box.run("echo ${#V} ${#W}") == "131069 60000"
+    assert SERVER.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+    refused("DOCKER::INVALID_ENTRYPOINT", "entrypoint: more than 1024 arguments, more than 131071 "
+            "bytes in one or 196608 in all", entrypoint=["sleep", "x" * 131072])
+    limits = ("env: more than this runtime can hand over: 4096 variables, 131071 bytes each, and "
+              "196608 with the entrypoint")
+    refused(BAD, limits, env={"V": "x" * 131070})
+    refused(BAD, limits, env={"V": "x" * 131069, "W": "x" * 70000})
     refused(BAD, "metadata: expected at most 512", metadata={f"k{i}": "" for i in range(513)})
 
 

@@ -155,8 +155,10 @@ TEST(plan, fills_to_the_last_byte_and_no_further)
     CHECK(p && text);
     memset(text, 'x', PLAN_TEXT_MAX);
     plan_init(p);
-    CHECK_EQ(plan_add_arg(p, str_make(text, PLAN_TEXT_MAX)), -E2BIG);
-    CHECK_EQ(plan_add_arg(p, str_make(text, PLAN_TEXT_MAX - 3)), 0);
+    CHECK_EQ(plan_add_arg(p, str_make(text, PLAN_STRING_MAX)), -E2BIG); /* and its NUL */
+    CHECK_EQ(plan_add_arg(p, str_make(text, PLAN_STRING_MAX - 1)), 0);
+    CHECK_EQ(plan_add_arg(p, str_make(text, PLAN_TEXT_MAX - PLAN_STRING_MAX)), -E2BIG);
+    CHECK_EQ(plan_add_arg(p, str_make(text, PLAN_TEXT_MAX - PLAN_STRING_MAX - 3)), 0);
     CHECK_EQ(plan_set_cwd(p, STR("/a")), -E2BIG);
     CHECK_EQ(plan_set_cwd(p, STR("/")), 0);
     CHECK_EQ(p->text_bytes, PLAN_TEXT_MAX);
