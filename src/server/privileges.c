@@ -209,6 +209,48 @@ int data_dir_prepare(const struct config *config, struct err *e)
     return prepare_dir(config, config->dir, e);
 }
 
+static bool is_at_or_below(const char *path, const char *dir)
+{
+    struct str rest = str_skip(str_of(path), strlen(dir));
+
+    return str_starts(str_of(path), str_of(dir)) && (rest.n == 0 || rest.p[0] == '/');
+}
+
+/* Whether a broker that was told of these was told of the path. */
+static bool is_known(const struct roots *roots, const char *path)
+{
+    for (size_t i = 0; i < roots->config->image_count; i++)
+        if (roots->images[i].dir >= 0 && is_at_or_below(path, roots->config->images[i].dir))
+            return true;
+    for (size_t i = 0; i < roots->host_path_count; i++)
+        if (is_at_or_below(path, roots->host_paths[i].path))
+            return true;
+    return false;
+}
+
+static void warn_unless_known(const struct roots *roots, const char *path)
+{
+    if (!is_known(roots, path))
+        log_event(LOG_WARN,
+                  "a directory of the configuration is new, and the broker refuses it: what it may "
+                  "use is said at its start, restart it with the server",
+                  LOG_STR("path", path));
+}
+
+void roots_warn_new(const struct roots *now)
+{
+    const struct config_list *paths = &now->config->storage.allowed_host_paths;
+    const struct roots *first = now;
+
+    while (first->next)
+        first = first->next;
+    for (size_t i = 0; i < now->config->image_count; i++)
+        if (now->config->images[i].kind == CONFIG_IMAGE_DIR)
+            warn_unless_known(first, now->config->images[i].dir);
+    for (size_t i = 0; i < paths->count; i++)
+        warn_unless_known(first, paths->at[i]);
+}
+
 /* --- the broker --- */
 
 /* Whether a broker answers that does not depend on another server. */

@@ -17,6 +17,8 @@ struct roots {
 /* As root it makes host paths that are missing. Those that cannot be opened are warned about and stay
  * shut. Of `older` sets, which it keeps, it takes images that only root can open. */
 struct roots *roots_open(const struct config *config, struct roots *older);
+/* Warns of directories that a broker which was started as of the oldest set does not know. */
+void roots_warn_new(const struct roots *now);
 
 /* Makes config->dir, for the account the server will run as. -EPERM when it is there and somebody
  * else's, or when, as root, a link leads there that others than root can have put in its place. */

@@ -331,6 +331,8 @@ static void reload(struct life *l)
     }
     config_report_done(&report);
     roots = roots_open(config, l->roots);
+    if (l->broker.pidfd >= 0)
+        roots_warn_new(roots);
     __atomic_store_n(&l->roots, roots, __ATOMIC_RELEASE);
     l->server.config = config;
     apikey_done(&l->keys);

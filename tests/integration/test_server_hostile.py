@@ -124,6 +124,22 @@ def a_reload_keeps_images_that_only_root_can_open():
         process.stop()
 
 
+def a_reload_names_directories_that_the_broker_does_not_know():
+    with kept() as process:
+        old, new = process.folder / "images", process.folder / "images-2"
+        for folder in (old / "below", new):
+            folder.mkdir(parents=True)
+        process.config = {"embedded.images": {"old": f"dir:{old}"}}
+        process.start()
+        process.config["embedded.images"] |= {"below": f"dir:{old}/below", "new": f"dir:{new}"}
+        process.write_config()
+        process.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "reloaded the configuration" in process.log(), "the reload")
+        warnings = [line for line in process.log().splitlines() if "the broker refuses it" in line]
+        assert len(warnings) == 1 and str(new) in warnings[0], warnings
+        process.stop()
+
+
 # --- stopping ---
 
 def a_server_that_is_loading_can_be_stopped():
@@ -331,6 +347,7 @@ if __name__ == "__main__":
         a_link_in_place_of_the_volumes_is_not_followed,
         limits_of_the_configuration_are_those_of_the_server,
         a_reload_keeps_images_that_only_root_can_open,
+        a_reload_names_directories_that_the_broker_does_not_know,
         a_server_that_is_loading_can_be_stopped,
         being_asked_twice_to_stop_under_load_is_a_clean_end,
         expiry_comes_when_the_store_failed_for_a_while,
