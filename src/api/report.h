@@ -89,6 +89,7 @@ int entry_log_read(int fd, size_t bytes_max, struct buf *out, uint64_t *ret_writ
 
 /* Appends the last `lines_max` lines, each behind the time at which it began, or "-" when that is
  * no longer known; a log without times is all "-". since_us > 0: of them those that began then or
- * later, if the log has times. *ret_cut: there were more than lines_max. Fails as above. */
+ * later, if the log has times. *ret_cut: there were more, in the log or before what it
+ * holds. Fails as above. */
 int entry_log_read_lines(int fd, int64_t since_us, uint32_t lines_max, struct buf *out,
                          bool *ret_cut) MUST_USE;

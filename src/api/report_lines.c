@@ -105,6 +105,6 @@ int entry_log_read_lines(int fd, int64_t since_us, uint32_t lines_max, struct bu
     if (r < 0)
         buf_cut(out, before);
     else
-        *ret_cut = shown.n < wanted.n;
+        *ret_cut = shown.n < wanted.n || (wanted.n == text.n && written > text.n);
     return r;
 }

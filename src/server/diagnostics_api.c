@@ -17,8 +17,9 @@ struct diagnosis {
     enum api_diag_kind kind;
     struct api_diag_query query;
     char id[ID_UUID_MAX], scope[16];
-    struct buf about; /* the sandbox, rendered on the loop */
-    struct buf text;  /* what comes of it */
+    struct buf about;     /* the sandbox, rendered on the loop */
+    struct buf text;      /* what comes of it */
+    uint64_t first_event; /* its number; 0 = there is none */
     bool truncated, busy;
     struct err err; /* code 0 = fine */
 };
@@ -91,6 +92,8 @@ static void on_event(void *user, const struct store_event *event)
     struct diagnosis *d = user;
     char at[TIME_TEXT_MAX];
 
+    if (!d->first_event)
+        d->first_event = event->number;
     time_format(event->at_us, at);
     (void)buf_addf(&d->text, "%s  %-10s  %.*s  %.*s\n", at, sandbox_state_name(event->state),
                    STR_ARG(event->reason), STR_ARG(event->message));
@@ -100,6 +103,7 @@ static void collect_events(struct diagnosis *d)
 {
     (void)store_history(d->pending.server->store, str_of(d->id), d->query.limit, on_event, d,
                         &d->err);
+    d->truncated |= d->first_event > 1;
 }
 
 /* How it ended, if it did. */

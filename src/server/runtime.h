@@ -37,7 +37,7 @@ struct runtime_levels { /* of what is made ahead */
 
 struct runtime_log_query {
     int64_t since_us; /* lines from then on; 0 = from the beginning */
-    uint32_t lines;   /* at most, from the end: of more, *ret_cut tells */
+    uint32_t lines;   /* at most, from the end: of more, also of those gone, *ret_cut tells */
 };
 
 typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);

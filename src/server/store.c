@@ -65,7 +65,7 @@ static const char *const store_sql[STORE_STMT_COUNT] = {
                            " DELETE FROM events WHERE sandbox = (SELECT n FROM s) AND seq <="
                            " (SELECT max(seq) FROM events WHERE sandbox = (SELECT n FROM s)) - ?2",
     [STORE_EACH] = "SELECT " COLUMNS " FROM sandboxes ORDER BY created_us, n",
-    [STORE_HISTORY] = "SELECT at_us, state, reason, message FROM"
+    [STORE_HISTORY] = "SELECT at_us, state, reason, message, seq FROM"
                       " (SELECT * FROM events"
                       "  WHERE sandbox = (SELECT n FROM sandboxes WHERE id = ?1)"
                       "  ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
@@ -450,6 +450,7 @@ static int read_event(sqlite3_stmt *stmt, struct store_event *ret)
     int r = read_state(stmt, 1, &ret->state);
 
     ret->at_us = sqlite3_column_int64(stmt, 0);
+    ret->number = (uint64_t)sqlite3_column_int64(stmt, 4);
     if (r >= 0)
         r = read_text(stmt, 2, &ret->reason);
     return r < 0 ? r : read_text(stmt, 3, &ret->message);

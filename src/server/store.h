@@ -74,6 +74,7 @@ int store_each(struct store *s, int (*visit)(void *user, const struct store_sand
                void *user, struct err *e);
 
 struct store_event {
+    uint64_t number; /* of all there ever were of this sandbox, from 1 */
     int64_t at_us;
     enum sandbox_state state;
     struct str reason, message;

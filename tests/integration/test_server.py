@@ -201,6 +201,10 @@ def history_is_kept_until_the_end():
     assert status == 200, text
     words = [line.split()[1] for line in text.decode().splitlines()]
     assert words == ["Pending", "Running", "Failed"], text
+    for limit, truncated in ((3, False), (2, True)):
+        path = f"/v1/sandboxes/{name}/diagnostics/events?scope=lifecycle&limit={limit}"
+        _, _, answer = SERVER.request("GET", path)
+        assert answer["truncated"] is truncated, answer
     status, _, text = SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/logs")
     assert status == 200 and b"out" in text, text
     assert delete(name) == 204

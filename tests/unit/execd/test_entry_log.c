@@ -100,6 +100,22 @@ TEST(entry_log, keeps_the_end_of_a_flood_in_a_file_of_bounded_size)
     }
 }
 
+TEST(entry_log, tells_that_lines_are_gone)
+{
+    struct entry_log log;
+    auto_fd fd = log_open(&log);
+    AUTO_BUF(out, 2 * ENTRY_LOG_BYTES);
+    bool cut = true;
+
+    log_fill(&log, ENTRY_LOG_READ_MAX, 1000);
+    CHECK_EQ(entry_log_read_lines(fd, 0, UINT32_MAX, &out, &cut), 0);
+    CHECK(!cut);
+    log_fill(&log, ENTRY_LOG_BYTES, 1000);
+    buf_clear(&out);
+    CHECK_EQ(entry_log_read_lines(fd, 0, UINT32_MAX, &out, &cut), 0);
+    CHECK(cut);
+}
+
 TEST(entry_log, starts_anew_in_a_file_that_held_one)
 {
     struct entry_log log;

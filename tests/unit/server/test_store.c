@@ -182,6 +182,7 @@ TEST(store, sets_metadata_and_nothing_else)
 
 struct history {
     int64_t first, last;
+    uint64_t first_number;
     enum sandbox_state last_state;
     bool ordered;
 };
@@ -190,8 +191,10 @@ static void history_visit(void *user, const struct store_event *event)
 {
     struct history *h = user;
 
-    if (h->first == 0)
+    if (h->first == 0) {
         h->first = event->at_us;
+        h->first_number = event->number;
+    }
     h->ordered = h->last == 0 ? true : h->ordered && event->at_us > h->last;
     h->last = event->at_us;
     h->last_state = event->state;
@@ -211,12 +214,14 @@ TEST(store, tells_the_history_oldest_first)
     CHECK_EQ(store_expire(s, STR("one"), 5000, &due, NULL), 1);
     CHECK_EQ(store_history(s, STR("one"), 100, history_visit, &h, NULL), 3);
     CHECK_EQ(h.first, 1001);
+    CHECK_EQ(h.first_number, 1);
     CHECK_EQ(h.last, 5000);
     CHECK_EQ(h.last_state, SANDBOX_STOPPING);
     CHECK(h.ordered);
     h = (struct history){0};
     CHECK_EQ(store_history(s, STR("one"), 2, history_visit, &h, NULL), 2);
     CHECK_EQ(h.first, 2000);
+    CHECK_EQ(h.first_number, 2);
     CHECK_EQ(store_history(s, STR("two"), 100, history_visit, &h, NULL), 1);
     CHECK_EQ(store_history(s, STR("none"), 100, history_visit, &h, NULL), 0);
     store_close(s);
@@ -236,6 +241,7 @@ TEST(store, keeps_a_bounded_history)
     }
     CHECK_EQ(store_history(s, STR("one"), UINT32_MAX, history_visit, &h, NULL), STORE_EVENTS_MAX);
     CHECK_EQ(h.first, 10000 + 21);
+    CHECK_EQ(h.first_number, 22); /* the first of all is the row's own */
     CHECK_EQ(h.last, 10000 + STORE_EVENTS_MAX + 20);
     CHECK(h.ordered);
     CHECK_EQ(store_history(s, STR("two"), UINT32_MAX, history_visit, &h, NULL), 1);
