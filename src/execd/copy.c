@@ -116,7 +116,7 @@ static int file_step(struct copy *c)
     int r = file_skip_hole(c);
 
     if (r == 0)
-        r = io_read_full(c->file_in, c->piece, PIECE_BYTES, DEADLINE_NEVER, &n);
+        r = io_read_full(c->file_in, c->piece, PIECE_BYTES, deadline_in_ms(0), &n);
     if (r == 0 && n > 0)
         r = io_write_full(c->file_to, str_make(c->piece, n), DEADLINE_NEVER);
     if (r < 0 || n == PIECE_BYTES)

@@ -39,12 +39,13 @@ static void download_release(struct file_op *op)
 
 /* --- pieces: lines, and files that do not know their size --- */
 
-/* Reads on until there is something to say. */
+/* Reads on until there is something to say. A file that would wait for more, as /proc/kmsg, is an
+ * error: nobody here can. */
 static int download_read(struct download_op *o)
 {
     char piece[READ_BYTES];
     size_t n;
-    int r = io_read_full(o->fd, piece, sizeof(piece), DEADLINE_NEVER, &n);
+    int r = io_read_full(o->fd, piece, sizeof(piece), deadline_in_ms(0), &n);
 
     if (r < 0)
         return r;

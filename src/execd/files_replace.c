@@ -78,7 +78,7 @@ static int replace_read(struct replace_op *o)
     int r = buf_reserve(&o->window, READ_BYTES);
 
     if (r == 0)
-        r = io_read_full(o->in, o->window.p + o->window.n, READ_BYTES, DEADLINE_NEVER, &n);
+        r = io_read_full(o->in, o->window.p + o->window.n, READ_BYTES, deadline_in_ms(0), &n);
     if (r < 0)
         return r;
     buf_claim(&o->window, n);
