@@ -57,6 +57,13 @@ static int download_read(struct download_op *o)
     return r < 0 ? r : 0;
 }
 
+static bool says_it_is_empty(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_size == 0;
+}
+
 static bool download_step(struct file_op *op)
 {
     struct download_op *o = container_of(op, struct download_op, op);
@@ -64,7 +71,7 @@ static bool download_step(struct file_op *op)
 
     if (r == 0 && o->out.n == 0 && !o->eof)
         return true;
-    if (r == 0 && o->eof && !o->head && !o->by_lines && o->out.n == 0) { /* empty indeed */
+    if (r == 0 && o->eof && !o->head && !o->by_lines && o->out.n == 0 && says_it_is_empty(o->fd)) {
         http_reply_file(op->req, take_fd(&o->fd), bytes_type);
         return false;
     }
@@ -138,18 +145,27 @@ static bool range_is_refused(struct http_req *req, struct str wanted, uint64_t s
     return false;
 }
 
+/* Those of /proc say 0 and mean "read me"; those of /sys say 4096, whatever they have. */
+static bool knows_its_size(int fd, const struct stat *st)
+{
+    char last;
+
+    return st->st_size > 0 && (st->st_blocks > 0 || pread(fd, &last, 1, st->st_size - 1) == 1);
+}
+
 static void download_bytes(struct download_op *o, struct str path, const struct stat *st)
 {
     struct http_req *req = o->op.req;
     struct str wanted = http_req_header(req, STR("Range"));
+    bool sized = knows_its_size(o->fd, st);
 
-    if (wanted.p && st->st_size > 0 && range_is_refused(req, wanted, (uint64_t)st->st_size))
+    if (wanted.p && sized && range_is_refused(req, wanted, (uint64_t)st->st_size))
         return;
     reply_disposition(req, path_base(path));
-    if (st->st_size > 0)
+    if (sized)
         http_reply_file(req, take_fd(&o->fd), bytes_type);
     else
-        file_op_start(&o->op); /* those of /proc say 0 and mean "read me" */
+        file_op_start(&o->op);
 }
 
 /* --- lines --- */

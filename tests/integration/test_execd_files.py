@@ -667,6 +667,12 @@ def tells_of_an_empty_file_what_it_tells_of_others(x):
     assert download(x, "empty", headers={"If-Unmodified-Since": before}).status == 412
     answer = download(x, "/proc/version")  # says 0, and means "read me"
     assert answer.status == 200 and answer.body.startswith(b"Linux"), answer.body
+    answer = download(x, "/sys/kernel/uevent_seqnum")  # says 4096, whatever it has
+    assert answer.status == 200 and answer.body.strip().isdigit(), answer.body
+    (x.home / "hole").touch()
+    os.truncate(x.home / "hole", 10000)
+    assert download(x, "hole", headers={"Range": "bytes=-2"}).body == b"\0\0"
+    assert download(x, "hole").body == b"\0" * 10000
 
 
 def waits_for_no_file(x):
