@@ -297,6 +297,7 @@ static void search_begin(struct search_op *o)
         r = search_look(o, str_of(o->root), path_base(str_of(o->root)), &st, &e);
     else
         r = walk_open(&o->walk, o->root, &e);
+    o->walk.lenient = true;
     if (r < 0)
         (void)search_fail(o, &e);
     else

@@ -122,7 +122,9 @@ static int walk_read(struct walk *w)
 
     if (n <= 0) {
         l->read = true;
-        return n < 0 && errno != ENOENT ? -errno : 0; /* ENOENT: removed meanwhile */
+        if (n == 0 || errno == ENOENT || (w->lenient && w->depth > 1))
+            return 0; /* ENOENT: removed meanwhile */
+        return -errno;
     }
     count = entries_collect(w->entries, (size_t)n, names);
     qsort(names, count, sizeof(names[0]), names_compare);
@@ -239,7 +241,7 @@ static int walk_entry(struct walk *w, const char *name, struct walk_entry *ret)
     if (r < 0)
         return r;
     if (fstatat(w->fd, name, &ret->st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? WALK_MORE : -errno;
+        return errno == ENOENT || w->lenient ? WALK_MORE : -errno;
     ret->name = str_of(name);
     ret->path = buf_str(&w->path);
     ret->level = w->depth;

@@ -40,6 +40,7 @@ struct walk {
     size_t name_bytes;
     struct buf path;
     char *entries; /* what getdents fills */
+    bool lenient;  /* to be set: what cannot be read or looked at is left out, but for the root */
 };
 
 /* -ENOTDIR when the root is no directory (or a link to one). The walk is to be done with in any

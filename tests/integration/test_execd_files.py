@@ -378,13 +378,18 @@ def skips_what_it_may_not_read(x):
         (root / "no" / "f").touch()
         (root / "yes").touch()
         root.chmod(0o755)
+        (root / "seen").mkdir()
+        (root / "seen" / "f").touch()
+        (root / "seen").chmod(0o744)  # shows its names and nothing of their files
         with as_nobody() as other:
             assert search(other, root) == ["yes"]
+            assert search(other, root / "seen") == []
             other.ask("GET", "/directories/list", query=[("path", root), ("depth", "2")]) \
                 .check_error(500, "RUNTIME_ERROR",
                              f"error listing directory {root}. {root}/no: permission denied")
     finally:
         shutil.rmtree(root)
+    assert "status" in search(x, "/proc/1"), "map_files can be opened, but not read"
 
 
 @contextlib.contextmanager
