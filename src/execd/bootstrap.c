@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "execd/command.h"
+#include "execd/envs.h"
 #include "execd/fs.h"
 #include "execd/path.h"
 
-#define ENVS_FILE   "/opt/opensandbox/.env"
 #define SCRIPT      "EXECD_BOOTSTRAP_PRE_SCRIPT"
 #define SCRIPT_DONE "_EXECD_PRE_SCRIPT_DONE" /* bootstrap.sh sets it, too */
 
@@ -35,15 +35,11 @@ static bool find_shell(struct buf *out)
 
 static void make_envs_file(void)
 {
-    const char *name = getenv("EXECD_ENVS");
+    const char *name = envs_name_file();
     AUTO_BUF(dir, PATH_MAX);
     struct err e = {0};
     auto_fd fd = -EBADF;
 
-    if (!name || !name[0]) {
-        name = ENVS_FILE;
-        (void)setenv("EXECD_ENVS", name, 1);
-    }
     if (buf_add(&dir, path_parent(str_of(name))) == 0 && dir.n > 0)
         (void)!fs_make_dirs(dir.p, DIR_MODE, NULL);
     fd = fd_open_at(AT_FDCWD, name, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK,

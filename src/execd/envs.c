@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/io.h"
 #include "base/log.h"
@@ -99,6 +101,52 @@ static int add_expanded(struct buf *out, struct str value, const char *const *ou
     return r;
 }
 
+/* Whether it is between two of these, with none inside. */
+static bool is_quoted(struct str value, char quote)
+{
+    return value.n >= 2 && value.p[0] == quote &&
+           str_find(str_skip(value, 1), quote) == value.n - 2;
+}
+
+/* What a client writes for a value with a ' in it. */
+static bool is_escaped(struct str value)
+{
+    return value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"' &&
+           str_find(value, '\'') < value.n;
+}
+
+static int add_unescaped(struct buf *out, struct str value)
+{
+    static const char from[] = "nrt", to[] = "\n\r\t";
+    int r = 0;
+
+    for (size_t i = 1; i + 1 < value.n && r >= 0; i++) {
+        const char *known;
+
+        if (value.p[i] != '\\' || i + 2 >= value.n) {
+            r = buf_add_char(out, value.p[i]);
+            continue;
+        }
+        i++;
+        known = memchr(from, value.p[i], sizeof(from) - 1);
+        r = buf_add_char(out, known ? to[known - from] : value.p[i]);
+    }
+    return r;
+}
+
+static int add_value(struct buf *out, struct str value, const char *const *ours)
+{
+    AUTO_BUF(plain, ENVS_FILE_BYTES_MAX);
+    int r;
+
+    if (is_quoted(value, '\''))
+        return buf_add(out, str_make(value.p + 1, value.n - 2));
+    if (!is_escaped(value))
+        return add_expanded(out, value, ours);
+    r = add_unescaped(&plain, value);
+    return r < 0 ? r : add_expanded(out, buf_str(&plain), ours);
+}
+
 static int add_line(struct map *m, struct arena *a, struct str line, const char *const *ours)
 {
     AUTO_BUF(row, ENVS_FILE_BYTES_MAX);
@@ -111,7 +159,7 @@ static int add_line(struct map *m, struct arena *a, struct str line, const char 
         log_event(LOG_WARN, "EXECD_ENVS: a line is no NAME=VALUE, skipped");
         return 0;
     }
-    if (buf_addf(&row, "%.*s=", STR_ARG(name)) < 0 || add_expanded(&row, value, ours) < 0)
+    if (buf_addf(&row, "%.*s=", STR_ARG(name)) < 0 || add_value(&row, value, ours) < 0)
         return -ENOMEM;
     kept = arena_strdup(a, buf_str(&row));
     return kept ? set_row(m, name, kept) : -ENOMEM;
@@ -125,12 +173,33 @@ static struct str trim_line(struct str line)
     return line;
 }
 
+/* The line that begins with NAME=' and all behind it up to the other ', if that ends a line. */
+static bool cut_quoted(struct str *file, struct str *ret)
+{
+    struct str head, rest = *file, text, behind;
+    size_t n;
+
+    if (!str_cut(&rest, '\n', &head) || !str_cut(&head, '=', &text) || head.n == 0 ||
+        head.p[0] != '\'' || str_starts(str_trim(text), STR("#")))
+        return false;
+    text = str_make(head.p + 1, (size_t)(file->p + file->n - head.p - 1));
+    n = str_find(text, '\'');
+    if (n == text.n)
+        return false;
+    rest = str_skip(text, n + 1);
+    if (str_cut(&rest, '\n', &behind) && trim_line(behind).n > 0)
+        return false;
+    *ret = str_make(file->p, (size_t)(text.p + n + 1 - file->p));
+    *file = rest;
+    return true;
+}
+
 static int add_file(struct map *m, struct arena *a, struct str file, const char *const *ours)
 {
     struct str line;
     int r = 0;
 
-    while (r >= 0 && str_cut(&file, '\n', &line)) {
+    while (r >= 0 && (cut_quoted(&file, &line) || str_cut(&file, '\n', &line))) {
         line = trim_line(line);
         if (line.n > 0 && line.p[0] != '#')
             r = add_line(m, a, line, ours);
@@ -176,15 +245,28 @@ int envs_make(struct arena *a, const char *const *ours, struct str file,
     return 0;
 }
 
+const char *envs_name_file(void)
+{
+    const char *name = getenv("EXECD_ENVS");
+
+    if (name && name[0])
+        return name;
+    (void)setenv("EXECD_ENVS", ENVS_FILE, 1);
+    return ENVS_FILE;
+}
+
 void envs_read_file(const char *const *ours, struct buf *out)
 {
     struct str name = path_env(ours, STR("EXECD_ENVS"));
     AUTO_BUF(path, EXECD_PATH_BYTES_MAX);
     struct err e = {0};
+    int r;
 
     if (name.n == 0)
         return;
-    if (path_expand(name, ours, &path, &e) < 0 ||
-        io_read_regular(AT_FDCWD, path.p, ENVS_FILE_BYTES_MAX, out, &e) < 0)
+    r = path_expand(name, ours, &path, &e);
+    if (r >= 0)
+        r = io_read_regular(AT_FDCWD, path.p, ENVS_FILE_BYTES_MAX, out, &e);
+    if (r < 0 && r != -ENOENT)
         log_event(LOG_WARN, "EXECD_ENVS cannot be read, going on without", LOG_STR("why", e.msg));
 }

@@ -17,6 +17,7 @@
 #include "execd/bootstrap.h"
 #include "execd/certificates.h"
 #include "execd/clone3_compat.h"
+#include "execd/envs.h"
 #include "execd/fs.h"
 #include "execd/init.h"
 #include "execd/metrics_group.h"
@@ -120,6 +121,7 @@ static int execd_init(const struct execd_options *o)
     conf.listen_fd = FD_LISTENER;
     conf.exit_fd = FD_EXIT_REPORT;
     conf.log_fd = FD_ENTRY_LOG;
+    (void)envs_name_file();
     return init_run(&conf);
 }
 

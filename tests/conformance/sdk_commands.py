@@ -1,11 +1,13 @@
 """sdk_commands.py - what programs do with `sandbox.commands`."""
+import json
 import time
 from datetime import datetime, timedelta, timezone
 
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.execd import RunCommandOpts
 
-from sdk_client import done, lines, raises
+from sdk_client import VERSION, done, lines, raises
+from tap import Skip
 
 SECONDS_MAX = 20
 
@@ -207,6 +209,30 @@ async def programs_of_the_image_run(_, sandbox):
     assert result.text == "=42", result
 
 
+async def a_program_runs_without_a_shell(_, sandbox):
+    if VERSION.startswith("0."):
+        raise Skip(f"opensandbox {VERSION} has shell commands only")
+    result = await run(sandbox, ["printf", "%s|", "a b", "$HOME", "*"])
+    assert result.text == "a b|$HOME|*|", result
+
+
+async def a_variable_is_set_for_all_that_follows(_, sandbox):
+    if not hasattr(sandbox.commands, "set_env"):
+        raise Skip(f"opensandbox {VERSION} has no set_env")
+    values = {"PLAIN": "a $HOME b ", "TEXT": 'one\n"two"\n', "QUOTE": "it's \\ \"so\"\t", "EMPTY": ""}
+    for name, value in values.items():
+        await done(sandbox.commands.set_env(name, value))
+    command = ("python3 -c 'import json, os, sys; print(json.dumps({n: os.environ[n] for n in "
+               f"sys.argv[1:]}}))' {' '.join(values)}")
+    session = await done(sandbox.commands.create_session())
+    for result in (await run(sandbox, command),
+                   await done(sandbox.commands.run_in_session(session, command))):
+        assert json.loads(result.text) == values, result
+    await done(sandbox.commands.delete_session(session))
+    await done(sandbox.commands.set_env("PLAIN", "later"))
+    assert (await run(sandbox, "echo $PLAIN")).text == "later"
+
+
 async def a_handler_that_raises_ends_the_call(client, sandbox):
     class Enough(Exception):
         pass
@@ -238,5 +264,7 @@ TESTS = [
     a_foreground_command_is_interrupted,
     an_unknown_command_is_an_error,
     programs_of_the_image_run,
+    a_program_runs_without_a_shell,
+    a_variable_is_set_for_all_that_follows,
     a_handler_that_raises_ends_the_call,
 ]

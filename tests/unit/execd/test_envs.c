@@ -47,14 +47,21 @@ TEST(envs, reads_the_lines_of_the_file)
         struct str file;
         const char *want;
     } cases[] = {
-        {STR_INIT("# no\n\n  \t\n  X = y \r\n"),           "PATH=/bin;A=1;X= y"           },
-        {STR_INIT("X=a=b\nexport Y\n=z\nno pair"),         "PATH=/bin;A=1;X=a=b"          },
-        {STR_INIT("X=\"q\""),                              "PATH=/bin;A=1;X=\"q\""        },
-        {STR_INIT("X=$A ${A} $NOPE|${NOPE}|"),             "PATH=/bin;A=1;X=1 1 ||"       },
-        {STR_INIT("X=$ $5 ${ ${A $"),                      "PATH=/bin;A=1;X=$ $5 ${ ${A $"},
-        {STR_INIT("A=2\nX=$A"),                            "PATH=/bin;A=2;X=1"            },
-        {STR_INIT("X=$EXECD_ACCESS_TOKEN$JUPYTER_TOKEN."), "PATH=/bin;A=1;X=."            },
-        {STR_INIT("X=a\0b\nY=1"),                          "PATH=/bin;A=1;Y=1"            },
+        {STR_INIT("# no\n\n  \t\n  X = y \r\n"),           "PATH=/bin;A=1;X= y"               },
+        {STR_INIT("X=a=b\nexport Y\n=z\nno pair"),         "PATH=/bin;A=1;X=a=b"              },
+        {STR_INIT("X=\"q\""),                              "PATH=/bin;A=1;X=\"q\""            },
+        {STR_INIT("X=$A ${A} $NOPE|${NOPE}|"),             "PATH=/bin;A=1;X=1 1 ||"           },
+        {STR_INIT("X=$ $5 ${ ${A $"),                      "PATH=/bin;A=1;X=$ $5 ${ ${A $"    },
+        {STR_INIT("A=2\nX=$A"),                            "PATH=/bin;A=2;X=1"                },
+        {STR_INIT("X=$EXECD_ACCESS_TOKEN$JUPYTER_TOKEN."), "PATH=/bin;A=1;X=."                },
+        {STR_INIT("X=a\0b\nY=1"),                          "PATH=/bin;A=1;Y=1"                },
+        {STR_INIT("X='$A \\n \"q\" '\nY=1"),               "PATH=/bin;A=1;X=$A \\n \"q\" ;Y=1"},
+        {STR_INIT("X='a\n# b\n\nY=2' \r\nY=1"),            "PATH=/bin;A=1;X=a\n# b\n\nY=2;Y=1"},
+        {STR_INIT("X=''\nY='"),                            "PATH=/bin;A=1;X=;Y='"             },
+        {STR_INIT("X='a'b'\nY='c\nZ=d"),                   "PATH=/bin;A=1;X='a'b';Y='c;Z=d"   },
+        {STR_INIT("# X='\nY=1\n'"),                        "PATH=/bin;A=1;Y=1"                },
+        {STR_INIT("X=\"it's $A \\\"\\\\\\n\\t.\""),        "PATH=/bin;A=1;X=it's 1 \"\\\n\t." },
+        {STR_INIT("X=\"'\\\""),                            "PATH=/bin;A=1;X='\\"              },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
