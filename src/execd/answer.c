@@ -42,14 +42,14 @@ static void answer_message(struct http_req *req, int status, const char *code, s
     answer_json(req, status, buf_str(&body));
 }
 
-void answer_written(struct http_req *req, struct json_writer *w)
+void answer_written(struct http_req *req, int status, struct json_writer *w)
 {
     struct buf *body = w->out;
 
     if (json_write_end(w) < 0)
         answer_error(req, 500, "RUNTIME_ERROR", "no memory for the answer");
     else
-        answer_json(req, 200, buf_str(body));
+        answer_json(req, status, buf_str(body));
 }
 
 void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)

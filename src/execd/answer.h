@@ -12,7 +12,7 @@ enum { ANSWER_MESSAGE_BYTES_MAX = 16 << 10 }; /* of an error; the rest is cut */
 
 void answer_empty(struct http_req *req); /* 200 and Content-Length: 0 */
 void answer_json(struct http_req *req, int status, struct str json);
-void answer_written(struct http_req *req, struct json_writer *w); /* ends it: 200, or 500 */
+void answer_written(struct http_req *req, int status, struct json_writer *w); /* ends it; or 500 */
 /* {"code":...,"message":...} */
 void answer_error(struct http_req *req, int status, const char *code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);

@@ -134,7 +134,7 @@ static void answer_context(struct http_req *req, const struct context *c)
 
     json_write_begin(&w, &body);
     write_context(&w, c);
-    answer_written(req, &w);
+    answer_written(req, 200, &w);
 }
 
 /* A request for a context that is about to show whether it can run. */
@@ -234,7 +234,7 @@ void get_code_contexts(struct http_req *req)
         if (language.n == 0 || str_eq(str_of(c->language), language))
             write_context(&w, c);
     json_write_array_end(&w);
-    answer_written(req, &w);
+    answer_written(req, 200, &w);
 }
 
 void delete_code_contexts(struct http_req *req)

@@ -7,7 +7,6 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "base/id.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -341,7 +340,7 @@ static int command_spawn(struct command *c, const struct command_spec *spec, str
 {
     const char *slash = strrchr(spec->shell, '/');
     const char *argv[] = {slash ? slash + 1 : spec->shell, "-c", c->text, NULL};
-    struct command_start start = {&c->all->place, spec};
+    struct command_start start = {spec->place ? spec->place : &c->all->place, spec};
     struct proc_spec how = PROC_SPEC(spec->shell, spec->argv ? spec->argv : argv);
     auto_fd in = -EBADF, out = -EBADF, err = -EBADF, report = -EBADF;
     pid_t pid;
@@ -386,6 +385,7 @@ void command_run(struct command *c, const struct command_spec *spec, const struc
     run->report.fd = -EBADF;
     run->input.fd = -EBADF;
     (void)snprintf(run->shell, sizeof(run->shell), "%s", spec->shell);
+    (void)snprintf(c->session, sizeof(c->session), "%s", spec->session ? spec->session : "");
     list_push(&c->all->runs, &run->link);
     c->run = run;
     r = command_spawn(c, spec, run, &e);

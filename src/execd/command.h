@@ -18,6 +18,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/id.h"
 #include "execd/child.h"
 #include "execd/command_log.h"
 #include "execd/reaper.h"
@@ -46,7 +47,8 @@ struct telemetry;
 
 /* All read-only for others. */
 struct command {
-    char id[COMMAND_ID_MAX]; /* 32 hexadecimal digits */
+    char id[COMMAND_ID_MAX];   /* 32 hexadecimal digits */
+    char session[ID_UUID_MAX]; /* the isolated one it runs in; "" = none */
     bool background, running;
     bool started;       /* its shell ran */
     int exit_code;      /* -1: ended by a signal */
@@ -63,11 +65,13 @@ struct command {
     struct list link; /* among the ended, oldest first */
 };
 
-struct command_spec {        /* borrowed for the call */
-    const char *shell;       /* the file to run as `shell -c text`, or with argv */
-    const char *const *argv; /* NULL-terminated; NULL = as a shell */
-    const char *const *env;  /* NULL-terminated */
-    const char *cwd;         /* NULL = ours */
+struct command_spec {                /* borrowed for the call */
+    const char *shell;               /* the file to run as `shell -c text`, or with argv */
+    const char *const *argv;         /* NULL-terminated; NULL = as a shell */
+    const char *const *env;          /* NULL-terminated */
+    const char *cwd;                 /* NULL = ours */
+    const struct child_place *place; /* an isolated session's; NULL = that of all others */
+    const char *session;             /* its id */
     struct child_user user;
     uint64_t timeout_ms; /* then SIGKILL to its group; 0 = none */
     bool has_input;      /* its standard input is a pipe; else /dev/null */

@@ -162,7 +162,7 @@ void get_command_status(struct http_req *req)
     }
     json_write_begin(&w, &body);
     write_status(&w, c);
-    answer_written(req, &w);
+    answer_written(req, 200, &w);
 }
 
 /* --- logs --- */
@@ -201,7 +201,7 @@ static void log_send(struct http_req *req)
 static const struct http_req_ops log_ops = {.on_drain = log_send};
 
 static void log_begin(struct http_req *req, const struct command *c, enum command_stream stream,
-                      uint64_t cursor)
+                      uint64_t cursor, struct str header)
 {
     struct log_reader *reader = arena_new(&req->arena, struct log_reader);
     const struct command_log *log = &c->logs[stream];
@@ -216,7 +216,7 @@ static void log_begin(struct http_req *req, const struct command *c, enum comman
     *reader = (struct log_reader){commands_of(req), .stream = stream, .at = at, .end = end};
     memcpy(reader->id, c->id, sizeof(reader->id));
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)(cursor > end ? cursor : end));
-    (void)http_reply_header(req, STR("Execd-Commands-Tail-Cursor"), str_of(text));
+    (void)http_reply_header(req, header, str_of(text));
     req->user = reader;
     req->ops = &log_ops;
     http_reply_begin(req, 200, ANSWER_TEXT, end - at);
@@ -234,19 +234,16 @@ static bool log_stream(struct http_req *req, const struct command *c, enum comma
     return !named || (!c->background && (*ret == COMMAND_STDERR || str_eq(text, STR("stdout"))));
 }
 
-void get_command_logs(struct http_req *req)
+void command_reply_logs(struct http_req *req, const struct command *c, struct str header)
 {
-    struct str id = answer_id(req), text = STR_NONE;
-    const struct command *c = commands_find(commands_of(req), id);
+    struct str text = STR_NONE;
     enum command_stream stream;
     int64_t cursor = 0;
 
     if (url_query_get(req->head.query, STR("cursor"), &req->arena, &text) > 0 &&
         str_to_i64(text, &cursor) < 0)
         cursor = 0;
-    if (!c)
-        answer_error(req, 400, "INVALID_REQUEST_BODY", "command not found: %.*s", STR_ARG(id));
-    else if (!log_stream(req, c, &stream))
+    if (!log_stream(req, c, &stream))
         answer_error(req, 400, "INVALID_REQUEST_BODY",
                      "command %s has no such stream; stdout and stderr %s", c->id,
                      c->background ? "of a background command are one" : "are its streams");
@@ -258,5 +255,16 @@ void get_command_logs(struct http_req *req)
     else if (cursor < 0)
         answer_error(req, 400, "INVALID_REQUEST_BODY", "error seek file: invalid argument");
     else
-        log_begin(req, c, stream, (uint64_t)cursor);
+        log_begin(req, c, stream, (uint64_t)cursor, header);
+}
+
+void get_command_logs(struct http_req *req)
+{
+    struct str id = answer_id(req);
+    const struct command *c = commands_find(commands_of(req), id);
+
+    if (!c)
+        answer_error(req, 400, "INVALID_REQUEST_BODY", "command not found: %.*s", STR_ARG(id));
+    else
+        command_reply_logs(req, c, STR("Execd-Commands-Tail-Cursor"));
 }

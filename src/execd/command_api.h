@@ -1,6 +1,7 @@
 /* command_api.h - the routes of commands: run, interrupt, status, logs, input. Loop thread only. */
 #pragma once
 
+#include "execd/command.h"
 #include "net/http_server.h"
 
 void post_command(struct http_req *req);       /* POST /command */
@@ -8,3 +9,6 @@ void delete_command(struct http_req *req);     /* DELETE /command?id= */
 void get_command_status(struct http_req *req); /* GET /command/status/{id} */
 void get_command_logs(struct http_req *req);   /* GET /command/{id}/logs?cursor=&stream= */
 void post_command_stdin(struct http_req *req); /* POST /command/{id}/stdin?eof= */
+
+/* The log that ?cursor= and ?stream= ask for; `header` tells where the next read begins. */
+void command_reply_logs(struct http_req *req, const struct command *c, struct str header);

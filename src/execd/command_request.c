@@ -103,9 +103,9 @@ static int read_user(const struct body *b, struct command_request *ret, struct e
 
 /* --- all of it --- */
 
-static int find_shell(struct arena *a, const char *const *ours, const char **ret, struct err *e)
+int command_find_shell(struct arena *a, const char *const *env, const char **ret, struct err *e)
 {
-    struct str path = path_env(ours, STR("PATH"));
+    struct str path = path_env(env, STR("PATH"));
     AUTO_BUF(shell, EXECD_PATH_BYTES_MAX);
 
     if (!path.p)
@@ -152,7 +152,7 @@ static int read_rest(const struct body *b, struct arena *a, const char *const *o
         r = read_argv(b, a, ret);
     if (r < 0)
         return err_sys(e, -r, "environment");
-    r = b->argv_count > 0 ? 0 : find_shell(a, ours, &ret->spec.shell, e);
+    r = b->argv_count > 0 ? 0 : command_find_shell(a, ours, &ret->spec.shell, e);
     if (r < 0)
         return r;
     r = workdir_resolve(a, b->cwd, ret->spec.env, &ret->spec.cwd, e);

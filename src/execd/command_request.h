@@ -18,3 +18,7 @@ struct command_request {
  * group. `ours` is the daemon's environment. */
 int command_request_read(struct http_req *req, struct arena *a, const char *const *ours,
                          struct command_request *ret) MUST_USE;
+
+/* The file of bash, or sh, on the PATH of this environment. */
+int command_find_shell(struct arena *a, const char *const *env, const char **ret,
+                       struct err *e) MUST_USE;

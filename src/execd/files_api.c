@@ -54,7 +54,7 @@ static void info_reply(struct info_op *o, struct info_row *rows)
         file_info_write(&w, rows[i].path, &facts, &o->users);
     }
     json_write_object_end(&w);
-    answer_written(o->op.req, &w);
+    answer_written(o->op.req, 200, &w);
 }
 
 static bool info_step(struct file_op *op)

@@ -15,6 +15,7 @@
 #include "execd/file_op.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
+#include "execd/routes.h"
 #include "execd/target.h"
 
 enum {
@@ -238,7 +239,7 @@ static void replace_report(struct replace_op *o)
         json_write_object_end(&w);
     }
     json_write_object_end(&w);
-    answer_written(o->op.req, &w);
+    answer_written(o->op.req, 200, &w);
 }
 
 static bool replace_next(struct replace_op *o)
@@ -300,7 +301,9 @@ void files_replace(struct http_req *req)
     o->out = TARGET_NONE;
     buf_init(&o->window, READ_BYTES);
     buf_init(&o->gathered, READ_BYTES);
-    o->verbose = answer_query(req, STR("verbose"), &verbose) == 0 && str_eq(verbose, STR("true"));
+    /* Clients of sessions have no such parameter, and read the counts when they are there. */
+    o->verbose = ((struct execd_api *)req->server_user)->view ||
+                 (answer_query(req, STR("verbose"), &verbose) == 0 && str_eq(verbose, STR("true")));
     body = file_op_body(&o->op, JSON_OBJECT);
     if (!body || !replace_check(req, body))
         return;

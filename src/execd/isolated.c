@@ -105,6 +105,20 @@ bool isolated_can_persist(const struct isolated_all *all)
            fs.f_type != OVERLAY_MAGIC && access(all->conf.upper_root, W_OK) == 0;
 }
 
+void isolated_each(const struct isolated_all *all,
+                   void (*see)(void *user, const struct isolated *s), void *user)
+{
+    void *value;
+    size_t at = 0;
+
+    while (map_next(&all->by_id, &at, NULL, &value)) {
+        const struct isolated *s = value;
+
+        if (isolated_find(all, str_of(s->id)))
+            see(user, s);
+    }
+}
+
 struct isolated *isolated_find(const struct isolated_all *all, struct str id)
 {
     struct isolated *s = map_get(&all->by_id, id);

@@ -114,6 +114,9 @@ uint64_t isolated_upper_bytes(const struct isolated_all *all); /* of a layer, un
 /* Whether layers can be kept at the upper root. */
 bool isolated_can_persist(const struct isolated_all *all);
 
+/* Those that can be found, in no order. */
+void isolated_each(const struct isolated_all *all,
+                   void (*see)(void *user, const struct isolated *s), void *user);
 struct isolated *isolated_find(const struct isolated_all *all, struct str id); /* NULL = unknown */
 /* A session to fill in, which nobody finds before it is ready. -EAGAIN when there are too many. */
 int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e) MUST_USE;

@@ -65,7 +65,7 @@ struct isolated *isolated_need_living(struct http_req *req)
 
 /* --- answers --- */
 
-static void write_time(struct json_writer *w, struct str key, int64_t us)
+void isolated_write_time(struct json_writer *w, struct str key, int64_t us)
 {
     if (us) {
         json_member_time(w, key, us);
@@ -99,45 +99,68 @@ static void write_artifacts(struct json_writer *w, const struct isolated *s)
     json_write_object_end(w);
 }
 
-static void write_isolation(struct json_writer *w, const struct isolated *s)
+static void write_workspace(struct json_writer *w, const struct isolated *s)
 {
-    json_write_key(w, STR("isolation"));
-    json_write_object(w);
     json_member_string(w, STR("profile"), str_of(profile_names[s->spec.profile]));
     json_write_key(w, STR("workspace"));
     json_write_object(w);
     json_member_string(w, STR("path"), str_of(s->spec.workspace));
     json_member_string(w, STR("mode"), str_of(mode_names[s->spec.mode]));
     json_write_object_end(w);
+}
+
+/* What it was asked to be, as newer clients look for it, and in an object as older ones do. */
+static void write_spec(struct json_writer *w, const struct isolated *s)
+{
+    json_write_key(w, STR("isolation"));
+    json_write_object(w);
+    write_workspace(w, s);
     json_write_object_end(w);
+    write_workspace(w, s);
+    json_write_key(w, STR("extra_writable"));
+    json_write_array(w);
+    for (size_t i = 0; i < s->spec.writable_count; i++)
+        json_write_string(w, str_of(s->spec.writable[i]));
+    json_write_array_end(w);
+    json_member_bool(w, STR("share_net"), s->spec.share_net);
+    if (s->spec.user.change) {
+        json_member_u64(w, STR("uid"), s->spec.user.uid);
+        json_member_u64(w, STR("gid"), s->spec.user.gid);
+    }
+    json_member_u64(w, STR("idle_timeout_seconds"), s->spec.idle_s);
+}
+
+static void write_state(struct json_writer *w, const struct isolated *s)
+{
+    char why[ISOLATED_WHY_MAX];
+
+    json_member_string(w, STR("status"), str_of(s->state == ISOLATED_RETAINED ? "dead" : "active"));
+    if (isolated_why_ended(s, why))
+        json_member_string(w, STR("reason"), str_of(why));
+    json_write_key(w, STR("idle_remaining_seconds"));
+    if (s->spec.idle_s > 0)
+        json_write_u64(w, s->state == ISOLATED_RETAINED ? 0 : isolated_idle_left_s(s));
+    else
+        json_write_null(w);
 }
 
 static void reply_session(struct http_req *req, const struct isolated *s, bool with_state)
 {
     AUTO_BUF(body, ANSWER_BYTES_MAX);
-    char why[ISOLATED_WHY_MAX];
     struct json_writer w;
 
     json_write_begin(&w, &body);
     json_write_object(&w);
     json_member_string(&w, STR("session_id"), str_of(s->id));
-    write_time(&w, STR("created_at"), s->created_us);
+    isolated_write_time(&w, STR("created_at"), s->created_us);
     if (with_state) {
-        json_member_string(&w, STR("status"),
-                           str_of(s->state == ISOLATED_RETAINED ? "ended" : "ready"));
-        if (isolated_why_ended(s, why))
-            json_member_string(&w, STR("reason"), str_of(why));
-        write_time(&w, STR("last_run_at"), s->last_run_us);
-        json_write_key(&w, STR("idle_remaining_seconds"));
-        if (s->spec.idle_s > 0)
-            json_write_u64(&w, s->state == ISOLATED_RETAINED ? 0 : isolated_idle_left_s(s));
-        else
-            json_write_null(&w);
+        isolated_write_time(&w, STR("last_run_at"), s->last_run_us);
+        write_state(&w, s);
     }
-    write_isolation(&w, s);
+    write_spec(&w, s);
     write_artifacts(&w, s);
     json_write_object_end(&w);
-    answer_written(req, &w);
+    answer_written(req, 200, &w);
 }
 
 /* --- a new session --- */
@@ -189,6 +212,34 @@ void get_isolated_session(struct http_req *req)
 
     if (s)
         reply_session(req, s, true);
+}
+
+static void write_summary(void *user, const struct isolated *s)
+{
+    struct json_writer *w = user;
+
+    json_write_object(w);
+    json_member_string(w, STR("session_id"), str_of(s->id));
+    isolated_write_time(w, STR("created_at"), s->created_us);
+    /* clients want a time; as old as it is, it idles since then */
+    isolated_write_time(w, STR("last_run_at"), s->last_run_us ? s->last_run_us : s->created_us);
+    write_state(w, s);
+    json_write_object_end(w);
+}
+
+void get_isolated_sessions(struct http_req *req)
+{
+    AUTO_BUF(body, ANSWER_BYTES_MAX);
+    struct json_writer w;
+
+    json_write_begin(&w, &body);
+    json_write_object(&w);
+    json_write_key(&w, STR("sessions"));
+    json_write_array(&w);
+    isolated_each(isolated_of(req), write_summary, &w);
+    json_write_array_end(&w);
+    json_write_object_end(&w);
+    answer_written(req, 200, &w);
 }
 
 void delete_isolated_session(struct http_req *req)
@@ -247,9 +298,9 @@ static void reply_capabilities(struct http_req *req, bool overlay)
     json_write_object(&w);
     json_member_bool(&w, STR("available"), available);
     if (!available)
-        json_member_string(&w, STR("reason"), str_of(why));
-    json_member_string(&w, STR("isolator"), STR("execd"));
-    json_member_string(&w, STR("version"), STR(OPENSANDBOX_VERSION));
+        json_member_string(&w, STR("message"), str_of(why));
+    json_member_string(&w, STR("isolator"), str_of("execd"));
+    json_member_string(&w, STR("version"), str_of(OPENSANDBOX_VERSION));
     write_list(&w, STR("profiles"), STR("strict,balanced"));
     write_list(&w, STR("workspace_modes"),
                !available ? STR("")
@@ -259,11 +310,14 @@ static void reply_capabilities(struct http_req *req, bool overlay)
     write_list(&w, STR("allowed_extra_writable_prefixes"),
                str_of(isolated_conf(all)->allowed_writable));
     json_member_bool(&w, STR("share_net_overridable"), true);
+    json_member_bool(&w, STR("setpriv_available"), available);
+    json_member_bool(&w, STR("userns_available"), false);
     json_member_bool(&w, STR("commit_supported"), available && overlay);
+    json_member_bool(&w, STR("diff_supported"), available && overlay);
     json_member_string(&w, STR("seccomp_profile_sha256"), str_of(digest));
     write_persist(&w, all, available && overlay);
     json_write_object_end(&w);
-    answer_written(req, &w);
+    answer_written(req, 200, &w);
 }
 
 static int probe_start(struct http_req *req, bool overlay, struct err *e);

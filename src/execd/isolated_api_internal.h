@@ -1,7 +1,9 @@
 /* isolated_api_internal.h - what the routes of isolated sessions share. */
 #pragma once
 
+#include "base/json_write.h"
 #include "execd/isolated.h"
+#include "execd/isolated_request.h"
 #include "net/http_server.h"
 
 struct isolated_all *isolated_of(const struct http_req *req);
@@ -11,3 +13,9 @@ struct isolated_all *isolated_of(const struct http_req *req);
 bool isolated_need(struct http_req *req);
 struct isolated *isolated_need_session(struct http_req *req); /* retained ones, too */
 struct isolated *isolated_need_living(struct http_req *req);
+
+void isolated_write_time(struct json_writer *w, struct str key, int64_t us); /* 0 is null */
+
+/* A run that nobody follows; replies at once. */
+void isolated_run_background(struct http_req *req, struct arena *a, struct isolated *s,
+                             const struct isolated_job *want);

@@ -220,7 +220,7 @@ static void commit_reply(struct http_req *req, const struct commit_op *o)
     json_member_u64(&w, STR("paths_removed"), o->removed);
     json_member_bool(&w, STR("upper_reset"), o->reset);
     json_write_object_end(&w);
-    answer_written(req, &w);
+    answer_written(req, 200, &w);
 }
 
 static void commit_on_restarted(void *user, struct isolated *s, const struct err *why)

@@ -17,6 +17,7 @@
 enum {
     RUN_TIMEOUT_S = 300,
     ENV_KEYS_MAX = 256,
+    OVERLAYS_MAX = 16,
     WORKSPACE_MODE = 0755,
     REQUEST_ARENA_BYTES_MAX = 1 << 20,
     NAME_BYTES_MAX = 256,
@@ -24,13 +25,27 @@ enum {
 
 /* --- the body of a new session --- */
 
+struct overlay {
+    struct str path;
+    int mode;
+    bool has_mode;
+};
+struct bind {
+    struct str source;
+};
+
 struct create_body {
-    struct isolated_spec spec;
+    struct isolated_spec spec; /* first: tables of objects within begin here */
     bool has_mode, has_uid, has_gid, has_env;
     int mode, profile, env_mode;
     uint32_t uid, gid;
     struct str path, *writable;
     size_t writable_count;
+    struct overlay *overlays;
+    size_t overlays_count;
+    struct bind *binds;
+    size_t binds_count;
+    int uid_mode;
 };
 
 static const struct json_name profile_names[] = {
@@ -48,6 +63,11 @@ static const struct json_name env_names[] = {
     {"deny",  ISOLATED_ENV_DENY },
     {"allow", ISOLATED_ENV_ALLOW},
     {NULL,    0                 },
+};
+/* How one becomes a user; there are no user namespaces here. */
+static const struct json_name uid_mode_names[] = {
+    {"setpriv", 0},
+    {NULL,      0},
 };
 static const struct json_field string_element = {.as = JSON_AS_STR};
 
@@ -78,29 +98,52 @@ static const struct json_field env_fields[] = {
 };
 static const struct json_table env_table = JSON_TABLE(struct create_body, env_fields, 0);
 
-static const struct json_field isolation_fields[] = {
+static const struct json_field overlay_fields[] = {
+    JSON_FIELD("path", JSON_AS_STR, JSON_REQUIRED, struct overlay, path, .min = 1,
+               .max = BOX_PATH_BYTES_MAX - 1),
+    JSON_FIELD("mode", JSON_AS_ENUM, JSON_NULLABLE, struct overlay, mode, .names = mode_names,
+               .seen_at = JSON_SEEN(struct overlay, has_mode)),
+};
+static const struct json_table overlay_table = JSON_TABLE(struct overlay, overlay_fields, 0);
+static const struct json_field overlay_element = {.as = JSON_AS_OBJECT, .table = &overlay_table};
+
+static const struct json_field bind_fields[] = {
+    JSON_FIELD("source", JSON_AS_STR, JSON_REQUIRED, struct bind, source, .min = 1,
+               .max = BOX_PATH_BYTES_MAX - 1),
+};
+static const struct json_table bind_table = JSON_TABLE(struct bind, bind_fields, 0);
+static const struct json_field bind_element = {.as = JSON_AS_OBJECT, .table = &bind_table};
+
+/* All but the last row may also stand in the object that it names, which then counts. */
+static const struct json_table isolation_table;
+static const struct json_field create_fields[] = {
     JSON_FIELD("profile", JSON_AS_ENUM, JSON_NULLABLE, struct create_body, profile,
                .names = profile_names),
-    {"workspace",    JSON_AS_OBJECT, JSON_REQUIRED,       0, .table = &workspace_table},
+    JSON_FIELD("workspace", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, spec,
+               .table = &workspace_table),
+    JSON_LIST("overlays", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, overlays,
+              .max = OVERLAYS_MAX, .element = &overlay_element),
+    JSON_LIST("binds", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, binds,
+              .max = ISOLATED_WRITABLE_MAX, .element = &bind_element),
     JSON_LIST("extra_writable", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, writable,
               .max = ISOLATED_WRITABLE_MAX, .element = &string_element),
     JSON_FIELD("share_net", JSON_AS_BOOL, JSON_NULLABLE, struct create_body, spec.share_net,
                .min = 0),
-    { "env_passthrough", JSON_AS_OBJECT,              JSON_NULLABLE, 0,                .table = &env_table,
-                            .seen_at = JSON_SEEN(struct create_body, has_env)},
+    JSON_FIELD("env_passthrough", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, spec,
+               .table = &env_table, .seen_at = JSON_SEEN(struct create_body, has_env)),
     JSON_FIELD("uid", JSON_AS_U32, JSON_NULLABLE, struct create_body, uid, .max = UINT32_MAX - 1,
                .seen_at = JSON_SEEN(struct create_body, has_uid)),
     JSON_FIELD("gid", JSON_AS_U32, JSON_NULLABLE, struct create_body, gid, .max = UINT32_MAX - 1,
                .seen_at = JSON_SEEN(struct create_body, has_gid)),
+    JSON_FIELD("uid_mode", JSON_AS_ENUM, JSON_NULLABLE, struct create_body, uid_mode,
+               .names = uid_mode_names),
     JSON_FIELD("idle_timeout_seconds", JSON_AS_U32, JSON_NULLABLE, struct create_body, spec.idle_s,
                .max = ISOLATED_SECONDS_MAX),
+    JSON_FIELD("isolation", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, spec,
+               .table = &isolation_table),
 };
-static const struct json_table isolation_table =
-    JSON_TABLE(struct create_body, isolation_fields, 0);
-
-static const struct json_field create_fields[] = {
-    {"isolation", JSON_AS_OBJECT, JSON_REQUIRED, 0, .table = &isolation_table},
-};
+static const struct json_table isolation_table = {create_fields, ARRAY_LEN(create_fields) - 1,
+                                                  sizeof(struct create_body), 0};
 static const struct json_table create_table = JSON_TABLE(struct create_body, create_fields, 0);
 
 /* --- paths --- */
@@ -257,10 +300,31 @@ static int check_keys(const struct isolated_spec *spec, struct err *e)
     return 0;
 }
 
+/* The place to work in by either name: there is one. */
+static int read_places(struct create_body *b, struct err *e)
+{
+    size_t count = b->overlays_count + (b->path.n > 0);
+
+    if (b->binds_count > 0)
+        return err_set(e, EINVAL, "binds: there are none here, only extra_writable");
+    if (count == 0)
+        return err_set(e, EINVAL, "workspace: required, but missing");
+    if (count > 1)
+        return err_set(e, EINVAL, "overlays: one place to work in is all there is, not %zu", count);
+    if (b->overlays_count == 0)
+        return 0;
+    b->path = b->overlays[0].path;
+    b->mode = b->overlays[0].has_mode ? b->overlays[0].mode : BOX_OVERLAY;
+    b->has_mode = true;
+    return 0;
+}
+
 static int read_create(struct isolated *s, struct create_body *b, struct err *e)
 {
-    int r;
+    int r = read_places(b, e);
 
+    if (r < 0)
+        return r;
     s->spec = b->spec;
     s->spec.profile = (enum isolated_profile)b->profile;
     s->spec.mode = b->has_mode                          ? (enum box_mode)b->mode
@@ -403,6 +467,7 @@ struct run_body {
     struct json_pair *envs;
     size_t envs_count;
     uint32_t timeout_s;
+    bool background;
 };
 
 static const struct json_field run_fields[] = {
@@ -412,6 +477,7 @@ static const struct json_field run_fields[] = {
     JSON_LIST("envs", JSON_AS_MAP, JSON_NULLABLE, struct run_body, envs, .min = 0),
     JSON_FIELD("timeout_seconds", JSON_AS_U32, JSON_NULLABLE, struct run_body, timeout_s,
                .max = ISOLATED_SECONDS_MAX),
+    JSON_FIELD("background", JSON_AS_BOOL, JSON_NULLABLE, struct run_body, background, .min = 0),
 };
 static const struct json_table run_table = JSON_TABLE(struct run_body, run_fields, 0);
 
@@ -462,6 +528,7 @@ int isolated_request_run(struct http_req *req, struct arena *a, const struct iso
     *ret = (struct isolated_job){.code = b.code,
                                  .envs = b.envs,
                                  .envs_count = b.envs_count,
+                                 .background = b.background,
                                  .timeout_ms = (uint64_t)b.timeout_s * 1000};
     r = check_run(&b, &e);
     if (r >= 0 && make_env(a, &s->spec, &ret->env) < 0)

@@ -17,6 +17,7 @@ struct isolated_job { /* in the arena */
     const char *const *env; /* of a shell that is started for it, without the next */
     const struct json_pair *envs;
     size_t envs_count;
+    bool background;     /* without a timeout */
     uint64_t timeout_ms; /* 0 = none */
 };
 int isolated_request_run(struct http_req *req, struct arena *a, const struct isolated *s,

@@ -193,7 +193,9 @@ void post_isolated_run(struct http_req *req)
 
     if (!s || isolated_request_run(req, &arena, s, &want) < 0)
         return;
-    if (s->run)
+    if (want.background)
+        isolated_run_background(req, &arena, s, &want);
+    else if (s->run)
         answer_error(req, 409, "SESSION_BUSY", "isolated session %s runs something already", s->id);
     else
         run_begin(req, s, &want);

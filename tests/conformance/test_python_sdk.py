@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_python_sdk.py async|sync SERVER BROKER EXECD SANDBOXCTL - the official Python SDK, as PyPI
 has it, against the real server, broker and execd. It must be run by a Python that has the SDK."""
+import importlib
 import logging
 import pathlib
 import sys
@@ -24,7 +25,10 @@ def run_all(tap, client):
         tap.check(test.__name__, lambda t=test: client.run(t(client)))
     # One sandbox for the rest: they leave each other alone.
     sandbox = client.run(client.create())
-    for test in sdk_commands.TESTS + sdk_sessions.TESTS + sdk_files.TESTS:
+    tests = sdk_commands.TESTS + sdk_sessions.TESTS + sdk_files.TESTS
+    if hasattr(client.Sandbox, "isolation"):
+        tests += importlib.import_module("sdk_isolation").TESTS
+    for test in tests:
         tap.check(test.__name__, lambda t=test: client.run(t(client, sandbox)))
     client.run(discard(sandbox))
 

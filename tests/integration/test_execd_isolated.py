@@ -96,7 +96,8 @@ def processes(box):
 def says_what_it_can():
     with sandbox() as box:
         can = box.get(f"{ROOT}/capabilities").json()
-        assert can["available"] and can["commit_supported"] and "reason" not in can, can
+        assert can["available"] and can["commit_supported"] and "message" not in can, can
+        assert can["diff_supported"] and can["setpriv_available"], can
         assert can["profiles"] == ["strict", "balanced"] and can["share_net_overridable"], can
         assert can["workspace_modes"] == ["rw", "overlay", "ro"], can
         assert len(can["seccomp_profile_sha256"]) == 64 and not can["persist"]["available"], can
@@ -106,7 +107,7 @@ def says_what_it_can():
 def is_unavailable_without_the_right():
     with Execd(PROGRAMS[1], setup=lambda: os.setresuid(NOBODY, NOBODY, NOBODY)) as execd:
         can = execd.get(f"{ROOT}/capabilities").json()
-        assert can["available"] is False and "CAP_SYS_ADMIN" in can["reason"], can
+        assert can["available"] is False and "CAP_SYS_ADMIN" in can["message"], can
         for method, path in [("POST", "/session"), ("DELETE", "/session/x"),
                              ("POST", "/session/x/run"), ("POST", "/session/x/commit"),
                              ("POST", "/session/x/files/mv"), ("DELETE", "/session/x/files")]:
@@ -121,7 +122,7 @@ def says_when_no_session_can_be_made():
     with Execd(PROGRAMS[1],
                setup=lambda: libc.prctl(drop_capability, set_capabilities, 0, 0, 0)) as execd:
         can = execd.get(f"{ROOT}/capabilities").json()
-        assert can["available"] is False and "capabilities" in can["reason"], can
+        assert can["available"] is False and "capabilities" in can["message"], can
 
 
 # --- the box ---
@@ -302,6 +303,48 @@ def ends_after_idling():
         wait_for(lambda: processes(box) == ["execd"], "its processes")
         for_ever = Session(box, idle_timeout_seconds=0)
         assert for_ever.ask("GET", "").json()["idle_remaining_seconds"] is None
+
+
+def background(session, code, **more):
+    reply = session.ask("POST", "/run", {"code": code, "background": True, **more})
+    assert reply.status == 202, reply
+    return f"/runs/{reply.json()['run_id']}"
+
+
+def runs_in_the_background_beside_its_shell():
+    with sandbox() as box:
+        s, other = Session(box), Session(box)
+        run = background(s, "pwd; echo $A; touch made; read x; exit 3", envs={"A": "b c"})
+        wait_for(lambda: s.ask("GET", f"{run}/logs").body == b"/work\nb c\n", "its output")
+        wait_for(lambda: not s.ask("GET", run).json()["running"], "its end: nobody writes to it")
+        state = s.ask("GET", run).json()
+        assert (state["exit_code"], state["error"]) == (3, "exit status 3"), state
+        assert state["session_id"] == s.made["session_id"] and run.endswith(state["run_id"]), state
+        assert state["started_at"] < state["finished_at"], state
+        assert s.out("ls") == ["made"]
+        logs = s.ask("GET", f"{run}/logs?cursor=6")
+        assert logs.body == b"b c\n" and logs.headers["execd-isolated-tail-cursor"] == "10", logs
+        assert other.ask("GET", run).status == 404, "a run of another session"
+
+
+def does_not_idle_while_something_runs_in_the_background():
+    with sandbox() as box:
+        s = Session(box, idle_timeout_seconds=1)
+        background(s, "sleep 2.5; sleep 1000 & exit")
+        time.sleep(2)  # twice what it may idle
+        assert s.ask("GET", "").json()["status"] == "active"
+        assert s.ask("POST", "/commit", {}).status == 409, "committed below a run"
+        wait_for(lambda: s.ask("GET", "").status == 404, "its end once that is over")
+        wait_for(lambda: processes(box) == ["execd"], "the end of what the run left")
+
+
+def ends_what_runs_in_the_background_with_it():
+    with sandbox() as box:
+        s = Session(box)
+        run = background(s, "exec sleep 1000")
+        assert s.ask("GET", run).json()["running"]
+        assert s.end().status == 200 and s.ask("GET", run).status == 404
+        wait_for(lambda: processes(box) == ["execd"], "the end of the run")
 
 
 def notices_that_its_first_process_was_killed():
@@ -578,15 +621,40 @@ def says_what_is_wrong():
                      {"isolation": {"workspace": {"path": "/w", "persist": {"enabled": True}}}},
                      {"isolation": {"workspace": {"path": "/w",
                                                   "persist": {"max_size_bytes": 1 << 40}}}},
-                     {"isolation": {"workspace": {"path": "/etc/passwd"}}}):
+                     {"isolation": {"workspace": {"path": "/etc/passwd"}}},
+                     {"workspace": {"path": "/w"}, "binds": [{"source": "/usr"}]},
+                     {"workspace": {"path": "/w"}, "overlays": [{"path": "/v"}]},
+                     {"workspace": {"path": "/w"}, "uid_mode": "userns"}):
             reply = box.ask("POST", f"{ROOT}/session", body)
             assert reply.status == 400, (body, reply)
         s = Session(box)
         for body in ({}, {"code": ""}, {"code": "a\0b"}, {"code": "x", "envs": {"a=b": "c"}},
                      {"code": "x", "timeout_seconds": -1}):
             assert s.ask("POST", "/run", body).status == 400, body
-        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/run"), ("GET", "/diff")):
+        assert s.ask("GET", "/runs/none").status == s.ask("GET", "/runs/none/logs").status == 404
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/run"), ("GET", "/diff"),
+                             ("GET", "/runs/x")):
             assert box.ask(method, f"{ROOT}/session/none{path}", {"code": "x"}).status == 404
+
+
+def takes_bodies_as_newer_clients_write_them():
+    with sandbox() as box:
+        for body, mode in (({"workspace": {"path": "/w", "mode": "rw"}, "uid_mode": "setpriv"}, "rw"),
+                           ({"overlays": [{"path": "/w", "persist": True}]}, "overlay"),
+                           ({"overlays": [{"path": "/w", "mode": "ro"}], "uid": 7, "gid": 8,
+                             "share_net": False, "idle_timeout_seconds": 0}, "ro")):
+            made = box.ask("POST", f"{ROOT}/session", body).json()
+            state = box.get(f"{ROOT}/session/{made['session_id']}").json()
+            assert state["status"] == "active", state
+            for answer in (made, state):
+                assert answer["workspace"] == {"path": "/w", "mode": mode}, answer
+                assert answer["profile"] == "strict" and answer["extra_writable"] == [], answer
+                for key in ("uid", "gid", "share_net", "idle_timeout_seconds"):
+                    assert key not in body or answer[key] == body[key], (key, answer)
+        listed = box.get(f"{ROOT}/sessions").json()["sessions"]
+        assert len(listed) == 3 and all(row["status"] == "active" for row in listed), listed
+        assert listed[0]["last_run_at"] == listed[0]["created_at"], listed
+        assert made["session_id"] in [row["session_id"] for row in listed], listed
 
 
 def bounds_what_there_is():
@@ -720,7 +788,7 @@ def spares_a_session_that_moves_directories_while_they_are_counted():
                 file.flush()
                 s.out("for i in $(seq 150); do mv a/d b/d; mv b/d a/d; done")
         other.unlink()
-        assert s.ask("GET", "").json()["status"] == "ready"
+        assert s.ask("GET", "").json()["status"] == "active"
         s.end()
 
 
@@ -730,7 +798,7 @@ def ends_a_session_whose_layer_outgrows_its_ceiling():
         s = Session(execd, path=execd.work, persist=persist)
         s.out("head -c 4000000 /dev/urandom > f; truncate -s 1G sparse; "
               "for i in $(seq 50); do ln f l$i; done; sleep 1")
-        assert s.ask("GET", "").json()["status"] == "ready", "a file was counted twice"
+        assert s.ask("GET", "").json()["status"] == "active", "a file was counted twice"
         s.out("rm l* sparse")
         ran = s.run("for i in $(seq 1000); do head -c 100000 /dev/zero >> big; sleep 0.01; done",
                     timeout_seconds=300)
@@ -744,7 +812,7 @@ def ends_a_session_whose_layer_outgrows_its_ceiling():
             assert reply.status == 413 and reply.json()["code"] == "CONTENT_TOO_LARGE", reply
             assert why in reply.json()["message"], reply
         state = s.ask("GET", "").json()
-        assert state["status"] == "ended" and state["reason"] == why, state
+        assert state["status"] == "dead" and state["reason"] == why, state
         kept = s.diff()
         assert len(kept["f"]) == 4000000 and 4000000 < len(kept["big"]) < 64 * MIB
         assert s.ask("POST", "/commit").status == 200 and s.end().status == 200
@@ -766,7 +834,7 @@ def refuses_an_upload_larger_than_the_layer():
         assert s.out("ls") == ["f"]
         form = form.replace(b"/f\"", b"/g\"")
         s.ask("POST", "/files/upload", form.replace(b"DATA", os.urandom(7 * MIB)), FORM_TYPE)
-        wait_for(lambda: s.ask("GET", "").json()["status"] == "ended", "the end of the session")
+        wait_for(lambda: s.ask("GET", "").json()["status"] == "dead", "the end of the session")
 
 
 def bounds_what_is_not_said():
@@ -811,7 +879,7 @@ def keeps_a_layer_that_persists():
         assert len(os.listdir(upper)) == 1
         assert s.out(f"ls -A {upper}") == [], "what others keep can be seen"
         assert s.end().status == 200 and s.ask("POST", "/run", {"code": "x"}).status == 404
-        assert s.diff() == {"f": b"kept\n"} and s.ask("GET", "").json()["status"] == "ended"
+        assert s.diff() == {"f": b"kept\n"} and s.ask("GET", "").json()["status"] == "dead"
         assert s.ask("POST", "/commit").status == 200
         assert pathlib.Path(f"{execd.work}/f").read_bytes() == b"kept\n"
         wait_for(lambda: s.ask("GET", "").status == 404, "the end of retention")
@@ -838,6 +906,9 @@ TESTS = [
     times_out,
     leaves_nothing,
     ends_after_idling,
+    runs_in_the_background_beside_its_shell,
+    does_not_idle_while_something_runs_in_the_background,
+    ends_what_runs_in_the_background_with_it,
     notices_that_its_first_process_was_killed,
     interrupts_a_run_whose_client_leaves,
     tells_a_watch_that_its_session_ends,
@@ -854,6 +925,7 @@ TESTS = [
     kills_a_process_of_files_that_hangs,
     keeps_file_routes_within_the_workspace,
     says_what_is_wrong,
+    takes_bodies_as_newer_clients_write_them,
     bounds_what_there_is,
     works_where_execd_is_an_ordinary_process,
     tells_a_run_that_execd_ends,
