@@ -26,7 +26,7 @@ struct create_body {
     struct api_create out;
     bool has_platform, has_policy, has_limits;
     struct network_policy policy;
-    const struct json *env;
+    const struct json *env, *pre_start, *periodic;
     struct json_pair *limits, *extensions;
     size_t limits_count, extensions_count;
     struct api_volume_body *volumes;
@@ -87,6 +87,14 @@ static const struct json_field proxy_fields[] = {
 };
 static const struct json_table proxy_table = JSON_TABLE(struct api_create, proxy_fields, 0);
 
+/* Whether there are hooks is all that anybody here wants to know. */
+static const struct json_field lifecycle_fields[] = {
+    JSON_FIELD("preStart", JSON_AS_RAW, JSON_NULLABLE, struct create_body, pre_start),
+    JSON_FIELD("periodic", JSON_AS_RAW, JSON_NULLABLE, struct create_body, periodic),
+};
+static const struct json_table lifecycle_table =
+    JSON_TABLE(struct create_body, lifecycle_fields, JSON_SNAKE);
+
 /* Tables that fill `out` stand at its place, so their rows name its members. */
 static const struct json_field create_fields[] = {
     JSON_FIELD("image", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
@@ -108,6 +116,8 @@ static const struct json_field create_fields[] = {
                .table = &policy_table, .seen_at = JSON_SEEN(struct create_body, has_policy)),
     JSON_FIELD("credentialProxy", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
                .table = &proxy_table),
+    JSON_FIELD("lifecycle", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
+               .table = &lifecycle_table),
     JSON_FIELD("secureAccess", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.secure_access,
                .parse = api_parse_bool),
     JSON_LIST("volumes", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, volumes,
@@ -139,12 +149,15 @@ static struct str extension_get(const struct create_body *b, struct str key)
 static int rule_sources(const struct create_rules *c)
 {
     struct api_create *out = &c->body->out;
+    const struct json *periodic = c->body->periodic;
     struct str pool = str_trim(extension_get(c->body, STR("poolRef")));
 
     out->image = str_trim(out->image);
     out->snapshot_id = str_trim(out->snapshot_id);
     out->pool_ref = pool;
     out->network_policy = c->body->has_policy;
+    out->hooks =
+        c->body->pre_start || (periodic && (periodic->type != JSON_ARRAY || periodic->count > 0));
     if (pool.n && out->snapshot_id.n)
         return api_fail_invalid(c->f, "snapshotId: a sandbox of a pool (extensions.poolRef) cannot "
                                       "come from a snapshot; leave one of them out");

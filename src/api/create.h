@@ -32,7 +32,7 @@ struct api_create {
     size_t metadata_count;
     struct str *entrypoint;
     size_t entrypoint_count;
-    bool network_policy, credential_proxy, secure_access; /* asked for */
+    bool network_policy, credential_proxy, secure_access, hooks; /* asked for */
     struct str network_policy_json; /* {"defaultAction":...,"egress":[...]}; "" = none */
     struct api_volume *volumes;
     size_t volumes_count;

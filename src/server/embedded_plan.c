@@ -59,6 +59,9 @@ int embedded_check_abilities(struct runtime *r UNUSED, const struct api_create *
     if (spec->network_policy)
         return api_fail_invalid(f, "networkPolicy: this runtime cannot enforce network policies; "
                                    "create without one, or set embedded.network = \"none\"");
+    if (spec->hooks)
+        return api_fail_invalid(f,
+                                "lifecycle: this runtime has no hooks; let the entrypoint do it");
     if (spec->limits.gpus)
         return api_fail_invalid(f, "resourceLimits.gpu: this runtime has no GPUs to give");
     return check_limits(&spec->limits, f);

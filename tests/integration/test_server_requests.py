@@ -52,6 +52,7 @@ def mistakes_are_named_in_the_contracts_order():
     refused("SANDBOX::INVALID_METADATA_LABEL", "metadata", **BAD_LABEL,
             platform={"os": "plan9", "arch": "amd64"})
     refused(BAD, "platform.os", platform={"os": "windows", "arch": "amd64"}, **FORBIDDEN)
+    refused(BAD, "lifecycle", lifecycle={"preStart": {"command": ["true"]}}, **FORBIDDEN)
     refused("VOLUME::HOST_PATH_NOT_ALLOWED", "volumes[0].host.path", image={"uri": "none"},
             **FORBIDDEN)
     refused(BAD, "image.uri", image={"uri": "none"})

@@ -46,8 +46,10 @@ TEST(create, reads_every_field)
                 "'egress':[{'action':'allow','target':'*.pypi.org','more':1}],"
                 "'x':[]},'credentialProxy':{'enabled':true},'secureAccess':true,"
                 "'extensions':{'access.renew.extend.seconds':' 300 ','other':'x'},"
+                "'lifecycle':{'preStart':{'command':['true']}},"
                 "'unknown':{'a':[1,2]}}",
                 &c);
+    CHECK(c.hooks);
     CHECK_SPAN(c.image, "python:3.11");
     CHECK_SPAN(c.auth_user, "u");
     CHECK_SPAN(c.auth_password, "p");
@@ -127,8 +129,10 @@ TEST(create, takes_null_for_absent)
     check_taken(&a,
                 "{'snapshotId':null,'platform':null,'timeout':null,'env':null,"
                 "'metadata':null,'networkPolicy':null,'credentialProxy':null,"
-                "'secureAccess':null,'volumes':null,'extensions':null," REST,
+                "'secureAccess':null,'volumes':null,'extensions':null,"
+                "'lifecycle':{'preStart':null,'periodic':[]}," REST,
                 &c);
+    CHECK(!c.hooks);
     CHECK_EQ(c.timeout_s, 0);
     CHECK(!c.network_policy && !c.credential_proxy && !c.secure_access);
     CHECK_EQ(c.network_policy_json.n, 0);
@@ -276,6 +280,7 @@ TEST(create, refuses_bad_network_policies)
             "credentialProxy: needs a networkPolicy");
     REFUSES("{'credentialProxy':{'enabled':true}," REST, BAD,
             "credentialProxy: needs a networkPolicy");
+    REFUSES("{'lifecycle':'x'," REST, BAD, "lifecycle: expected an object, got a string");
     REFUSES("{'secureAccess':2," REST, BAD, "secureAccess: expected a boolean, got a number");
     REFUSES("{'credentialProxy':{'enabled':true},'extensions':{'poolRef':'p'}}", BAD,
             "credentialProxy: a sandbox of a pool");
