@@ -126,6 +126,37 @@ export const tests = {
             { onInit: (event) => { commands.interrupt(event.id); } });
         assert.ok(Date.now() - began < 15000 && result.error && result.exitCode !== 0);
     },
+    async "a session keeps its state"({ commands }) {
+        const session = await commands.createSession({ workingDirectory: "/tmp" });
+        const run = async (command, options, handlers) => {
+            const result = await commands.runInSession(session, command, options, handlers);
+            return [...texts(result.logs.stdout), result.exitCode];
+        };
+        assert.deepEqual(await run("pwd; kept=yes; cd /usr"), ["/tmp", 0]);
+        assert.deepEqual(await run("pwd; echo $kept; (exit 3)"), ["/usr", "yes", 3]);
+        assert.deepEqual(await run("echo begun; sleep 60", { timeoutSeconds: 1 }), ["begun", -1]);
+        const seen = [];
+        assert.deepEqual(await run("pwd", { workingDirectory: "/etc" },
+            { onStdout: (event) => seen.push(event.text) }), ["/etc", 0]);
+        assert.deepEqual(seen, ["/etc"]);
+        await commands.deleteSession(session);
+        await assert.rejects(commands.runInSession(session, "true"));
+    },
+    async "an isolated session runs code and has files"({ isolation }) {
+        const session = await isolation.create({ workspace: { path: "/srv/js" }, uid: 1000 });
+        assert.equal(session.info.workspace.mode, "overlay");
+        const ran = await session.run("id -u; echo $A; pwd; exit 3", { envs: { A: "b c" } });
+        assert.deepEqual([...texts(ran.logs.stdout), ran.exitCode], ["1000", "b c", "/srv/js", 3]);
+        await session.files.writeFiles([{ path: "/srv/js/f", data: "text" }]);
+        assert.equal(await session.files.readFile("/srv/js/f"), "text");
+        assert.equal((await session.get()).status, "active");
+        const listed = await isolation.list();
+        assert.deepEqual(listed.map((row) => row.session_id), [session.sessionId]);
+        assert.equal((await isolation.attach(session.sessionId)).info.uid, 1000);
+        await session.delete();
+        const once = await isolation.runOnce("echo $((6 * 7))", "/srv/js");
+        assert.deepEqual([texts(once.logs.stdout), await isolation.list()], [["42"], []]);
+    },
     async "an unknown command is an error"({ commands }) {
         await refuses(404, undefined, commands.getCommandStatus("no-such-command"));
         await refuses(400, undefined, commands.getBackgroundCommandLogs("no-such-command"));
