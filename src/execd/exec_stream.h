@@ -26,8 +26,7 @@ struct exec_stream;
 struct exec_stream_ops {
     void (*on_room)(void *user);  /* after a call said no: it takes more again */
     void (*on_close)(void *user); /* the client is gone, and so is the stream */
-    /* Whether more output waits to be given, and a line must not be cut here; NULL = it never does.
-     */
+    /* Whether more output waits, so that a line must not be cut here; NULL = never. */
     bool (*has_more)(void *user, enum exec_output from);
 };
 
