@@ -205,7 +205,7 @@ def a_pause_that_the_store_refuses_has_no_effect():
         name = process.create()
         with contextlib.closing(database(process)) as db:
             db.execute("BEGIN IMMEDIATE")
-            assert process.request("POST", f"/v1/sandboxes/{name}/pause")[0] == 500
+            assert process.request("POST", f"/v1/sandboxes/{name}/pause")[0] == 503
             db.execute("ROLLBACK")
         with Gateway(process, name) as box:
             assert box.run("echo awake") == "awake"
