@@ -2,12 +2,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/stat.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+
+/* musl has statx since 1.2.5, and not all of its attributes. The kernel's header cannot stand
+ * beside a libc's own. */
+#ifndef STATX_TYPE
+#include <linux/stat.h>
+#endif
+#ifndef STATX_ATTR_MOUNT_ROOT
+#define STATX_ATTR_MOUNT_ROOT 0x2000
+#endif
 
 enum {
     NEW_MODE = 0777, /* minus the umask */
@@ -17,7 +26,7 @@ enum {
     MODE_BITS = 07777,
 };
 
-/* rename(2) cannot put anything over a mount point. By system call: musl knows no statx yet. */
+/* rename(2) cannot put anything over a mount point. By system call, for older musl. */
 static bool is_mounted(int dir, const char *name)
 {
     struct statx stx;
