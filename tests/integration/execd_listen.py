@@ -46,6 +46,7 @@ class Execd:
         if user is not None:
             for folder in (self.folder, self.folder / "tmp", self.home):
                 os.chown(folder, user, user)
+            program = shutil.copy(program, self.folder)  # who may not look into /root can run it
         self.process = subprocess.Popen(
             [program, "--listen", listen,
              *(option.format(home=self.home) for option in options),
