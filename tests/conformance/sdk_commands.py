@@ -219,7 +219,8 @@ async def a_program_runs_without_a_shell(_, sandbox):
 async def a_variable_is_set_for_all_that_follows(_, sandbox):
     if not hasattr(sandbox.commands, "set_env"):
         raise Skip(f"opensandbox {VERSION} has no set_env")
-    values = {"PLAIN": "a $HOME b ", "TEXT": 'one\n"two"\n', "QUOTE": "it's \\ \"so\"\t", "EMPTY": ""}
+    values = {"PLAIN": "a $HOME b ", "TEXT": 'one\n"two"\n', "QUOTE": "it's \\ \"so\"\t",
+              "EMPTY": ""}
     for name, value in values.items():
         await done(sandbox.commands.set_env(name, value))
     command = ("python3 -c 'import json, os, sys; print(json.dumps({n: os.environ[n] for n in "

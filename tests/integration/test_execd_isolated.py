@@ -639,8 +639,9 @@ def says_what_is_wrong():
 
 def takes_bodies_as_newer_clients_write_them():
     with sandbox() as box:
-        for body, mode in (({"workspace": {"path": "/w", "mode": "rw"}, "uid_mode": "setpriv"}, "rw"),
-                           ({"overlays": [{"path": "/w", "persist": True}]}, "overlay"),
+        for body, mode in (({"workspace": {"path": "/w", "mode": "rw"}}, "rw"),
+                           ({"overlays": [{"path": "/w", "persist": True}], "uid_mode": "setpriv"},
+                            "overlay"),
                            ({"overlays": [{"path": "/w", "mode": "ro"}], "uid": 7, "gid": 8,
                              "share_net": False, "idle_timeout_seconds": 0}, "ro")):
             made = box.ask("POST", f"{ROOT}/session", body).json()
