@@ -12,15 +12,17 @@ import stand_in
 import tap  # found by schemathesis_run
 
 CASES = 24  # enough to meet each operation
+LINKED_CASES = 96  # enough to make something, and to come back to it
 
 
 def judge(spec, fault, groups):
-    """(exit status, what was printed) of the checker on a stand-in."""
+    """(exit status, what was printed, sandboxes left) of the checker on a stand-in."""
+    cases = LINKED_CASES if groups == ("links",) else CASES
     options = [option for group in groups for option in ("--group", group)]
     printed = io.StringIO()
     with stand_in.StandIn(fault) as server, contextlib.redirect_stdout(printed):
         status = schemathesis_run.run(schemathesis_run.parse_args(
-            [spec, server.url, server.api_key, "--cases", str(CASES), *options]))
+            [spec, server.url, server.api_key, "--cases", str(cases), *options]))
         left = len(server.sandboxes)
     return status, printed.getvalue(), left
 
