@@ -13,7 +13,7 @@
 #include "broker/broker.h"
 #include "broker/snapshot.h"
 
-enum { FREEZE_MS_MAX = 5000, READY_MAX = 1024 };
+enum { READY_MAX = 1024 };
 
 struct exchange {
     struct broker *b;
@@ -314,7 +314,7 @@ static int freeze_taken(struct exchange *x, const struct slot_record *record, in
 
     if (!life_is_current(x->b, record->slot, dir) || !slot_owner_alive(&record->owner))
         return err_set(x->e, ESRCH, "sandbox '%s' has ended", record->id);
-    r = cgroup_freeze(&groups, frozen, FREEZE_MS_MAX, x->e);
+    r = cgroup_freeze(&groups, frozen, BROKER_FREEZE_MS_MAX, x->e);
     if (r == 0 && frozen)
         (void)cgroup_reclaim(&groups, NULL); /* where the kernel can */
     return r;

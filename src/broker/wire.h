@@ -14,7 +14,8 @@
 
 enum {
     BROKER_WIRE_VERSION = 1,
-    BROKER_LIST_MAX = 32, /* sandboxes in one reply */
+    BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
+    BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
 };
 
 enum broker_op {

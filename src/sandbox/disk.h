@@ -19,6 +19,7 @@ enum {
     DISK_BYTES_MIN = 4 << 20,
     DISK_BYTES_PER_INODE = 16 << 10,
     DISK_INODES_MIN = 1024,
+    DISK_LIMIT_MS_MAX = 60 * 1000, /* for a new file system */
 };
 
 enum disk_kind {

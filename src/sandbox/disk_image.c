@@ -23,7 +23,6 @@
 
 enum {
     BLOCK_BYTES = 4096,
-    MKFS_MS_MAX = 60 * 1000,
     ATTACH_TRIES_MAX = 64, /* another may take the device that was free a moment ago */
     COPY_BYTES_MAX = 1 << 20,
     PATH_BYTES_MAX = 32,
@@ -59,7 +58,7 @@ static int run_to_end(const struct proc_spec *spec, struct proc_exit *ret, struc
     (void)sigaction(SIGCHLD, &usual, &before);
     r = proc_spawn(spec, &proc, e);
     if (r == 0) {
-        r = proc_wait(proc.pidfd, deadline_in_ms(MKFS_MS_MAX), ret);
+        r = proc_wait(proc.pidfd, deadline_in_ms(DISK_LIMIT_MS_MAX), ret);
         if (r == -ETIMEDOUT && proc_signal(proc.pidfd, SIGKILL) == 0)
             (void)!proc_wait(proc.pidfd, DEADLINE_NEVER, ret);
         if (r < 0)

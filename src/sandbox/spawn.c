@@ -35,8 +35,6 @@ enum {
     FD_PARK = EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + 8, /* above them, while they move */
     EXECD_OPTIONS_MAX = 20,
     NOFILE_DEFAULT = 65536,
-    KILL_MS_MAX = 2000,
-    STEPS_MS_MAX = 30 * 1000,     /* a layer's file system may hang; we must not */
     HOST_ROOT_FDS = 2,            /* lower directories of / and /usr */
     FDS_KEPT = 5 + HOST_ROOT_FDS, /* by a parked child, beside those of its control groups */
 };
@@ -508,7 +506,7 @@ void parked_kill(struct parked *p)
     fd_close(take_fd(&p->channel));
     if (proc_signal(p->proc.pidfd, SIGKILL) == 0)
         /* It may be stuck in a file system that hangs; then it ends when that does. */
-        (void)!proc_wait(p->proc.pidfd, deadline_in_ms(KILL_MS_MAX), &ignored);
+        (void)!proc_wait(p->proc.pidfd, deadline_in_ms(SPAWN_KILL_MS_MAX), &ignored);
     proc_close(&p->proc);
     p->proc = PROC_NONE;
 }
@@ -567,10 +565,11 @@ static int spawn_await(struct parked *p, const struct spawn_args *args, struct e
     int r;
 
     do
-        r = poll(&poll_channel, 1, STEPS_MS_MAX);
+        r = poll(&poll_channel, 1, SPAWN_STEPS_MS_MAX);
     while (r < 0 && errno == EINTR);
     if (r == 0)
-        return err_set(e, ETIMEDOUT, "no step may take longer than %d s", STEPS_MS_MAX / 1000);
+        return err_set(e, ETIMEDOUT, "no step may take longer than %d s",
+                       SPAWN_STEPS_MS_MAX / 1000);
     r = spawn_hear(p->channel, &report, &n);
     if (r < 0)
         return err_sys(e, -r, "hear from the child");

@@ -51,6 +51,11 @@ struct spawn_args {
     struct in_addr address; /* of eth0, for /etc/hosts */
 };
 
+enum {
+    SPAWN_STEPS_MS_MAX = 30 * 1000, /* a layer's file system may hang; we must not */
+    SPAWN_KILL_MS_MAX = 2000,       /* then, for the child to end */
+};
+
 /* Returns once execd runs, or the step that failed is known: "mount root: overlay: ...". The parked
  * child is used up in any case; its process is *ret on success. */
 int spawn_go(const struct spawn_slot *slot, struct parked *p, const struct spawn_args *args,

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from broker_process import SECONDS_MAX, Broker, is_alive, wait_for, why_not  # noqa: E402
+from broker_process import SECONDS_MAX, Broker, children, is_alive, wait_for, why_not  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 CALLER = 65534
@@ -261,6 +261,18 @@ def replaces_a_worker_while_the_slots_are_locked():
         broker.must_be_clean()
 
 
+def tells_of_a_step_that_hangs():
+    """The client waits longer than the broker does."""
+    with Broker(*PROGRAMS, workers=1) as broker:
+        broker.ok("fill", 1)
+        parked = children(broker.workers()[0])
+        assert len(parked) == 1, parked
+        os.kill(parked[0], signal.SIGSTOP)
+        done = broker.ctl("create", "x", "--", "sleep", "1000", timeout=120)
+        must_be_refused(done, "no step may take longer than 30 s")
+        assert broker.list() == [] and not is_alive(parked[0])
+
+
 # --- levels ---
 
 
@@ -294,6 +306,7 @@ TESTS = [
     ends_with_whoever_started_it,
     takes_a_pipe_and_nothing_else,
     replaces_a_worker_while_the_slots_are_locked,
+    tells_of_a_step_that_hangs,
     tells_how_many_slots_are_ready,
 ]
 
