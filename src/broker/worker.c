@@ -71,7 +71,22 @@ static void worker_accept(struct worker *w)
     w->polls[w->count++] = (struct pollfd){.fd = take_fd(&fd), .events = POLLIN};
 }
 
-/* One request of one connection; false when that is over. */
+static void close_all(const int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        fd_close(fds[i]);
+}
+
+/* What it asked for before is still there to be read. */
+static bool caller_is_gone(int sock)
+{
+    struct pollfd p = {.fd = sock};
+
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
+}
+
+/* One request of one connection; false when that is over. A caller that did not wait for its turn
+ * takes the request for failed: so nothing may come of it. Whoever still wants it asks again. */
 static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
 {
     static union broker_message request; /* too large for the stack; single-threaded */
@@ -83,16 +98,20 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
 
     if (r < 0 || n == 0)
         return r == -EAGAIN;
+    if (caller_is_gone(sock)) {
+        close_all(fds, count);
+        log_event(LOG_WARN, "request dropped, its caller is gone", LOG_U64("op", request.op));
+        return false;
+    }
     has_files = broker_answer(&w->broker, peer, &request, n, fds, count, &reply, files);
-    while (count > 0)
-        fd_close(fds[--count]);
+    close_all(fds, count);
     if (reply.result < 0 && reply.result != -ENOENT)
         log_event(LOG_WARN, "request failed", LOG_U64("op", request.op),
                   LOG_STR("error", reply.err.msg));
     r = fd_send(sock, &reply, sizeof(reply), files, has_files ? BROKER_FILE_COUNT : 0);
     w->spawned = request.op == BROKER_SPAWN || (w->spawned && request.op != BROKER_REMOVE);
-    for (size_t i = 0; has_files && i < BROKER_FILE_COUNT; i++)
-        fd_close(files[i]);
+    if (has_files)
+        close_all(files, BROKER_FILE_COUNT);
     return r == 0;
 }
 

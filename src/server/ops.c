@@ -120,6 +120,8 @@ static void op_on_done(struct pool_job *job, int error)
         sandbox_drop(sb);
     if (!op->fail.status && op->kind->apply)
         op->kind->apply(op);
+    if (op->unsure)
+        sandbox_sync(sb);
     op_end(op);
     sb->active = NULL;
     ops_go_on(sb);
@@ -378,13 +380,21 @@ int sandboxes_create(struct sandboxes *t, struct str type, struct str body, int6
 
 /* --- pause and resume --- */
 
+/* A runtime that did not answer may have begun: somebody must look how it came out. If it is silent
+ * even then, the reconciler does. */
+static void freeze_failed(struct op *op, const struct err *e)
+{
+    op->unsure = e->code == ETIMEDOUT;
+    op_fail(op, e);
+}
+
 static void pause_work(struct op *op)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
     struct err e = {0};
 
     if (rt->ops->pause(rt, str_of(op->sb->id), &e) < 0) {
-        op_fail(op, &e);
+        freeze_failed(op, &e);
         return;
     }
     status_of_runtime(&(struct runtime_status){.state = RUNTIME_PAUSED}, op);
@@ -398,7 +408,7 @@ static void resume_work(struct op *op)
     struct err e = {0};
 
     if (rt->ops->resume(rt, str_of(op->sb->id), &e) < 0) {
-        op_fail(op, &e);
+        freeze_failed(op, &e);
         return;
     }
     status_of_runtime(&(struct runtime_status){.state = RUNTIME_RUNNING}, op);

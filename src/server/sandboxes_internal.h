@@ -30,7 +30,8 @@ struct op {
 
     struct api_fail fail; /* status 0 = success */
     bool changed, removed, disk_full;
-    struct { /* the status it has now, if changed */
+    bool unsure; /* it failed, and may come all the same */
+    struct {     /* the status it has now, if changed */
         enum sandbox_state state;
         const char *reason;
         struct err err;

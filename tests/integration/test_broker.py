@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from broker_process import SECONDS_MAX, Broker, children, is_alive, wait_for, why_not  # noqa: E402
+from broker_process import (PAUSE, SECONDS_MAX, Broker, children, is_alive, wait_for,  # noqa: E402
+                            why_not)
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 CALLER = 65534
@@ -273,6 +275,19 @@ def tells_of_a_step_that_hangs():
         assert broker.list() == [] and not is_alive(parked[0])
 
 
+def drops_what_nobody_waits_for():
+    """A caller that gave up was told that nothing came of it."""
+    with Broker(*PROGRAMS, workers=1) as broker:
+        broker.ok("create", "x", "--", "sleep", "1000")
+        worker = broker.workers()[0]
+        with broker.connect() as sock:
+            os.kill(worker, signal.SIGSTOP)
+            sock.send(struct.pack("=I4x64s", PAUSE, b"x"))
+        os.kill(worker, signal.SIGCONT)
+        assert broker.sandbox("x").state == "running"  # the same worker answers, after that
+        assert "its caller is gone" in broker.log()
+
+
 # --- levels ---
 
 
@@ -307,6 +322,7 @@ TESTS = [
     takes_a_pipe_and_nothing_else,
     replaces_a_worker_while_the_slots_are_locked,
     tells_of_a_step_that_hangs,
+    drops_what_nobody_waits_for,
     tells_how_many_slots_are_ready,
 ]
 

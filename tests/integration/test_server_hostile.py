@@ -5,6 +5,7 @@ Usage: test_server_hostile.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard ou
 import concurrent.futures
 import contextlib
 import datetime
+import fcntl
 import http.client
 import os
 import pathlib
@@ -287,15 +288,44 @@ def a_broker_that_hangs_keeps_one_worker_of_those_who_watch():
             assert status == 200, body
 
 
+def paused(process):
+    name = process.create()
+    assert process.request("POST", f"/v1/sandboxes/{name}/pause")[0] == 202
+    process.wait_state(name, "Paused")
+    return name
+
+
+def must_get_no_answer(process, name):
+    status, _, body = process.request("POST", f"/v1/sandboxes/{name}/resume", timeout=SECONDS_MAX)
+    assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), body
+    assert "the broker does not answer" in body["message"], body
+
+
 def a_broker_that_hangs_is_waited_for_as_long_as_it_makes_sense():
-    with server() as process:
-        name = process.create()
+    with server(embedded={"broker_workers": 1}) as process:
+        name = paused(process)
         with stopped(sum(broker_processes(process)[:2], [])):
-            status, _, body = process.request("POST", f"/v1/sandboxes/{name}/pause",
-                                              timeout=SECONDS_MAX)
-            assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), body
-            assert "the broker does not answer" in body["message"], body
+            must_get_no_answer(process, name)
             assert process.request("GET", f"/v1/sandboxes/{name}", timeout=5)[0] == 200
+        # Its worker comes to this question only after what lay there before.
+        assert process.broker.sandbox(name).state == "paused", "what failed was done later"
+        process.wait_state(name, "Paused")
+        assert process.request("POST", f"/v1/sandboxes/{name}/resume")[0] == 202
+        process.wait_state(name, "Running")
+
+
+def what_a_broker_does_too_late_is_found_out():
+    """It had begun when the server gave up, and goes on."""
+    with server(embedded={"broker_workers": 1, "reconcile_seconds": 86400}) as process:
+        name = paused(process)
+        slot = os.open(process.broker.slot_dir(name), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(slot, fcntl.LOCK_EX)
+            must_get_no_answer(process, name)
+        finally:
+            os.close(slot)
+        process.wait_state(name, "Running")
+        assert process.broker.sandbox(name).state == "running"
 
 
 # --- clients ---
@@ -358,6 +388,7 @@ if __name__ == "__main__":
         a_broker_that_hangs_is_told_at_once,
         a_broker_that_hangs_keeps_one_worker_of_those_who_watch,
         a_broker_that_hangs_is_waited_for_as_long_as_it_makes_sense,
+        what_a_broker_does_too_late_is_found_out,
         who_only_connects_is_no_request,
         more_requests_than_allowed_are_told_to_come_again,
         a_client_that_leaves_does_not_take_its_sandbox_along,
