@@ -178,6 +178,11 @@ static struct store_status op_store_status(const struct op *op)
                                  op->now.now_us};
 }
 
+static bool is_disk_full(int r)
+{
+    return r == -ENOSPC || r == -EDQUOT;
+}
+
 /* Writes op->now to the row; false when that failed. */
 static bool op_write_status(struct op *op)
 {
@@ -188,7 +193,7 @@ static bool op_write_status(struct op *op)
     if (r == 0)
         (void)err_set(&e, ENOENT, "the row of sandbox %s is gone", op->sb->id);
     op->changed = r > 0;
-    op->disk_full = r == -ENOSPC || r == -EDQUOT;
+    op->disk_full = is_disk_full(r);
     if (r <= 0)
         op_fail(op, &e);
     return r > 0;
@@ -475,6 +480,8 @@ static void expire_work(struct op *op)
     op_status(op, SANDBOX_STOPPING, "ttl_expiry", "the sandbox has expired");
     status = op_store_status(op);
     r = store_expire(store, str_of(op->sb->id), op->expires_us, &status, &e);
+    if (is_disk_full(r) && op->sb->expires_us == op->expires_us)
+        r = 1; /* nobody renewed it, and it may be what takes the room: as in delete_work */
     if (r < 0)
         op_fail(op, &e);
     op->changed = r > 0;
