@@ -93,8 +93,10 @@ static int configure(struct exchange *x)
     const struct broker_config *c = &x->request->config;
 
     if (c->version != BROKER_WIRE_VERSION)
-        return err_set(x->e, EPROTO, "this broker speaks version %d, not %u", BROKER_WIRE_VERSION,
-                       c->version);
+        return err_set(x->e, EPROTO,
+                       "the broker and its caller are of different releases: it speaks version %d "
+                       "of their protocol, not %u",
+                       BROKER_WIRE_VERSION, c->version);
     if (c->ready_none > READY_MAX || c->ready_bridge > READY_MAX)
         return err_set(x->e, EINVAL, "at most %d slots are made ahead", READY_MAX);
     x->peer->config = *c;

@@ -2,7 +2,7 @@
  *
  * One request, one reply, in order. A request is its head and exactly the payload of its operation,
  * a plan only up to the end of its text; descriptors travel beside it. There is no text to parse.
- * Both sides are built together, so there are no versions but one. */
+ * Both sides are built together, and refuse another's version: it changes with any of this. */
 #pragma once
 
 #include "base/err.h"
@@ -13,7 +13,7 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 1,
+    BROKER_WIRE_VERSION = 2,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
 };

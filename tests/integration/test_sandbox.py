@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from broker_process import (  # noqa: E402
-    CONFIG, LIST, SPAWN, Broker, ask, is_alive, wait_for, why_not)
+    CONFIG, LIST, SPAWN, WIRE_VERSION, Broker, ask, is_alive, wait_for, why_not)
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 MIB = 1 << 20
@@ -344,13 +344,16 @@ def refuses_plans_it_cannot_rely_on():
 
 def drops_callers_that_talk_nonsense_and_serves_the_others():
     nonsense = [b"", b"\1", struct.pack("=I", 99), struct.pack("=I4xI", LIST, 0),
-                struct.pack("=I4xIII", CONFIG, 2, 0, 0), b"x" * 60000]
+                b"x" * 60000]
     for message in nonsense:
         with BROKER.connect(configure=False) as sock:
             reply = ask(sock, message)
             assert reply is None or reply[0] < 0, (message[:8], reply)
+    with BROKER.connect(configure=False) as sock:
+        result, text = ask(sock, struct.pack("=I4xIII", CONFIG, WIRE_VERSION - 1, 0, 0))
+        assert result < 0 and "of different releases" in text, text
     with BROKER.connect() as sock, open(os.devnull, "rb") as file:
-        again = ask(sock, struct.pack("=I4xIII", CONFIG, 1, 0, 0))
+        again = ask(sock, struct.pack("=I4xIII", CONFIG, WIRE_VERSION, 0, 0))
         assert again[0] < 0 and "configured already" in again[1], again
         reply = ask(sock, struct.pack("=I4xI", LIST, 0), [file.fileno()] * 3)
         assert reply[0] < 0, reply
