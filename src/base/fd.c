@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -71,6 +72,15 @@ union fd_control {
     struct cmsghdr align;
     char room[CMSG_SPACE(sizeof(int) * FD_SEND_MAX)];
 };
+
+void fd_set_send_room(int sock, size_t bytes)
+{
+    int room =
+        (int)min_size(bytes, INT_MAX / 2); /* the kernel takes twice that, for its own needs */
+
+    if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0)
+        (void)setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+}
 
 int fd_send(int sock, const void *data, size_t n, const int *fds, size_t fd_count)
 {

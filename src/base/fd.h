@@ -50,6 +50,9 @@ int fd_pipe(enum fd_pipe_end ours, int *ret_ours, int *ret_theirs, struct err *e
 
 enum { FD_SEND_MAX = 32 };
 
+/* Has a socket take messages of `bytes`, whatever is usual here: as far as net.core.wmem_max, or
+ * privilege, lets us. */
+void fd_set_send_room(int sock, size_t bytes);
 /* One SOCK_SEQPACKET (or datagram) message with up to FD_SEND_MAX descriptors. */
 int fd_send(int sock, const void *data, size_t n, const int *fds, size_t fd_count) MUST_USE;
 /* Receives one message into exactly `size` bytes of room. *ret_n is its length; descriptors land in

@@ -135,6 +135,7 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
     c->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (c->sock < 0)
         return err_sys(e, errno, "make a socket");
+    fd_set_send_room(c->sock, sizeof(struct broker_spawn));
     /* Connecting waits while the backlog is full, which it is for ever if nobody accepts. */
     (void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     if (connect(c->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {

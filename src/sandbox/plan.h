@@ -21,7 +21,7 @@ enum {
     PLAN_ARGS_MAX = 1024,
     PLAN_ENV_MAX = 4096,
     /* argv, then env, then cwd, then the volumes' places: NUL-terminated strings, back to back */
-    PLAN_TEXT_MAX = 192 * 1024,   /* a message; the kernel's usual SO_SNDBUF has room for it */
+    PLAN_TEXT_MAX = 192 * 1024,   /* one message has room for it */
     PLAN_STRING_MAX = 128 * 1024, /* one of them, with the NUL: what execve(2) takes */
     PLAN_UID_RANGE = 65536,       /* ids of a sandbox: 0..65535 inside */
     PLAN_MILLICORES_MAX = 1024 * 1000,

@@ -475,6 +475,7 @@ int spawn_park(const struct spawn_slot *slot, bool host_root, struct parked *ret
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, errno, "make a channel");
+    fd_set_send_room(pair[0], sizeof(struct spawn_message));
     r = host_root ? mounts_prepare(&ahead, slot, NULL, NULL, e) : 0;
     if (r < 0) {
         fd_close(pair[0]);

@@ -214,6 +214,24 @@ TEST(fd, keeps_nothing_of_a_message_that_was_cut)
         CHECK_EQ(fds[i], -EBADF); /* no number that was closed, to be closed again */
 }
 
+TEST(fd, makes_room_for_large_messages)
+{
+    enum { SMALL = 4096, LARGE = 192 * 1024 };
+    static char data[LARGE], room[LARGE];
+    int s[2], fds[FD_SEND_MAX], small = SMALL;
+    size_t n = 0, count = 0;
+
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s), 0);
+    CHECK_EQ(setsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+    CHECK_EQ(fd_send(s[0], data, sizeof(data), NULL, 0), -EMSGSIZE);
+    fd_set_send_room(s[0], sizeof(data));
+    CHECK_EQ(fd_send(s[0], data, sizeof(data), NULL, 0), 0);
+    CHECK_EQ(fd_recv(s[1], room, sizeof(room), &n, fds, &count), 0);
+    CHECK_EQ(n, sizeof(data));
+    close(s[0]);
+    close(s[1]);
+}
+
 TEST(fd, makes_a_pipe_of_which_only_our_end_does_not_block)
 {
     static const enum fd_pipe_end ends[] = {FD_PIPE_READ, FD_PIPE_WRITE};
