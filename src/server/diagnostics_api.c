@@ -204,7 +204,7 @@ static void reply_diagnosis(struct diagnosis *d, struct http_req *req)
     }
     if (d->busy) {
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "the server is too busy, try again");
-    } else if (d->err.code == ETIMEDOUT) {
+    } else if (sandboxes_failure_passes(d->err.code)) {
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "%s", d->err.msg);
     } else if (d->err.code) {
         http_reply_error(req, 500, "DOCKER::SANDBOX_QUERY_FAILED", "%s", d->err.msg);

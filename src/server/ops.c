@@ -143,15 +143,14 @@ static void op_submit(struct op *op, struct sandbox *sb)
 
 /* --- helpers of workers --- */
 
-/* What passes, once somebody makes room, lets go of the store, or wakes the broker. */
-static bool is_passing(int code)
+bool sandboxes_failure_passes(int code)
 {
     return code == ENOSPC || code == EDQUOT || code == EBUSY || code == ETIMEDOUT;
 }
 
 static void op_fail(struct op *op, const struct err *e)
 {
-    if (is_passing(e->code)) {
+    if (sandboxes_failure_passes(e->code)) {
         (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE", "%s", e->msg);
         return;
     }

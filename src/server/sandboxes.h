@@ -100,6 +100,10 @@ void sandbox_touch(struct sandbox *sb);
 
 size_t sandboxes_busy(const struct sandboxes *t); /* operations that are not done */
 
+/* Whether an errno of store or runtime is a 503: it passes once somebody makes room, lets go of the
+ * store, or wakes the broker. */
+bool sandboxes_failure_passes(int code);
+
 /* --- drift --- */
 
 /* Compares store, table and runtime now, and repairs: called by a timer. */

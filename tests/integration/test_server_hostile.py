@@ -255,6 +255,30 @@ def a_store_that_hangs_is_told():
         wait_for(process.is_ready, "readiness")
 
 
+@contextlib.contextmanager
+def unreadable(process):
+    """The database's index is damaged, and who holds these locks is about to repair it: for SQLite,
+    readers have to wait."""
+    write, recover, second_header = 120, 122, 48  # bytes of the file: sqlite.org/walformat.html
+    path = process.state / "server" / "opensandbox.db-shm"
+    with open(path, "r+b", buffering=0) as index:
+        for byte in (write, recover):
+            fcntl.lockf(index, fcntl.LOCK_EX, 1, byte)
+        index.seek(second_header)
+        index.write(b"\xff" * 4)
+        yield
+
+
+def a_store_that_is_busy_is_no_fault_of_ours():
+    with server() as process:
+        name = process.create()
+        path = f"/v1/sandboxes/{name}/diagnostics/events"
+        with unreadable(process):
+            status, _, body = process.request("GET", path, timeout=SECONDS_MAX)
+            assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), (status, body)
+        assert process.request("GET", path)[0] == 200
+
+
 # --- a broker that does not answer ---
 
 @contextlib.contextmanager
@@ -385,6 +409,7 @@ if __name__ == "__main__":
         an_expiry_that_the_store_does_not_know_costs_no_processor,
         reads_go_on_while_the_store_hangs,
         a_store_that_hangs_is_told,
+        a_store_that_is_busy_is_no_fault_of_ours,
         a_broker_that_hangs_is_told_at_once,
         a_broker_that_hangs_keeps_one_worker_of_those_who_watch,
         a_broker_that_hangs_is_waited_for_as_long_as_it_makes_sense,
