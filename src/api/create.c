@@ -21,12 +21,17 @@ struct network_policy {
     size_t egress_count;
 };
 
+struct lifecycle {
+    const struct json *pre_start, *periodic;
+};
+
 /* What the binder fills: mostly the result itself. */
 struct create_body {
     struct api_create out;
     bool has_platform, has_policy, has_limits;
     struct network_policy policy;
-    const struct json *env, *pre_start, *periodic;
+    struct lifecycle lifecycle;
+    const struct json *env;
     struct json_pair *limits, *extensions;
     size_t limits_count, extensions_count;
     struct api_volume_body *volumes;
@@ -89,11 +94,11 @@ static const struct json_table proxy_table = JSON_TABLE(struct api_create, proxy
 
 /* Whether there are hooks is all that anybody here wants to know. */
 static const struct json_field lifecycle_fields[] = {
-    JSON_FIELD("preStart", JSON_AS_RAW, JSON_NULLABLE, struct create_body, pre_start),
-    JSON_FIELD("periodic", JSON_AS_RAW, JSON_NULLABLE, struct create_body, periodic),
+    JSON_FIELD("preStart", JSON_AS_RAW, JSON_NULLABLE, struct lifecycle, pre_start),
+    JSON_FIELD("periodic", JSON_AS_RAW, JSON_NULLABLE, struct lifecycle, periodic),
 };
 static const struct json_table lifecycle_table =
-    JSON_TABLE(struct create_body, lifecycle_fields, JSON_SNAKE);
+    JSON_TABLE(struct lifecycle, lifecycle_fields, JSON_SNAKE);
 
 /* Tables that fill `out` stand at its place, so their rows name its members. */
 static const struct json_field create_fields[] = {
@@ -116,7 +121,7 @@ static const struct json_field create_fields[] = {
                .table = &policy_table, .seen_at = JSON_SEEN(struct create_body, has_policy)),
     JSON_FIELD("credentialProxy", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
                .table = &proxy_table),
-    JSON_FIELD("lifecycle", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
+    JSON_FIELD("lifecycle", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, lifecycle,
                .table = &lifecycle_table),
     JSON_FIELD("secureAccess", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.secure_access,
                .parse = api_parse_bool),
@@ -149,7 +154,7 @@ static struct str extension_get(const struct create_body *b, struct str key)
 static int rule_sources(const struct create_rules *c)
 {
     struct api_create *out = &c->body->out;
-    const struct json *periodic = c->body->periodic;
+    const struct lifecycle *life = &c->body->lifecycle;
     struct str pool = str_trim(extension_get(c->body, STR("poolRef")));
 
     out->image = str_trim(out->image);
@@ -157,7 +162,8 @@ static int rule_sources(const struct create_rules *c)
     out->pool_ref = pool;
     out->network_policy = c->body->has_policy;
     out->hooks =
-        c->body->pre_start || (periodic && (periodic->type != JSON_ARRAY || periodic->count > 0));
+        life->pre_start ||
+        (life->periodic && (life->periodic->type != JSON_ARRAY || life->periodic->count > 0));
     if (pool.n && out->snapshot_id.n)
         return api_fail_invalid(c->f, "snapshotId: a sandbox of a pool (extensions.poolRef) cannot "
                                       "come from a snapshot; leave one of them out");

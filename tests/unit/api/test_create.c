@@ -139,6 +139,19 @@ TEST(create, takes_null_for_absent)
     CHECK_EQ(c.env_count + c.metadata_count + c.volumes_count, 0);
 }
 
+TEST(create, sees_hooks_of_either_kind)
+{
+    AUTO_ARENA(a, ROOM);
+    struct api_create c;
+
+    check_taken(&a, "{'lifecycle':{'pre_start':{'command':['true']}}," REST, &c);
+    CHECK(c.hooks);
+    check_taken(&a, "{'lifecycle':{'periodic':[{'command':['true']}]}," REST, &c);
+    CHECK(c.hooks);
+    check_taken(&a, "{'lifecycle':{}," REST, &c);
+    CHECK(!c.hooks);
+}
+
 TEST(create, counts_an_empty_policy_as_one)
 {
     AUTO_ARENA(a, ROOM);
