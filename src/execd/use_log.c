@@ -22,6 +22,13 @@ static void add_redacted(struct str text, struct buf *out)
     (void)redact(text, out);
 }
 
+/* What applications behind a port are asked is theirs, however the path to them was spelled. Of
+ * what reached no route nobody knows whose it is. */
+static bool is_query_ours(const struct http_req *req)
+{
+    return req->route && !str_starts(str_of(req->route->path), STR("/proxy/"));
+}
+
 void use_log_request(struct http_req *req, int error)
 {
     uint64_t ns = loop_now_ns(http_req_loop(req)) - req->begin_ns;
@@ -31,7 +38,7 @@ void use_log_request(struct http_req *req, int error)
         return;
     (void)buf_addf(&message, "Requested: %.*s - ", STR_ARG(req->head.method_name));
     add_redacted(req->head.path, &message);
-    if (req->head.query.n > 0 && !str_starts(req->head.path, STR("/proxy/"))) {
+    if (req->head.query.n > 0 && is_query_ours(req)) {
         (void)buf_add_char(&message, '?');
         add_redacted(req->head.query, &message);
     }

@@ -189,6 +189,7 @@ def logs_what_clients_do():
                    {"command": "X_SECRET='sesame 3'; echo sa''id"})
         daemon.ask("GET", "/files/info?path=/very/x&access_token=sesame4")
         daemon.ask("GET", "/proxy/1/a?code=sesame5")
+        daemon.ask("GET", "/pr%6fxy/1/b?sig=sesame6")
         status, out, err = daemon.end()
         assert (status, err) == (0, ""), (status, err)
         assert split_banner(out)[1] == [], out
@@ -201,7 +202,8 @@ def logs_what_clients_do():
         "echo said; API_TOKEN=**** true --password ****", "X_SECRET=**** echo sa''id"], text
     assert [line["msg"] for line in lines if line["msg"].startswith("Requested: GET")] == [
         "Requested: GET - /files/info?path=/very/x&access_token=****",
-        "Requested: GET - /proxy/1/a"], text
+        "Requested: GET - /proxy/1/a",
+        "Requested: GET - /pr%6fxy/1/b"], text
     assert "sesame" not in text and '"said"' not in text
 
 
