@@ -141,11 +141,17 @@ static int make_dirs(const char *path, mode_t mode, bool *ret_made, struct err *
 /* A directory that sandboxes may mount need not be there, as what they mount of it need not. */
 static int open_host_path(const char *path)
 {
+    struct err e = {0};
     bool made;
+    int fd;
 
-    if (geteuid() == 0 && access(path, F_OK) < 0)
-        fd_close(make_dirs(path, 0755, &made, NULL));
-    return open_shown(path, NULL);
+    if (geteuid() != 0 || access(path, F_OK) == 0)
+        return open_shown(path, NULL);
+    fd = make_dirs(path, 0755, &made, &e);
+    if (fd < 0)
+        log_event(LOG_WARN, "cannot make a directory of the configuration, going on without",
+                  LOG_STR("path", path), LOG_STR("error", e.msg));
+    return fd;
 }
 
 struct roots *roots_open(const struct config *config, struct roots *older)
@@ -211,9 +217,11 @@ int data_dir_prepare(const struct config *config, struct err *e)
 
 static bool is_at_or_below(const char *path, const char *dir)
 {
-    struct str rest = str_skip(str_of(path), strlen(dir));
+    struct str prefix = str_of(dir);
 
-    return str_starts(str_of(path), str_of(dir)) && (rest.n == 0 || rest.p[0] == '/');
+    while (str_ends(prefix, STR("/")))
+        prefix.n--;
+    return str_starts(str_of(path), prefix) && (!path[prefix.n] || path[prefix.n] == '/');
 }
 
 /* Whether a broker that was told of these was told of the path. */

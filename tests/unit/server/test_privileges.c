@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/tree.h"
+#include "server/embedded.h"
 #include "test.h"
 
 enum { ACCOUNT = 54321, STRANGER = 54322 };
@@ -108,4 +110,88 @@ TEST(privileges, follows_no_link_that_others_can_have_made)
     CHECK_EQ(symlink("../elsewhere", below(&h, "shared/link")), 0);
     CHECK_EQ(prepare(below(&h, "shared/link/data"), NULL), -EPERM);
     CHECK_EQ(access(below(&h, "elsewhere/data"), F_OK), -1);
+}
+
+/* --- directories that sandboxes may mount --- */
+
+static void keep_line(void *user, enum log_level level UNUSED, const char *message UNUSED,
+                      struct str line)
+{
+    CHECK_EQ(buf_add(user, line), 0);
+}
+
+static void log_into(struct buf *lines)
+{
+    log_init(&(struct log_conf){.level = LOG_WARN, .sink = keep_line, .sink_user = lines});
+}
+
+/* The configuration must outlive them. */
+static struct roots *open_roots(struct config *config, const char *const *path, struct roots *older)
+{
+    config->storage.allowed_host_paths = (struct config_list){path, 1};
+    return roots_open(config, older);
+}
+
+static void close_roots(struct roots *r)
+{
+    for (size_t i = 0; i < r->host_path_count; i++)
+        CHECK_EQ(close(r->host_paths[i].fd), 0);
+    free(r->images);
+    free(r->host_paths);
+    free(r);
+}
+
+TEST(privileges, says_why_a_host_path_is_not_made)
+{
+    const char *path;
+    struct config config = {0};
+    struct roots *roots;
+    AUTO_BUF(lines, 4096);
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    AUTO_HOME(h);
+    log_into(&lines);
+    path = below(&h, "new/one");
+    roots = open_roots(&config, &path, NULL);
+    CHECK_EQ(roots->host_path_count, 1);
+    close_roots(roots);
+    CHECK_STR(lines.n ? lines.p : "", "");
+
+    CHECK_EQ(symlink(below(&h, "elsewhere"), below(&h, "theirs/link")), 0);
+    path = below(&h, "theirs/link/data");
+    roots = open_roots(&config, &path, NULL);
+    CHECK_EQ(roots->host_path_count, 0);
+    close_roots(roots);
+    CHECK(strstr(lines.p, "leads over a link that others than root can have put there"));
+}
+
+TEST(privileges, warns_only_of_host_paths_that_are_new)
+{
+    static const struct {
+        const char *before, *now;
+        bool warns;
+    } rows[] = {
+        {"/usr",      "/usr",          false},
+        {"/usr/",     "/usr/bin",      false},
+        {"/usr//",    "/usr",          false},
+        {"/usr",      "/usr/",         false},
+        {"/",         "/usr",          false},
+        {"/proc/sys", "/proc/sysvipc", true },
+        {"/usr/",     "/tmp",          true },
+    };
+    AUTO_BUF(lines, 4096);
+
+    log_into(&lines);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config before = {0}, now = {0};
+        struct roots *old = open_roots(&before, &rows[i].before, NULL);
+        struct roots *new = open_roots(&now, &rows[i].now, old);
+
+        buf_clear(&lines);
+        roots_warn_new(new);
+        CHECK_EQ(lines.n > 0, rows[i].warns);
+        close_roots(new);
+        close_roots(old);
+    }
 }
