@@ -30,18 +30,16 @@ static struct str target_of(struct http_req *req, struct str port)
 /* The peer's address, in `host` without its port; false when it has none. */
 static bool peer_of(const struct http_req *req, char host[INET6_ADDRSTRLEN], uint16_t *ret_port)
 {
-    struct sock_addr peer;
-    const struct in6_addr *v6 = &peer.v6.sin6_addr;
+    const struct sock_addr *peer = http_req_peer(req);
+    const struct in6_addr *v6 = &peer->v6.sin6_addr;
 
-    if (http_req_peer(req, &peer) < 0)
-        return false;
-    if (peer.any.sa_family == AF_INET) {
-        *ret_port = ntohs(peer.v4.sin_port);
-        return inet_ntop(AF_INET, &peer.v4.sin_addr, host, INET6_ADDRSTRLEN);
+    if (peer->any.sa_family == AF_INET) {
+        *ret_port = ntohs(peer->v4.sin_port);
+        return inet_ntop(AF_INET, &peer->v4.sin_addr, host, INET6_ADDRSTRLEN);
     }
-    if (peer.any.sa_family != AF_INET6)
+    if (peer->any.sa_family != AF_INET6)
         return false;
-    *ret_port = ntohs(peer.v6.sin6_port);
+    *ret_port = ntohs(peer->v6.sin6_port);
     return IN6_IS_ADDR_V4MAPPED(v6) ? inet_ntop(AF_INET, &v6->s6_addr[12], host, INET6_ADDRSTRLEN)
                                     : inet_ntop(AF_INET6, v6, host, INET6_ADDRSTRLEN);
 }

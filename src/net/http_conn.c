@@ -581,10 +581,9 @@ struct str http_req_header(const struct http_req *req, struct str name)
     return http_header_get(&req->head.headers, name);
 }
 
-int http_req_peer(const struct http_req *req, struct sock_addr *ret)
+const struct sock_addr *http_req_peer(const struct http_req *req)
 {
-    *ret = (struct sock_addr){.size = sizeof(ret->path)};
-    return getpeername(req->conn->stream.io.fd, &ret->any, &ret->size) < 0 ? -errno : 0;
+    return &req->conn->peer;
 }
 
 struct loop *http_req_loop(const struct http_req *req)

@@ -151,12 +151,13 @@ static void server_evict_idle(struct http_server *s)
     }
 }
 
-static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer UNUSED)
+static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer)
 {
     struct http_server *s = container_of(l, struct http_listener, sock)->server;
     struct http_conn *c = mem_new(struct http_conn);
 
     c->server = s;
+    c->peer = *peer;
     if (http_conn_start(c, fd, NULL) < 0) {
         fd_close(fd);
         free(c);

@@ -133,7 +133,8 @@ struct str http_req_param(const struct http_req *req,
                           const char *name); /* raw; STR_NONE if unknown */
 struct str http_req_header(const struct http_req *req,
                            struct str name); /* first; STR_NONE if none */
-int http_req_peer(const struct http_req *req, struct sock_addr *ret);
+/* Who connected; still known when the connection is closed. */
+const struct sock_addr *http_req_peer(const struct http_req *req);
 struct loop *http_req_loop(const struct http_req *req);
 /* The row that would answer, were this its path; NULL = none. */
 const struct http_route *http_req_route_at(const struct http_req *req, struct str path);

@@ -39,7 +39,8 @@ struct http_server {
 struct http_conn {
     struct stream stream;
     struct http_server *server;
-    struct list link; /* in server->idle or server->busy */
+    struct sock_addr peer; /* kept: logs ask for it when the socket is closed */
+    struct list link;      /* in server->idle or server->busy */
     struct loop_timer timer;
     struct loop_task task; /* looks after a reply that was made outside our callbacks */
     struct h1_scan scan;

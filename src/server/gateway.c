@@ -193,17 +193,15 @@ static struct str visit_target(const struct visit *v, struct http_req *req)
 /* The client's address without its port; "" for one that has none. */
 static void peer_host(const struct http_req *req, char out[INET6_ADDRSTRLEN])
 {
-    struct sock_addr peer;
+    const struct sock_addr *peer = http_req_peer(req);
 
     out[0] = '\0';
-    if (http_req_peer(req, &peer) < 0)
-        return;
-    if (peer.any.sa_family == AF_INET)
-        (void)inet_ntop(AF_INET, &peer.v4.sin_addr, out, INET6_ADDRSTRLEN);
-    else if (peer.any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&peer.v6.sin6_addr))
-        (void)inet_ntop(AF_INET, &peer.v6.sin6_addr.s6_addr[12], out, INET6_ADDRSTRLEN);
-    else if (peer.any.sa_family == AF_INET6)
-        (void)inet_ntop(AF_INET6, &peer.v6.sin6_addr, out, INET6_ADDRSTRLEN);
+    if (peer->any.sa_family == AF_INET)
+        (void)inet_ntop(AF_INET, &peer->v4.sin_addr, out, INET6_ADDRSTRLEN);
+    else if (peer->any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&peer->v6.sin6_addr))
+        (void)inet_ntop(AF_INET, &peer->v6.sin6_addr.s6_addr[12], out, INET6_ADDRSTRLEN);
+    else if (peer->any.sa_family == AF_INET6)
+        (void)inet_ntop(AF_INET6, &peer->v6.sin6_addr, out, INET6_ADDRSTRLEN);
 }
 
 /* All that is known of the way so far, and the client at its end; STR_NONE if nothing is. */

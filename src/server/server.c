@@ -161,11 +161,7 @@ static bool on_request(struct http_req *req)
 
 static const char *peer_of(const struct http_req *req, char out[SOCK_ADDR_TEXT_MAX])
 {
-    struct sock_addr addr;
-
-    if (http_req_peer(req, &addr) < 0)
-        return "-";
-    sock_addr_format(&addr, out);
+    sock_addr_format(http_req_peer(req), out);
     return out;
 }
 

@@ -516,6 +516,22 @@ def logs_requests_as_json_whatever_they_hold():
         assert last["peer"].startswith("127.0.0.1:") and last["method"] == "GET", last
 
 
+def logs_who_broke_a_request_off():
+    log = {"file_enabled": True, "format": "json"}
+    with ServerProcess(*PROGRAMS, config={"log": log}) as server:
+        client = http.client.HTTPConnection(server.host, server.port)
+        client.putrequest("POST", "/v1/sandboxes")
+        client.putheader("OPEN-SANDBOX-API-KEY", server.api_key)
+        client.putheader("Content-Length", "9")
+        client.endheaders(b"{")
+        host, port = client.sock.getsockname()
+        client.close()
+        path = server.folder / "logs/opensandbox/access.log"
+        wait_for(lambda: '"POST"' in path.read_text(), "the line of the request")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [line["peer"] for line in lines if line["method"] == "POST"] == [f"{host}:{port}"]
+
+
 def logs_to_files_of_a_home_that_only_root_enters():
     log = {"file_enabled": True, "file_max_bytes": 2000}
     server = ServerProcess(*PROGRAMS, config={"log": log})
@@ -649,6 +665,7 @@ if __name__ == "__main__":
             reloads_at_sighup,
             reloads_a_file_that_only_root_can_read,
             logs_requests_as_json_whatever_they_hold,
+            logs_who_broke_a_request_off,
             logs_to_files_of_a_home_that_only_root_enters,
             drains_and_leaves_sandboxes_running,
             stops_while_it_starts,
