@@ -353,6 +353,8 @@ static void add_lines(struct text *t, const struct metrics_gauges *g)
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         enum family family = lines[i].family;
 
+        if (family == FAMILY_SLOTS && !g->has_slots)
+            continue;
         if (i == 0 || lines[i - 1].family != family)
             add_head(t, families[family].name, families[family].type, families[family].help);
         add_line(t, &lines[i], g);

@@ -27,8 +27,9 @@ void metrics_create(struct metrics *m, uint64_t duration_ns);
 /* The values of this moment, and counters that others keep. */
 struct metrics_gauges {
     uint64_t sandboxes[SANDBOX_STATE_COUNT];
-    uint64_t slots_ready, slots_ready_wanted, slots_live; /* of the runtime */
-    uint64_t loop_lag_ns;                                 /* since the last reading */
+    bool has_slots; /* else the runtime could not be asked for them, and they are left out */
+    uint64_t slots_ready, slots_ready_wanted, slots_live;
+    uint64_t loop_lag_ns; /* since the last reading */
     uint64_t gateway_forwarded, gateway_refused, gateway_failed;
     uint64_t connections_accepted, connections, connections_idle;
     uint64_t jobs_running, jobs_queued; /* of the workers */

@@ -12,6 +12,7 @@
 enum {
     METRICS_TEXT_MAX = 1 << 20,
     INQUIRY_MS = 2000, /* who watches us wants an answer, not a wait */
+    READY_MS = 1000,   /* for which a server that was ready counts as such */
 };
 
 /* --- the server itself --- */
@@ -56,9 +57,11 @@ void handle_events_post(struct http_req *req)
 struct asking {
     struct pool_job job;
     struct server *server;
+    bool store;    /* is asked, too: that is a write */
     atomic_int at; /* enum asking_step */
+    bool has_levels;
     struct runtime_levels levels;
-    struct err err;      /* code 0 = both answered */
+    struct err err;      /* code 0 = who was asked has answered */
     struct list waiting; /* of struct inquiry */
 };
 
@@ -68,6 +71,8 @@ struct inquiry {
     struct pending pending;
     struct list link;
     struct loop_timer timer;
+    bool store; /* is what it asks for, too */
+    bool has_levels;
     struct runtime_levels levels;
     struct err err;
     void (*answer)(struct inquiry *q, struct http_req *req);
@@ -96,28 +101,66 @@ static void asking_work(struct pool_job *job)
     struct err e = {0};
 
     atomic_store(&a->at, ASKING_STORE);
-    (void)store_probe(a->server->store, &a->err);
+    if (a->store)
+        (void)store_probe(a->server->store, &a->err);
     atomic_store(&a->at, ASKING_RUNTIME);
-    if (rt->ops->levels(rt, &a->levels, &e) < 0 && !a->err.code)
+    a->has_levels = rt->ops->levels(rt, &a->levels, &e) >= 0;
+    if (!a->has_levels && !a->err.code)
         a->err = e;
+}
+
+/* Not for those who also want to know of the store, if that was not asked. A failure is for all. */
+static void asking_tell(struct asking *a)
+{
+    LIST_EACH(&a->waiting, at)
+    {
+        struct inquiry *q = container_of(at, struct inquiry, link);
+
+        if (q->store && !a->store && !a->err.code)
+            continue;
+        q->has_levels = a->has_levels;
+        q->levels = a->levels;
+        q->err = a->err;
+        inquiry_end(q);
+    }
+}
+
+static void asking_end(struct asking *a)
+{
+    a->server->asking = NULL;
+    free(a);
+}
+
+static void asking_done(struct pool_job *job, int error);
+
+static void asking_begin(struct asking *a)
+{
+    struct server *s = a->server;
+
+    LIST_EACH(&a->waiting, at)
+    a->store |= container_of(at, struct inquiry, link)->store;
+    atomic_store(&a->at, ASKING_WORKERS);
+    if (pool_submit(s->pool, &a->job, s->loop, asking_work, asking_done, 0) >= 0)
+        return;
+    (void)err_set(&a->err, EAGAIN, "all workers are busy");
+    asking_tell(a);
+    asking_end(a);
 }
 
 static void asking_done(struct pool_job *job, int error)
 {
     struct asking *a = container_of(job, struct asking, job);
+    struct server *s = a->server;
 
     if (error)
-        (void)err_set(&a->err, error,
-                      error == EAGAIN ? "all workers are busy" : "the server is stopping");
-    a->server->asking = NULL;
-    while (!list_empty(&a->waiting)) {
-        struct inquiry *q = container_of(a->waiting.next, struct inquiry, link);
-
-        q->levels = a->levels;
-        q->err = a->err;
-        inquiry_end(q);
-    }
-    free(a);
+        (void)err_set(&a->err, error, "the server is stopping");
+    if (a->store && !a->err.code)
+        s->ready_until_ns = deadline_in_ms(READY_MS);
+    asking_tell(a);
+    if (list_empty(&a->waiting))
+        asking_end(a);
+    else
+        asking_begin(a);
 }
 
 /* The next one asks anew, once this round has ended. */
@@ -134,44 +177,55 @@ static void on_inquiry_late(struct loop_timer *timer)
     inquiry_end(q);
 }
 
-static void inquire(struct http_req *req, void (*answer)(struct inquiry *, struct http_req *))
+static void inquire(struct http_req *req, bool store,
+                    void (*answer)(struct inquiry *, struct http_req *))
 {
     struct server *s = server_of(req);
     struct inquiry *q = mem_new(struct inquiry);
-    struct asking *a = s->asking;
-    bool first = !a;
+    bool first = !s->asking;
 
     if (first) {
-        s->asking = a = mem_new(struct asking);
-        a->server = s;
-        list_init(&a->waiting);
+        s->asking = mem_new(struct asking);
+        s->asking->server = s;
+        list_init(&s->asking->waiting);
     }
     pending_init(&q->pending, req, inquiry_free);
+    q->store = store;
     q->answer = answer;
-    list_push(&a->waiting, &q->link);
+    list_push(&s->asking->waiting, &q->link);
     loop_timer_set(s->loop, &q->timer, deadline_in_ms(INQUIRY_MS), on_inquiry_late);
-    if (first && pool_submit(s->pool, &a->job, s->loop, asking_work, asking_done, 0) < 0)
-        asking_done(&a->job, EAGAIN);
+    if (first)
+        asking_begin(s->asking);
 }
 
-static void answer_ready(struct inquiry *q, struct http_req *req)
+static void reply_ready(struct http_req *req, const struct err *e)
 {
-    if (q->err.code || q->pending.server->stopping)
+    if (e->code || server_of(req)->stopping)
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "not ready: %s",
-                         q->err.code ? q->err.msg : "the server is stopping");
+                         e->code ? e->msg : "the server is stopping");
     else
         http_reply(req, 200, STR("application/json"), STR("{\"status\":\"ready\"}"));
 }
 
+static void answer_ready(struct inquiry *q, struct http_req *req)
+{
+    reply_ready(req, &q->err);
+}
+
+/* Anybody may ask, and the answer costs a write: a good one serves for a while. */
 void handle_ready_get(struct http_req *req)
 {
-    inquire(req, answer_ready);
+    if (time_mono_ns() < server_of(req)->ready_until_ns)
+        reply_ready(req, &(struct err){0});
+    else
+        inquire(req, true, answer_ready);
 }
 
 static void answer_metrics(struct inquiry *q, struct http_req *req)
 {
     struct server *s = q->pending.server;
     struct metrics_gauges g = {
+        .has_slots = q->has_levels,
         .slots_ready = q->levels.ready,
         .slots_ready_wanted = q->levels.ready_wanted,
         .slots_live = q->levels.live,
@@ -204,7 +258,7 @@ static void answer_metrics(struct inquiry *q, struct http_req *req)
 
 void handle_metrics_get(struct http_req *req)
 {
-    inquire(req, answer_metrics);
+    inquire(req, false, answer_metrics);
 }
 
 /* --- snapshots: none yet --- */

@@ -23,7 +23,8 @@ struct server {
     struct metrics *metrics;
     struct logfile *access_log; /* NULL = the log */
     struct http_server *http;
-    struct asking *asking; /* of /ready and /metrics, while it is under way; other_api.c */
+    struct asking *asking;   /* of /ready and /metrics, while it is under way; other_api.c */
+    uint64_t ready_until_ns; /* until then /ready need not ask again */
     int64_t started_us;
     bool stopping;
 };

@@ -122,6 +122,7 @@ TEST(metrics, shows_the_values_it_is_given)
     struct metrics *m = metrics_new(NULL, 0);
     struct metrics_gauges g = {
         .sandboxes[SANDBOX_RUNNING] = 3,
+        .has_slots = true,
         .slots_ready = 4,
         .gateway_refused = 5,
         .loop_lag_ns = 1500000,
@@ -138,6 +139,12 @@ TEST(metrics, shows_the_values_it_is_given)
     CHECK_LINE(&text, "opensandbox_loop_lag_seconds 0.001500000");
     CHECK_LINE(&text, "opensandbox_connections 18446744073709551615");
     CHECK_LINE(&text, "opensandbox_start_time_seconds 1700000000.000001000");
+
+    g.has_slots = false;
+    buf_clear(&text);
+    CHECK_EQ(metrics_render(m, &g, &text), 0);
+    CHECK(!strstr(text.p, "slots"));
+    CHECK_LINE(&text, "opensandbox_gateway_requests_total{outcome=\"refused\"} 5");
     metrics_free(m);
 }
 
