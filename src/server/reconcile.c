@@ -62,7 +62,12 @@ static void list_work(struct pool_job *job)
 {
     struct reconcile *rc = container_of(job, struct reconcile, job);
     struct runtime *rt = rc->table->conf.runtime;
+    struct err e = {0};
 
+    /* Once per round: a flush of the disk for each deletion would hold up those who create. */
+    if (store_forget(rc->table->conf.store, &e) < 0 && e.code != EBUSY)
+        log_event(LOG_WARN, "what was deleted is still on the disk, trying again later",
+                  LOG_STR("error", e.msg));
     (void)rt->ops->list(rt, on_known, rc, &rc->err);
 }
 

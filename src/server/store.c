@@ -360,6 +360,7 @@ int store_delete(struct store *s, struct str id, struct err *e)
         q = query_begin(s, STORE_DELETE);
         bind_text(&q, id);
         r = query_run(&q, e);
+        s->to_forget |= r > 0;
     }
     return store_end(s, r, "delete", id, e);
 }

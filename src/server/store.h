@@ -92,3 +92,7 @@ int store_probe(struct store *s, struct err *e);
 /* Empties the WAL into the file, and flushes it: after that a power cut takes nothing. -EBUSY while
  * another program reads the file. */
 int store_checkpoint(struct store *s, struct err *e);
+/* What was deleted is in the WAL until that is emptied: does so, if anything was. Every other call
+ * waits meanwhile, for two flushes of the disk and never for a program that reads the file: -EBUSY
+ * then, and the next call tries again. */
+int store_forget(struct store *s, struct err *e);

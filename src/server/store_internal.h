@@ -29,6 +29,7 @@ struct store {
     sqlite3 *db;
     sqlite3_stmt *stmts[STORE_STMT_COUNT]; /* idle between calls: reset, nothing bound */
     int lock;                              /* descriptor whose flock keeps other servers out */
+    bool to_forget;                        /* the WAL may hold what was deleted */
 };
 
 /* Prepares every statement. What was prepared before a failure is store_close's. */

@@ -141,7 +141,8 @@ static int check_and_migrate(sqlite3 *db, struct err *e)
                     "its file system keeps SQLite from write-ahead logging; journal mode is", e);
     if (r < 0)
         return r;
-    /* What is deleted has held secrets of somebody: it is overwritten, not only let go. */
+    /* What is deleted has held secrets of somebody: it is overwritten, not only let go. In the WAL
+     * it stays until store_forget. */
     r = store_exec(db,
                    "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; "
                    "PRAGMA secure_delete = ON",
@@ -185,6 +186,7 @@ int store_open(const char *path, struct store **ret_store, struct err *e)
     int r;
 
     s->lock = -EBADF;
+    s->to_forget = true; /* by a server that was killed */
     (void)pthread_mutex_init(&s->mutex, NULL);
     r = store_open_parts(s, path, e);
     if (r < 0) {
@@ -207,14 +209,37 @@ void store_close(struct store *s)
     free(s);
 }
 
+/* With the mutex held. */
+static int empty_wal(struct store *s, struct err *e)
+{
+    int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+
+    if (rc != SQLITE_OK)
+        return err_wrap(e, store_fail(s->db, rc, e), "store: checkpoint");
+    s->to_forget = false;
+    return 0;
+}
+
 int store_checkpoint(struct store *s, struct err *e)
 {
-    int rc, r = 0;
+    int r;
 
     (void)pthread_mutex_lock(&s->mutex);
-    rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    if (rc != SQLITE_OK)
-        r = store_fail(s->db, rc, e);
+    r = empty_wal(s, e);
     (void)pthread_mutex_unlock(&s->mutex);
-    return r < 0 ? err_wrap(e, r, "store: checkpoint") : 0;
+    return r;
+}
+
+int store_forget(struct store *s, struct err *e)
+{
+    int r = 0;
+
+    (void)pthread_mutex_lock(&s->mutex);
+    if (s->to_forget) {
+        (void)sqlite3_busy_timeout(s->db, 0); /* creates wait behind us */
+        r = empty_wal(s, e);
+        (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
+    }
+    (void)pthread_mutex_unlock(&s->mutex);
+    return r;
 }

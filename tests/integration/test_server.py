@@ -515,6 +515,18 @@ def logs_requests_as_json_whatever_they_hold():
         assert last["peer"].startswith("127.0.0.1:") and last["method"] == "GET", last
 
 
+def forgets_what_was_secret():
+    with ServerProcess(*PROGRAMS, config={"embedded": {"reconcile_seconds": 1}}) as server:
+        def keepers():
+            files = (server.state / "server").glob("opensandbox.db*")
+            return [path.name for path in files if b"sesame-open" in path.read_bytes()]
+
+        name = server.create(metadata={"word": "sesame-open"})
+        assert keepers(), "it is kept as long as its sandbox"
+        assert server.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+        wait_for(lambda: not keepers(), "its end on the disk")
+
+
 def logs_who_broke_a_request_off():
     log = {"file_enabled": True, "format": "json"}
     with ServerProcess(*PROGRAMS, config={"log": log}) as server:
@@ -665,6 +677,7 @@ if __name__ == "__main__":
             reloads_a_file_that_only_root_can_read,
             logs_requests_as_json_whatever_they_hold,
             logs_who_broke_a_request_off,
+            forgets_what_was_secret,
             logs_to_files_of_a_home_that_only_root_enters,
             drains_and_leaves_sandboxes_running,
             stops_while_it_starts,

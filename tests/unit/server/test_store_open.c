@@ -473,3 +473,33 @@ TEST(store_open, keeps_nothing_of_what_was_deleted)
     CHECK(!file_has(store_path, secret));
     store_close(s);
 }
+
+TEST(store_open, forgets_what_was_deleted_once_nobody_reads)
+{
+    struct store *s = open_store();
+    struct store_sandbox row = row_of(STR("a"));
+    struct str secret = row.spec = STR("correct horse battery staple");
+    uint64_t begin_ns;
+    sqlite3 *db = NULL;
+    char wal[160];
+
+    (void)snprintf(wal, sizeof(wal), "%s-wal", store_path);
+    CHECK_EQ(store_forget(s, NULL), 0);
+    CHECK_EQ(store_insert(s, &row, NULL), 1);
+    CHECK_EQ(store_forget(s, NULL), 0);
+    CHECK(file_has(wal, secret)); /* nothing was deleted, so nothing is done */
+    CHECK_EQ(store_delete(s, STR("a"), NULL), 1);
+    CHECK(file_has(wal, secret));
+
+    CHECK_EQ(sqlite3_open_v2(store_path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "BEGIN; SELECT * FROM sandboxes", NULL, NULL, NULL), SQLITE_OK);
+    begin_ns = time_mono_ns();
+    CHECK_EQ(store_forget(s, NULL), -EBUSY);
+    CHECK(time_mono_ns() - begin_ns < 4000 * TIME_NS_PER_MS); /* it waits for nobody */
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+
+    CHECK_EQ(store_forget(s, NULL), 0);
+    CHECK(!file_has(wal, secret));
+    CHECK(!file_has(store_path, secret));
+    store_close(s);
+}
