@@ -61,10 +61,10 @@ int io_read_full(int fd, void *p, size_t n, uint64_t deadline, size_t *ret_n)
             break;
         if (got > 0)
             done += (size_t)got;
-        else if (errno == EAGAIN)
+        else if (errno == EAGAIN && !deadline_passed(deadline))
             wait = true;
         else if (errno != EINTR)
-            return -errno;
+            return errno == EAGAIN ? -ETIMEDOUT : -errno;
     }
     *ret_n = done;
     return 0;
@@ -115,26 +115,26 @@ int io_write_full(int fd, struct str data, uint64_t deadline)
         sent = io_write_some(fd, data, deadline);
         if (sent >= 0)
             data = str_skip(data, (size_t)sent);
-        else if (errno == EAGAIN)
+        else if (errno == EAGAIN && !deadline_passed(deadline))
             wait = true;
         else if (errno != EINTR)
-            return -errno;
+            return errno == EAGAIN ? -ETIMEDOUT : -errno;
     }
     return 0;
 }
 
 /* `too_long` when the file goes on. */
-static int io_expect_end(int fd, int too_long)
+static int io_expect_end(int fd, int too_long, uint64_t deadline)
 {
     size_t got = 0;
     char extra;
-    int r = io_read_full(fd, &extra, 1, DEADLINE_NEVER, &got);
+    int r = io_read_full(fd, &extra, 1, deadline, &got);
 
     return r < 0 ? r : got ? too_long : 0;
 }
 
 /* Appends until the end of the file, which may claim any size or none. */
-static int io_read_rest(int fd, size_t bytes_max, struct buf *out)
+static int io_read_rest(int fd, size_t bytes_max, uint64_t deadline, struct buf *out)
 {
     size_t room = out->max - out->n;
     size_t left = min_size(bytes_max, room);
@@ -144,7 +144,7 @@ static int io_read_rest(int fd, size_t bytes_max, struct buf *out)
         int r = buf_reserve(out, want);
 
         if (r == 0)
-            r = io_read_full(fd, out->p + out->n, want, DEADLINE_NEVER, &got);
+            r = io_read_full(fd, out->p + out->n, want, deadline, &got);
         if (r < 0)
             return r;
         buf_claim(out, got);
@@ -152,14 +152,15 @@ static int io_read_rest(int fd, size_t bytes_max, struct buf *out)
         if (got < want)
             return 0;
     }
-    return io_expect_end(fd, bytes_max <= room ? -EFBIG : -EMSGSIZE);
+    return io_expect_end(fd, bytes_max <= room ? -EFBIG : -EMSGSIZE, deadline);
 }
 
 /* From a descriptor just opened from `path`. */
-static int io_read_all(int fd, const char *path, size_t bytes_max, struct buf *out, struct err *e)
+static int io_read_all(int fd, const char *path, size_t bytes_max, uint64_t deadline,
+                       struct buf *out, struct err *e)
 {
     size_t before = out->n;
-    int r = io_read_rest(fd, bytes_max, out);
+    int r = io_read_rest(fd, bytes_max, deadline, out);
 
     if (r == 0)
         return 0;
@@ -173,7 +174,7 @@ int io_read_file(int dirfd, const char *path, size_t bytes_max, struct buf *out,
 {
     auto_fd fd = fd_open_at(dirfd, path, O_RDONLY | O_NOCTTY, 0, PATH_FREE, e);
 
-    return fd < 0 ? fd : io_read_all(fd, path, bytes_max, out, e);
+    return fd < 0 ? fd : io_read_all(fd, path, bytes_max, DEADLINE_NEVER, out, e);
 }
 
 int io_read_regular(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e)
@@ -187,7 +188,7 @@ int io_read_regular(int dirfd, const char *path, size_t bytes_max, struct buf *o
         return err_sys(e, errno, "read '%s'", path);
     if (!S_ISREG(st.st_mode))
         return err_set(e, EINVAL, "read '%s': not a regular file", path);
-    return io_read_all(fd, path, bytes_max, out, e);
+    return io_read_all(fd, path, bytes_max, deadline_in_ms(0), out, e);
 }
 
 /* Creates a new file beside `name`, whose name no other writer has. */

@@ -2,7 +2,8 @@
  * waiting ends at a deadline.
  *
  * Deadlines are those of time.h. They bound waiting on sockets, pipes and terminals, blocking or
- * not; on regular files and disks no one can, and they are not looked at. */
+ * not, and on what calls itself ready and says EAGAIN, as some files of /sys; on other regular
+ * files and disks no one can, and they are not looked at. */
 #pragma once
 
 #include <sys/types.h>
@@ -24,8 +25,8 @@ int io_write_full(int fd, struct str data, uint64_t deadline) MUST_USE;
  * be empty, as in /proc), -EMSGSIZE when the buffer's ceiling is lower; *out is unchanged on
  * failure. The path is the operator's or ours: links are followed. */
 int io_read_file(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e);
-/* The same for a path that others may change under us: -EINVAL for what is no regular file, as a
- * pipe, which one could wait for. */
+/* The same for a path that others may change under us, which waits for nothing: -EINVAL for what is
+ * no regular file, as a pipe; -ETIMEDOUT for one that has nothing yet, as /proc/kmsg. */
 int io_read_regular(int dirfd, const char *path, size_t bytes_max, struct buf *out, struct err *e);
 
 /* Replaces dirfd/name so that a crash leaves the old or the new content, and never a mix: a

@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "execd/tar_head.h"
 
-enum { PAX_BYTES_MAX = 4 * TAR_TEXT_BYTES_MAX, PAX_MODE = 0644 };
+enum { PAX_BYTES_MAX = 4 * TAR_TEXT_BYTES_MAX, PAX_MODE = 0644, CLAIM_BYTES_MAX = 4096 };
 
 static const char zeros[TAR_BLOCK_BYTES];
 
@@ -179,9 +179,24 @@ struct tar_entry tar_entry_of(const struct stat *st)
     };
 }
 
+/* Files of /sys say a page, whatever they have: what takes no block is read to be sure. */
+static int measure(int fd, struct stat *st)
+{
+    char content[CLAIM_BYTES_MAX];
+    size_t n = 0;
+    int r;
+
+    if (st->st_blocks > 0 || st->st_size > CLAIM_BYTES_MAX)
+        return 0;
+    r = io_pread_full(fd, content, (size_t)st->st_size, 0, &n);
+    st->st_size = (off_t)n;
+    return r;
+}
+
 int tar_content_open(struct tar_content *c, int dir, const char *name, struct stat *ret_st)
 {
     auto_fd fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int r;
 
     if (fd < 0)
         return errno == ENOENT || errno == ELOOP ? 0 : -errno;
@@ -189,6 +204,9 @@ int tar_content_open(struct tar_content *c, int dir, const char *name, struct st
         return -errno;
     if (!S_ISREG(ret_st->st_mode))
         return 0;
+    r = measure(fd, ret_st);
+    if (r < 0)
+        return r;
     c->left = (uint64_t)ret_st->st_size;
     c->padding = tar_padding(c->left);
     c->fd = c->left > 0 ? take_fd(&fd) : -EBADF;
@@ -204,7 +222,7 @@ int tar_content_add(struct tar_content *c, struct buf *out, size_t bytes_max)
     if (r < 0)
         return r;
     room = out->p + out->n;
-    r = io_read_full(c->fd, room, n, DEADLINE_NEVER, &got);
+    r = io_read_full(c->fd, room, n, deadline_in_ms(0), &got);
     if (r < 0)
         return r;
     c->left -= n;

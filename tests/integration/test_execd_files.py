@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import email.utils
 import grp
-import http.client
 import json
 import os
 import pathlib
@@ -680,16 +679,6 @@ def tells_of_an_empty_file_what_it_tells_of_others(x):
     assert download(x, "hole").body == b"\0" * 10000
 
 
-def waits_for_no_file(x):
-    """The log of the kernel calls itself a regular file, and keeps its reader waiting."""
-    for query in ((), (("offset", "1"),)):
-        with contextlib.suppress(http.client.IncompleteRead):  # there was much to read at first
-            x.ask("GET", "/files/download", query=[("path", "/proc/kmsg"), *query])
-    x.ask("POST", "/files/replace", {"/proc/kmsg": {"old": "a", "new": "b"}}).check_error(
-        500, "RUNTIME_ERROR")
-    assert x.ask("GET", "/ping").status == 200
-
-
 def takes_null_for_nothing_said(x):
     for route in ("/files/mv", "/files/permissions", "/files/replace", "/directories"):
         x.ask("POST", route, "null").check_empty()
@@ -1128,7 +1117,7 @@ TESTS = [
     makes_directories, replaces, replaces_across_pieces, replaces_nothing_in_a_pipe,
     replaces_in_constant_memory, downloads,
     refuses_what_is_no_file, downloads_ranges, downloads_from_a_large_file, downloads_lines,
-    tells_of_an_empty_file_what_it_tells_of_others, waits_for_no_file, takes_null_for_nothing_said,
+    tells_of_an_empty_file_what_it_tells_of_others, takes_null_for_nothing_said,
     uploads,
     pairs_parts_in_any_order, replaces_files_whole, creates_what_a_dangling_link_names,
     writes_devices_and_pipes_in_place, writes_in_place_where_it_may_not_make_files,

@@ -2,8 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -148,6 +151,40 @@ TEST(io, stops_reading_at_its_deadline)
     CHECK_EQ(n, 99);
     CHECK(time_mono_ms() - before >= 30);
     CHECK_EQ(io_read_full(-1, got, 1, deadline_in_ms(30), &n), -EBADF);
+}
+
+/* The kernel reports an error of it for ever, which a read does not get: ready, and EAGAIN. */
+static int open_never_readable(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof(to);
+    int closed = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    struct pollfd ready = {.fd = fd};
+
+    CHECK_EQ(bind(closed, (struct sockaddr *)&to, sizeof(to)), 0);
+    CHECK_EQ(getsockname(closed, (struct sockaddr *)&to, &n), 0);
+    fd_close(closed);
+    CHECK_EQ(setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)), 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    CHECK_EQ(send(fd, "x", 1, 0), 1);
+    CHECK_EQ(poll(&ready, 1, 10000), 1);
+    n = sizeof(on);
+    CHECK_EQ(getsockopt(fd, SOL_SOCKET, SO_ERROR, &on, &n), 0);
+    return fd;
+}
+
+TEST(io, stops_at_its_deadline_where_a_descriptor_is_ready_for_nothing)
+{
+    auto_fd in = open_never_readable(), out = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
+    uint64_t too_much = UINT64_MAX - 1;
+    size_t n = 99;
+
+    CHECK_EQ(io_read_full(in, &n, 1, deadline_in_ms(30), &n), -ETIMEDOUT);
+    CHECK_EQ(io_read_full(in, &n, 1, deadline_in_ms(0), &n), -ETIMEDOUT);
+    CHECK_EQ(n, 99);
+    CHECK_EQ(io_write_full(out, str_make((char *)&too_much, sizeof(too_much)), deadline_in_ms(30)),
+             -ETIMEDOUT);
 }
 
 static void check_write_times_out(int fd, uint64_t deadline)

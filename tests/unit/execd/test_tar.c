@@ -239,3 +239,17 @@ TEST(tar, takes_a_file_in_pieces_and_fills_up_what_it_lost)
     CHECK_EQ(out.n, 1024);
     CHECK(out.p[599] == 'x' && out.p[600] == '\0' && out.p[1023] == '\0');
 }
+
+TEST(tar, asks_a_file_of_sys_how_long_it_is)
+{
+    AUTO_BUF(out, 8192);
+    struct tar_content c = {.fd = -EBADF};
+    struct stat st;
+
+    if (tar_content_open(&c, AT_FDCWD, "/sys/kernel/uevent_seqnum", &st) != 1)
+        test_skip("no /sys here");
+    CHECK(st.st_size > 1 && st.st_size < 24); /* a number, where stat(2) says 4096 */
+    CHECK_EQ(tar_content_add(&c, &out, 4096), 0);
+    CHECK_EQ(out.n, 512);
+    CHECK_EQ(out.p[st.st_size - 1], '\n');
+}
