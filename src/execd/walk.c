@@ -185,23 +185,42 @@ static bool same_dir(const struct stat *st, const struct walk_level *l)
     return st->st_dev == l->dev && st->st_ino == l->ino;
 }
 
-/* Back to the directory above, which must still be that. */
+/* Takes `fd` (or -errno) for the directory we are in, if it is that still. */
+static int walk_take(struct walk *w, int fd)
+{
+    auto_fd dir = fd;
+    struct stat st;
+
+    if (dir < 0)
+        return dir;
+    if (fstat(dir, &st) < 0)
+        return -errno;
+    if (!same_dir(&st, walk_top(w)))
+        return -ESTALE;
+    fd_close(w->fd);
+    w->fd = take_fd(&dir);
+    return 0;
+}
+
+/* Back to the directory above. No way leads up from one of /proc whose process ended, and another
+ * from one that was moved: who is lenient then takes the path, and where that is gone, too, leaves
+ * out the rest of the level. */
 static int walk_up(struct walk *w)
 {
-    struct stat st;
-    int fd;
+    int fd, r;
 
     level_done(w, walk_top(w));
     w->depth--;
     buf_cut(&w->path, walk_top(w)->path_n);
     fd = openat(w->fd, "..", DIR_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    fd_close(w->fd);
-    w->fd = fd;
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    return same_dir(&st, walk_top(w)) ? 0 : -ESTALE;
+    r = walk_take(w, fd < 0 ? -errno : fd);
+    if (r == 0 || !w->lenient)
+        return r;
+    r = walk_take(w, fs_open(w->path.p, DIR_CLOEXEC));
+    if (r == 0 || w->depth == 1)
+        return r;
+    walk_top(w)->run_count = 0;
+    return 0;
 }
 
 int walk_open(struct walk *w, const char *root, struct err *e)

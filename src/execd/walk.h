@@ -40,7 +40,8 @@ struct walk {
     size_t name_bytes;
     struct buf path;
     char *entries; /* what getdents fills */
-    bool lenient;  /* to be set: what cannot be read or looked at is left out, but for the root */
+    bool lenient;  /* to be set: what cannot be read, looked at or come back to is left out, but for
+                      the root */
 };
 
 /* -ENOTDIR when the root is no directory (or a link to one). The walk is to be done with in any

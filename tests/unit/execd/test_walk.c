@@ -1,5 +1,8 @@
 #include "execd/walk.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #include "folder.h"
 
 /* Walks all of it, into directories too, as one line: "a a/x ^ b", where ^ is the way up. */
@@ -82,26 +85,91 @@ TEST(walk, enters_no_link_and_no_file)
     walk_done(&w);
 }
 
+/* The next event that tells something. */
+static int walk_on(struct walk *w, struct walk_entry *ret)
+{
+    int event;
+
+    do
+        event = walk_next(w, ret, NULL);
+    while (event == WALK_MORE);
+    return event;
+}
+
+static void walk_into(struct walk *w, const char *path)
+{
+    struct walk_entry entry;
+
+    CHECK_EQ(walk_on(w, &entry), WALK_ENTRY);
+    CHECK_STR(entry.path.p, path);
+    CHECK_EQ(walk_enter(w, &entry, NULL), 0);
+}
+
 TEST(walk, notices_a_directory_that_moved)
 {
     AUTO_FOLDER(folder);
     struct walk_entry entry;
-    struct err e = {0};
     struct walk w;
-    int event;
 
     CHECK_EQ(mkdir("r", 0755), 0);
     CHECK_EQ(mkdir("r/a", 0755), 0);
-    CHECK_EQ(walk_open(&w, "r", &e), 0);
-    do
-        event = walk_next(&w, &entry, &e);
-    while (event == WALK_MORE);
-    CHECK_EQ(event, WALK_ENTRY);
-    CHECK_EQ(walk_enter(&w, &entry, &e), 0);
+    CHECK_EQ(walk_open(&w, "r", NULL), 0);
+    walk_into(&w, "r/a");
     CHECK_EQ(rename("r/a", "elsewhere"), 0);
-    do
-        event = walk_next(&w, &entry, &e);
-    while (event == WALK_MORE);
-    CHECK_EQ(event, -ESTALE);
+    CHECK_EQ(walk_on(&w, &entry), -ESTALE);
+    walk_done(&w);
+}
+
+TEST(walk, finds_back_from_a_directory_that_moved_when_lenient)
+{
+    static const char *const dirs[] = {"r", "r/a", "r/a/b", "r/a/b/c", "r/z"};
+    AUTO_FOLDER(folder);
+    struct walk_entry entry;
+    struct walk w;
+
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        CHECK_EQ(mkdir(dirs[i], 0755), 0);
+    file_write("r/a/b/d", "");
+    file_write("r/a/e", "");
+    CHECK_EQ(walk_open(&w, "r", NULL), 0);
+    w.lenient = true;
+    walk_into(&w, "r/a");
+    walk_into(&w, "r/a/b");
+    walk_into(&w, "r/a/b/c");
+    CHECK_EQ(rename("r/a/b/c", "c"), 0);
+    CHECK_EQ(rename("r/a/b", "b"), 0);
+    CHECK_EQ(walk_on(&w, &entry), WALK_UP); /* to where d was */
+    CHECK_EQ(walk_on(&w, &entry), WALK_UP);
+    CHECK_EQ(walk_on(&w, &entry), WALK_ENTRY);
+    CHECK_STR(entry.path.p, "r/a/e");
+    CHECK_EQ(walk_on(&w, &entry), WALK_UP);
+    walk_into(&w, "r/z");
+    CHECK_EQ(rename("r", "moved"), 0);
+    CHECK_EQ(rename("moved/z", "z"), 0);
+    CHECK_EQ(walk_on(&w, &entry), -ENOENT); /* the root */
+    walk_done(&w);
+}
+
+TEST(walk, finds_back_from_a_process_that_ended_when_lenient)
+{
+    pid_t child = fork();
+    char name[16];
+    struct walk_entry entry;
+    struct walk w;
+
+    CHECK(child >= 0);
+    if (child == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    (void)snprintf(name, sizeof(name), "%d", (int)child);
+    CHECK_EQ(walk_open(&w, "/proc", NULL), 0);
+    w.lenient = true;
+    entry = (struct walk_entry){.name = str_of(name)};
+    CHECK_EQ(walk_enter(&w, &entry, NULL), 0);
+    CHECK_EQ(kill(child, SIGKILL), 0);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    CHECK_EQ(walk_on(&w, &entry), WALK_UP); /* from where ".." is nothing any more */
+    CHECK_EQ(walk_on(&w, &entry), WALK_ENTRY);
     walk_done(&w);
 }
