@@ -68,6 +68,17 @@ static int name_file(int fd, int dir, const char *name)
     return linkat(AT_FDCWD, link, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
+static int name_temp(int fd, int dir, char out[FS_TEMP_NAME_MAX])
+{
+    int r;
+
+    fs_temp_name(out);
+    r = name_file(fd, dir, out);
+    if (r < 0)
+        out[0] = '\0'; /* whatever is there is not ours */
+    return r;
+}
+
 /* --- where content goes --- */
 
 static int open_temp(struct target *t, mode_t mode)
@@ -189,8 +200,12 @@ static int close_written(struct target *t, struct target_kept *ret)
     if (!t->in_place && !t->temp[0]) {
         fd_link(t->fd, link);
         kept.fd = open(link, O_PATH | O_CLOEXEC);
-        if (kept.fd < 0)
-            return -errno;
+        if (kept.fd < 0) { /* no descriptor is left: it waits by a name */
+            int r = name_temp(t->fd, t->dir, t->temp);
+
+            if (r < 0)
+                return r;
+        }
     }
     if (close(take_fd(&t->fd)) < 0 && errno != EINTR) {
         int r = -errno;
@@ -206,13 +221,9 @@ static int close_written(struct target *t, struct target_kept *ret)
 
 static int keep_by_name(struct target_kept *kept, int dir)
 {
-    int r;
+    int r = name_temp(kept->fd, dir, kept->temp);
 
-    fs_temp_name(kept->temp);
-    r = name_file(kept->fd, dir, kept->temp);
-    if (r < 0)
-        kept->temp[0] = '\0'; /* whatever is there is not ours */
-    else
+    if (r == 0)
         fd_close(take_fd(&kept->fd));
     return r;
 }
@@ -250,6 +261,8 @@ int target_keep(struct target *t, bool may_hold, struct target_kept *ret, struct
 
     if (r == 0 && kept.fd >= 0 && !may_hold) {
         r = keep_by_name(&kept, t->dir);
+        if (r == -ENOENT) /* nothing gets a name in a directory that is gone */
+            r = 0;
         if (r < 0)
             target_kept_drop(&kept, t->dir);
     }

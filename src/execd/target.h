@@ -39,8 +39,8 @@ int target_commit(struct target *t, struct err *e) MUST_USE;
 void target_drop(struct target *t); /* gives up what was not committed; not open is fine */
 
 /* Closes it, written but not in place yet: *ret is to be placed or dropped. It holds a descriptor
- * at most if `may_hold`. Nothing is left to do for what was written in place. On failure as
- * target_commit. */
+ * at most if `may_hold`, or if its directory is gone, and none when there are no more. Nothing is
+ * left to do for what was written in place. On failure as target_commit. */
 int target_keep(struct target *t, bool may_hold, struct target_kept *ret, struct err *e) MUST_USE;
 /* Puts it into place, by that name of its directory; or -errno, and it is still kept. */
 int target_kept_place(struct target_kept *kept, int dir, const char *name) MUST_USE;

@@ -1,6 +1,7 @@
 #include "execd/target.h"
 
 #include <dirent.h>
+#include <sys/resource.h>
 
 #include "folder.h"
 
@@ -78,6 +79,14 @@ static size_t names_in_folder(void)
     return count - 2; /* . and .. */
 }
 
+static void need_nameless(void)
+{
+    auto_fd fd = open(".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        test_skip("no files without a name here");
+}
+
 /* As a process does that is killed in the middle. */
 TEST(target, has_no_name_before_it_is_whole)
 {
@@ -85,6 +94,7 @@ TEST(target, has_no_name_before_it_is_whole)
     struct target t;
     struct target_kept kept;
 
+    need_nameless();
     file_write("f", "old");
     CHECK_EQ(target_open(&t, "f", NULL), 0);
     CHECK_EQ(write(t.fd, "new", 3), 3);
@@ -114,6 +124,45 @@ TEST(target, is_kept_by_a_name_where_descriptors_are_dear)
         target_kept_drop(&kept, AT_FDCWD);
         CHECK_EQ(names_in_folder(), placed);
     }
+    CHECK_STR(file_read("f"), "x");
+}
+
+TEST(target, is_kept_by_a_name_when_no_descriptor_is_left)
+{
+    AUTO_FOLDER(folder);
+    struct rlimit few, before;
+    struct target t;
+    struct target_kept kept;
+    int r;
+
+    CHECK_EQ(target_open(&t, "f", NULL), 0);
+    CHECK_EQ(write(t.fd, "x", 1), 1);
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 0;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    r = target_keep(&t, true, &kept, NULL);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK_EQ(r, 0);
+    CHECK(kept.fd < 0 && kept.temp[0]);
+    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0);
+    CHECK_STR(file_read("f"), "x");
+    CHECK_EQ(names_in_folder(), 1);
+}
+
+TEST(target, is_kept_without_a_name_when_its_directory_is_gone)
+{
+    AUTO_FOLDER(folder);
+    struct target t;
+    struct target_kept kept;
+
+    need_nameless();
+    CHECK_EQ(mkdir("d", 0755), 0);
+    CHECK_EQ(target_open(&t, "d/f", NULL), 0);
+    CHECK_EQ(write(t.fd, "x", 1), 1);
+    CHECK_EQ(rmdir("d"), 0);
+    CHECK_EQ(target_keep(&t, false, &kept, NULL), 0);
+    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0);
     CHECK_STR(file_read("f"), "x");
 }
 
