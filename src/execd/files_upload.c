@@ -474,6 +474,7 @@ static const struct http_req_ops upload_ops = {
 void files_upload(struct http_req *req)
 {
     static const struct multipart_limits limits = {.parts_max = PARTS_MAX};
+    struct execd_api *api = req->server_user;
     struct upload *u = arena_new(&req->arena, struct upload);
 
     if (!u) {
@@ -482,7 +483,7 @@ void files_upload(struct http_req *req)
     }
     u->req = req;
     u->spool = -EBADF;
-    u->kept = upload_kept_new(FILE_OP_ARENA_MAX);
+    u->kept = upload_kept_new(FILE_OP_ARENA_MAX, &api->upload_nameless);
     u->target = TARGET_NONE;
     u->metas_tail = &u->metas;
     u->spooled_tail = &u->spooled;

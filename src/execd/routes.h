@@ -26,6 +26,7 @@ struct execd_api { /* server_user of every request */
     struct metrics_memory metrics_memory;
     struct directory_watch *watches; /* all that go on */
     struct list undoing;             /* uploads, see upload_kept.h */
+    size_t upload_nameless;          /* their files without a name */
     struct http_client *proxy;       /* to the ports of the sandbox */
     struct telemetry *telemetry;     /* NULL: nobody asks for it */
     struct ptys *ptys;

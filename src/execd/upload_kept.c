@@ -9,8 +9,6 @@
 #include "base/mem.h"
 #include "execd/path.h"
 
-enum { NAMELESS_MAX = 64 }; /* descriptors of one form */
-
 struct kept_row {
     struct list link;
     struct str name;    /* as the client wrote it */
@@ -26,16 +24,17 @@ struct upload_kept {
     struct list undoing; /* beside the others of which that is so */
     struct arena arena;
     struct list rows; /* in the order of the form */
-    size_t nameless;  /* of them, at most NAMELESS_MAX */
+    size_t *nameless; /* of all forms */
     mode_t dir_mode;
 };
 
-struct upload_kept *upload_kept_new(size_t bytes_max)
+struct upload_kept *upload_kept_new(size_t bytes_max, size_t *nameless)
 {
     struct upload_kept *k = mem_new(struct upload_kept);
 
     arena_init(&k->arena, bytes_max);
     list_init(&k->rows);
+    k->nameless = nameless;
     return k;
 }
 
@@ -127,14 +126,13 @@ int upload_kept_open(struct upload_kept *k, const char *path, struct target *ret
 int upload_kept_add(struct upload_kept *k, struct target *t, struct str name, struct err *e)
 {
     struct kept_row *row = last_row(k);
-
-    int r = target_keep(t, k->nameless < NAMELESS_MAX, &row->kept, e);
+    int r = target_keep(t, *k->nameless < UPLOAD_NAMELESS_MAX, &row->kept, e);
 
     if (r < 0)
         return r;
     row->name = name;
     row->written = row->kept.fd >= 0 || row->kept.temp[0];
-    k->nameless += row->kept.fd >= 0;
+    *k->nameless += row->kept.fd >= 0;
     return 0;
 }
 
@@ -155,16 +153,21 @@ static int place(const struct upload_kept *k, struct kept_row *row)
     struct str base;
     auto_fd dir = open_parent_again(k, row, &base);
     char name[NAME_MAX + 1];
+    bool nameless = row->kept.fd >= 0;
     int r = dir < 0 ? dir : str_copy(name, sizeof(name), base);
 
-    return r < 0 ? r : target_kept_place(&row->kept, dir, name);
+    if (r >= 0)
+        r = target_kept_place(&row->kept, dir, name);
+    *k->nameless -= nameless && row->kept.fd < 0; /* it may have one, and not yet that one */
+    return r;
 }
 
-static void drop(struct kept_row *row)
+static void drop(const struct upload_kept *k, struct kept_row *row)
 {
     struct str base;
     auto_fd dir = fs_open_parent(row->path, &base);
 
+    *k->nameless -= row->kept.fd >= 0;
     target_kept_drop(&row->kept, dir);
 }
 
@@ -195,7 +198,7 @@ bool upload_kept_undo(struct upload_kept *k)
         return false;
     row = last_row(k);
     if (row->written)
-        drop(row);
+        drop(k, row);
     remove_made(row);
     list_remove(&row->link);
     return true;

@@ -1,9 +1,10 @@
 /* upload_kept.h - files of a form that are written and wait for the rest of it, out of sight: all
  * appear once the form is complete, or none does.
  *
- * The first of a form wait without a name, and cost a descriptor each: of those nothing is left if
- * the process is killed. Those behind them cost no more than their paths. Directories that were
- * made for files go with them, unless somebody else has put something there. Loop thread only. */
+ * The first wait without a name, and cost a descriptor each: of those nothing is left if the
+ * process is killed. When there are UPLOAD_NAMELESS_MAX of them, in whatever forms, others cost no
+ * more than their paths. Directories that were made for files go with them, unless somebody else
+ * has put something there. Loop thread only. */
 #pragma once
 
 #include "base/arena.h"
@@ -11,10 +12,13 @@
 #include "execd/slice.h"
 #include "execd/target.h"
 
+enum { UPLOAD_NAMELESS_MAX = 256 };
+
 struct upload_kept;
 
-/* `bytes_max` is for the paths of all files. */
-struct upload_kept *upload_kept_new(size_t bytes_max);
+/* `bytes_max` is for the paths of all files. `nameless` counts those of all forms, and outlives
+ * them. */
+struct upload_kept *upload_kept_new(size_t bytes_max, size_t *nameless);
 
 /* Makes the directories above the next file, with `mode` minus the umask. */
 int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode,

@@ -26,7 +26,7 @@ BROKER = None
 MIB = 1 << 20
 ROOT = "/v1/isolated"
 NOBODY = 65534
-NAMELESS = 64  # files of a form that wait without a name
+NAMELESS = 256  # files that wait without a name
 FORM = ('--x\r\nContent-Disposition: form-data; name="metadata"; filename="metadata"\r\n\r\n'
         '{{"path":"{}"}}\r\n--x\r\n'
         'Content-Disposition: form-data; name="file"; filename="f"\r\n\r\nDATA\r\n--x--\r\n')
