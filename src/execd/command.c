@@ -14,6 +14,7 @@
 #include "execd/command_internal.h"
 #include "execd/duration.h"
 #include "execd/exit_text.h"
+#include "execd/isolated_box.h"
 #include "execd/telemetry.h"
 
 enum { NS_PER_US = 1000 };
@@ -323,6 +324,11 @@ void command_forget(struct command *c)
 pid_t command_group(const struct command *c)
 {
     return c->run ? c->run->child.pid : 0;
+}
+
+int command_kill_signal(const struct command *c)
+{
+    return c->session[0] ? BOX_KILL : SIGKILL;
 }
 
 /* --- the start --- */

@@ -114,6 +114,7 @@ void command_forget(struct command *c);
 
 /* The id of its process group; 0 when it does not run. */
 pid_t command_group(const struct command *c);
+int command_kill_signal(const struct command *c); /* for that group, to end all of it at once */
 
 /* The file behind a name on PATH that we may execute, appended to `out`. False when there is none.
  */

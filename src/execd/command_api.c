@@ -121,7 +121,8 @@ void delete_command(struct http_req *req)
     c = commands_find(api->commands, id);
     if (c && command_group(c) > 0) {
         req->ops = &interrupt_req_ops;
-        req->user = interrupt_start(&api->interrupts, command_group(c), interrupt_on_done, req);
+        req->user = interrupt_start(&api->interrupts, command_group(c), command_kill_signal(c),
+                                    interrupt_on_done, req);
     } else if (c) {
         answer_error(req, 500, "RUNTIME_ERROR",
                      "error interruptting code context. command session %s is not running", c->id);

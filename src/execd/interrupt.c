@@ -11,7 +11,8 @@ struct interrupt {
     struct list link;
     struct loop_timer timer;
     pid_t group;
-    uint64_t kill_ns; /* when those who are left get SIGKILL */
+    int kill_signal;
+    uint64_t kill_ns; /* when those who are left get it */
     int looks_left;   /* after that */
     uint32_t look_ms; /* from one look to the next: short at first, most end at once */
     bool killed;
@@ -48,7 +49,7 @@ static void interrupt_look(struct loop_timer *t)
     bool gone = kill(-in->group, 0) < 0 && errno == ESRCH;
 
     if (!gone && !in->killed && loop_now_ns(in->all->loop) >= in->kill_ns) {
-        (void)kill(-in->group, SIGKILL);
+        (void)kill(-in->group, in->kill_signal);
         in->killed = true;
     }
     if (gone || (in->killed && in->looks_left-- == 0)) {
@@ -68,14 +69,15 @@ static void interrupt_look_soon(struct interrupt *in)
     in->look_ms = (uint32_t)min_size(2 * (size_t)in->look_ms, INTERRUPT_LOOK_MS);
 }
 
-struct interrupt *interrupt_start(struct interrupts *all, pid_t group, void (*on_done)(void *),
-                                  void *user)
+struct interrupt *interrupt_start(struct interrupts *all, pid_t group, int kill_signal,
+                                  void (*on_done)(void *), void *user)
 {
     struct interrupt *in = mem_new(struct interrupt);
 
     *in = (struct interrupt){
         .all = all,
         .group = group,
+        .kill_signal = kill_signal,
         .kill_ns = loop_now_ns(all->loop) + INTERRUPT_GRACE_MS * TIME_NS_PER_MS,
         .looks_left = INTERRUPT_LAST_LOOKS,
         .look_ms = 1,

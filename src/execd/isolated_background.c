@@ -1,8 +1,8 @@
 /* isolated_background.c - runs of a session that nobody follows: started, asked about, read.
  *
  * They are commands (command.h) in the session's place, beside its shell and without its state, and
- * their records are those of commands. While one runs its session neither idles nor is committed;
- * when the session ends it is killed with the rest. */
+ * their records are those of commands, by whose routes they can be interrupted. While one runs its
+ * session neither idles nor is committed; when the session ends it is killed with the rest. */
 #include <errno.h>
 #include <unistd.h>
 

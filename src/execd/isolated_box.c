@@ -21,7 +21,7 @@
 #include "base/mount_api.h"
 #include "execd/isolated_filter.h"
 
-enum { DIR_MODE = 0755, OPTION_MAX = 32 };
+enum { DIR_MODE = 0755, OPTION_MAX = 32, LOOK_NS = 20 * 1000 * 1000 };
 
 #define PLAIN (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 #define QUIET (PLAIN | MOUNT_ATTR_NOEXEC)
@@ -509,11 +509,19 @@ static NORETURN void end_as(const siginfo_t *how)
     _exit(128 + how->si_status);
 }
 
+static void pass_on(pid_t group, int signo)
+{
+    if (signo > 0 && signo != SIGCHLD)
+        (void)kill(-group, signo == BOX_KILL ? SIGKILL : signo);
+}
+
 /* Outside the box, for the parent to know. Signals are for the group of the one inside. */
 static NORETURN void box_stand_in(pid_t child)
 {
+    static const struct timespec look = {.tv_nsec = LOOK_NS};
     siginfo_t how = {0};
     sigset_t all;
+    bool asked = false;
     int signo;
 
     (void)sigfillset(&all);
@@ -524,9 +532,11 @@ static NORETURN void box_stand_in(pid_t child)
         (void)caps_limit(0);
     while (waitid(P_PID, (id_t)child, &how, WEXITED | WNOHANG) < 0 || how.si_pid == 0) {
         signo = sigwaitinfo(&all, NULL);
-        if (signo > 0 && signo != SIGCHLD)
-            (void)kill(-child, signo);
+        asked |= signo == SIGTERM;
+        pass_on(child, signo);
     }
+    while (asked && kill(-child, 0) == 0) /* who asked knows when to kill those that stay */
+        pass_on(child, sigtimedwait(&all, NULL, &look));
     end_as(&how);
 }
 

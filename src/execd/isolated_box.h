@@ -17,6 +17,8 @@
  * Everything here runs between fork and exec: nothing allocates, locks or logs. */
 #pragma once
 
+#include <signal.h>
+
 #include "execd/child.h"
 
 enum box_mode { BOX_RW, BOX_OVERLAY, BOX_RO };
@@ -53,8 +55,10 @@ int box_become(void *plan, struct proc_step *ret_step);
  * none, as the box's own; without any capability, and without the calls of isolated_filter.h. `cwd`
  * is as the box sees it; NULL is /. Returns in another process, the first one's child in the box,
  * with a process group of its own; the first one waits, passes signals on to that group, and ends
- * as its child does. */
+ * as its child does. After a SIGTERM it waits for all of the group. */
 int box_enter(const struct child_place *place, const struct child_user *user, const char *cwd,
               const char *name, struct proc_step *ret_step);
+/* For the one who waits: SIGKILL to that group. His own would reach the first of it alone. */
+#define BOX_KILL SIGRTMIN
 /* The mount namespace only, as ourselves: to see files as the box does. */
 int box_enter_view(const struct child_place *place, struct proc_step *ret_step);

@@ -330,12 +330,27 @@ def runs_in_the_background_beside_its_shell():
 def does_not_idle_while_something_runs_in_the_background():
     with sandbox() as box:
         s = Session(box, idle_timeout_seconds=1)
-        background(s, "sleep 2.5; sleep 1000 & exit")
+        background(s, "until [ -e go ]; do sleep 0.1; done; sleep 1000 & exit")
         time.sleep(2)  # twice what it may idle
         assert s.ask("GET", "").json()["status"] == "active"
         assert s.ask("POST", "/commit", {}).status == 409, "committed below a run"
+        assert s.out("touch go") == []
         wait_for(lambda: s.ask("GET", "").status == 404, "its end once that is over")
         wait_for(lambda: processes(box) == ["execd"], "the end of what the run left")
+
+
+def interrupts_all_of_what_runs_in_the_background():
+    stubborn = "trap '' TERM; echo up; while :; do sleep 1000; done"
+    with sandbox() as box:
+        s = Session(box)
+        before = sorted(processes(box))
+        for code in (stubborn, f"({stubborn}) & wait", "echo up; sleep 1000 & wait"):
+            run = background(s, code)
+            wait_for(lambda: s.ask("GET", f"{run}/logs").body == b"up\n", "its output")
+            assert box.ask("DELETE", f"/command?id={run.removeprefix('/runs/')}").status == 200
+            wait_for(lambda: sorted(processes(box)) == before, "the end of all its processes")
+            wait_for(lambda: not s.ask("GET", run).json()["running"], "its end")
+            assert s.ask("GET", run).json()["exit_code"] == -1, code
 
 
 def ends_what_runs_in_the_background_with_it():
@@ -909,6 +924,7 @@ TESTS = [
     ends_after_idling,
     runs_in_the_background_beside_its_shell,
     does_not_idle_while_something_runs_in_the_background,
+    interrupts_all_of_what_runs_in_the_background,
     ends_what_runs_in_the_background_with_it,
     notices_that_its_first_process_was_killed,
     interrupts_a_run_whose_client_leaves,
