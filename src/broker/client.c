@@ -17,22 +17,24 @@
 
 /* Longer than the broker's own bounds, so that it can tell what went wrong, and has undone it by
  * then. There are none where trees are removed or copied, or memory is reclaimed: that may take its
- * time. A worker that is busy with another's sandbox comes to us in the end. */
+ * time. A worker that is busy with the sandboxes of others comes to us in the end, and to whoever
+ * is new after all of them. */
 enum {
     SHORT_MS = 10 * 1000,
+    TURN_MS = 30 * 1000,
     LONG_MS = 60 * 1000,
     SPAWN_MS = 120 * 1000,
     SLOT_MS = 20 * 1000, /* to make a slot, and to remove it when the rest failed */
 };
-static_assert(SHORT_MS > BROKER_FREEZE_MS_MAX, "a sandbox that does not thaw is told");
+static_assert((int)SHORT_MS > (int)BROKER_FREEZE_MS_MAX, "a sandbox that does not thaw is told");
 static_assert(SPAWN_MS > DISK_LIMIT_MS_MAX + SPAWN_STEPS_MS_MAX + SPAWN_KILL_MS_MAX + SLOT_MS,
               "a step that hangs is told");
 static const uint32_t reply_ms[BROKER_OP_COUNT] = {
-    [BROKER_CONFIG] = SHORT_MS, [BROKER_OPEN] = SHORT_MS,     [BROKER_SIGNAL] = SHORT_MS,
-    [BROKER_PAUSE] = LONG_MS,   [BROKER_RESUME] = SHORT_MS,   [BROKER_STAT] = SHORT_MS,
-    [BROKER_LIST] = SHORT_MS,   [BROKER_REMOVE] = LONG_MS,    [BROKER_SNAPSHOT] = LONG_MS,
-    [BROKER_FILL] = LONG_MS,    [BROKER_SWEEP] = LONG_MS,     [BROKER_INFO] = SHORT_MS,
-    [BROKER_ERASE] = LONG_MS,   [BROKER_MAKE_DIR] = SHORT_MS,
+    [BROKER_CONFIG] = TURN_MS, [BROKER_OPEN] = SHORT_MS,     [BROKER_SIGNAL] = SHORT_MS,
+    [BROKER_PAUSE] = LONG_MS,  [BROKER_RESUME] = SHORT_MS,   [BROKER_STAT] = SHORT_MS,
+    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,    [BROKER_SNAPSHOT] = LONG_MS,
+    [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,     [BROKER_INFO] = SHORT_MS,
+    [BROKER_ERASE] = LONG_MS,  [BROKER_MAKE_DIR] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)

@@ -1,9 +1,9 @@
 /* client.h - the caller's side of a broker. Needs no privilege; blocks, so it is for workers.
  *
  * A lost broker shows as -EPIPE or -ECONNRESET; sandboxes live on, and another broker (or the same,
- * once restarted) knows them. One that is silent is -ETIMEDOUT, after 10 s for questions, a minute
- * for a pause and for what removes or copies trees, and two for a new sandbox: what was asked for
- * may still come. */
+ * once restarted) knows them. One that is silent is -ETIMEDOUT, after 10 s for questions, 30 s for
+ * the first of a connection, a minute for a pause and for what removes or copies trees, and two for
+ * a new sandbox: what was asked for may still come. */
 #pragma once
 
 #include "broker/wire.h"
