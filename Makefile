@@ -13,7 +13,7 @@ J       ?= $(shell nproc)
 T       ?= 60
 WERROR  ?=
 
-BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX) $(if $(WERROR),--werror)
+BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX) $(if $(filter-out 0,$(WERROR)),--werror)
 deps  = build/deps/$(1).ok
 
 # npm takes PREFIX from the environment for its own.
