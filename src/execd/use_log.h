@@ -5,7 +5,8 @@
 
 #include "net/http_server.h"
 
-/* For http_server_conf.on_done. A query below /proxy/ is another program's, and left out. */
+/* For http_server_conf.on_done. A query is left out where another program answers, below /proxy/,
+ * and where no route did. */
 void use_log_request(struct http_req *req, int error);
 
 void use_log_command(const struct http_req *req, struct str text);

@@ -178,8 +178,8 @@ static struct str visit_rest(const struct visit *v, const struct http_req *req)
     return str_make(from, (size_t)(to - from));
 }
 
-/* STR_NONE when the request is out of memory. Dot segments stay what they are: execd routes on raw
- * segments, as we do, so what follows the port cannot lead out of it. */
+/* STR_NONE when the request is out of memory. Dot segments stay what they are: execd's router,
+ * like ours, takes them for ordinary ones, so what follows the port cannot lead out of it. */
 static struct str visit_target(const struct visit *v, struct http_req *req)
 {
     struct str rest = visit_rest(v, req);
