@@ -23,14 +23,21 @@
 
 enum { DIR_MODE = 0755, OPTION_MAX = 32, LOOK_NS = 20 * 1000 * 1000 };
 
-#define PLAIN (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-#define QUIET (PLAIN | MOUNT_ATTR_NOEXEC)
+#define PLAIN  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+#define QUIET  (PLAIN | MOUNT_ATTR_NOEXEC)
+#define DEVICE (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
+
+/* Ours, each as a mount of its own: who may not make devices can hand them on. */
+static const char *const device_paths[] = {
+    "/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
+};
 
 /* What the first process works on. */
 struct box {
     const struct box_plan *plan;
-    int workspace, upper, writable[BOX_WRITABLE_MAX]; /* detached copies, made before the root is
-                                                         write-protected */
+    /* Detached copies, made before the root is write-protected. */
+    int workspace, upper, writable[BOX_WRITABLE_MAX];
+    int devices[ARRAY_LEN(device_paths)]; /* or -errno */
     int upper_dir;
     struct proc_step *step; /* told to the parent when it fails */
 };
@@ -66,13 +73,19 @@ static int box_keep(struct box *b, const char *path, unsigned attributes, int *r
     return r;
 }
 
-/* What will be writable, while it still is. */
+/* What will be writable, or a device, while it still is. Devices may be absent. */
 static int box_keep_all(struct box *b)
 {
     const struct box_plan *p = b->plan;
-    int r = box_keep(b, p->workspace, PLAIN | (p->mode == BOX_RO ? MOUNT_ATTR_RDONLY : 0U),
-                     &b->workspace);
+    int r;
 
+    for (size_t i = 0; i < ARRAY_LEN(device_paths); i++) {
+        r = box_keep(b, device_paths[i], DEVICE, &b->devices[i]);
+        if (r < 0)
+            b->devices[i] = r;
+    }
+    r = box_keep(b, p->workspace, PLAIN | (p->mode == BOX_RO ? MOUNT_ATTR_RDONLY : 0U),
+                 &b->workspace);
     if (r >= 0 && p->upper)
         r = box_keep(b, p->upper, PLAIN, &b->upper);
     for (size_t i = 0; r >= 0 && i < p->writable_count; i++)
@@ -80,9 +93,11 @@ static int box_keep_all(struct box *b)
     return r;
 }
 
+/* Devices of ours, as the disks of a privileged container, are not for the box, wherever they
+ * stand: root in there has no capability, but is their owner. */
 static int box_protect(struct box *b)
 {
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID};
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | PLAIN};
     auto_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     *b->step = (struct proc_step){"write-protect", "/"};
@@ -178,10 +193,6 @@ static const char *const device_links[][2] = {
     {"stdin",  "/proc/self/fd/0"},
     {"stdout", "/proc/self/fd/1"},
 };
-/* Ours, each as a mount of its own: who may not make devices can hand them on. */
-static const char *const device_paths[] = {
-    "/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
-};
 
 static int device_attach(const char *path, int device)
 {
@@ -191,7 +202,7 @@ static int device_attach(const char *path, int device)
 }
 
 /* Devices that are not there are left out. */
-static int devices_fill(int dev, const int devices[ARRAY_LEN(device_paths)])
+static int devices_fill(const struct box *b, int dev)
 {
     int r = 0;
 
@@ -200,28 +211,24 @@ static int devices_fill(int dev, const int devices[ARRAY_LEN(device_paths)])
     for (size_t i = 0; r >= 0 && i < ARRAY_LEN(device_links); i++)
         r = symlinkat(device_links[i][1], dev, device_links[i][0]) < 0 ? -errno : 0;
     for (size_t i = 0; r >= 0 && i < ARRAY_LEN(device_paths); i++)
-        if (devices[i] != -ENOENT)
-            r = devices[i] < 0 ? devices[i] : device_attach(device_paths[i], devices[i]);
+        if (b->devices[i] != -ENOENT)
+            r = b->devices[i] < 0 ? b->devices[i] : device_attach(device_paths[i], b->devices[i]);
     return r;
 }
 
-/* What else our /dev has, as the disks of a privileged container, is not for the box: root in there
- * has no capability, but is their owner. */
 static int box_devices(struct box *b)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     auto_fd place = open(box_dev.path, O_PATH | O_DIRECTORY | O_CLOEXEC), mount = -EBADF;
-    int devices[ARRAY_LEN(device_paths)], r;
+    int r;
 
     *b->step = (struct proc_step){"mount", box_dev.path};
     if (place < 0)
         return errno == ENOENT ? 0 : -errno;
-    for (size_t i = 0; i < ARRAY_LEN(device_paths); i++)
-        devices[i] = mnt_clone(AT_FDCWD, device_paths[i], 0);
     mount = box_make(&box_dev);
     r = mount < 0 ? mount : mnt_attach(mount, place);
     if (r >= 0)
-        r = devices_fill(mount, devices);
+        r = devices_fill(b, mount);
     return r < 0 ? r : mnt_set(mount, &attr, AT_EMPTY_PATH);
 }
 

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import signal
+import stat
 import sys
 import tarfile
 import tempfile
@@ -707,6 +708,19 @@ def works_where_execd_is_an_ordinary_process():
         assert s.end().status == 200
 
 
+def opens_no_device_of_ours():
+    """Also none that stands elsewhere than in /dev, of which root of the session is the owner."""
+    with foreign() as execd, tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        try:
+            os.mknod(f"{folder}/zero", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+        except PermissionError as e:
+            raise tap.Skip(f"a device cannot be made here: {e}") from e
+        s = Session(execd, path=execd.work)
+        assert s.out(f"id -u; ls {folder}; head -c 3 {folder}/zero || echo no; "
+                     "head -c 3 /dev/zero | wc -c; echo x > /dev/null; chmod 600 /dev/null || "
+                     "echo read-only") == ["0", "zero", "no", "3", "read-only"]
+
+
 def tells_a_run_that_execd_ends():
     with foreign() as execd:
         s = Session(execd, path=execd.work)
@@ -945,6 +959,7 @@ TESTS = [
     takes_bodies_as_newer_clients_write_them,
     bounds_what_there_is,
     works_where_execd_is_an_ordinary_process,
+    opens_no_device_of_ours,
     tells_a_run_that_execd_ends,
     undoes_an_upload_when_execd_ends,
     gives_no_diff_during_a_commit,
