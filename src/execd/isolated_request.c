@@ -28,7 +28,7 @@ enum {
 struct overlay {
     struct str path;
     int mode;
-    bool has_mode;
+    bool has_mode, persist;
 };
 struct bind {
     struct str source;
@@ -103,6 +103,7 @@ static const struct json_field overlay_fields[] = {
                .max = BOX_PATH_BYTES_MAX - 1),
     JSON_FIELD("mode", JSON_AS_ENUM, JSON_NULLABLE, struct overlay, mode, .names = mode_names,
                .seen_at = JSON_SEEN(struct overlay, has_mode)),
+    JSON_FIELD("persist", JSON_AS_BOOL, JSON_NULLABLE, struct overlay, persist, .min = 0),
 };
 static const struct json_table overlay_table = JSON_TABLE(struct overlay, overlay_fields, 0);
 static const struct json_field overlay_element = {.as = JSON_AS_OBJECT, .table = &overlay_table};
@@ -316,6 +317,7 @@ static int read_places(struct create_body *b, struct err *e)
     b->path = b->overlays[0].path;
     b->mode = b->overlays[0].has_mode ? b->overlays[0].mode : BOX_OVERLAY;
     b->has_mode = true;
+    b->spec.persist = b->overlays[0].persist;
     return 0;
 }
 

@@ -640,6 +640,7 @@ def says_what_is_wrong():
                      {"isolation": {"workspace": {"path": "/etc/passwd"}}},
                      {"workspace": {"path": "/w"}, "binds": [{"source": "/usr"}]},
                      {"workspace": {"path": "/w"}, "overlays": [{"path": "/v"}]},
+                     {"overlays": [{"path": "/w", "persist": True}]},
                      {"workspace": {"path": "/w"}, "uid_mode": "userns"}):
             reply = box.ask("POST", f"{ROOT}/session", body)
             assert reply.status == 400, (body, reply)
@@ -656,8 +657,9 @@ def says_what_is_wrong():
 def takes_bodies_as_newer_clients_write_them():
     with sandbox() as box:
         for body, mode in (({"workspace": {"path": "/w", "mode": "rw"}}, "rw"),
-                           ({"overlays": [{"path": "/w", "persist": True}], "uid_mode": "setpriv"},
-                            "overlay"),
+                           ({"overlays": [{"path": "/w", "persist": False}],
+                             "uid_mode": "setpriv"}, "overlay"),
+                           ({"overlays": [{"path": "/w"}]}, "overlay"),
                            ({"overlays": [{"path": "/w", "mode": "ro"}], "uid": 7, "gid": 8,
                              "share_net": False, "idle_timeout_seconds": 0}, "ro")):
             made = box.ask("POST", f"{ROOT}/session", body).json()
@@ -669,7 +671,7 @@ def takes_bodies_as_newer_clients_write_them():
                 for key in ("uid", "gid", "share_net", "idle_timeout_seconds"):
                     assert key not in body or answer[key] == body[key], (key, answer)
         listed = box.get(f"{ROOT}/sessions").json()["sessions"]
-        assert len(listed) == 3 and all(row["status"] == "active" for row in listed), listed
+        assert len(listed) == 4 and all(row["status"] == "active" for row in listed), listed
         assert listed[0]["last_run_at"] == listed[0]["created_at"], listed
         assert made["session_id"] in [row["session_id"] for row in listed], listed
 
