@@ -4,8 +4,9 @@
  *   new ──► starting ──its box is ready──► ready ──isolated_end(), idle, its box died──► gone
  *              └──a step failed──► gone                       └──with persist──► retained ──► gone
  *
- * Runs are given to one living shell (shell.h) in the box, one at a time. What changes the layer
- * below it, commit and reset, needs the session alone. */
+ * Runs are given to one living shell (shell.h) in the box, one at a time; those in the background
+ * are commands (command.h) beside it, any number. What changes the layer below them, commit and
+ * reset, needs the session alone. */
 #pragma once
 
 #include "base/arena.h"
@@ -87,7 +88,7 @@ struct isolated {
     struct loop_io report;    /* of the spawn; fd is -EBADF once it was read */
     int channel;
     struct loop_timer timer;      /* idleness, or the end of retention */
-    unsigned users;               /* requests at work on it */
+    unsigned users;               /* requests at work on it, runs in the background */
     struct isolated_view *view;   /* serves its files; NULL = nobody asked yet */
     struct isolated_gauge *gauge; /* of a layer on a disk; NULL = none */
     struct shell *shell;          /* runs code; NULL = none did yet */

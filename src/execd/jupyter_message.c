@@ -44,11 +44,6 @@ static void sign(const struct jupyter_session *s, const struct str texts[FRAMES_
 
 /* --- writing --- */
 
-static void write_member(struct json_writer *w, const char *key, const char *value)
-{
-    json_member_string(w, str_of(key), str_of(value));
-}
-
 static int write_header(const struct jupyter_session *s, const char *type, const char *id,
                         struct buf *out)
 {
@@ -58,12 +53,12 @@ static int write_header(const struct jupyter_session *s, const char *type, const
     time_format(time_wall_us(), date);
     json_write_begin(&w, out);
     json_write_object(&w);
-    write_member(&w, "msg_id", id);
-    write_member(&w, "session", s->id);
-    write_member(&w, "username", "execd");
-    write_member(&w, "date", date);
-    write_member(&w, "msg_type", type);
-    write_member(&w, "version", "5.3");
+    json_member_string(&w, STR("msg_id"), str_of(id));
+    json_member_string(&w, STR("session"), str_of(s->id));
+    json_member_string(&w, STR("username"), STR("execd"));
+    json_member_string(&w, STR("date"), str_of(date));
+    json_member_string(&w, STR("msg_type"), str_of(type));
+    json_member_string(&w, STR("version"), STR("5.3"));
     json_write_object_end(&w);
     return json_write_end(&w);
 }

@@ -106,11 +106,6 @@ static int pick_ports(struct jupyter_place *p, struct err *e)
     return n == JUPYTER_CHANNELS ? 0 : err_set(e, EADDRINUSE, "no free port for the kernel");
 }
 
-static void write_member(struct json_writer *w, const char *key, const char *value)
-{
-    json_member_string(w, str_of(key), str_of(value));
-}
-
 static int describe(const struct jupyter_place *p, const struct jupyter_session *session,
                     const char *kernel_name, struct buf *out)
 {
@@ -122,11 +117,11 @@ static int describe(const struct jupyter_place *p, const struct jupyter_session 
     json_write_object(&w);
     for (size_t i = 0; i < JUPYTER_CHANNELS; i++)
         json_member_u64(&w, str_of(channel_names[i]), p->ports[i]);
-    write_member(&w, "ip", p->ipc ? ip : "127.0.0.1");
-    write_member(&w, "transport", p->ipc ? "ipc" : "tcp");
-    write_member(&w, "key", session->key);
-    write_member(&w, "signature_scheme", "hmac-sha256");
-    write_member(&w, "kernel_name", kernel_name);
+    json_member_string(&w, STR("ip"), str_of(p->ipc ? ip : "127.0.0.1"));
+    json_member_string(&w, STR("transport"), str_of(p->ipc ? "ipc" : "tcp"));
+    json_member_string(&w, STR("key"), str_of(session->key));
+    json_member_string(&w, STR("signature_scheme"), STR("hmac-sha256"));
+    json_member_string(&w, STR("kernel_name"), str_of(kernel_name));
     json_write_object_end(&w);
     return json_write_end(&w);
 }

@@ -11,21 +11,16 @@
 
 enum { METRICS_BYTES_MAX = 1024 };
 
-static void write_number(struct json_writer *w, struct str key, double value)
-{
-    json_member_double(w, key, value);
-}
-
 static int format_metrics(struct buf *out, const struct metrics *m)
 {
     struct json_writer w;
 
     json_write_begin(&w, out);
     json_write_object(&w);
-    write_number(&w, STR("cpu_count"), m->cpu_count);
-    write_number(&w, STR("cpu_used_pct"), m->cpu_used_pct);
-    write_number(&w, STR("mem_total_mib"), m->mem_total_mib);
-    write_number(&w, STR("mem_used_mib"), m->mem_used_mib);
+    json_member_double(&w, STR("cpu_count"), m->cpu_count);
+    json_member_double(&w, STR("cpu_used_pct"), m->cpu_used_pct);
+    json_member_double(&w, STR("mem_total_mib"), m->mem_total_mib);
+    json_member_double(&w, STR("mem_used_mib"), m->mem_used_mib);
     json_member_i64(&w, STR("timestamp"), m->timestamp_ms);
     json_write_object_end(&w);
     return json_write_end(&w);

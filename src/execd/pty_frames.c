@@ -104,11 +104,6 @@ static void print_begin(struct json_writer *w, struct buf *out, struct str type)
     json_member_string(w, STR("type"), type);
 }
 
-static void print_member(struct json_writer *w, struct str key, struct str value)
-{
-    json_member_string(w, key, value);
-}
-
 static int print_end(struct json_writer *w)
 {
     struct buf *out = w->out;
@@ -124,8 +119,8 @@ int pty_print_connected(struct buf *out, const char *id, bool is_pty)
     struct json_writer w;
 
     print_begin(&w, out, STR("connected"));
-    print_member(&w, STR("session_id"), str_of(id));
-    print_member(&w, STR("mode"), is_pty ? STR("pty") : STR("pipe"));
+    json_member_string(&w, STR("session_id"), str_of(id));
+    json_member_string(&w, STR("mode"), is_pty ? STR("pty") : STR("pipe"));
     return print_end(&w);
 }
 
@@ -143,8 +138,8 @@ int pty_print_error(struct buf *out, const char *code, struct str message)
     struct json_writer w;
 
     print_begin(&w, out, STR("error"));
-    print_member(&w, STR("error"), message);
-    print_member(&w, STR("code"), str_of(code));
+    json_member_string(&w, STR("error"), message);
+    json_member_string(&w, STR("code"), str_of(code));
     return print_end(&w);
 }
 
