@@ -218,9 +218,10 @@ static bool undo_step(struct slice *s)
 
 void upload_kept_finish(struct list *undoing)
 {
-    while (!list_empty(undoing)) {
-        struct upload_kept *k = container_of(undoing->next, struct upload_kept, undoing);
+    for (struct list *at = undoing->next, *next; at != undoing; at = next) {
+        struct upload_kept *k = container_of(at, struct upload_kept, undoing);
 
+        next = at->next;
         slice_stop(&k->slice);
         while (undo_step(&k->slice))
             continue;
