@@ -1,6 +1,7 @@
 /* isolated_files.c - the routes of files and directories of a session, passed on to the process
  * that serves them inside (isolated_view.h), which is started by the first request. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -137,9 +138,17 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
     return r;
 }
 
+/* One that died a moment ago let go of its channel, and may not have been reaped yet. */
+static bool view_serves(const struct isolated_view *v)
+{
+    struct pollfd p = {.fd = v->channel};
+
+    return v->process.pid > 0 && (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP));
+}
+
 static struct isolated_view *view_of(struct isolated *s, struct err *e)
 {
-    if (s->view && s->view->process.pid > 0)
+    if (s->view && view_serves(s->view))
         return s->view;
     isolated_view_free(s->view);
     s->view = mem_new(struct isolated_view);
