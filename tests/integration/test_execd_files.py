@@ -1011,7 +1011,7 @@ def holds_few_descriptors_for_many_forms(x):
     with contextlib.ExitStack() as stack:
         for n in range(forms):
             stack.enter_context(unfinished(x, *(p for i in range(files) for p in (
-                meta(f"made/{n}-{i}"), file_part(b"x")))))
+                meta(f"made{n}/{i}"), file_part(b"x")))))
         wait_for(lambda: waiting(x) == forms * files, "the temporary files")
         assert x.descriptors() <= before + 4 * forms + NAMELESS, (before, x.descriptors())
     wait_for(lambda: not os.listdir(x.home), "all of them to go")
