@@ -39,6 +39,7 @@ static const char *const java[] = {
 /* Compiles the driver, unless that was done before. */
 static const char *const go[] = {"sh", "-c", driver_go_start, NULL};
 
+/* clang-format 14 wants rows of one length. */
 static const struct driver_language languages[] = {
     {
      .name = "go",
@@ -59,6 +60,7 @@ static const struct driver_language languages[] = {
     {
      .name = "javascript",
      .programs = {javascript},
+     .needs = NULL,
      .script = driver_javascript,
      .script_bytes = &driver_javascript_len,
      .install = "install nodejs, 18 or newer",
@@ -66,6 +68,7 @@ static const struct driver_language languages[] = {
     {
      .name = "python",
      .programs = {python3, python},
+     .needs = NULL,
      .script = driver_python,
      .script_bytes = &driver_python_len,
      .install = "install python3, 3.6 or newer",

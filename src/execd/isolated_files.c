@@ -75,9 +75,10 @@ void isolated_views_finish(struct isolated_all *all)
 {
     struct list *ending = isolated_views_ending(all);
 
-    while (!list_empty(ending)) {
-        struct isolated_view *v = container_of(ending->next, struct isolated_view, ending);
+    for (struct list *at = ending->next, *next; at != ending; at = next) {
+        struct isolated_view *v = container_of(at, struct isolated_view, ending);
 
+        next = at->next;
         view_await(v);
         view_forget(v);
     }

@@ -1,8 +1,8 @@
 /* cgroup.h - one sandbox's control groups, the same on cgroup v2, v1 and hybrid hosts.
  *
  *   <our root>/<slot>/        limits of the whole; frozen and killed as one
- *   <our root>/<slot>/init    execd: outside the workload's limits, so that it keeps answering, with
- *                             a limit of memory of its own that bears what it writes into /tmp
+ *   <our root>/<slot>/init    execd: outside the workload's limits, so that it keeps answering;
+ *                             its own limit of memory bears what it writes into /tmp
  *   <our root>/<slot>/work    the workload: memory, cpu, pids and io limits hold here
  *
  * On v1 the same tree stands in each hierarchy we use. What the host has is found by using it once,

@@ -1,6 +1,7 @@
 # start.sh - compiles the driver by the go of the image, once for each version of either, and
 # becomes it. Its source is descriptor 5: files, one after the other, told apart by their first
 # lines.
+# shellcheck shell=sh
 set -u
 umask 077
 
