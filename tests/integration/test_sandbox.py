@@ -208,10 +208,12 @@ def kills_what_takes_too_much_memory_but_not_execd():
     line = "python3 -c 'x = bytearray(200 << 20)'; echo python ended with $?; sleep 1000"
     with created("x", line, "--memory", 48 * MIB):
         wait_for(lambda: BROKER.stat("x")["oom_kills"] >= 1, "an oom kill")
-        sandbox = BROKER.sandbox("x")
-        if sandbox.state == "running":  # v2 kills the whole workload, and the entrypoint with it
+
+        # v1 kills python alone; v2 the whole workload, and the sandbox ends with its entrypoint
+        wait_for(lambda: BROKER.sandbox("x").state != "running"
+                 or "ended with 137" in BROKER.ok("log", "x"), "the end of python or of all")
+        if BROKER.sandbox("x").state == "running":
             assert BROKER.pings("x")
-            assert "ended with 137" in log_of("x", "ended")
 
 
 def contains_a_fork_bomb():
