@@ -1,5 +1,6 @@
 /* main.c - opensandbox-server: a table of modes. */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "version.h"
 
 enum { EXIT_USAGE = 2, OUTPUT_BYTES_MAX = 1024 * 1024 };
+enum { HEAPS = 2 }; /* the loop's and one for all workers, who would have one each */
 
 static void complain(const char *message)
 {
@@ -113,6 +115,7 @@ static int do_run(const struct options *o)
 
     if (!config)
         return EXIT_FAILURE;
+    (void)mallopt(M_ARENA_MAX, HEAPS);
     status = server_run(config, &o->config);
     config_free(config);
     return status;
