@@ -303,10 +303,12 @@ static int set_frozen(const struct cgroup_host *h, const char *name, bool frozen
     int r = cgroup_knob_write(&h->knobs[KNOB_FREEZE], name, -EBADF, frozen, e);
 
     while (r >= 0) {
+        bool last = deadline_passed(deadline); /* before the look: time alone is no failure */
+
         r = cgroup_knob_read(&h->knobs[KNOB_FROZEN], name, &now, e);
         if (r < 0 || (now != 0) == frozen)
             return r;
-        if (deadline_passed(deadline))
+        if (last)
             return err_set(e, ETIMEDOUT, "control group %s is still %s", name,
                            frozen ? "running" : "frozen");
         pause_ns(&ns);
@@ -377,10 +379,12 @@ int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e)
             return r;
     }
     for (;;) {
+        bool last = deadline_passed(deadline);
+
         r = kill_round(h, name, !at_once->y, &count, e);
         if (r < 0 || count == 0)
             return r;
-        if (deadline_passed(deadline))
+        if (last)
             return err_set(e, ETIMEDOUT, "%zu processes outlive SIGKILL in control group %s", count,
                            name);
         pause_ns(&ns);

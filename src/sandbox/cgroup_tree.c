@@ -15,7 +15,7 @@
 enum {
     PROCS_BYTES_MAX = 1 << 20,
     REMOVE_TIMEOUT_MS =
-        1000, /* a killed process leaves its group a little after its parent knows */
+        10 * 1000, /* a killed process leaves its group a little after its parent knows */
 };
 
 static const char *const leaves[] = {"init", "work"};
@@ -61,12 +61,14 @@ static int remove_group(const struct cgroup_hierarchy *y, const char *group, uin
                         struct err *e)
 {
     struct timespec pause = {0, 100 * 1000};
+    bool last = deadline_passed(deadline); /* before the look: time alone is no failure */
 
     while (unlinkat(y->root_fd, group, AT_REMOVEDIR) < 0) {
         if (errno == ENOENT)
             return 0;
-        if (errno != EBUSY || deadline_passed(deadline))
+        if (errno != EBUSY || last)
             return err_sys(e, errno, "rmdir %s/%s", y->path, group);
+        last = deadline_passed(deadline);
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < 5 * 1000 * 1000)
             pause.tv_nsec *= 2;
