@@ -17,8 +17,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from broker_process import (PAUSE, SECONDS_MAX, Broker, children, is_alive, wait_for,  # noqa: E402
-                            why_not)
+from broker_process import PAUSE, Broker, children, is_alive, wait_for, why_not  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 CALLER = 65534
@@ -224,7 +223,7 @@ def ends_with_whoever_started_it():
             time.sleep(0.3)
             assert is_alive(pid) and len(os.listdir(broker.state / "slots")) >= 2
             parent.kill()
-        wait_for(lambda: not is_alive(pid), "the broker's end", 5)
+        wait_for(lambda: not is_alive(pid), "the broker's end")
         wait_for(lambda: len(os.listdir(broker.state / "slots")) == 1, "its slots to be given back")
         broker.start()
         assert broker.sandbox("x").state == "running" and broker.pings("x")
@@ -247,19 +246,17 @@ def replaces_a_worker_while_the_slots_are_locked():
         with open(broker.state / "lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             broker.kill_worker()
-            wait_for(broker.answers, "another worker", 5)
+            wait_for(broker.answers, "another worker")
             assert len(os.listdir(broker.state / "slots")) >= 2
             broker.kill_worker()
-            wait_for(broker.answers, "yet another worker", 5)
+            wait_for(broker.answers, "yet another worker")
             assert broker.list() == []
         wait_for(lambda: os.listdir(broker.state / "slots") == [], "the sweep")
         with open(broker.state / "lock", "rb") as lock:  # and it can be told to end meanwhile
             fcntl.flock(lock, fcntl.LOCK_SH)
             broker.kill_worker()
-            wait_for(broker.answers, "another worker", 5)
-            begin = time.monotonic()
+            wait_for(broker.answers, "another worker")
             broker.stop()
-            assert time.monotonic() - begin < SECONDS_MAX / 2
         broker.must_be_clean()
 
 
@@ -270,7 +267,7 @@ def tells_of_a_step_that_hangs():
         parked = children(broker.workers()[0])
         assert len(parked) == 1, parked
         os.kill(parked[0], signal.SIGSTOP)
-        done = broker.ctl("create", "x", "--", "sleep", "1000", timeout=120)
+        done = broker.ctl("create", "x", "--", "sleep", "1000")
         must_be_refused(done, "no step may take longer than 30 s")
         assert broker.list() == [] and not is_alive(parked[0])
 

@@ -25,6 +25,7 @@ PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 MIB = 1 << 20
 UID_FIRST, UID_RANGE = 0x70000000, 65536
 PARALLEL = 50
+GRACE_MS = 3600 * 1000  # who returns from such a kill did not wait for its grace to be over
 BROKER = None  # the one most tests share
 
 
@@ -211,9 +212,8 @@ def kills_what_takes_too_much_memory_but_not_execd():
 
         # v1 kills python alone; v2 the whole workload, and the sandbox ends with its entrypoint
         wait_for(lambda: BROKER.sandbox("x").state != "running"
-                 or "ended with 137" in BROKER.ok("log", "x"), "the end of python or of all")
-        if BROKER.sandbox("x").state == "running":
-            assert BROKER.pings("x")
+                 or "ended with 137" in BROKER.ok("log", "x") and BROKER.pings("x"),
+                 "the end of python or of all")
 
 
 def contains_a_fork_bomb():
@@ -227,12 +227,14 @@ def contains_a_fork_bomb():
 def answers_beside_a_burning_workload():
     burn = "for i in 1 2 3 4; do (while :; do :; done) & done; wait"
     with created("x", burn, "--cpu", 200):
-        before, begin = BROKER.stat("x")["cpu_us"], time.monotonic()
+        def used():
+            begin, before = time.monotonic(), BROKER.stat("x")["cpu_us"]
+            time.sleep(1)
+            return (BROKER.stat("x")["cpu_us"] - before) / 1e6 / (time.monotonic() - begin)
+
         for _ in range(20):
             assert BROKER.pings("x")
-        time.sleep(max(0, 1 - (time.monotonic() - begin)))
-        used = (BROKER.stat("x")["cpu_us"] - before) / 1e6 / (time.monotonic() - begin)
-        assert used < 0.5, f"{used:.2f} cores used of 0.2"
+        wait_for(lambda: used() < 0.5, "a share of less than 0.5 cores, where 0.2 are allowed")
 
 
 def limits_open_files_and_temporary_room():
@@ -264,34 +266,30 @@ def stands_still_while_paused():
         BROKER.ok("resume", "x")
         assert BROKER.sandbox("x").state == "running"
         wait_for(lambda: count.read_text() not in ("", first), "a higher count")
-    for verb, seconds_max in (("remove", 4), ("kill", 4)):  # also while paused
+    for words in (("remove", "x"), ("kill", "x", GRACE_MS)):  # also while paused
         with created("x", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"):
             log_of("x", "ready")
             BROKER.ok("pause", "x")
-            begin = time.monotonic()
-            BROKER.ok(verb, "x")
-            assert BROKER.sandbox("x") is None and time.monotonic() - begin < seconds_max, verb
+            BROKER.ok(*words)
+            assert BROKER.sandbox("x") is None, words
 
 
 def ends_the_willing_and_the_stubborn():
     with created("x", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done"):
         log_of("x", "ready")
-        begin = time.monotonic()
-        BROKER.ok("kill", "x")
-        assert time.monotonic() - begin < 4, "a willing one took its whole grace"
-    with created("x", "trap '' TERM; echo ready; while :; do sleep 0.05; done"):
+        BROKER.ok("kill", "x", GRACE_MS)
+    with created("x", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.05; done"):
         log_of("x", "ready")
         pid = BROKER.sandbox("x").pid
         BROKER.ok("signal", "x", int(signal.SIGTERM))
-        time.sleep(0.2)
-        assert is_alive(pid)
+        log_of("x", "heard")
         BROKER.ok("remove", "x")
         assert not is_alive(pid) and BROKER.list() == []
 
 
 def knows_a_sandbox_whose_first_process_was_killed():
     with created("x", "sleep 1000"):
-        os.kill(BROKER.sandbox("x").pid, signal.SIGKILL)
+        os.kill(BROKER.sandbox("x").pid, signal.SIGKILL)  # perhaps before it said anything
         wait_for(lambda: BROKER.sandbox("x").state == "dead", "its end to be known")
         for verb in ("pause", "resume"):
             done = BROKER.ctl(verb, "x")

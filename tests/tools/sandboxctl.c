@@ -3,7 +3,8 @@
  * usage: sandboxctl --broker SOCKET COMMAND...
  *   run [OPTIONS] ID -- ARGV...   create, wait for the end, print its output, exit with its status
  *   create [OPTIONS] ID -- ARGV...
- *   ping|stat|pause|resume|log|remove|kill|signal ID [SIGNAL]
+ *   ping|stat|pause|resume|log|remove ID
+ *   signal ID SIGNAL, kill ID [GRACE-MS]
  *   list, sweep, info, fill N
  *   snapshot ID DIR, erase DIR
  * Options of run and create: --dir PATH (a layer of the root, topmost first), --net none|bridge,
@@ -31,6 +32,7 @@
 
 static struct broker_client client = {-EBADF};
 static struct err err;
+static uint32_t grace_ms = 5000; /* of kill */
 
 static int fail(const char *what)
 {
@@ -196,7 +198,7 @@ static int print_log(struct broker_handle *h)
     uint64_t written;
     int r = entry_log_read(h->files[BROKER_FILE_LOG], ENTRY_LOG_READ_MAX, &text, &written);
 
-    if (r < 0) {
+    if (r < 0 && r != -ENODATA) { /* execd has just begun, or never did: nothing was said */
         (void)err_sys(&err, -r, "read the log");
         return fail("log");
     }
@@ -284,7 +286,7 @@ static int with_handle(const char *id, int (*use)(struct broker_handle *))
 
 static int kill_gently(struct broker_handle *h)
 {
-    return broker_kill(&client, h, 5000, &err) < 0 ? fail("kill") : 0;
+    return broker_kill(&client, h, grace_ms, &err) < 0 ? fail("kill") : 0;
 }
 
 static int snapshot(const char *id, const char *path)
@@ -346,8 +348,10 @@ static int command(const char *broker, int argc, char **argv)
         return print_stat(id);
     if (str_eq(name, STR("log")))
         return with_handle(id, print_log);
-    if (str_eq(name, STR("kill")))
+    if (str_eq(name, STR("kill"))) {
+        grace_ms = argc == 3 ? (uint32_t)number(argv[2]) : grace_ms;
         return with_handle(id, kill_gently);
+    }
     if (str_eq(name, STR("snapshot")) && argc == 3)
         return snapshot(id, argv[2]);
     r = str_eq(name, STR("pause"))    ? broker_pause(&client, id, &err)
