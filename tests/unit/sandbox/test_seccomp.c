@@ -248,7 +248,7 @@ TEST(seccomp, lets_threads_and_waiting_work)
     CHECK((fd = eventfd(1, EFD_CLOEXEC)) >= 0);
     CHECK_EQ(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev), 0);
     CHECK_EQ(epoll_wait(ep, &ev, 1, 1000), 1);
-    CHECK(inotify_init1(IN_CLOEXEC) >= 0);
+    CHECK(inotify_init1(IN_CLOEXEC) >= 0 || errno == EMFILE); /* others of our user have them all */
     CHECK(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC) >= 0);
     CHECK_EQ(unshare(CLONE_FS | CLONE_FILES), 0);
 }
