@@ -19,7 +19,7 @@ PORT = 7391
 METADATA = "169.254.169.254"
 LOG_FLOOD_BYTES = 32 << 20
 LOG_BYTES_MAX = 16 << 20
-GROUP_TIMEOUT_S = 300
+GROUP_TIMEOUT_S = 900
 LOG_FLOOD = {"group": "exhaustion", "name": "log-flood",
              "why": "the host's disk, through what the runtime keeps of our output"}
 
@@ -66,7 +66,7 @@ def judge_log(size):
                                           f"{size / (1 << 20):.1f} MiB kept on the host"}
 
 
-def wait_for(what, ready, why=str, seconds=20):
+def wait_for(what, ready, why=str, seconds=60):
     end = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > end:
@@ -74,7 +74,7 @@ def wait_for(what, ready, why=str, seconds=20):
         time.sleep(0.05)
 
 
-def stop(process, seconds=20):
+def stop(process, seconds=60):
     process.terminate()
     try:
         process.wait(seconds)

@@ -125,7 +125,7 @@ class Ours:
 
     def ctl(self, *args, check=True):
         done = subprocess.run(self.command(*args), capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL, timeout=60)
+                              stdin=subprocess.DEVNULL, timeout=150)
         if check and done.returncode != 0:
             raise SystemExit(f"battery: sandboxctl {args}: {done.stderr}")
         return done
@@ -183,7 +183,7 @@ class Ours:
 
     def check_reachable(self, address):
         """A neighbour that nobody can reach would prove nothing: the host must be able to."""
-        reach = f"import socket; socket.create_connection(('{address}', {PORT}), 5)"
+        reach = f"import socket; socket.create_connection(('{address}', {PORT}), 60)"
         subprocess.run(["nsenter", f"--net=/proc/{self.pid}/ns/net", "python3", "-c", reach],
                        check=True)
 
@@ -196,11 +196,12 @@ class Ours:
         listener = battery.listen(self.pid, f"0.0.0.0,{PORT}", f"::,{PORT}", f"{METADATA},80")
         self.stack.callback(stop, listener)
         results = battery.run_all(self.prefix, settings, probes, battery.GROUPS)
-        holder = self.start("/probe", "--hold-inotify=30")
+        holder = self.start("/probe", "--hold-inotify=600")
         results |= battery.run_probes(self.prefix, settings, ["inotify-starved"])[0]
         self.ctl("remove", holder)
         results["log-flood"] = self.log_flood()
-        self.ctl("ping", name)  # whatever was tried, the neighbour is well
+        wait_for("the neighbour, whatever was tried,",
+                 lambda: self.ctl("ping", name, check=False).returncode == 0)
         return results
 
     def log_flood(self):

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PROBE_TIMEOUT_S = 20 };
+enum { PROBE_TIMEOUT_S = 120 };
 
 static const char *const verdict_names[] = {"BLOCKED", "CONTAINED", "OPEN", "N/A"};
 static const struct probe_group *const groups[] = {

@@ -116,7 +116,7 @@ static struct result try_fill(const struct context *c, const struct probe *p)
     return verdict(OPEN, "%u MiB, and no end", n);
 }
 
-enum { INODES_MAX = 200000, INODES_SECONDS = 8 };
+enum { INODES_MAX = 200000, INODES_SECONDS = 100 };
 
 static struct result try_inodes(const struct context *c, const struct probe *p)
 {
@@ -200,7 +200,7 @@ static struct result try_aio(const struct context *c, const struct probe *p)
     return verdict(OPEN, "%u events of the host's pool are ours", n * 2048);
 }
 
-enum { CPU_SECONDS = 2 };
+enum { CPU_SECONDS = 2, CPU_TRIES = 5 };
 
 /* Seconds that all CPUs of the host together have been idle. */
 static double idle_time(void)
@@ -215,10 +215,19 @@ static double idle_time(void)
     return n == 5 ? (double)(idle + iowait) / (double)sysconf(_SC_CLK_TCK) : 0;
 }
 
-static double burn_cpu(int processes)
+/* Of all children that have ended. */
+static double cpu_time(void)
 {
     struct rusage usage;
-    double begin = now();
+
+    (void)getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static double burn_cpu(int processes)
+{
+    double begin = now(), before = cpu_time();
 
     for (int i = 0; i < processes; i++) {
         if (fork() == 0) {
@@ -229,20 +238,21 @@ static double burn_cpu(int processes)
     }
     while (wait(NULL) > 0)
         ;
-    (void)getrusage(RUSAGE_CHILDREN, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    return cpu_time() - before;
 }
 
 /* Less than all of it is a limit only where the rest stayed idle, and not with somebody else; or
  * where it is just what was asked for. */
-static struct result try_cpu(const struct context *c, const struct probe *p)
+static struct result measure_cpu(const struct context *c)
 {
-    double used, idle, cpus = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double used, idle, seconds, cpus = (double)sysconf(_SC_NPROCESSORS_ONLN);
     double begin = now(), idle_before = idle_time();
 
-    used = burn_cpu(2 * (int)cpus) / (now() - begin);
-    idle = (idle_time() - idle_before) / (now() - begin);
+    used = burn_cpu(2 * (int)cpus);
+    idle = idle_time() - idle_before;
+    seconds = now() - begin;
+    used /= seconds;
+    idle /= seconds;
     if (c->cpu_millicores && used < c->cpu_millicores * 1.2 / 1000)
         return verdict(CONTAINED, "%.2f of %.0f CPUs, with a limit of %.2f", used, cpus,
                        c->cpu_millicores / 1000.0);
@@ -251,6 +261,17 @@ static struct result try_cpu(const struct context *c, const struct probe *p)
     if (idle > cpus * 0.1)
         return verdict(CONTAINED, "%.2f of %.0f CPUs, while %.2f idled", used, cpus, idle);
     return verdict(OPEN, "%.2f of %.0f CPUs, all that others left", used, cpus);
+}
+
+/* A virtual machine may take what its host gave to others for time that was used: no limit is one
+ * that never shows. */
+static struct result try_cpu(const struct context *c, const struct probe *p)
+{
+    struct result r = measure_cpu(c);
+
+    for (int i = 1; i < CPU_TRIES && r.verdict == OPEN; i++)
+        r = measure_cpu(c);
+    return r;
 }
 
 static const struct probe probes[] = {

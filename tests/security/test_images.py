@@ -28,9 +28,15 @@ class Host:
         for name in ("hosts", "hostname", "resolv.conf"):
             (self.top / "etc" / name).write_text("the host's\n", encoding="utf-8")
         (self.top / "precious").write_text("keep\n", encoding="utf-8")
-        self.real = [os.lstat(p) for p in ("/etc/hosts", "/etc/resolv.conf", "/etc/hostname")
-                     if os.path.lexists(p)]
+        self.real = self.own_files()
         self.before = self.picture()
+
+    @staticmethod
+    def own_files():
+        """All that writing changes; anybody may read them meanwhile."""
+        found = [os.lstat(p) for p in ("/etc/hosts", "/etc/resolv.conf", "/etc/hostname")
+                 if os.path.lexists(p)]
+        return [(st.st_mode, st.st_ino, st.st_uid, st.st_size, st.st_mtime_ns) for st in found]
 
     def picture(self):
         found = {}
@@ -42,9 +48,7 @@ class Host:
 
     def check(self):
         assert self.picture() == self.before, "the host changed"
-        now = [os.lstat(p) for p in ("/etc/hosts", "/etc/resolv.conf", "/etc/hostname")
-               if os.path.lexists(p)]
-        assert [s[:8] for s in now] == [s[:8] for s in self.real], "the host's own /etc changed"
+        assert self.own_files() == self.real, "the host's own /etc changed"
 
 
 def replace(root, name, target):
@@ -146,7 +150,7 @@ def removes_links_and_not_what_they_name(ours, host, _work):
     name = ours.new_id()
     script = (f"/bin/busybox ln -s {host.top} /out; /bin/busybox mkdir -p /a/b; "
               f"/bin/busybox ln -s {host.top}/etc /a/b/etc; /bin/busybox mkfifo /a/pipe; "
-              "/bin/busybox chmod 0 /a; echo ready; /bin/busybox sleep 60")
+              "/bin/busybox chmod 0 /a; echo ready; /bin/busybox sleep 1000")
     ours.ctl("create", *ours.options(net="none"), name, "--", "/bin/sh", "-c", script)
     box_ours.wait_for("the script", lambda: "ready" in ours.ctl("log", name).stdout)
     ours.ctl("remove", name)
@@ -159,7 +163,7 @@ def copies_links_and_not_what_they_name(ours, host, work):
     copy = pathlib.Path(work) / "copy"
     copy.mkdir()
     script = (f"/bin/busybox ln -s {host.top} /out; /bin/busybox ln -s {host.top}/precious /f; "
-              "echo ready; /bin/busybox sleep 60")
+              "echo ready; /bin/busybox sleep 1000")
     ours.ctl("create", *ours.options(net="none", without=["disk"]), name, "--", "/bin/sh", "-c",
              script)
     box_ours.wait_for("the script", lambda: "ready" in ours.ctl("log", name).stdout)
