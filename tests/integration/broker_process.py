@@ -110,11 +110,10 @@ class Broker:
 
     def stop(self, signo=signal.SIGTERM):
         """Ends the first process; with SIGKILL, its workers follow by themselves."""
-        workers = self.workers()
         if self.process and self.process.poll() is None:
             self.process.send_signal(signo)
             self.process.wait(SECONDS_MAX)
-        wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers")
+        wait_for(lambda: not self.strays(), "the end of the workers")
 
     def log(self):
         return self.log_path.read_text(encoding="utf-8", errors="replace")
