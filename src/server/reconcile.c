@@ -222,14 +222,13 @@ static int load_row(void *user, const struct store_sandbox *row)
 }
 
 /* What was left half done is finished, what ran is adopted, what expired is ended: all of it as
- * operations, once the loop runs; requests to the same sandbox wait behind them. */
+ * operations that are queued from here on, not by timers, so that whoever waits for them to end
+ * waits for all. */
 static void resume_life(struct sandbox *sb)
 {
-    if (sb->state == SANDBOX_STOPPING)
-        sandbox_delete(sb, NULL, NULL);
-    else if (STATE_LIVE & STATE_BIT(sb->state))
+    if (STATE_LIVE & STATE_BIT(sb->state))
         sandbox_sync(sb);
-    sandbox_arm(sb);
+    sandbox_attend(sb);
 }
 
 int sandboxes_load(struct sandboxes *t, struct err *e)

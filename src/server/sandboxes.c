@@ -149,17 +149,21 @@ static int64_t due_us(const struct sandbox *sb)
                : 0;
 }
 
-static void on_due(struct loop_timer *timer)
+void sandbox_attend(struct sandbox *sb)
 {
-    struct sandbox *sb = container_of(timer, struct sandbox, due);
     int64_t due = due_us(sb);
 
     if (sb->state == SANDBOX_STOPPING)
-        sandbox_delete(sb, NULL, NULL); /* the last try failed */
+        sandbox_delete(sb, NULL, NULL); /* nobody finished that */
     else if (due && due <= time_wall_us())
         sandbox_expire(sb);
     else
         sandbox_arm(sb);
+}
+
+static void on_due(struct loop_timer *timer)
+{
+    sandbox_attend(container_of(timer, struct sandbox, due));
 }
 
 void sandbox_arm(struct sandbox *sb)

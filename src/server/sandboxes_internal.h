@@ -61,6 +61,7 @@ struct sandbox *sandbox_new(struct sandboxes *t, struct str id);
 void sandbox_show(struct sandbox *sb);          /* its row is written; any thread */
 void sandbox_drop(struct sandbox *sb);          /* out of the table; freed when no op is left */
 void sandbox_release(struct sandbox *sb);       /* frees it if it may be */
+void sandbox_attend(struct sandbox *sb);        /* ends it if its time is over, else its timer */
 void sandbox_arm(struct sandbox *sb);           /* its timer, after a change of state or expiry */
 void sandbox_retry(struct sandbox *sb);         /* its timer, after what it began has failed */
 void sandbox_watch(struct sandbox *sb, int fd); /* takes it over; -EBADF stops watching */
