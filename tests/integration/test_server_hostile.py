@@ -20,14 +20,12 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from broker_process import wait_for  # noqa: E402
 from server_faults import broker_processes  # noqa: E402
-from server_process import ServerProcess, toml, why_not  # noqa: E402
+from server_process import SECONDS_MAX, ServerProcess, toml, wait_for, why_not  # noqa: E402
 from server_use import Gateway  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
 STOPPING = 5
-SECONDS_MAX = 30
 
 
 def server(**config):
@@ -52,14 +50,28 @@ def run_beside(process):
 
 
 def database(process):
-    return sqlite3.connect(process.state / "server" / "opensandbox.db", isolation_level=None)
+    return sqlite3.connect(process.state / "server" / "opensandbox.db", isolation_level=None,
+                           timeout=SECONDS_MAX)
 
 
-def renew(process, name, seconds):
-    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
-    status, _, body = process.request("POST", f"/v1/sandboxes/{name}/renew-expiration",
-                                      {"expiresAt": until.isoformat()})
-    assert status == 200, body
+@contextlib.contextmanager
+def expiring(process, statement):
+    """A sandbox whose time comes after the store was told that. Gives its name, the time, and the
+    connection to the store."""
+    with contextlib.closing(database(process)) as db:
+        for seconds in (1, 8, 64):  # more where those are over before the rest is done
+            name, due = process.create(), time.time() + seconds
+            until = datetime.datetime.fromtimestamp(due, datetime.timezone.utc).isoformat()
+            status, _, body = process.request("POST", f"/v1/sandboxes/{name}/renew-expiration",
+                                              {"expiresAt": until})
+            assert status in (200, 400), body
+            db.execute(statement)
+            if time.time() < due:
+                yield name, due, db
+                return
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+    raise AssertionError("nothing was in time")
 
 
 # --- starting ---
@@ -68,7 +80,7 @@ def a_second_server_is_told_why_it_cannot_start():
     with server() as first:
         done = run_beside(first)
         assert done.returncode == 1 and "in use by another server" in done.stderr, done
-        assert first.request("GET", "/ready")[0] == 200
+        wait_for(first.is_ready, "the first one")
 
 
 def a_directory_of_somebody_else_is_not_taken_over():
@@ -144,24 +156,31 @@ def a_reload_names_directories_that_the_broker_does_not_know():
 
 # --- stopping ---
 
+def leave_much_to_remove(process):
+    with contextlib.closing(database(process)) as db:
+        names = ", ".join(row[1] for row in db.execute("PRAGMA table_info(sandboxes)")
+                          if row[1] not in ("n", "id", "state"))
+        db.execute("BEGIN")
+        for i in range(20000):
+            db.execute(f"INSERT OR IGNORE INTO sandboxes (id, state, {names})"
+                       f" SELECT ?, ?, {names} FROM sandboxes LIMIT 1", (f"left-{i}", STOPPING))
+        db.execute("COMMIT")
+
+
 def a_server_that_is_loading_can_be_stopped():
     with kept() as process:
         process.start()
         process.create()
         process.stop()
-        with contextlib.closing(database(process)) as db:
-            names = ", ".join(row[1] for row in db.execute("PRAGMA table_info(sandboxes)")
-                              if row[1] not in ("n", "id", "state"))
-            db.execute("BEGIN")
-            for i in range(20000):
-                db.execute(f"INSERT INTO sandboxes (id, state, {names})"
-                           f" SELECT ?, ?, {names} FROM sandboxes LIMIT 1", (f"left-{i}", STOPPING))
-            db.execute("COMMIT")
-        os.truncate(process.log_path, 0)
-        process.start(wait=False)
-        wait_for(lambda: "sandboxes of before" in process.log(), "the store to be read")
-        assert process.stop() == 0
-        assert "listening" not in process.log(), process.log()
+        for _ in range(5):  # unless it was faster than we are
+            leave_much_to_remove(process)
+            os.truncate(process.log_path, 0)
+            process.start(wait=False)
+            wait_for(lambda: "sandboxes of before" in process.log(), "the store to be read")
+            assert process.stop() == 0
+            if "listening" not in process.log():
+                return
+        raise AssertionError(f"it goes on loading:\n{process.log()[-4000:]}")
 
 
 def being_asked_twice_to_stop_under_load_is_a_clean_end():
@@ -193,13 +212,10 @@ def being_asked_twice_to_stop_under_load_is_a_clean_end():
 
 def expiry_comes_when_the_store_failed_for_a_while():
     with server() as process:
-        name = process.create()
-        with contextlib.closing(database(process)) as db:
-            renew(process, name, 1)
-            db.execute("BEGIN IMMEDIATE")
+        with expiring(process, "BEGIN IMMEDIATE") as (name, _, db):
             wait_for(lambda: "expiry of sandbox" in process.log(), "a failure")
             db.execute("ROLLBACK")
-        wait_for(lambda: process.request("GET", f"/v1/sandboxes/{name}")[0] == 404, "its end", 10)
+        wait_for(lambda: process.request("GET", f"/v1/sandboxes/{name}")[0] == 404, "its end")
 
 
 def a_pause_that_the_store_refuses_has_no_effect():
@@ -221,14 +237,13 @@ def cpu_seconds(pid):
 
 def an_expiry_that_the_store_does_not_know_costs_no_processor():
     with server() as process:
-        name = process.create()
-        renew(process, name, 1)
-        with contextlib.closing(database(process)) as db:
-            db.execute("UPDATE sandboxes SET expires_us = expires_us + 60000000")
-        time.sleep(1.5)
+        later = "UPDATE sandboxes SET expires_us = expires_us + 600000000"
+        with expiring(process, later) as (name, due, _):
+            time.sleep(max(due - time.time(), 0) + 0.5)
         before = cpu_seconds(process.pid)
         time.sleep(2)
         assert cpu_seconds(process.pid) - before < 0.5
+        assert process.request("GET", f"/v1/sandboxes/{name}")[0] == 200
 
 
 def reads_go_on_while_the_store_hangs():
@@ -240,31 +255,36 @@ def reads_go_on_while_the_store_hangs():
             stuck = [users.submit(process.request, "PATCH", f"/v1/sandboxes/{name}/metadata",
                                   {"n": str(i)}) for i in range(3)]
             for path in ("/health", f"/v1/sandboxes/{name}", "/v1/sandboxes"):
-                assert process.request("GET", path, timeout=2)[0] == 200
+                assert process.request("GET", path)[0] == 200
             db.execute("ROLLBACK")
-            assert [task.result()[0] for task in stuck] == [200] * 3
+            assert {task.result()[0] for task in stuck} <= {200, 503}  # who waits too long is told
 
 
-def wait_unready(process):
-    """What /ready says once it is bad; a good answer may be a second old."""
-    wait_for(lambda: not process.is_ready(), "the end of readiness")
-    status, _, body = process.request("GET", "/ready")
-    assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), body
-    return body["message"]
+def wait_unready(process, why):
+    """Until /ready says so. A good answer may be a second old, another reason come first."""
+    def says_why():
+        status, _, body = process.request("GET", "/ready")
+        return (status, body.get("code")) == (503, "SERVICE_UNAVAILABLE") and why in body["message"]
+
+    wait_for(says_why, f"'{why}'")
+
+
+def metrics(process):
+    status, _, text = process.request("GET", "/metrics")
+    assert status == 200, text
+    return text.decode()
 
 
 def slots(process):
-    status, _, text = process.request("GET", "/metrics", timeout=5)
-    assert status == 200, text
-    return dict(re.findall(r'opensandbox_slots\{kind="(\w+)"\} (\d+)', text.decode()))
+    return dict(re.findall(r'opensandbox_slots\{kind="(\w+)"\} (\d+)', metrics(process)))
 
 
 def a_store_that_hangs_is_told():
     with server() as process, contextlib.closing(database(process)) as db:
         db.execute("BEGIN IMMEDIATE")
-        assert int(slots(process)["wanted"]) > 0, "figures need no store"
-        assert wait_unready(process) == "not ready: the store does not answer"
-        assert process.request("GET", "/health", timeout=5)[0] == 200
+        wait_for(lambda: int(slots(process).get("wanted", 0)) > 0, "figures, which need no store")
+        wait_unready(process, "not ready: the store does not answer")
+        assert process.request("GET", "/health")[0] == 200
         db.execute("ROLLBACK")
         wait_for(process.is_ready, "readiness")
 
@@ -288,7 +308,7 @@ def a_store_that_is_busy_is_no_fault_of_ours():
         name = process.create()
         path = f"/v1/sandboxes/{name}/diagnostics/events"
         with unreadable(process):
-            status, _, body = process.request("GET", path, timeout=SECONDS_MAX)
+            status, _, body = process.request("GET", path)
             assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), (status, body)
         assert process.request("GET", path)[0] == 200
 
@@ -299,7 +319,7 @@ def who_watches_hardly_writes():
         written = log.stat().st_size
         begin = time.monotonic()
         for _ in range(50):
-            assert process.request("GET", "/ready", key=None)[0] == 200
+            process.is_ready()
             slots(process)
         seconds = time.monotonic() - begin
         pages = (log.stat().st_size - written) / 4096
@@ -308,11 +328,21 @@ def who_watches_hardly_writes():
 
 # --- a broker that does not answer ---
 
+def is_stopped(pid):
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    return text.rpartition(")")[2].split()[0] == "T"
+
+
 @contextlib.contextmanager
-def stopped(pids):
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+def stopped_broker(process):
+    """The first process, then the workers, of which there are no more from then on."""
+    pids = []
     try:
+        for kind in range(2):
+            for pid in broker_processes(process)[kind]:
+                pids.append(pid)
+                os.kill(pid, signal.SIGSTOP)
+                wait_for(lambda pid=pid: is_stopped(pid), "it to stop")
         yield
     finally:
         for pid in pids:
@@ -320,22 +350,23 @@ def stopped(pids):
 
 
 def a_broker_that_hangs_is_told_at_once():
-    with server() as process, stopped(sum(broker_processes(process)[:2], [])):
-        assert "does not answer" in wait_unready(process)
+    with server() as process, stopped_broker(process):
+        wait_unready(process, "does not answer")
         assert slots(process) == {}
 
 
 def a_broker_that_hangs_keeps_one_worker_of_those_who_watch():
-    with server(embedded={"workers": 2}) as process:
+    with server(embedded={"workers": 2, "reconcile_seconds": 86400}) as process:
         name = process.create()
-        with stopped(sum(broker_processes(process)[:2], [])), \
-                concurrent.futures.ThreadPoolExecutor(8) as users:
-            wait_unready(process)
+        with stopped_broker(process), concurrent.futures.ThreadPoolExecutor(8) as users:
+            wait_unready(process, "the runtime does not answer")
             paths = ["/metrics", "/ready", "/ready", "/ready"] * 2
             late = [users.submit(process.request, "GET", path) for path in paths]
             assert [task.result()[0] for task in late] == [200, 503, 503, 503] * 2
+            jobs = re.findall(r"^opensandbox_jobs_\w+ (\d+)$", metrics(process), re.MULTILINE)
+            assert len(jobs) == 2 and sum(map(int, jobs)) <= 1, jobs
             status, _, body = process.request("PATCH", f"/v1/sandboxes/{name}/metadata",
-                                              {"a": "b"}, timeout=5)
+                                              {"a": "b"})
             assert status == 200, body
 
 
@@ -347,7 +378,7 @@ def paused(process):
 
 
 def must_get_no_answer(process, name):
-    status, _, body = process.request("POST", f"/v1/sandboxes/{name}/resume", timeout=SECONDS_MAX)
+    status, _, body = process.request("POST", f"/v1/sandboxes/{name}/resume")
     assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), body
     assert "the broker does not answer" in body["message"], body
 
@@ -355,9 +386,9 @@ def must_get_no_answer(process, name):
 def a_broker_that_hangs_is_waited_for_as_long_as_it_makes_sense():
     with server(embedded={"broker_workers": 1}) as process:
         name = paused(process)
-        with stopped(sum(broker_processes(process)[:2], [])):
+        with stopped_broker(process):
             must_get_no_answer(process, name)
-            assert process.request("GET", f"/v1/sandboxes/{name}", timeout=5)[0] == 200
+            assert process.request("GET", f"/v1/sandboxes/{name}")[0] == 200
         # Its worker comes to this question only after what lay there before.
         assert process.broker.sandbox(name).state == "paused", "what failed was done later"
         process.wait_state(name, "Paused")
@@ -398,8 +429,8 @@ def more_requests_than_allowed_are_told_to_come_again():
             sock = socket.create_connection((process.host, process.port))
             slow.enter_context(sock)
             sock.sendall(head.encode())
-        wait_for(lambda: process.request("GET", "/health")[0] == 503, "a full house")
-        assert process.request("GET", "/health")[2]["code"] == "SERVICE_UNAVAILABLE"
+        wait_for(lambda: process.request("GET", "/health")[2].get("code") == "SERVICE_UNAVAILABLE",
+                 "a full house")
 
 
 def a_client_that_leaves_does_not_take_its_sandbox_along():
