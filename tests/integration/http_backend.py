@@ -14,6 +14,7 @@ class Backend:
         self.script = script
         self.requests = []
         self.begun = self.ended = 0  # connections, and those of them whose script returned
+        self.counting = threading.Lock()
         self.path = path
         if path:
             self.listener = socket.socket(socket.AF_UNIX)
@@ -40,7 +41,8 @@ class Backend:
         conn = BackendConn(self, sock)
         with contextlib.suppress(OSError, EOFError), sock:
             self.script(conn)
-        self.ended += 1
+        with self.counting:
+            self.ended += 1
 
     @property
     def address(self):

@@ -129,7 +129,7 @@ def a_slow_sandbox_stops_the_client():
         take_away(conn, 64 * MIB)
         conn.send(OK)
 
-    with gateway_to(script, *SHORT_DEADLINES) as (_, gateway), gateway.connect(timeout=30) as c:
+    with gateway_to(script, *SHORT_DEADLINES) as (_, gateway), gateway.connect(timeout=60) as c:
         before = gateway.rss_bytes()
         c.send(ask_for("POST", "/", f"Content-Length: {64 * MIB}"))
         for _ in range(64):
@@ -146,7 +146,7 @@ def events_arrive_one_by_one():
         conn.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                   b"Transfer-Encoding: chunked\r\n\r\n")
         for i in range(5):
-            turn.acquire(timeout=10)
+            turn.acquire()
             conn.send(b"9\r\ndata: %d\n\n\r\n" % i)
         conn.send(b"0\r\n\r\n")
         conn.take_rest()
@@ -189,13 +189,16 @@ def pauses_of_an_upload_are_the_clients_affair():
 
 
 def breaks(framing, body, then, version="1.1"):
+    passed = threading.Event()
+
     def script(conn):
-        conn.read_head()
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += conn.sock.recv(1)
+        # A byte that is left unread in a unix socket makes its end a reset.
+        conn.sock.recv(1, socket.MSG_PEEK if then == "reset" else 0)
         conn.send(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n" + body)
-        if then == "reset":
-            time.sleep(0.05)  # unread bytes of a unix socket make its end a reset
-            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            conn.sock.close()
+        passed.wait()
 
     with gateway_to(script) as (_, gateway), gateway.connect() as c:
         c.send(ask_for("POST", "/", version=version, body=b"x"))
@@ -204,8 +207,12 @@ def breaks(framing, body, then, version="1.1"):
         try:
             while data := c.sock.recv(MIB):
                 got += data
+                if b"part" in got:
+                    passed.set()
         except ConnectionResetError:
             clean = False
+        finally:
+            passed.set()
         assert b"part" in got or not clean, got
         assert not got.endswith(b"0\r\n\r\n"), f"a clean end: {got}"
         if version == "1.0" and b"Content-Length" not in got:
@@ -229,11 +236,12 @@ def an_early_answer_passes():
     def script(conn):
         conn.read_head()
         conn.send(b"HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmuch")
-        passed.wait(10)
+        passed.wait()
 
     with gateway_to(script) as (_, gateway), gateway.connect() as c:
         c.send(ask_for("POST", "/", "Content-Length: 100000000"))
-        c.send(b"x" * 100000)
+        with contextlib.suppress(ConnectionError):  # the answer may have come, and the end
+            c.send(b"x" * 100000)
         r = c.response()
         passed.set()
         assert (r.status, r.body) == (413, b"much")
@@ -283,10 +291,14 @@ def a_client_that_only_closes_its_side_gets_its_answer():
         time.sleep(0.2)
         conn.send(OK)
 
-    with gateway_to(script) as (_, gateway), gateway.connect() as c:
-        c.send(ask_for("GET", "/"))
-        c.half_close()
-        assert c.response().body == b"ok"
+    with gateway_to(script) as (_, gateway):
+        for _ in range(10):  # a second is all the gateway grants, and may be over too soon
+            with gateway.connect() as c, contextlib.suppress(EOFError):
+                c.send(ask_for("GET", "/"))
+                c.half_close()
+                assert c.response().body == b"ok"
+                return
+    raise AssertionError("it never got an answer")
 
 
 # --- without a body ---
@@ -377,7 +389,7 @@ def handshakes_pass_both_ways():
 
 
 def messages_of_all_sizes_pass():
-    with sandbox_of_websockets() as gateway, gateway.connect(timeout=30) as c:
+    with sandbox_of_websockets() as gateway, gateway.connect(timeout=60) as c:
         c.send(ask_for("GET", "/ws/echo", *UPGRADE))
         assert c.take_until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
         for size in (0, 1, 125, 126, 65535, 65536, 1 << 20, 16 << 20):
@@ -481,12 +493,14 @@ def many_sandboxes_keep_to_themselves():
                    for option in ("--sandbox", f"{name}={backend.address}")]
         gateway = stack.enter_context(Gateway("unix:/nowhere", "--open", "1", *options))
         c = stack.enter_context(Client(gateway.endpoint))
-        for _ in range(5):
-            for name in names:
-                r = c.ask(b"GET /sandboxes/%s/proxy/80/ HTTP/1.1\r\nHost: x\r\n\r\n"
-                          % name.encode())
-                assert r.body == name.encode(), (name, r.body)
-        assert {backend.begun for backend in backends} == {1}, "connections were not kept"
+        for _ in range(2):
+            for name, backend in zip(names, backends):
+                begun = backend.begun
+                for _ in range(3):
+                    r = c.ask(b"GET /sandboxes/%s/proxy/80/ HTTP/1.1\r\nHost: x\r\n\r\n"
+                              % name.encode())
+                    assert r.body == name.encode(), (name, r.body)
+                assert backend.begun <= begun + 1, "connections are not kept"
         sockets = gateway.descriptors().count("socket")
         assert sockets < 120, f"{sockets} sockets"
 

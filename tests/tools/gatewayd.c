@@ -168,7 +168,7 @@ static int take_option(struct gatewayd *d, struct http_server_conf *conf, struct
     else if (str_eq(option, STR("--open")))
         d->open = true;
     else if (str_eq(option, STR("--deadlines")) && str_to_u32(str_of(value), &ms) == 0)
-        conf->head_ms = conf->body_ms = conf->idle_ms = conf->stall_ms = ms;
+        conf->body_ms = conf->idle_ms = conf->stall_ms = ms;
     else
         return err_set(e, EINVAL, "what is %.*s %s?", STR_ARG(option), value);
     return 0;
@@ -227,6 +227,7 @@ int main(int argc, char **argv)
         .on_request = on_request,
         .on_refuse = guard_refuse,
         .connections_max = 20000,
+        .head_ms = 120 * 1000, /* a client that stands still before it asks is nobody's subject */
     };
     struct sock_addr addr;
     struct err e = {0};
