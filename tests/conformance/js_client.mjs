@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 
-const SECONDS_MAX = 20;
+const SECONDS_MAX = 120; // for what takes milliseconds, on a machine that may do much else
 const entry = process.env.OPENSANDBOX_JS_SDK;
 
 export const sdk = await import(pathToFileURL(entry));
@@ -61,6 +61,9 @@ export async function until(what, ask) {
         await sleep(20);
     }
 }
+
+// What a command runs to wait for a file.
+export const awaitFile = (path) => `until [ -e ${path} ]; do sleep 0.05; done`;
 
 export const texts = (messages) => messages.map((message) => message.text);
 

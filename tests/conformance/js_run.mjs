@@ -6,7 +6,7 @@ import * as commands from "./js_commands.mjs";
 import * as files from "./js_files.mjs";
 import * as life from "./js_life.mjs";
 
-const SECONDS_MAX = 60;
+const SECONDS_MAX = 300;
 let count = 0;
 let failed = 0;
 

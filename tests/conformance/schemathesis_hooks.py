@@ -17,6 +17,7 @@ import yaml
 
 ALIVE_MAX = 8  # sandboxes that a run leaves standing while it goes on
 ALLOWED_5XX = {"gateway": (501, 502, 503)}  # by tag: nothing listens inside, or nothing runs
+MAY_BE_BUSY = "/ready"  # that says 503 when its store takes seconds, as on a busy disk
 KEY_HEADER = "OPEN-SANDBOX-API-KEY"
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -42,6 +43,8 @@ def no_failure_of_ours(ctx, response, case):
     if status < 500:
         return
     assert documented(case, status), f"{status} is not documented"
+    if status == 503 and case.operation.path.endswith(MAY_BE_BUSY):
+        return
     assert status in ALLOWED_5XX.get(tag_of(case), (501,)), f"{status} must not happen"
 
 

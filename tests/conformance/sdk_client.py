@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import sys
+import time
 from datetime import timedelta
 
 import opensandbox
@@ -16,6 +17,7 @@ from opensandbox.models.execd import ExecutionHandlers
 from opensandbox.models.execd_sync import ExecutionHandlersSync
 
 VERSION = opensandbox.__version__
+SECONDS_MAX = 120  # for what takes milliseconds, on a machine that may do much else
 
 
 async def done(value):
@@ -48,11 +50,12 @@ class Client:
         """How to reach the server."""
         kind = ConnectionConfig if self.is_async else ConnectionConfigSync
         return kind(**{"domain": self.server.domain, "api_key": self.server.api_key,
-                       "request_timeout": timedelta(seconds=30), **more})
+                       "request_timeout": timedelta(seconds=SECONDS_MAX), **more})
 
     async def create(self, image="host", **more):
         more.setdefault("connection_config", self.config())
         more.setdefault("timeout", timedelta(minutes=10))
+        more.setdefault("ready_timeout", timedelta(seconds=SECONDS_MAX))
         return await done(self.Sandbox.create(image, **more))
 
     async def connect(self, sandbox_id, **more):
@@ -68,6 +71,16 @@ class Client:
             return await asyncio.gather(*(function() for function in functions))
         with concurrent.futures.ThreadPoolExecutor(len(functions)) as threads:
             return list(threads.map(lambda function: run_sync(function()), functions))
+
+    async def until_seen(self, seen, count=1):
+        """Waits for what handlers put into a list, while a call of the same gather() goes on."""
+        end = time.monotonic() + SECONDS_MAX
+        while len(seen) < count:
+            assert time.monotonic() < end, f"waited {SECONDS_MAX} s, and saw {seen}"
+            if self.loop:
+                await asyncio.sleep(0.02)
+            else:
+                time.sleep(0.02)
 
     def handlers(self, **callbacks):
         """The SDK's handlers from plain functions."""

@@ -1,7 +1,5 @@
 """sdk_sessions.py - what programs do with shell sessions of `sandbox.commands`."""
-import asyncio
 import contextlib
-import time
 from datetime import timedelta
 
 from opensandbox.exceptions import SandboxApiException
@@ -55,12 +53,10 @@ async def what_a_session_prints_is_no_exit_code(_, sandbox):
 async def a_session_outlives_a_timeout(_, sandbox):
     async with session(sandbox) as run:
         await run("kept=yes")
-        began = time.monotonic()
         for command in ("sleep 60", "while :; do :; done"):
             result = await run(command, timeout=timedelta(milliseconds=300))
             assert result.exit_code == -1, result
             assert result.error.traceback[0].startswith("timeout after 300ms"), result
-        assert time.monotonic() - began < 10
         assert (await run("echo $kept")).text == "yes"
 
 
@@ -70,11 +66,7 @@ async def a_session_is_interrupted_and_goes_on(client, sandbox):
     said = []
 
     async def interrupt():
-        while not said:
-            if client.is_async:
-                await asyncio.sleep(0.02)
-            else:
-                time.sleep(0.02)
+        await client.until_seen(said)
         await done(other.commands.interrupt(run.id))
 
     async with session(sandbox) as run:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 import tap
 
 SERVER = os.path.abspath(sys.argv[1])
-SECONDS_MAX = 20
+SECONDS_MAX = 120
 
 
 class Home:
