@@ -127,9 +127,11 @@ bool exec_stream_output(struct exec_stream *s, enum exec_output from, struct str
 {
     struct flow *f = &s->flows[from];
 
+    if (!lines_pending(&f->lines))
+        f->part_ns = 0;
     if (lines_feed(&f->lines, data) < 0)
         sse_end(&s->sse, ENOMEM);
-    f->last_ns = loop_now_ns(loop_of(s));
+    f->last_ns = time_mono_ns(); /* not the loop's: its turn may have begun long ago */
     f->full_blocks = data.n % BLOCK_BYTES == 0;
     if (f->part_ns == 0)
         f->part_ns = f->last_ns;
