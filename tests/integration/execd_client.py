@@ -55,6 +55,10 @@ class Stream:
         while (event := self.event()) is not None:
             yield event
 
+    def output(self):
+        """The next event of output."""
+        return next(event for event in self.events() if event["type"] in ("stdout", "stderr"))
+
     def __enter__(self):
         return self
 
@@ -98,6 +102,12 @@ class Ran(NamedTuple):
             pieces.append("" if event["text"] == "\n" else event["text"])
         return "".join(pieces)
 
+    def kinds(self):
+        """Types of the events. How many pings there are is a question of time: but for the first
+        they are left out."""
+        kinds = [event["type"] for event in self.events]
+        return kinds[:2] + [kind for kind in kinds[2:] if kind != "ping"]
+
     @property
     def last(self):
         return self.events[-1]
@@ -128,6 +138,12 @@ class Client:
         client.settimeout(SECONDS_MAX)
         client.connect(self.socket_path)
         return client
+
+    def answers(self):
+        with contextlib.suppress(OSError):
+            self.connect().close()
+            return True
+        return False
 
     def ask(self, method, path, body=None, headers=None):
         with self.connect() as client, client.makefile("rb") as file:
@@ -182,12 +198,6 @@ class Execd(Client):
     def __enter__(self):
         wait_for(lambda: self.process.poll() is not None or self.answers(), "execd")
         return self
-
-    def answers(self):
-        with contextlib.suppress(OSError):
-            self.connect().close()
-            return True
-        return False
 
     def __exit__(self, *_):
         self.process.terminate()

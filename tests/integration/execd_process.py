@@ -164,12 +164,33 @@ def read_some(client):
     return piece
 
 
+def until(path):
+    """A line of shell that waits for a file."""
+    return f"until [ -e {path} ]; do sleep 0.01; done"
+
+
 def children(pid):
     """The child processes of a process, zombies too."""
     with contextlib.suppress(OSError):
         text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
         return [int(number) for number in text.split()]
     return []
+
+
+def is_zombie(pid):
+    """Ended, and nobody waited for it yet. One that is gone is none."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return status_of(pid, "State").startswith("Z")
+    return False
+
+
+def remove_group(folder):
+    """Removes a control group once all of its processes have ended."""
+    def gone():
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        return not folder.exists()
+    wait_for(gone, "an empty control group")
 
 
 def status_of(pid, field):

@@ -18,14 +18,13 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from execd_client import Client, Execd, Ran, Stream, check_order  # noqa: E402
-from execd_process import children, status_of, wait_for  # noqa: E402
+from execd_process import children, remove_group, status_of, until, wait_for  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ELF = pathlib.Path(PROGRAM).read_bytes()
 SANITIZED, STATIC = b"__asan_init" in ELF, b"ld-linux" not in ELF
 IDLE_RSS_KIB_MAX = 400
-PING_S = 3
-FLUSH_S = 0.08
+IDLE_S, BLOCK_S = 0.08, 1.0  # EXEC_IDLE_MS, EXEC_BLOCK_MS
 LONG_LINE_BYTES = 6 << 20
 EXECD = None  # the one most tests share
 
@@ -61,6 +60,7 @@ def streams_events_in_their_exact_form():
              rb'\{"type":"ping","text":"pong","timestamp":\d{13}\}\n\n',
              rb'\{"type":"stdout","text":"hi","timestamp":\d{13}\}\n\n',
              rb'\{"type":"execution_complete",("execution_time":\d+,)?"timestamp":\d{13}\}\n\n']
+    chunks[2:] = [chunk for chunk in chunks[2:] if b'"ping"' not in chunk]  # on a slow machine
     assert len(chunks) == len(forms), chunks
     for chunk, form in zip(chunks, forms):
         assert re.fullmatch(form, chunk), chunk
@@ -77,15 +77,6 @@ def reports_failures_as_the_clients_infer_them():
         assert list(ran.last) == ["type", "timestamp", "error"], ran.last
         status = EXECD.status(ran.id)
         assert (status["exit_code"], status["error"]) == (int(value), why), status
-
-
-def ends_at_once():
-    begin = time.monotonic()
-    for _ in range(20):
-        run("true")
-    took = (time.monotonic() - begin) / 20
-    print(f"# {1000 * took:.1f} ms for a command")
-    assert took < 0.5, took
 
 
 def keeps_the_connection():
@@ -118,38 +109,64 @@ def escapes_what_could_end_a_line():
 
 
 def shows_a_line_that_does_not_end():
-    with EXECD.stream("printf 'Password: '; sleep 1; printf 'x'; sleep 0.5; echo y; echo z") as s:
-        begin = time.monotonic()
-        events = []
-        while not events or events[-1]["type"] != "stdout":
-            events.append(s.event())
-        took = time.monotonic() - begin
-        events += list(s.events())
-    assert FLUSH_S / 2 < took < 0.9, f"seen after {took:.2f} s"
-    lines = [(e["text"], e.get("continues", False)) for e in events if e["type"] == "stdout"]
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = pathlib.Path(folder) / "1", pathlib.Path(folder) / "2"
+        with EXECD.stream(f"printf 'Password: '; {until(first)}; printf x; {until(second)}; "
+                          "echo y; echo z") as stream:
+            events = [stream.output()]
+            first.touch()
+            events.append(stream.output())
+            second.touch()
+            events += [event for event in stream.events() if event["type"] == "stdout"]
+    lines = [(event["text"], event.get("continues", False)) for event in events]
     assert lines == [("Password: ", False), ("x", True), ("y", True), ("z", False)], lines
 
 
+def written_in_time(apart_s_max, pieces):
+    """Events of what a program writes piece by piece, a pause in seconds after each. It does so
+    again until the machine let it go on with each line that it had begun within that time."""
+    script = ("import os, sys, time\n"
+              "slowest, begun, last = 0, False, 0\n"
+              f"for piece, pause_s in {pieces!r}:\n"
+              "    begin = time.monotonic()\n"
+              "    os.write(1, piece)\n"
+              "    slowest = max(slowest, begun and time.monotonic() - last)\n"
+              "    begun, last = not piece.endswith(b'\\n'), begin\n"
+              "    time.sleep(pause_s)\n"
+              "print(slowest, file=sys.stderr)\n")
+    for _ in range(20):
+        ran = run("exec python3 -c \"$SCRIPT\"", envs={"SCRIPT": script})
+        if float(ran.text("stderr")) < apart_s_max:
+            return ran
+    raise tap.Skip("others take too much of this machine's time")
+
+
 def cuts_no_line_at_the_end_of_a_buffer():
-    script = ("import sys, time; out = sys.stdout.buffer.raw\n"
-              "text = b'0123456789abcde\\n' * 600\n"
-              "for at in range(5, 9000, 4096): out.write(text[at:at + 4096]); time.sleep(0.3)")
-    ran = run("python3 -c \"$SCRIPT\"", envs={"SCRIPT": script})
+    text = b"0123456789abcde\n" * 600
+    ran = written_in_time(BLOCK_S, [(text[at:at + 4096], 0.3) for at in range(5, 9000, 4096)])
     assert not any("continues" in event for event in ran.events), ran.events
     assert ran.of("stdout")[:2] == ["56789abcde", "0123456789abcde"]
 
 
+def waits_for_the_rest_of_a_line_also_after_a_silence():
+    ran = written_in_time(IDLE_S, [(b"first\n", 0.7), (b"sec", 0.02), (b"ond\n", 0)])
+    assert ran.of("stdout") == ["first", "second"], ran.events
+
+
 def shows_a_line_that_goes_on_without_end():
-    ran = run("for i in $(seq 30); do printf .; sleep 0.04; done; echo")
-    pieces = ran.of("stdout")
-    assert "".join(pieces) == "." * 30 and 2 <= len(pieces) <= 10, pieces
+    with tempfile.TemporaryDirectory() as folder:
+        seen = pathlib.Path(folder) / "seen"
+        with EXECD.stream(f"until [ -e {seen} ]; do printf .; sleep 0.04; done; echo; echo z") as s:
+            assert set(s.output()["text"]) == {"."}
+            seen.touch()
+            assert [e["text"] for e in s.events() if e["type"] == "stdout"][-1] == "z"
 
 
 def cuts_no_line_of_a_steady_stream():
-    ran = run("for i in $(seq 300); do echo 0123456789; printf abc; echo def; sleep 0.001; done")
-    assert ran.text("stdout") == "\n".join(["0123456789", "abcdef"] * 300)
-    cuts = sum("continues" in event for event in ran.events)
-    assert cuts < 5, f"{cuts} cuts"  # none, where nothing else keeps the machine busy
+    pieces = [(b"0123456789\n", 0), (b"abc", 0), (b"def\n", 0.001)]
+    ran = written_in_time(IDLE_S, pieces * 100)
+    assert ran.text("stdout") == "\n".join(["0123456789", "abcdef"] * 100)
+    assert not any("continues" in event for event in ran.events), ran.events
 
 
 def says_nothing_for_the_late_end_of_a_line():
@@ -168,12 +185,14 @@ def cuts_a_long_line_between_characters():
     assert len(euros.of("stdout")) > 3
 
 
-def pings_at_once_and_every_three_seconds():
-    begin = time.monotonic()
-    with EXECD.stream("sleep 3.5") as stream:
-        seen = [(event["type"], time.monotonic() - begin) for event in stream.events()]
-    assert [kind for kind, _ in seen] == ["init", "ping", "ping", "execution_complete"], seen
-    assert seen[1][1] < 1 and PING_S - 0.1 < seen[2][1] < PING_S + 0.5, seen
+def pings_at_once_and_again():
+    with tempfile.TemporaryDirectory() as folder:
+        pinged = pathlib.Path(folder) / "pinged"
+        with EXECD.stream(until(pinged)) as stream:
+            seen = [stream.event()["type"] for _ in range(4)]
+            pinged.touch()
+            seen += [event["type"] for event in stream.events() if event["type"] != "ping"]
+    assert seen == ["init", "ping", "ping", "ping", "execution_complete"], seen
 
 
 def written_while_it_sleeps(first, second, folder):
@@ -183,16 +202,15 @@ def written_while_it_sleeps(first, second, folder):
                f"echo 2 {second}; touch {done}; sleep 100")
     with EXECD.stream(command) as stream:
         command_id = stream.event()["text"]
-        while stream.event()["type"] != "stdout":
-            pass
-        time.sleep(0.05)  # until it has nothing to do
+        stream.output()
+        wait_for(lambda: status_of(EXECD.process.pid, "State").startswith("S"), "its sleep")
         EXECD.process.send_signal(signal.SIGSTOP)
         try:
             go.touch()
             wait_for(done.exists, "its writes")
         finally:
             EXECD.process.send_signal(signal.SIGCONT)
-        seen = [stream.event(), stream.event()]
+        seen = [stream.output(), stream.output()]
         EXECD.ask("DELETE", f"/command?id={command_id}")
     go.unlink()
     done.unlink()
@@ -247,8 +265,8 @@ def says_when_there_is_no_shell():
                                     "/dev/null"], preexec_fn=lambda: os.chroot(root),
                                    stderr=subprocess.DEVNULL)
         try:
-            wait_for((root / "sock").exists, "execd in an empty root")
             client = Client(root / "sock")
+            wait_for(client.answers, "execd in an empty root")
             for background in (False, True):
                 reply = client.ask("POST", "/command", {"command": "true",
                                                         "background": background})
@@ -323,11 +341,11 @@ def takes_what_clients_send():
     ran = run("echo ok", timeout=None, cwd=None, envs=None, uid=None, gid=None, background=None,
               unknown=[{}])
     assert ran.of("stdout") == ["ok"]
-    body = b'{"COMMAND":"no","command":"echo \xff","Timeout":0,"timeout":9000}'
+    body = b'{"COMMAND":"no","command":"echo \xff","Timeout":1,"timeout":900000}'
     with Stream(EXECD.connect(), "/command", body) as stream:
         events = list(stream.events())
     check_order(events)
-    assert events[2]["text"] == "\ufffd", events
+    assert Ran("", events).of("stdout") == ["\ufffd"], events
 
 
 def runs_programs_without_a_shell():
@@ -382,17 +400,18 @@ def needs_no_privilege_to_stay_who_it_is():
 
 
 def ends_with_its_leader():
-    begin = time.monotonic()
     ran = run("sleep 30 & echo $!")
-    assert time.monotonic() - begin < 5, "waited for the grandchild"
-    os.kill(int(ran.of("stdout")[0]), 9)
+    os.kill(int(ran.of("stdout")[0]), 9)  # fails if it is gone
 
 
 def lets_those_it_left_behind_write_on():
     with tempfile.TemporaryDirectory() as folder:
-        run(f"(sleep 0.5; echo still here; echo $? >{folder}/done) & exit 0")
-        wait_for(lambda: os.path.exists(f"{folder}/done"), "the one left behind")
-        assert pathlib.Path(f"{folder}/done").read_text() == "0\n"
+        go, done = pathlib.Path(folder) / "go", pathlib.Path(folder) / "done"
+        done.touch()
+        run(f"({until(go)}; echo still here; echo $? >{done}) & exit 0")
+        go.touch()
+        wait_for(lambda: done.read_text().endswith("\n"), "the one left behind")
+        assert done.read_text() == "0\n"
 
 
 def delivers_all_that_was_written_before_the_end():
@@ -401,22 +420,25 @@ def delivers_all_that_was_written_before_the_end():
 
 
 def kills_the_group_at_the_timeout():
-    begin = time.monotonic()
-    ran = run("sleep 100 & echo $!; sleep 100", timeout=300)
-    took = time.monotonic() - begin
-    assert 0.29 < took < 5, took
-    assert ran.last["error"] == {"ename": "CommandExecError", "evalue": "-1", "traceback":
-                                 ["timeout after 300ms: signal: killed"]}, ran.last
-    assert EXECD.status(ran.id)["error"] == "timeout after 300ms: signal: killed"
+    for limit_ms, text in ((300, "300ms"), (3000, "3s"), (30000, "30s")):
+        begin = time.monotonic()
+        ran = run("sleep 100 & echo $!; sleep 100", timeout=limit_ms)
+        took = time.monotonic() - begin
+        assert took > limit_ms / 1000, took
+        assert ran.last["error"] == {"ename": "CommandExecError", "evalue": "-1", "traceback":
+                                     [f"timeout after {text}: signal: killed"]}, ran.last
+        assert EXECD.status(ran.id)["error"] == f"timeout after {text}: signal: killed"
+        if ran.of("stdout"):  # else it came before the shell did anything
+            break
     pid = int(ran.of("stdout")[0])
     wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the end of its child")
-    assert run("exit 4", timeout=5000).exit_code == 4
+    assert run("exit 4", timeout=600_000).exit_code == 4
 
 
 def leaves_no_zombie():
-    run("for i in 1 2 3 4 5; do (sleep 0.05 &); done")
-    wait_for(lambda: not any(status_of(pid, "State").startswith("Z")
-                             for pid in children(EXECD.process.pid)), "no zombie")
+    with Execd(PROGRAM) as execd:
+        execd.run("for i in 1 2 3 4 5; do (sleep 0.05 &); done")
+        wait_for(lambda: not children(execd.process.pid), "the end of all, and no zombie")
 
 
 # --- clients ---
@@ -449,9 +471,11 @@ def runs_on_when_its_client_leaves():
 
 
 def shows_a_command_before_its_first_event():
-    with EXECD.stream("sleep 0.5") as stream:
-        status = EXECD.status(stream.event()["text"])
+    with EXECD.stream("sleep 100") as stream:
+        command_id = stream.event()["text"]
+        status = EXECD.status(command_id)
         assert status["running"] and "exit_code" not in status, status
+        EXECD.ask("DELETE", f"/command?id={command_id}")
 
 
 # --- interrupt, status, logs ---
@@ -462,11 +486,9 @@ def interrupts_the_group():
         events = [stream.event()]
         while events[-1]["type"] != "stdout":
             events.append(stream.event())
-        begin = time.monotonic()
         reply = EXECD.ask("DELETE", f"/command?id={events[0]['text']}")
         assert reply.status == 200 and reply.body == b"", reply
         assert reply.headers["content-length"] == "0" and "content-type" not in reply.headers
-        assert time.monotonic() - begin < 1
         events += list(stream.events())
     check_order(events)
     assert events[-1]["error"]["evalue"] == "-1", events[-1]
@@ -481,7 +503,7 @@ def kills_who_does_not_listen():
             events.append(stream.event())
         begin = time.monotonic()
         assert EXECD.ask("DELETE", f"/command?id={events[0]['text']}").status == 200
-        assert 2.8 < time.monotonic() - begin < 4.5
+        assert time.monotonic() - begin > 2.8
         assert EXECD.get("/ping").status == 200
         assert list(stream.events())[-1]["error"]["traceback"] == ["signal: killed"]
 
@@ -515,15 +537,17 @@ def tells_the_status():
 
 
 def runs_in_the_background():
-    begin = time.monotonic()
-    ran = run("echo one; echo two >&2; sleep 0.6; printf 'three\\377'; exit 3", background=True)
-    assert time.monotonic() - begin < 0.5
-    assert [event["type"] for event in ran.events] == ["init", "ping", "execution_complete"]
-    wait_for(lambda: EXECD.logs(ran.id)[1] == 8, "its first output")
-    assert EXECD.logs(ran.id) == (b"one\ntwo\n", 8)
-    assert EXECD.logs(ran.id, 8) == (b"", 8) and EXECD.logs(ran.id, 100) == (b"", 100)
-    assert EXECD.status(ran.id)["running"]
-    assert EXECD.wait_ended(ran.id)["exit_code"] == 3
+    with tempfile.TemporaryDirectory() as folder:
+        go = pathlib.Path(folder) / "go"
+        ran = run(f"echo one; echo two >&2; {until(go)}; printf 'three\\377'; exit 3",
+                  background=True)
+        assert ran.kinds() == ["init", "ping", "execution_complete"], ran.events
+        wait_for(lambda: EXECD.logs(ran.id)[1] == 8, "its first output")
+        assert EXECD.logs(ran.id) == (b"one\ntwo\n", 8)
+        assert EXECD.logs(ran.id, 8) == (b"", 8) and EXECD.logs(ran.id, 100) == (b"", 100)
+        assert EXECD.status(ran.id)["running"]
+        go.touch()
+        assert EXECD.wait_ended(ran.id)["exit_code"] == 3
     assert EXECD.logs(ran.id, 8) == (b"three\xff", 14)
     assert EXECD.logs(ran.id, "x")[1] == 14
     assert EXECD.logs(ran.id, 4)[0] == b"two\nthree\xff"
@@ -548,8 +572,7 @@ def logs_what_a_client_may_miss():
     command = "printf 'a\\377\\r\\0b'; printf 'oops\\n' >&2; sleep 0.3; printf more; exit 6"
     with EXECD.stream(command) as stream:
         command_id = stream.event()["text"]
-        while stream.event()["type"] != "stdout":
-            pass
+        stream.output()
     assert EXECD.wait_ended(command_id)["exit_code"] == 6
     assert EXECD.logs(command_id) == (b"a\xff\r\0bmore", 9)
     assert EXECD.logs(command_id, "5&stream=stdout") == (b"more", 9)
@@ -558,9 +581,12 @@ def logs_what_a_client_may_miss():
 
 
 def logs_what_comes_after_the_end():
-    ran = run("(sleep 0.3; echo late) & echo early")
-    assert ran.of("stdout") == ["early"], ran.events
-    wait_for(lambda: EXECD.logs(ran.id) == (b"early\nlate\n", 11), "the late one")
+    with tempfile.TemporaryDirectory() as folder:
+        go = pathlib.Path(folder) / "go"
+        ran = run(f"({until(go)}; echo late) & echo early")
+        assert ran.of("stdout") == ["early"], ran.events
+        go.touch()
+        wait_for(lambda: EXECD.logs(ran.id) == (b"early\nlate\n", 11), "the late one")
 
 
 def keeps_the_last_of_a_foreground_command():
@@ -578,7 +604,7 @@ def keeps_so_many_logs():
         assert execd.get(f"/command/{ids[0]}/logs").status == 400
         assert execd.status(ids[0])["exit_code"] == 0
         assert execd.logs(ids[2])[0] == b"out\n"
-        assert len(os.listdir(f"/proc/{execd.process.pid}/fd")) < 230
+        wait_for(lambda: len(os.listdir(f"/proc/{execd.process.pid}/fd")) < 230, "the rest's end")
 
 
 def kills_the_background_too():
@@ -624,20 +650,16 @@ def forgets_the_oldest():
 # --- metrics, token, paths ---
 
 
-def measures_at_once():
+def measures():
     with Execd(PROGRAM) as execd:
-        times = []
         for _ in range(10):
-            begin = time.monotonic()
-            reply = execd.get("/metrics")
-            times.append(time.monotonic() - begin)
-            got = reply.json()
+            begin = time.time()
+            got = execd.get("/metrics").json()
             assert list(got) == ["cpu_count", "cpu_used_pct", "mem_total_mib", "mem_used_mib",
                                  "timestamp"], got
             assert got["cpu_count"] > 0 and 0 <= got["cpu_used_pct"] <= 100, got
             assert 0 <= got["mem_used_mib"] <= got["mem_total_mib"], got
-            assert abs(got["timestamp"] / 1000 - time.time()) < 5, got
-        assert min(times) < 0.09, times  # it measured since the last time, and did not wait
+            assert begin - 1 < got["timestamp"] / 1000 < time.time() + 1, got
 
 
 def measures_its_own_group():
@@ -659,16 +681,12 @@ def measures_its_own_group():
             got = execd.get("/metrics").json()
         assert got["mem_total_mib"] == 100 and got["mem_used_mib"] < 100, got
     finally:
-        wait_for(lambda: not (group / "cgroup.procs").read_text(), "an empty group")
-        group.rmdir()
+        remove_group(group)
 
 
 def watches_metrics():
     with Stream(EXECD.connect(), "/metrics/watch", None) as stream:
-        begin = time.monotonic()
         got = [json.loads(stream.chunk()) for _ in range(3)]
-        took = time.monotonic() - begin
-    assert 1.8 < took < 3.5, took
     assert all(0 <= m["cpu_used_pct"] <= 100 for m in got), got
 
 
@@ -721,26 +739,34 @@ def stays_small():
         wait_for(lambda: resident() <= IDLE_RSS_KIB_MAX, "little memory while it idles")
         for i in range(200):
             execd.run(f"seq {i * 10}", background=i % 4 == 0)
-        after = resident()
-        print(f"# {after} KiB resident after 200 commands")
-        assert after <= 2048, f"{after} KiB resident after 200 commands"
+        print(f"# {resident()} KiB resident after 200 commands")
+        wait_for(lambda: resident() <= 2048, "little memory after 200 commands")
+
+
+def ended_with(execd):
+    """Ends it, and with it a command that wants to exit with 9: the exit code that is told."""
+    with execd.stream("trap 'exit 9' TERM; echo $$; while :; do sleep 0.05; done") as stream:
+        events = [stream.event()]
+        while events[-1]["type"] != "stdout":
+            events.append(stream.event())
+        execd.process.terminate()
+        events += list(stream.events())
+    check_order(events)
+    return int(events[-1]["error"]["evalue"])
 
 
 def ends_its_commands_when_it_ends():
-    with Execd(PROGRAM) as execd:
-        with execd.stream("trap 'exit 9' TERM; echo $$; while :; do sleep 0.05; done") as stream:
-            events = [stream.event()]
-            while events[-1]["type"] != "stdout":
-                events.append(stream.event())
-            execd.process.terminate()
-            events += list(stream.events())
-        check_order(events)
-        assert events[-1]["error"]["evalue"] == "9", events[-1]
+    codes = []
+    while not codes or codes[-1] == -1 and len(codes) < 5:  # killed: a second was too short
+        with Execd(PROGRAM) as execd:
+            codes.append(ended_with(execd))
+    assert codes[-1] == 9, codes
 
 
 TESTS = [value for value in list(globals().values())
          if callable(value) and getattr(value, "__module__", "") == "__main__"
-         and value.__name__ not in ("run", "refused", "written_while_it_sleeps")]
+         and value.__name__ not in ("run", "refused", "written_while_it_sleeps", "written_in_time",
+                                   "ended_with")]
 
 
 if __name__ == "__main__":
