@@ -19,9 +19,8 @@
 #include "execd/shell_internal.h"
 
 enum {
-    START_MS = 20 * 1000, /* a machine may be slow */
-    SYNC_MS = 2000,
-    HIGH_FD = 100, /* above all that a kind of shell names */
+    ANSWER_MS = 20 * 1000, /* a machine may be slow */
+    HIGH_FD = 100,         /* above all that a kind of shell names */
 };
 
 /* --- talk --- */
@@ -56,7 +55,7 @@ void shell_sync(struct shell *s)
     if (shell_say(s, 's', s->sync_nonce) < 0)
         shell_on_late(&s->watch);
     else
-        loop_timer_set(s->conf.loop, &s->watch, deadline_in_ms(SYNC_MS), shell_on_late);
+        loop_timer_set(s->conf.loop, &s->watch, deadline_in_ms(ANSWER_MS), shell_on_late);
 }
 
 /* The interrupt came before the shell had read what to run, or while it did. It may still be about
@@ -394,6 +393,6 @@ int shell_start(struct shell *s, const char *const *env, const char *only, struc
         return r;
     }
     shell_outputs_watch(s);
-    loop_timer_set(s->conf.loop, &s->watch, deadline_in_ms(START_MS), shell_on_late);
+    loop_timer_set(s->conf.loop, &s->watch, deadline_in_ms(ANSWER_MS), shell_on_late);
     return 0;
 }

@@ -4,8 +4,9 @@
  *                  goes back to its loop. Jobs in the background ignore it, as everywhere. A shell
  *                  that has a break_signal gets that, and what it started gets SIGINT.
  *   soon           SIGINT for what such a shell was just starting
- *   then           SIGINT every STOP_LOOK_MS, to what it started and to all of them by turns, for
- *                  what the shell went on with instead
+ *   then           SIGINT after STOP_LOOK_MS, to what it started and to all of them by turns, for
+ *                  what the shell went on with instead; each time later by half, as a signal throws
+ *                  a shell back that is on its way, and on a busy machine the way is long
  *   at kill_ns     SIGKILL to whoever the run started and is left, in whatever group
  *   at replace_ns  SIGKILL to the shell */
 #include <fcntl.h>
@@ -25,7 +26,7 @@ enum {
     STOP_LOOK_MS = 100,
     INTERRUPT_KILL_MS = 2000,
     TIMEOUT_KILL_MS = 300,
-    REPLACE_MS = 1000, /* after that */
+    REPLACE_MS = 3000, /* after that */
     STATUS_BYTES_MAX = 4096,
 };
 
@@ -102,10 +103,11 @@ static void stop_on_look(struct loop_timer *t)
     (void)!shell_keep_loop(s);
     if (s->look_ms < STOP_LOOK_MS) {
         stop_look_soon(s);
+        s->look_ms = s->look_ms < STOP_LOOK_MS ? s->look_ms : STOP_LOOK_MS;
     } else {
         stop_interrupt_again(s);
+        s->look_ms += s->look_ms / 2;
     }
-    s->look_ms = s->look_ms < STOP_LOOK_MS ? s->look_ms : STOP_LOOK_MS;
     loop_timer_set(s->conf.loop, t, now + s->look_ms * TIME_NS_PER_MS, stop_on_look);
 }
 
