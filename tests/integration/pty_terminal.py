@@ -7,7 +7,8 @@ import pyte
 import websockets.sync.client
 from websockets.exceptions import ConnectionClosed
 
-SECONDS_MAX = 20
+from execd_process import SECONDS_MAX
+
 STDIN, STDOUT, STDERR, REPLAY = b"\0", b"\1", b"\2", b"\3"
 
 
@@ -27,7 +28,7 @@ class View:
         self.ws = websockets.sync.client.connect(
             f"ws://sandbox{path}", sock=sock, unix=sock.family == socket.AF_UNIX, compression=None,
             max_size=None, ping_interval=None, additional_headers=headers,
-            open_timeout=SECONDS_MAX, close_timeout=1)
+            open_timeout=SECONDS_MAX, close_timeout=20)
         self.begin = None  # number of the first byte that came
         self.output = bytearray()
         self.errors = bytearray()  # of these, what came as stderr

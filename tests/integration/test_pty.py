@@ -17,14 +17,32 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from execd_client import Execd  # noqa: E402
-from execd_process import status_of, wait_for  # noqa: E402
+from execd_process import SECONDS_MAX, status_of, until, wait_for  # noqa: E402
 from pty_terminal import Closed, Sessions, Terminal  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[1])
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 MIB = 1 << 20
+AHEAD_MAX = MIB // 4
 PTYS_MAX = 128
 PROMPT = "$ "  # of what every test sets
+
+
+def name_of(pid):
+    return pathlib.Path(f"/proc/{pid}/comm").read_text()
+
+
+def in_the_foreground(t, command):
+    """Starts a job, and comes back when the terminal is its own."""
+    t.send("echo S$$E\n")
+    t.wait(lambda: re.search(rb"S(\d+)E", t.output), "the pid of the shell")
+    shell_pid = int(re.search(rb"S(\d+)E", t.output)[1])
+    t.send(command + "\n")
+
+    def is_begun():  # pid (comm) state ppid pgrp session tty_nr tpgid
+        fields = pathlib.Path(f"/proc/{shell_pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[5]) != shell_pid and name_of(int(fields[5])) != name_of(shell_pid)
+    wait_for(is_begun, "a job in the foreground")
 
 
 @contextlib.contextmanager
@@ -33,6 +51,13 @@ def shell(sessions, **body):
         t.send("PS1='$ '; clear\n")
         t.wait(lambda: t.screen.display[0].startswith(PROMPT), "the prompt")
         yield t
+
+
+def wait_for_rss(x, kib_max):
+    def resident():
+        return int(status_of(x.process.pid, "VmRSS").split()[0])
+    print(f"# {resident()} KiB resident", flush=True)
+    wait_for(lambda: "asan" in PROGRAM or resident() < kib_max, f"less than {kib_max} KiB")
 
 
 def is_alive(pid):
@@ -56,8 +81,8 @@ def vim_edits_and_saves_a_file(x, s):
         t.send("Gofour\x1b")
         t.wait_screen("four")
         t.send(":wq\r")
-        t.wait_text("\x1b[?1049l")  # back from its screen; what is typed before may be lost
-        time.sleep(0.1)
+        t.wait(lambda: b"$ " in bytes(t.output).partition(b"\x1b[?1049l")[2], "the prompt behind "
+               "its screen")  # what is typed before may be lost
         t.send("clear; echo d''one\n")
         t.wait_screen("done")
     assert path.read_text() == "one\nZwei, größer\nthree\nfour\n", path.read_text()
@@ -65,7 +90,7 @@ def vim_edits_and_saves_a_file(x, s):
 
 def top_redraws_when_resized(x, s):
     with shell(s) as t:
-        t.send("top -d 100\n")
+        t.send("(for i in $(seq 50); do sleep 1000 & done); clear; top -d 100\n")
         t.wait_screen("PID")
         t.wait(lambda: sum(1 for line in t.screen.display if line.strip()) >= 20, "a full screen")
         t.resize(100, 12)
@@ -83,9 +108,7 @@ def top_redraws_when_resized(x, s):
 
 def ctrl_c_interrupts_the_job(x, s):
     with shell(s) as t:
-        t.send("sleep 1000\n")
-        t.wait_screen("sleep 1000")
-        time.sleep(0.1)
+        in_the_foreground(t, "sleep 1000")
         t.send(b"\x03")
         t.send("echo status=$?\n")
         t.wait_screen("status=130")
@@ -93,13 +116,14 @@ def ctrl_c_interrupts_the_job(x, s):
 
 def ctrl_z_and_fg_act(x, s):
     with shell(s) as t:
-        t.send("sh -c 'sleep 1; echo wo''ke'\n")
-        time.sleep(0.2)
+        woken = x.folder / "woken"
+        in_the_foreground(t, f"sh -c '{until(woken)}; echo wo''ke'")
         t.send(b"\x1a")
         t.wait_screen("Stopped")
         t.send("jobs\n")
         t.wait(lambda: sum("Stopped" in line for line in t.screen.display) == 2, "the job")
         t.send("fg\n")
+        woken.touch()
         t.wait_screen("woke")
 
 
@@ -111,20 +135,20 @@ def a_python_prompt_works(x, s):
         t.wait_screen("5050")
         t.send("import os; os.get_terminal_size()\n")
         t.wait_screen("columns=80, lines=24")
+        begin = len(t.output)
         t.send(b"\x04")
+        t.wait(lambda: b"$ " in t.output[begin:], "the prompt")
         t.send("echo b''ack\n")
         t.wait_screen("back")
 
 
 def signals_reach_the_job_in_the_foreground(x, s):
     with shell(s) as t:
-        t.send("sleep 1000\n")
-        t.wait_screen("sleep 1000")
-        time.sleep(0.2)
+        in_the_foreground(t, "sleep 1000")
         t.say("signal", signal="SIGINT")
         t.send("echo a$?\n")
         t.wait_screen("a130")
-        t.send("sh -c 'trap \"echo got-hup; exit 7\" HUP; echo re''ady; sleep 10 & wait'\n")
+        t.send("sh -c 'trap \"echo got-hup; exit 7\" HUP; echo re''ady; sleep 1000 & wait'\n")
         t.wait_screen("ready")
         t.say("signal", signal="SIGHUP")
         t.wait_screen("got-hup")
@@ -163,7 +187,7 @@ def says_what_the_contract_says(x, s):
         v.wait_text("joined2")
         v.ws.send(['{"type":"std', 'in","data":"ec', 'ho also$((1+1))\\n"}'])
         v.wait_text("also2")
-        v.ws.ping().wait(10)
+        assert v.ws.ping().wait(SECONDS_MAX)
         v.send("stty size; exit 3\n")
         assert v.wait_end() == (3, 1000, "process exited")
         assert b"24 80\r\n" in v.output.partition(b"also2")[2]
@@ -243,7 +267,7 @@ def pipes_have_two_channels(x, s):
         assert v.frames[0]["mode"] == "pipe"
         v.send("echo out; echo err >&2; test -t 0 || echo no-tty; env | grep ^TERM || echo none\n")
         v.wait_text("none\n")
-        assert v.errors == b"err\n", v.errors
+        v.wait(lambda: v.errors == b"err\n", "what is printed beside")
         assert sorted(v.output.split()) == [b"err", b"no-tty", b"none", b"out"], v.output
         v.say("resize", cols=10, rows=10)
         v.send("exec <&-; echo deaf; sleep 1000\n")
@@ -265,10 +289,9 @@ def input_of_any_size_arrives(x, s):
         wanted = data + data + ("é" * 100000).encode()
         wait_for(lambda: path.exists() and path.stat().st_size == len(wanted), "the copy")
         assert path.read_bytes() == wanted
-        rss = int(status_of(x.process.pid, "VmRSS").split()[0])
+        wait_for_rss(x, 4096)
         v.say("stdin", data="x" * (2 * MIB))
         assert v.wait_frame("error")["code"] == "INVALID_FRAME"
-    assert "asan" in PROGRAM or rss < 4096, f"{rss} KiB"
 
 
 # --- replay ---
@@ -276,11 +299,14 @@ def input_of_any_size_arrives(x, s):
 WRITER = r"""
 import os, random, sys, time, tty
 r = random.Random(int(sys.argv[2]))
+seen, ahead_max = sys.argv[1] + ".seen", int(sys.argv[4])  # who cannot keep up loses the oldest
 if sys.argv[3] == "pty":
     tty.setraw(0)
 with open(sys.argv[1], "wb") as copy:
     left = 3 << 20
     while left:
+        while copy.tell() - int(open(seen).read()) > ahead_max:
+            time.sleep(0.005)
         piece = bytes(r.choices(b"abcdefghijklmnop0123456789", k=min(left, r.randint(1, 30000))))
         copy.write(piece)
         copy.flush()
@@ -296,14 +322,21 @@ sys.exit(9)
 """
 
 
+def tell(path, number):
+    """Writes a file that is never seen half written."""
+    pathlib.Path(f"{path}.new").write_text(str(number))
+    os.rename(f"{path}.new", path)
+
+
 def replays_exactly(x, s, mode, seed):
     """Cuts the connection at random moments; what came before and after must join."""
     r = random.Random(seed)
     script, copy = x.folder / "writer.py", x.folder / "copy"
     script.write_text(WRITER)
-    session = s.new(command=f"exec {sys.executable} {script} {copy} {seed} {mode}")
+    session = s.new(command=f"exec {sys.executable} {script} {copy} {seed} {mode} {AHEAD_MAX}")
     got, cuts = b"", 0
     while len(got) < 3 * MIB:
+        tell(f"{copy}.seen", len(got))
         v = s.view(session, since=len(got), takeover=1, pty=0 if mode == "pipe" else 1)
         end = time.monotonic() + r.random() * 0.15
         while time.monotonic() < end:
@@ -324,7 +357,7 @@ def replays_exactly(x, s, mode, seed):
         assert len(got) == len(wanted) == 3 * MIB and sorted(got) == sorted(wanted)
     else:
         assert got == wanted, f"{len(got)} bytes, {len(wanted)} wanted"
-    assert cuts > 5, f"only {cuts} cuts"
+    assert cuts > 5, f"only {cuts} cuts"  # at most AHEAD_MAX and a piece from one to the next
     assert s.get(session)["output_offset"] == len(wanted)
 
 
@@ -389,11 +422,12 @@ def another_client_takes_over(x, s):
 
 
 def runs_on_without_a_client(x, s):
-    session = s.new(command="read line; echo one; sleep 0.2; echo two; sleep 1000")
+    go = x.folder / "go"
+    session = s.new(command=f"echo one; {until(go)}; echo two; sleep 1000")
     with s.view(session) as v:
-        v.send("go\n")
-        v.wait_text("one")
+        v.wait_text("one\r\n")
     before = len(v.output)
+    go.touch()
     wait_for(lambda: s.get(session)["output_offset"] == before + 5, "more output")
     with s.view(session, since=before) as v:
         assert v.output == b"two\r\n" and v.begin == before, v.output
@@ -409,9 +443,8 @@ def a_slow_client_makes_the_program_wait(x, s):
         last = None
         while last != (last := progress.read_text()):
             time.sleep(0.3)
-        assert int(last) < 100, f"{last} of 120 pieces went nowhere"
-        rss = int(status_of(x.process.pid, "VmRSS").split()[0])
-        assert "asan" in PROGRAM or rss < 4096, f"{rss} KiB"
+        assert int(last or 0) < 100, f"{last} of 120 pieces went nowhere"
+        wait_for_rss(x, 4096)
         assert v.wait_end()[0] == 5
         assert v.output.count(b"y") == 120 * 65536, v.output.count(b"y")
 
@@ -434,7 +467,7 @@ def deletion_kills_everyone_of_the_session(x, s):
     with s.view(session, Terminal) as t:
         t.send("PS1='$ '; sleep 1001 & sleep 1002 & (trap '' HUP TERM; sleep 1003) & "
                "echo P$(jobs -p) $$; sh -c 'sh -c \"echo Q\\$\\$; sleep 1004\"'\n")
-        shown = re.compile(rb"P(\d+) (\d+) (\d+) (\d+)\r\n.*Q(\d+)", re.S)
+        shown = re.compile(rb"P(\d+) (\d+) (\d+) (\d+)\r\n.*Q(\d+)\r\n", re.S)
         t.wait(lambda: shown.search(bytes(t.output)), "pids")
         pids = [int(pid) for pid in shown.search(bytes(t.output)).groups()]
         assert all(map(is_alive, pids)), pids
@@ -475,11 +508,9 @@ def sh_serves_where_there_is_no_bash(x, s):
 
 
 def sessions_are_bounded(x, s):
-    before = int(status_of(x.process.pid, "VmRSS").split()[0])
     first = s.new()
     sessions = [s.new(command="sleep 1000") for _ in range(PTYS_MAX - 1)]
-    grown = int(status_of(x.process.pid, "VmRSS").split()[0]) - before
-    assert "asan" in PROGRAM or grown < 512, f"{grown} KiB for sessions that do nothing"
+    wait_for_rss(x, 1024)  # they do nothing
     sessions.append(s.new(command="sleep 1000"))  # the oldest makes room
     assert x.ask("GET", f"/pty/{first}").status == 404
     views = [s.view(session) for session in sessions]
@@ -499,7 +530,7 @@ def ends_with_clients_connected(x, s):
         v.send("trap '' TERM HUP; sleep 1000 & echo P$!\n")
         v.wait(lambda: re.search(rb"P(\d+)\r\n", bytes(v.output)), "a pid")
         x.process.terminate()
-        assert x.process.wait(20) in (0, 143), x.process.returncode
+        assert x.process.wait(SECONDS_MAX) in (0, 143), x.process.returncode
         os.kill(int(re.search(rb"P(\d+)\r\n", bytes(v.output))[1]), signal.SIGKILL)
         with contextlib.suppress(Closed):
             while True:
