@@ -58,6 +58,7 @@ class Execd:
         self.port = int(re.search(r"address=\S*:(\d+)", line)[1])
 
     def __enter__(self):
+        self.ask("GET", "/ping")  # it has opened all it needs, and not only its port
         return self
 
     def __exit__(self, *_):

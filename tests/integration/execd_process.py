@@ -2,6 +2,7 @@
 import contextlib
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -45,6 +46,17 @@ def why_not():
     probe = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], check=False,
                            capture_output=True, text=True)
     return probe.stderr.strip() or "no pid namespace" if probe.returncode else None
+
+
+PORTS = iter(random.sample(range(10000, 20000), 1000))  # which nobody gets who asks for any
+
+
+def free_port():
+    for port in PORTS:
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def wait_for(condition, what):

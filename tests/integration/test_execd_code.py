@@ -22,6 +22,8 @@ ELF = pathlib.Path(PROGRAM).read_bytes()
 SANITIZED, STATIC = b"__asan_init" in ELF, b"ld-linux" not in ELF
 PATH = "/usr/local/bin:/usr/bin:/bin"  # no wrappers of version managers, which take their time
 PNG = b"\x89PNG\r\n\x1a\n"
+# Times for a cell: the first ones may be over before it does anything, or has ended in its second.
+LIMITS = ((300, "300ms"), (3000, "3s"), (20000, "20s"))
 
 
 class Cell:
@@ -234,13 +236,16 @@ def wait_busy(context, state="busy"):
 
 def a_busy_context_says_so_in_an_event():
     context = new()
-    with follow("import time; time.sleep(1); 'over'", context=context) as stream:
-        stream.event()
-        wait_busy(context)
-        cell = run("1", context=context)
-        assert cell.kinds == ["init", "status", "error"], cell.kinds
-        assert cell.error["evalue"] == "error running codes session is busy", cell.error
-        assert Cell(list(stream.events())).value == "'over'"
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/go")
+        with follow(f"open('{folder}/go').read(); 'over'", context=context) as stream:
+            stream.event()
+            wait_busy(context)
+            cell = run("1", context=context)
+            assert cell.kinds == ["init", "status", "error"], cell.kinds
+            assert cell.error["evalue"] == "error running codes session is busy", cell.error
+            pathlib.Path(folder, "go").write_text("go")
+            assert Cell(list(stream.events())).value == "'over'"
     wait_busy(context, "idle")
 
 
@@ -332,23 +337,29 @@ def an_interrupt_is_never_lost():
 
 
 def a_cell_ends_when_its_time_is_up():
-    context = new()
-    run("x = 1", context=context)
-    begin = time.monotonic()
-    cell = run("import time\nprint('go')\ntime.sleep(60)", context=context, timeout=300)
-    assert time.monotonic() - begin > 0.25
+    for limit_ms, text in LIMITS:
+        context = new()
+        run("x = 1", context=context)
+        begin = time.monotonic()
+        cell = run("import time\nprint('go')\ntime.sleep(60)", context=context, timeout=limit_ms)
+        assert time.monotonic() - begin > 0.8 * limit_ms / 1000
+        if cell.text("stdout") and cell.error["ename"] != "KernelDied":
+            break
     assert cell.text("stdout") == "go\n", cell.events
     assert cell.kinds[-3:] == ["status", "error", "execution_complete"], cell.kinds
-    assert (cell.error["ename"], cell.error["evalue"]) == ("TimeoutError", "timeout after 300ms")
-    assert run("x", context=context, timeout=10000).value == "1"
+    assert (cell.error["ename"], cell.error["evalue"]) == ("TimeoutError", f"timeout after {text}")
+    assert run("x", context=context, timeout=600_000).value == "1"
 
 
 def a_cell_that_ignores_that_is_killed():
-    context = new()
-    cell = run("import time\nwhile True:\n    try:\n        time.sleep(60)\n"
-               "    except KeyboardInterrupt:\n        print('no')", context=context, timeout=200)
+    for limit_ms, text in LIMITS:
+        cell = run("import time\nwhile True:\n    try:\n        time.sleep(60)\n"
+                   "    except KeyboardInterrupt:\n        print('no')", context=new(),
+                   timeout=limit_ms)
+        if cell.text("stdout"):
+            break
     assert cell.kinds[-1] == "error" and cell.error["ename"] == "KernelDied", cell.events
-    assert "timeout after 200ms" in cell.error["evalue"] and cell.text("stdout") == "no\n"
+    assert f"timeout after {text}" in cell.error["evalue"] and cell.text("stdout") == "no\n"
 
 
 def the_end_of_the_process_is_told_at_once():
@@ -587,7 +598,7 @@ def a_cell_is_told_that_execd_ends():
 
 def memory_and_descriptors_come_back():
     with Execd(PROGRAM, env={"PATH": PATH}) as execd:
-        time.sleep(0.1)
+        assert execd.get("/ping").status == 200  # it is up, and not only listening
         idle = len(os.listdir(f"/proc/{execd.process.pid}/fd"))
         for i in range(3):
             contexts = [new(execd=execd) for _ in range(5)]
@@ -598,10 +609,9 @@ def memory_and_descriptors_come_back():
             execd.ask("DELETE", "/code/contexts?language=python")
             wait_for(lambda: len(os.listdir(f"/proc/{execd.process.pid}/fd")) <= idle,
                      "descriptors to be closed")
-        rss = int(status_of(execd.process.pid, "VmRSS").split()[0])
-        print(f"# {rss} KiB resident")
         if STATIC and not SANITIZED:
-            assert rss <= 2048, f"{rss} KiB resident"
+            wait_for(lambda: int(status_of(execd.process.pid, "VmRSS").split()[0]) <= 2048,
+                     "little memory")
 
 
 TESTS = [value for value in list(globals().values())

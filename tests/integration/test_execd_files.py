@@ -331,14 +331,18 @@ def serves_others_during_a_long_walk(x):
         (root / str(folder)).mkdir(parents=True)
         for file in range(1000):
             os.close(os.open(root / str(folder) / f"{file:04}", os.O_CREAT | os.O_WRONLY))
-    pings, idle = 0, x.connect()
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        walk = pool.submit(x.ask, "GET", "/directories/list",
-                           query=[("path", root), ("depth", "2")])
-        while not walk.done():
-            assert x.ask("GET", "/ping", client=idle).status == 200
-            pings += 1
-        infos = walk.result().json()
+    idle = x.connect()
+    for _ in range(20):  # we may have to wait longer for our turn than execd walks
+        pings = 0
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            walk = pool.submit(x.ask, "GET", "/directories/list",
+                               query=[("path", root), ("depth", "2")])
+            while not walk.done():
+                assert x.ask("GET", "/ping", client=idle).status == 200
+                pings += 1
+            infos = walk.result().json()
+        if pings >= PINGS_MIN:
+            break
     assert len(infos) == 20 * 1001
     paths = [info["path"].split("/") for info in infos]
     assert paths == sorted(paths), "names in order, children behind their directory"
@@ -346,7 +350,7 @@ def serves_others_during_a_long_walk(x):
     before = x.rss_kib()
     x.ask("DELETE", "/directories", query=[("path", root)]).check_empty()
     assert not root.exists()
-    assert SANITIZED or x.rss_kib() < before + 1024
+    wait_for(lambda: SANITIZED or x.rss_kib() < before + 1024, "little memory")
 
 
 def refuses_to_list_too_much(x):
@@ -507,10 +511,11 @@ def is_at_end(reader):
         return False
 
 
-def replaces_nothing_in_a_pipe(x):
-    """The file becomes a pipe, which somebody holds open and does not read, between our looking and
-    our writing."""
+def replace_what_becomes_a_pipe(x):
+    """The answer to a replacement in a file that becomes a pipe meanwhile, which somebody holds
+    open and does not read."""
     file, pipe = x.home / "f", x.home / "pipe"
+    file.unlink(missing_ok=True)
     with open(file, "wb") as f:
         f.truncate(2048 * MIB)
         f.seek(0, os.SEEK_END)
@@ -521,13 +526,21 @@ def replaces_nothing_in_a_pipe(x):
     asking = threading.Thread(target=lambda: answers.append(
         x.ask("POST", "/files/replace", {"f": {"old": "needle", "new": "n" * MIB}})))
     asking.start()
-    time.sleep(0.05)
+    wait_for(lambda: answers or str(file) in x.descriptor_links(), "execd to look at it")
     os.rename(pipe, file)
     asking.join(SECONDS_MAX)
     assert answers, "execd waits for a pipe"
-    answers[0].check_error(500, "RUNTIME_ERROR")
     wait_for(lambda: is_at_end(reader), "execd to close the pipe")
     os.close(reader)
+    return answers[0]
+
+
+def replaces_nothing_in_a_pipe(x):
+    for _ in range(10):
+        answer = replace_what_becomes_a_pipe(x)
+        if answer.status != 200:  # else it was through before we came
+            break
+    answer.check_error(500, "RUNTIME_ERROR")
 
 
 def replaces_in_constant_memory(x):
@@ -539,8 +552,7 @@ def replaces_in_constant_memory(x):
     answer = x.ask("POST", "/files/replace", {"f": {"old": "f0", "new": "-"}},
                    query=[("verbose", "true")])
     assert answer.json() == {"f": {"replacedCount": 64 * 65536 - 1}}
-    if not SANITIZED:
-        assert x.rss_kib() < before + UPLOAD_RSS_KIB_MAX, (before, x.rss_kib())
+    wait_for(lambda: SANITIZED or x.rss_kib() < before + UPLOAD_RSS_KIB_MAX, "little memory")
 
 
 # --- download ---
@@ -623,8 +635,7 @@ def downloads_from_a_large_file(x):
     while piece := reply.read(1 << 20):
         total += len(piece)
     assert total == 1 << 30
-    if not SANITIZED:
-        assert x.rss_kib() < before + UPLOAD_RSS_KIB_MAX
+    wait_for(lambda: SANITIZED or x.rss_kib() < before + UPLOAD_RSS_KIB_MAX, "little memory")
 
 
 def downloads_lines(x):
@@ -1014,7 +1025,7 @@ def holds_few_descriptors_for_many_forms(x):
                 meta(f"made{n}/{i}"), file_part(b"x")))))
         wait_for(lambda: waiting(x) == forms * files, "the temporary files")
         assert x.descriptors() <= before + 4 * forms + NAMELESS, (before, x.descriptors())
-    wait_for(lambda: not os.listdir(x.home), "all of them to go")
+    wait_for(lambda: not waiting(x) and not os.listdir(x.home), "all of them to go")
     with unfinished(x, meta("f"), file_part(b"x")):
         wait_for(lambda: waiting(x) == 1, "the file")
         if can_be_nameless(x.home):  # as there is room again
@@ -1071,8 +1082,7 @@ def removes_what_it_wrote_at_the_first_mistake(x):
         with unfinished(x, *good, more=len(rest)) as client:
             wait_for(lambda: waiting(x) == 300, "the temporary files")
             client.sendall(rest[:-2])
-            time.sleep(1)
-            assert not made.exists(), len(os.listdir(made))
+            wait_for(lambda: not made.exists(), "what was written to go")
             client.sendall(rest[-2:])
             assert client.recv(64).startswith((b"HTTP/1.1 400", b"HTTP/1.1 500")), "the reply"
 
@@ -1124,7 +1134,7 @@ def stays_small(x):
         search(x, x.home / "tree")
         upload(x, meta("f"), file_part(b"x" * 100000))
         download(x, "f")
-    assert x.rss_kib() < idle + 700, (idle, x.rss_kib())
+    wait_for(lambda: x.rss_kib() < idle + 700, "little memory")
 
 
 TESTS = [

@@ -21,6 +21,8 @@ ELF = pathlib.Path(PROGRAM).read_bytes()
 SANITIZED, STATIC = b"__asan_init" in ELF, b"ld-linux" not in ELF
 LARGE_BYTES, TOO_LARGE_BYTES = 10_000_000, 40_000_000
 RSS_KIB_MAX = 2048
+# Times for a cell: the first ones may be over before it does anything, or has ended in its second.
+LIMITS = ((500, "500ms"), (5000, "5s"), (20000, "20s"))
 EXECD = PYTHON = None  # the one most tests share, and its python context
 
 SPECS = {
@@ -260,25 +262,35 @@ def interrupts_by_message_where_the_spec_says_so():
 
 
 def ends_a_cell_whose_time_is_up():
-    begin = time.monotonic()
-    cell = PYTHON.run("import time; time.sleep(60)", timeout=500)
-    assert cell.error() == ("TimeoutError", "timeout after 500ms"), cell.events
-    assert time.monotonic() - begin < 10
+    for limit_ms, text in LIMITS:
+        cell = PYTHON.run("import time; time.sleep(60)", timeout=limit_ms)
+        if not cell.died():
+            break
+    assert cell.error() == ("TimeoutError", f"timeout after {text}"), cell.events
     assert PYTHON.run("1 + 1").result() == "2"
 
 
 def kills_a_cell_that_does_not_heed_its_timeout():
     with Context("python", "jupyter") as context:
         context.run("import signal, time")
-        cell = context.run("while True:\n try: time.sleep(60)\n except KeyboardInterrupt: pass",
-                           timeout=300)
-        assert cell.died() and "timeout after 300ms" in cell.error()[1], cell.events
+        for limit_ms, text in LIMITS:
+            cell = context.run("while True:\n try: time.sleep(60)\n"
+                               " except KeyboardInterrupt: pass", timeout=limit_ms)
+            if cell.died():
+                break
+        assert cell.died() and f"timeout after {text}" in cell.error()[1], cell.events
 
 
 def tells_a_death_at_once_behind_the_last_output():
     with Context("python", "jupyter") as context:
         context.run("1")
-        cell = context.run("import os, time\nprint('last words')\ntime.sleep(.5)\nos._exit(3)")
+        with tempfile.TemporaryDirectory() as folder:
+            seen = pathlib.Path(folder, "seen")
+            with running(context, "import os, time\nprint('last words')\n"
+                         f"while not os.path.exists('{seen}'): time.sleep(.01)\n"
+                         "os._exit(3)", "words") as events:
+                seen.touch()
+        cell = Cell(events)
         assert cell.died() and "exit status 3" in cell.error()[1], cell.events
         assert cell.text() == "last words\n", cell.events
         cell = context.run("2")
@@ -387,7 +399,7 @@ def leaves_nothing_behind():
             pids = [pid for pid in children(EXECD.process.pid) if folder in command_line(pid)]
             assert len(pids) == 1, pids
         wait_for(lambda: not command_line(pids[0]), "the end of the kernel")
-        assert not list(pathlib.Path(folder).glob("jupyter-*")), os.listdir(folder)
+        wait_for(lambda: not list(pathlib.Path(folder).glob("jupyter-*")), "the end of its place")
 
 
 def command_line(pid):
@@ -397,9 +409,8 @@ def command_line(pid):
 
 
 def stays_small():
-    rss = int(status_of(EXECD.process.pid, "VmRSS").split()[0])
-    print(f"# {rss} KiB resident after all of it")
-    assert SANITIZED or not STATIC or rss <= RSS_KIB_MAX, f"{rss} KiB"
+    wait_for(lambda: SANITIZED or not STATIC or
+             int(status_of(EXECD.process.pid, "VmRSS").split()[0]) <= RSS_KIB_MAX, "little memory")
 
 
 TESTS = [value for value in list(globals().values())

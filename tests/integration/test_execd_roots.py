@@ -21,7 +21,7 @@ import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from execd_process import SECONDS_MAX, wait_for  # noqa: E402
+from execd_process import SECONDS_MAX, free_port, wait_for  # noqa: E402
 
 PROGRAM, PROBE, DEBIAN = (pathlib.Path(arg).resolve() for arg in sys.argv[1:4])
 BOUNDARY = "b0undary"
@@ -46,9 +46,7 @@ class Root:
         for source, name in ((PROGRAM, "execd"), (PROBE, "probe")):
             shutil.copy(source, self.work / name)
         self.inside = f"/{self.work.name}"
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.process = None
 
     def mount_debian(self):
@@ -96,7 +94,8 @@ class Root:
         self.process.communicate(timeout=SECONDS_MAX)
         shutil.rmtree(self.work)
         if self.mounted:
-            subprocess.run(["umount", self.path], check=True)
+            wait_for(lambda: subprocess.run(["umount", self.path], check=False).returncode == 0,
+                     "the end of all who are in there")
             shutil.rmtree(self.layers)
         if self.kind != "host":
             shutil.rmtree(self.path)
