@@ -17,7 +17,10 @@
 #include "execd/routes.h"
 #include "net/http_proxy.h"
 
-enum { LISTEN_BACKLOG = 64, VIEW_END_MS = 2000 /* twice what it may take */ };
+enum {
+    LISTEN_BACKLOG = 64,
+    VIEW_END_MS = 10 * 1000, /* it has uploads to undo, and a machine may be slow */
+};
 
 struct isolated_view {
     struct reaper_child process;

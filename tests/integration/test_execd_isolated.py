@@ -767,10 +767,10 @@ def tells_a_run_that_execd_ends():
             check_order(began + list(events))
 
 
-def leaves_nothing_of_an_upload(execd, work, end):
-    """That was under way when everything ended: there is much to be undone."""
+def leaves_nothing_of_an_upload(execd, work, count, end):
+    """Of so many files, that was under way when everything ended."""
     s = Session(execd, path=work, mode="rw")
-    count, made = 500, pathlib.Path(work, "made")
+    made = pathlib.Path(work, "made")
     form = "".join(FORM.format(made / str(n)).removesuffix("--x--\r\n")
                    for n in range(count)).encode()
     with execd.connect() as client:
@@ -789,7 +789,7 @@ def undoes_an_upload_when_execd_ends():
 
     with foreign() as execd:
         os.mkdir(execd.work)
-        leaves_nothing_of_an_upload(execd, execd.work, lambda: end(execd.process))
+        leaves_nothing_of_an_upload(execd, execd.work, 500, lambda: end(execd.process))
     reserve_descriptors()
     for argv in (["sleep", "1000"], ["tail", "-f", "/dev/null"]):  # the latter is not run
         with tempfile.TemporaryDirectory(prefix="isolated-") as folder, \
@@ -799,7 +799,8 @@ def undoes_an_upload_when_execd_ends():
                 init.wait()
 
             os.mkdir(f"{folder}/work")
-            leaves_nothing_of_an_upload(Client(init.socket_path), f"{folder}/work", end_first)
+            leaves_nothing_of_an_upload(Client(init.socket_path), f"{folder}/work", 100,
+                                        end_first)  # who has a second
 
 
 def diff_during_a_commit(execd, name):
