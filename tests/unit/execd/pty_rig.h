@@ -8,7 +8,7 @@
 #include "net/loop.h"
 #include "test.h"
 
-enum { RIG_SECONDS_MAX = 20 };
+enum { RIG_SECONDS_MAX = 60 };
 
 struct rig {
     struct loop *loop;

@@ -153,27 +153,6 @@ TEST(command, names_signals_and_timeouts)
     rig_close(&g);
 }
 
-TEST(command, waits_for_who_follows_before_it_ends)
-{
-    struct rig g;
-
-    rig_open(&g);
-    g.full_at = 1;
-    start(&g, "echo first; sleep 0.2; echo second; exit 4", false, (struct command_spec){0});
-    CHECK_EQ(loop_run(g.loop, NULL), 0); /* until it is full */
-    CHECK_STR(g.out[0].p, "first\n");
-    while (g.command->running) /* its leader ends meanwhile, which is no secret */
-        turn_for(&g, 10);
-    CHECK_EQ(g.command->exit_code, 4);
-    CHECK_STR(g.out[0].p, "first\n");
-    CHECK_EQ(g.ends, 0);
-    g.full_at = 0;
-    command_resume(g.command);
-    CHECK_EQ(g.ends, 1);
-    CHECK_STR(g.out[0].p, "first\nsecond\n");
-    rig_close(&g);
-}
-
 TEST(command, runs_on_when_nobody_follows)
 {
     struct rig g;
@@ -200,7 +179,7 @@ TEST(command, keeps_the_output_of_the_background_in_order)
           (struct command_spec){0});
     CHECK_EQ(loop_run(g.loop, NULL), 0);
     CHECK_EQ(g.exit_code, 0);
-    CHECK_EQ(command_log_read(&g.command->logs[0], 0, out, sizeof(out)), 6);
+    CHECK_EQ(command_log_read(&g.command->logs[0], 0, out, 6), 6);
     CHECK_EQ(memcmp(out, "1\n2\n3\n", 6), 0);
     while (g.command->logs[0].written < 11) /* of one it left behind */
         turn_for(&g, 10);
@@ -247,6 +226,32 @@ static struct typist typist_make(struct rig *g)
     };
 }
 
+TEST(command, waits_for_who_follows_before_it_ends)
+{
+    struct command_spec spec = {.has_input = true, .input_open = true};
+    struct typist t;
+    struct rig g;
+
+    rig_open(&g);
+    t = typist_make(&g);
+    g.full_at = 1;
+    start(&g, "echo first; read go; echo second; exit 4", false, spec);
+    CHECK_EQ(command_input_claim(g.command, &t.writer, NULL), 0);
+    CHECK_EQ(loop_run(g.loop, NULL), 0); /* until it is full */
+    CHECK_STR(g.out[0].p, "first\n");
+    CHECK_EQ(command_input_write(&t.writer, STR("\n")), 1);
+    while (g.command->running) /* its leader ends meanwhile, which is no secret */
+        turn_for(&g, 10);
+    CHECK_EQ(g.command->exit_code, 4);
+    CHECK_STR(g.out[0].p, "first\n");
+    CHECK_EQ(g.ends, 0);
+    g.full_at = 0;
+    command_resume(g.command);
+    CHECK_EQ(g.ends, 1);
+    CHECK_STR(g.out[0].p, "first\nsecond\n");
+    rig_close(&g);
+}
+
 TEST(command, takes_input_from_one_writer_at_its_pace)
 {
     static char data[200000];
@@ -288,12 +293,13 @@ TEST(command, tells_its_writer_when_it_is_gone)
 
     rig_open(&g);
     t = typist_make(&g);
-    start(&g, "exec <&-; echo closed; sleep 0.2", false, spec);
+    start(&g, "exec <&-; echo closed; sleep 100", false, spec);
     CHECK_EQ(command_input_claim(g.command, &t.writer, NULL), 0);
     while (g.out[COMMAND_STDOUT].n == 0)
         turn_for(&g, 10);
     CHECK_EQ(command_input_write(&t.writer, STR("x")), -EPIPE);
     CHECK(!t.writer.command);
+    CHECK_EQ(kill(-command_group(g.command), SIGKILL), 0);
     CHECK_EQ(loop_run(g.loop, NULL), 0);
     CHECK_EQ(t.gone, 0);
     rig_close(&g);

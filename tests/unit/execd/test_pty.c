@@ -136,11 +136,12 @@ TEST(pty, prints_on_without_a_viewer)
     struct pty *p;
 
     world_open();
-    p = make("echo one; sleep 0.1; echo two");
+    p = make("echo one; read x; echo two");
     view(&v, p);
     RIG_UNTIL(&rig, v.ready == 1);
     pty_proc_pause(&p->proc);
     pty_release(p);
+    CHECK_EQ(pty_write(p, STR("\n")), 1);
     RIG_UNTIL(&rig, !pty_is_running(p) && p->replay.written == 8);
     CHECK_EQ(v.ends, 0);
     buf_done(&v.out);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "folder.h"
 #include "pty_rig.h"
 
 static struct world {
@@ -114,8 +115,10 @@ TEST(pty_proc, holds_back_the_end_until_all_was_taken)
 {
     world_open();
     w.full_at = 1;
-    start(true, "printf a; sleep 0.2; i=0; while [ $i -lt 1500 ]; do printf 123456789.; "
-                "i=$((i+1)); done; exit 4");
+    start(true, "stty -echo; printf a; read go; i=0; while [ $i -lt 1500 ]; do "
+                "printf 123456789.; i=$((i+1)); done; exit 4");
+    RIG_UNTIL(&w.rig, w.out.n == 1);
+    CHECK_EQ(pty_proc_write(&w.proc, STR("\n")), 1);
     RIG_UNTIL(&w.rig, w.proc.state == PTY_DRAINING);
     rig_run_ms(&w.rig, 50);
     CHECK(w.ends == 0 && w.out.n < 15001);
@@ -150,14 +153,16 @@ TEST(pty_proc, ends_although_somebody_holds_its_pipes)
 TEST(pty_proc, tells_a_writer_to_wait_and_when_to_go_on)
 {
     static char piece[256 << 10];
+    AUTO_FOLDER(folder);
     ssize_t n;
 
     world_open();
-    start(false, "read go < /dev/fd/0; sleep 0.2; cat >/dev/null");
+    start(false, "until [ -e go ]; do sleep 0.01; done; cat >/dev/null");
     n = pty_proc_write(&w.proc, str_make(piece, sizeof(piece)));
     CHECK(n > 0 && n < (ssize_t)sizeof(piece));
     CHECK_EQ(pty_proc_write(&w.proc, str_make(piece, 1 << 16)), 0);
     CHECK_EQ(w.rooms, 0);
+    file_write("go", "");
     RIG_UNTIL(&w.rig, w.rooms > 0);
     CHECK(pty_proc_write(&w.proc, str_make(piece, sizeof(piece))) > 0);
     world_close();

@@ -158,10 +158,16 @@ TEST(watch_tree, ends_with_its_directory)
     CHECK_EQ(mkdir(folder.path, 0755), 0);
 }
 
+enum { EVENTS_MAX = 200000 };
+
 /* More than the kernel keeps for somebody who does not read. */
 static void lose_events(void)
 {
-    for (int i = 0; i < 20000; i++) {
+    long kept = strtol(file_read("/proc/sys/fs/inotify/max_queued_events"), NULL, 10);
+
+    if (kept > EVENTS_MAX)
+        test_skip("the kernel keeps too many events for us to lose some");
+    for (long i = 0; i < kept / 2 + 1000; i++) { /* two for each */
         file_write("f", "");
         CHECK_EQ(unlink("f"), 0);
     }
