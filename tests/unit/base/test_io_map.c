@@ -111,7 +111,7 @@ TEST(io_map, survives_in_many_threads_at_once)
     CHECK_EQ(io_map_open(fd, PAGE * PAGES, &map), 0);
     for (size_t i = 0; i < ARRAY_LEN(threads); i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, copy_until_told, &map), 0);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200 || !lost || !copied; i++) {
         CHECK_EQ(ftruncate(fd, PAGE), 0);
         usleep(200);
         CHECK_EQ(ftruncate(fd, PAGE * PAGES), 0);
@@ -121,7 +121,6 @@ TEST(io_map, survives_in_many_threads_at_once)
     for (size_t i = 0; i < ARRAY_LEN(threads); i++)
         pthread_join(threads[i], NULL);
     CHECK_EQ(bad_answers, 0);
-    CHECK(lost > 0 && copied > 0);
     io_map_close(&map);
 }
 
