@@ -140,26 +140,26 @@ static void on_a_again(struct loop_timer *t)
 {
     if (++due_a < 3)
         loop_timer_set(loop, t, loop_now_ns(loop) + 1, on_a_again);
+    else
+        loop_stop(loop);
 }
 
 TEST(loop, lets_a_timer_arm_itself_again)
 {
     start();
     loop_timer_set(loop, &timer_a, 1, on_a_again);
-    run_ms(10);
+    run();
     CHECK_EQ(due_a, 3);
     loop_free(loop);
 }
 
 TEST(loop, keeps_time)
 {
-    uint64_t began = time_mono_ns(), took;
+    uint64_t began = time_mono_ns();
 
     start();
     run_ms(30);
-    took = time_mono_ns() - began;
-    CHECK(took >= 30 * MS);
-    CHECK(took < 5000ULL * MS);
+    CHECK(time_mono_ns() - began >= 30 * MS);
     loop_free(loop);
 }
 
@@ -197,7 +197,8 @@ static void on_ready_read(struct loop_io *io, uint32_t events UNUSED)
     char byte;
 
     CHECK_EQ(read(io->fd, &byte, 1), 1);
-    ready[io - ios]++;
+    if (++ready[io - ios] == 2)
+        loop_stop(loop);
 }
 
 TEST(loop, watches_only_what_it_is_told)
@@ -209,7 +210,7 @@ TEST(loop, watches_only_what_it_is_told)
     run_ms(5);
     CHECK_EQ(ready[0], 0);
     loop_io_set(loop, &ios[0], EPOLLIN);
-    run_ms(5);
+    run();
     CHECK_EQ(ready[0], 2);
     loop_io_stop(loop, &ios[0]);
     loop_io_stop(loop, &ios[0]); /* twice is fine */

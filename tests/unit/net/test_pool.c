@@ -309,10 +309,22 @@ TEST(pool, stops_with_a_deadline_and_reports_what_it_cancelled)
     loop_free(loop);
 }
 
-static void *open_later(void *arg)
+struct opener {
+    struct gate *gate;
+    struct pool *pool;
+};
+
+/* Opens the gate once the pool has let go of all that does not stand there. */
+static void *open_when_none_is_queued(void *arg)
 {
-    usleep(50000);
-    gate_open(arg);
+    struct opener *o = arg;
+    struct pool_stats stats;
+
+    do {
+        usleep(1000);
+        pool_stats(o->pool, &stats);
+    } while (stats.queued > 0);
+    gate_open(o->gate);
     return NULL;
 }
 
@@ -322,17 +334,18 @@ TEST(pool, frees_itself_while_busy_and_loses_no_job)
     struct loop *loop = new_loop();
     struct pool *p = new_pool(4, 40);
     struct task tasks[40] = {0};
+    struct opener opener = {&gate, p};
     unsigned worked = 0;
-    pthread_t opener;
+    pthread_t thread;
 
     for (size_t i = 0; i < ARRAY_LEN(tasks); i++) {
         tasks[i] = (struct task){.loop = loop, .gate = &gate};
         CHECK_EQ(submit(p, &tasks[i], 0), 0);
     }
     gate_await(&gate, 4);
-    CHECK_EQ(pthread_create(&opener, NULL, open_later, &gate), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, open_when_none_is_queued, &opener), 0);
     pool_free(p); /* waits for the four at the gate */
-    pthread_join(opener, NULL);
+    pthread_join(thread, NULL);
     loop_settle(loop);
     for (size_t i = 0; i < ARRAY_LEN(tasks); i++) {
         CHECK_EQ(tasks[i].done, 1);

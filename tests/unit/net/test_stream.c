@@ -98,12 +98,17 @@ static void on_due_stop(struct loop_timer *t UNUSED)
     loop_stop(loop);
 }
 
+/* For so long, and for some turns at least however busy the machine: the socket pair has at once
+ * what either end wrote, so that these are enough for all that follows from it. */
 static void run_ms(uint64_t ms)
 {
+    enum { TURNS_MIN = 8 };
     struct loop_timer t = {0};
 
-    loop_timer_set(loop, &t, time_mono_ns() + ms * MS, on_due_stop);
-    CHECK_EQ(loop_run(loop, NULL), 0);
+    for (int i = 0; i < TURNS_MIN; i++) {
+        loop_timer_set(loop, &t, time_mono_ns() + (i ? 0 : ms * MS), on_due_stop);
+        CHECK_EQ(loop_run(loop, NULL), 0);
+    }
 }
 
 static void finish(void)
@@ -365,13 +370,11 @@ TEST(stream, refuses_output_past_the_ceiling_whole)
 
 TEST(stream, gives_up_a_peer_that_takes_nothing)
 {
-    uint64_t began;
-
     start();
-    end.stream.stall_ms = 50;
     (void)fill();
-    began = time_mono_ns();
-    while (!end.closes && time_mono_ns() < began + 5000ULL * MS)
+    end.stream.stall_ms = 50; /* from the next byte that it takes */
+    CHECK(hear(1 << 20) > 0);
+    while (!end.closes)
         run_ms(5);
     CHECK_EQ(end.closes, 1);
     CHECK_EQ(end.error, ETIMEDOUT);
@@ -425,20 +428,32 @@ TEST(stream, finishes_after_its_queue)
     finish();
 }
 
+/* A moment later it would have closed by itself. */
+static void check_lingers(uint64_t began_ns)
+{
+    if (end.closes && time_mono_ns() - began_ns > 1000ULL * MS)
+        test_skip("this machine stood still for about as long as a stream lingers");
+    CHECK_EQ(end.closes, 0);
+}
+
 TEST(stream, lingers_until_the_peer_hangs_up)
 {
+    uint64_t began;
+
     start();
+    began = time_mono_ns();
     CHECK_EQ(stream_write(&end.stream, STR("bye")), 0);
     stream_finish(&end.stream, true);
     run_ms(2);
     CHECK_EQ(hear(3), 3);
     CHECK_EQ(hear(1), -1); /* our side is over */
-    CHECK_EQ(end.closes, 0);
+    check_lingers(began);
     say("still talking");
     CHECK_EQ(end.offers, 0);
-    CHECK_EQ(end.closes, 0);
+    check_lingers(began);
     stream_want_drain(&end.stream); /* must not disarm what ends the lingering */
     run_ms(2);
+    check_lingers(began);
     CHECK(loop_timer_armed(&end.stream.stall));
     fd_close(take_fd(&peer));
     run_ms(2);
@@ -449,11 +464,9 @@ TEST(stream, lingers_until_the_peer_hangs_up)
 
 TEST(stream, lingers_for_a_moment_only)
 {
-    uint64_t began = time_mono_ns();
-
     start();
     stream_finish(&end.stream, true);
-    while (!end.closes && time_mono_ns() < began + 10000ULL * MS)
+    while (!end.closes)
         run_ms(50);
     CHECK_EQ(end.closes, 1);
     CHECK_EQ(end.error, 0);
