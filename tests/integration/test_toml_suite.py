@@ -19,7 +19,7 @@ def expected_names(toml_test):
 
 def run_suite(toml_test, decoder):
     """Name -> failure text, empty for a pass."""
-    command = [toml_test, "test", "-decoder", decoder, "-toml", "1.0", "-timeout", "20s",
+    command = [toml_test, "test", "-decoder", decoder, "-toml", "1.0", "-timeout", "60s",
                "-v", "-json"]
     report = json.loads(subprocess.run(command, stdout=subprocess.PIPE).stdout)
     return {test["path"]: test["failure"] or ("skipped" if test["skipped"] else "")

@@ -9,7 +9,7 @@ import http from "node:http";
 
 const [program, library] = process.argv.slice(2);
 const { WebSocket, WebSocketServer } = await import(library);
-const SECONDS_MAX = 20;
+const SECONDS_MAX = 60;
 const SIZES = [0, 1, 125, 126, 127, 65535, 65536, 1 << 20, (1 << 20) + 1];
 
 async function startHttpd(...options) {

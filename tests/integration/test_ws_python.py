@@ -17,10 +17,9 @@ import websockets.asyncio.client
 import websockets.sync.client
 import websockets.sync.server
 
-from httplib import Connection, Server, run_tests, wait_for
+from httplib import SECONDS_MAX, Connection, Server, run_tests, wait_for
 
 PROGRAM = sys.argv[1]
-SECONDS_MAX = 20
 SIZES = [0, 1, 125, 126, 127, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, 5 << 20]
 MESSAGE_BYTES_MAX = 16 << 20
 
@@ -37,7 +36,8 @@ def test(function):
 
 def dial(server, path, **options):
     return websockets.sync.client.connect(f"ws://{server.address}{path}", max_size=None,
-                                          compression=None, **options)
+                                          compression=None, open_timeout=SECONDS_MAX,
+                                          ping_interval=None, **options)
 
 
 class Raw(Connection):
@@ -248,11 +248,11 @@ def closes_with_the_code_asked_for():
 
 @test
 def a_close_that_is_not_answered_ends_in_time():
+    begin = time.monotonic()
     with Raw(SERVER, "/ws/close?1000") as raw:
-        begin = time.monotonic()
         raw.expect_close(1000)
         raw.expect_end()
-        assert 1 < time.monotonic() - begin < 8
+        assert time.monotonic() - begin > 1
 
 
 @test
@@ -319,14 +319,16 @@ def too_large_a_message_ends_with_1009():
 @test
 def serves_two_hundred_at_once():
     async def one(number):
-        async with websockets.asyncio.client.connect(f"ws://{SERVER.address}/ws/echo") as ws:
+        url = f"ws://{SERVER.address}/ws/echo"
+        async with websockets.asyncio.client.connect(url, open_timeout=SECONDS_MAX,
+                                                     ping_interval=None) as ws:
             for size in (10, 5000, 70000):
                 message = bytes([number % 256]) * size
                 await ws.send(message)
                 assert await ws.recv() == message
 
     async def main():
-        await asyncio.wait_for(asyncio.gather(*(one(i) for i in range(200))), 60)
+        await asyncio.wait_for(asyncio.gather(*(one(i) for i in range(200))), 2 * SECONDS_MAX)
 
     asyncio.run(main())
 
@@ -396,16 +398,16 @@ def a_flood_of_pings_grows_nothing_and_the_last_is_answered():
 
 @test
 def who_answers_no_pings_is_cut():
-    with Server(PROGRAM, "--ping", "700") as server:
+    with Server(PROGRAM, "--ping", "200", "--pong", "4000") as server:
+        begin = time.monotonic()
         with Raw(server) as raw:
-            begin = time.monotonic()
             assert raw.frame() == (FIN | PING, b"")
             raw.send(FIN | PONG)
             assert raw.frame() == (FIN | PING, b"")
             raw.expect_end()
-            assert 1 < time.monotonic() - begin < SECONDS_MAX
+            assert time.monotonic() - begin > 3
         with dial(server, "/ws/echo") as ws:
-            time.sleep(2.5)  # more than three deadlines
+            time.sleep(5)  # more than the deadline
             ws.send("alive")
             assert ws.recv(SECONDS_MAX) == "alive"
 
@@ -515,9 +517,9 @@ def our_client_refuses_wrong_answers():
 
 @test
 def our_client_reports_that_nobody_listens():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    report = report_of_dialling(f"127.0.0.1:{port}")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen: nobody else can meanwhile
+        report = report_of_dialling("127.0.0.1:%d" % taken.getsockname()[1])
     assert report["code"] == 1006 and "refused" in report["error"], report
 
 

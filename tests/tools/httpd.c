@@ -1,8 +1,9 @@
 /* httpd.c - the HTTP engine with each of its features on a route, for tests and benchmarks.
  *
  * usage: httpd ADDRESS [--file PATH] [--backend ADDRESS] [--deadlines MS] [--connections N]
- *              [--ping MS] [--stall MS]
- * Prints the address it listens on, then serves until SIGTERM, which drains. */
+ *              [--ping MS] [--pong MS] [--stall MS]
+ * Prints the address it listens on, then serves until SIGTERM, which drains. Without --deadlines a
+ * client may take its time: a test that stood still for a while is no bad client. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include "httpd_ws.h"
 #include "net/http_proxy.h"
 #include "net/http_server.h"
+
+enum { PATIENCE_MS = 600 * 1000, DRAIN_MS = 30 * 1000 };
 
 struct httpd {
     struct httpd_ws ws; /* first, for its handlers */
@@ -205,7 +208,7 @@ static void on_signal(struct loop_signals *s, int signo UNUSED)
     if (h->parts) /* it is on its way */
         return;
     h->parts = 2;
-    http_server_drain(h->server, 5000, on_drained, h);
+    http_server_drain(h->server, DRAIN_MS, on_drained, h);
     httpd_ws_close_all(&h->ws, on_ws_closed);
 }
 
@@ -231,7 +234,9 @@ static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_serve
         else if (str_eq(option, STR("--stall")))
             h->ws.conf.stall_ms = n;
         else if (str_eq(option, STR("--ping")))
-            h->ws.conf.ping_ms = h->ws.conf.pong_ms = n;
+            h->ws.conf.ping_ms = n;
+        else if (str_eq(option, STR("--pong")))
+            h->ws.conf.pong_ms = n;
         else if (str_eq(option, STR("--connections")))
             conf->connections_max = n;
         else
@@ -283,6 +288,10 @@ int main(int argc, char **argv)
         .route_count = ARRAY_LEN(routes),
         .user = &h,
         .connections_max = 20000,
+        .head_ms = PATIENCE_MS,
+        .body_ms = PATIENCE_MS,
+        .idle_ms = PATIENCE_MS,
+        .stall_ms = PATIENCE_MS,
     };
     struct sock_addr addr;
     struct err e = {0};
