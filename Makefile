@@ -39,7 +39,7 @@ test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts t
 test-asan: $(call deps,test) ## the tests of the host programs, under ASan and UBSan
 	@$(BUILD) musl asan
 	@ASAN_OPTIONS=detect_stack_use_after_return=1:detect_leaks=1:strict_string_checks=1 \
-	 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tools/test --slow=3 build/asan
+	 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tools/test --slow=6 build/asan
 
 test-vm: $(call deps,vm) ## tests on a stock Debian kernel with cgroup v2, in QEMU (P=name for some)
 	@$(BUILD) native musl

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""test_deps.py - a mirror that hiccups costs nothing, one that is gone leaves nothing half made."""
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+# What stands in for the world outside: apt-get fetches a package after as many failures as told,
+# and a failure leaves half of it.
+STANDINS = {
+    "apt-cache": "echo '  Depends: linux-image-6.1-cloud'",
+    "apt-get": """
+        case " $* " in *" download "*) ;; *) exit 0 ;; esac
+        echo half >linux-image-6.1-cloud_1.deb
+        left=$(cat "$WORLD/failures")
+        [ "$left" = 0 ] || { echo $((left - 1)) >"$WORLD/failures"; exit 100; }""",
+    "dpkg-deb": "mkdir -p lib/modules/6.1-cloud",
+    "depmod": "test -d lib/modules/6.1-cloud",
+    "sleep": "exit 0",
+}
+
+
+class Tree:
+    """tools/deps in a tree of its own, which fetches a kernel from a world of stand-ins."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "tools").mkdir()
+        shutil.copy(tap.ROOT / "tools/deps", folder / "tools/deps")
+        (folder / "world").mkdir()
+        for name, text in STANDINS.items():
+            path = folder / "world" / name
+            path.write_text(f"#!/bin/sh\n{text}\n")
+            path.chmod(0o755)
+        self.built = folder / "build/deps"
+
+    def fetch(self, failures):
+        world = self.folder / "world"
+        (world / "failures").write_text(f"{failures}\n")
+        env = {"PATH": f"{world}:{os.environ['PATH']}", "WORLD": str(world)}
+        done = subprocess.run([self.folder / "tools/deps", "vm"], env=env, capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+
+@contextlib.contextmanager
+def tree():
+    with tempfile.TemporaryDirectory() as folder:
+        yield Tree(pathlib.Path(folder))
+
+
+def what_fails_is_tried_again(made):
+    made.fetch(4)
+    assert (made.built / "vm.ok").exists()
+    assert (made.built / "vm/lib/modules/6.1-cloud").is_dir()
+    assert not list((made.built / "vm").glob("*.deb"))
+
+
+def what_fails_for_good_leaves_nothing_half_made(made):
+    said = made.fetch(1000)
+    assert "will be skipped" in said, said
+    assert not (made.built / "vm").exists() and not (made.built / "vm.ok").exists()
+    made.fetch(0)  # and is not given up
+    assert (made.built / "vm.ok").exists()
+
+
+def what_is_there_is_not_fetched_again(made):
+    made.fetch(0)
+    assert made.fetch(1000) == ""
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run_tests([
+        what_fails_is_tried_again,
+        what_fails_for_good_leaves_nothing_half_made,
+        what_is_there_is_not_fetched_again,
+    ], tree))
