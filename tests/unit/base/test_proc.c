@@ -17,7 +17,7 @@ static const char *const default_env[] = {"PATH=/usr/bin:/bin", "GREETING=hello 
 
 static uint64_t soon(void)
 {
-    return deadline_in_ms(20000);
+    return deadline_in_ms(60000);
 }
 
 static struct proc spawn(const struct proc_spec *spec)
