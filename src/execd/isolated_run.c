@@ -109,7 +109,7 @@ static int setup_take_back(struct buf *out, const char *lent, const char *const 
         struct json_pair had = {name, path_env(env, name)};
 
         r = had.value.p ? shell_setup(out, NULL, &had, 1)
-                        : buf_addf(out, "unset %.*s;", STR_ARG(name));
+                        : buf_addf(out, SHELL_AS "unset %.*s;", STR_ARG(name));
     }
     return r;
 }

@@ -222,7 +222,7 @@ static int write_code(struct shell *s, const struct shell_job *job)
     const struct str pieces[] = {
         str_of(s->kind->before_code),
         job->setup,
-        s->trace ? STR("set -x;") : STR(""),
+        s->trace ? STR(SHELL_AS "set -x;") : STR(""),
         job->code,
     };
     off_t at = 0;

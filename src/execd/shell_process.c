@@ -28,8 +28,8 @@ enum {
 /* A line is far below what a socket and a pipe take at once. */
 int shell_say(struct shell *s, char what, const char *nonce)
 {
-    char line[SHELL_NONCE_MAX + 4];
-    int n = snprintf(line, sizeof(line), "%c %s\n", what, nonce);
+    char line[SHELL_NONCE_MAX + 5];
+    int n = snprintf(line, sizeof(line), "%c %s.\n", what, nonce);
     ssize_t sent;
 
     if (s->control.fd < 0)

@@ -2,55 +2,66 @@
 
 #include <errno.h>
 
-/* Variables of the loop are named so that nobody uses them by accident. `command` goes past
- * functions that the client called like a builtin, and keeps a shell alive where the failure of a
- * special builtin would end it. The trace of the loop itself, and what a closed descriptor makes it
- * say, go nowhere. `export -p` is what a successor of this shell begins with. */
-#define LOOP(control, state, code, seen, first)                                                    \
-    "__execd_new=$?; __execd_next() { __execd_x=-; case $- in *x*) __execd_x=x; set +x;; "         \
-    "esac; " first "export -p >|/proc/self/fd/" state "; "                                         \
-    "command echo \"$__execd_n $1 $__execd_new $__execd_x\" >&" control "; __execd_new=-; "        \
-    "while IFS=' ' read -r __execd_k __execd_n <&" control "; do "                                 \
-    "case $__execd_k in r) return 0;; esac; command echo \"$__execd_n 0 sync -\" >&" control "; "  \
-    "done; return 1; }; "                                                                          \
-    "while { __execd_next \"$?\"; } 2>/dev/null; do command . /proc/self/fd/" seen " " seen        \
-    "<&" code " " code "<&- " state "<&- " control "<&- </dev/null; done\n"
+/* What a client defines must not get in the way. Functions of bash come before its builtins, even
+ * before those that POSIX calls special, but in POSIX mode; a word that is quoted is no alias. So
+ * builtins are called by SHELL_AS: `builtin` in bash, `command` in others, which go past functions;
+ * `own` undoes a function of that one name. A sh knows no other mode, and its `command` keeps it
+ * alive where the failure of a special builtin would end it. Aliases come after the line that
+ * defines our functions.
+ *
+ * Variables are named so that nobody uses them by accident. A line that is read into one variable
+ * depends on no IFS, save for its last character, hence the stop. A `read` that TMOUT ended begins
+ * anew. The trace of the loop itself, and what a closed descriptor makes it say, go nowhere.
+ * `export -p` is what a successor of this shell begins with. */
+#define BEGIN(as, own, control, state, first)                                                      \
+    "__execd_as=" as "; " own "; " SHELL_AS ". /proc/self/fd/" state "; "                          \
+    "__execd_say() { " SHELL_AS "echo \"$1\" || " SHELL_AS "printf '%s\\n' \"$1\"; } "             \
+    ">&" control "; "                                                                              \
+    "__execd_next() { " own "; __execd_x=-; "                                                      \
+    "case $- in *x*) __execd_x=x; " SHELL_AS "set +x;; esac; " first "" SHELL_AS                   \
+    "export -p >|/proc/self/fd/" state "; "                                                        \
+    "__execd_say \"$__execd_n $1 $__execd_new $__execd_x\"; __execd_new=-; "                       \
+    "while " SHELL_AS "read -r __execd_k <&" control " || "                                        \
+    "case $? in 1) " SHELL_AS "return 1;; esac; "                                                  \
+    "do __execd_n=${__execd_k#??}; __execd_n=${__execd_n%.}; case $__execd_k in "                  \
+    "r*) " SHELL_AS "return 0;; s*) __execd_say \"$__execd_n 0 sync -\";; esac; done; }; "         \
+    "PS1= PS2= __execd_n=-\n"
+
+#define LOOP(control, state, code, seen)                                                           \
+    "__execd_new=$?; while { __execd_next \"$?\"; } 2>/dev/null; "                                 \
+    "do " SHELL_AS ". /proc/self/fd/" seen " " seen "<&" code " "                                  \
+    "" code "<&- " state "<&- " control "<&- </dev/null; done\n"
 
 /* A copy of the shell that was interrupted between fork and exec would read on in its place. And
  * what the shell does for SHELL_BREAK: interrupt itself, between two commands. */
 #define BASH_FIRST                                                                                 \
-    "case ${BASHPID-$$} in $$) ;; *) trap - EXIT; exit 130;; esac; "                               \
-    "trap '{ command kill -INT ${BASHPID-$$}; } 2>/dev/null' " STRINGIFY(SHELL_BREAK) "; "
+    "case ${BASHPID-$$} in $$) ;; *) " SHELL_AS "trap - EXIT; " SHELL_AS "exit 130;; esac; "       \
+    "" SHELL_AS "trap '{ " BASH_OWN "; " SHELL_AS "kill -INT \"${BASHPID-$$}\"; } 2>/dev/null' "   \
+    "" STRINGIFY(SHELL_BREAK) "; "
+
+/* POSIX mode lasts as long as the function that has the variable. `exec` changes descriptors for
+ * good only when it is called by its own name. */
+#define BASH_BEGIN                                                                                 \
+    "__execd_own() { unset -f builtin; }; __execd_hide() { exec 99<&-; }; "                        \
+    "" BEGIN("builtin", BASH_OWN, "96", "97", BASH_FIRST)
+#define BASH_OWN "POSIXLY_CORRECT= __execd_own"
 
 #define STRINGIFY(number) STRINGIFY_(number)
 #define STRINGIFY_(text)  #text
-
-#define BEGIN(state)                                                                               \
-    "[ -s /proc/self/fd/" state " ] && command . /proc/self/fd/" state "; "                        \
-    "PS1= PS2= __execd_n=-; true\n"
-
-#define BEFORE_CODE(seen) "command exec " seen "<&-;"
 
 static const char *const bash_argv[] = {
     "bash", "--noprofile", "--norc", "--noediting", "+H", "+o", "history", "-i", NULL,
 };
 static const char *const sh_argv[] = {"sh", "-i", NULL};
 
+static const char bash_begin[] = BASH_BEGIN, bash_loop[] = LOOP("96", "97", "98", "99");
+static const char bash_hide[] = "POSIXLY_CORRECT= __execd_hide;";
+static const char sh_begin[] = BEGIN("command", "unset -f command", "9", "8", "");
+static const char sh_loop[] = LOOP("9", "8", "7", "6");
+
 const struct shell_kind shell_kinds[] = {
-    {
-     "bash", bash_argv,
-     LOOP("96", "97",   "98", "99", BASH_FIRST),
-     BEGIN("97"),
-     BEFORE_CODE("99"),
-     {96, 97, 98},
-     SHELL_BREAK, },
-    {
-     "sh",     sh_argv,
-     LOOP("9",      "8", "7",                "6",            ""),
-     BEGIN("8"),
-     BEFORE_CODE("6"),
-     {9, 8, 7},
-     0, },
+    {"bash", bash_argv, bash_loop, bash_begin, bash_hide,      {96, 97, 98}, SHELL_BREAK},
+    {"sh",   sh_argv,   sh_loop,   sh_begin,   "\\exec 6<&-;", {9, 8, 7},    0          },
 };
 const size_t shell_kind_count = ARRAY_LEN(shell_kinds);
 
@@ -127,16 +138,16 @@ int shell_check_envs(const struct json_pair *envs, size_t count, struct err *e)
 
 static int add_cwd(struct buf *out, const char *cwd)
 {
-    int r = buf_add(out, STR("command cd -- "));
+    int r = buf_add(out, STR(SHELL_AS "cd -- "));
 
     if (r >= 0)
         r = shell_quote(out, str_of(cwd));
-    return r < 0 ? r : buf_add(out, STR(" || return;"));
+    return r < 0 ? r : buf_add(out, STR(" || " SHELL_AS "return;"));
 }
 
 static int add_variable(struct buf *out, const struct json_pair *v)
 {
-    int r = buf_addf(out, "export %.*s=", STR_ARG(v->key));
+    int r = buf_addf(out, SHELL_AS "export %.*s=", STR_ARG(v->key));
 
     if (r >= 0)
         r = shell_quote(out, v->value);

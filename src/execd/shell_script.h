@@ -10,7 +10,7 @@
  * Whenever the loop is broken off the shell reads the next line of the pipe, which is the loop
  * again: execd keeps one in the pipe.
  *
- *     execd  ──► shell   "r NONCE"  run what is in the code file     "s NONCE"  answer
+ *     execd  ──► shell   "r NONCE."  run what is in the code file     "s NONCE."  answer
  *     shell  ──► execd   "NONCE STATUS LOOP TRACE"
  *
  * NONCE is that of the run, STATUS its exit status. LOOP is "-", "sync" for the answer, or, when
@@ -30,6 +30,9 @@ enum {
  * but one that reaches bash 5.2 while it sets out to wait for a child makes it send itself SIGINT
  * for ever: the handler of that moment passes on what it finds no other handler for, to itself. */
 #define SHELL_BREAK 63
+
+/* What precedes the name of a builtin, so that nothing a client defined stands in for it. */
+#define SHELL_AS "\"$__execd_as\" "
 
 /* Descriptors of the shell, all of them closed while code of a client runs. */
 enum shell_fd { SHELL_FD_CONTROL, SHELL_FD_STATE, SHELL_FD_CODE, SHELL_FDS };

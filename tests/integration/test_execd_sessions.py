@@ -149,6 +149,59 @@ def state_stays_from_run_to_run():
             assert s.out("shopt -q extglob && echo ${m[k]} ${a[2]} ${BASH_VERSION%%.*}") == "v 3 5"
 
 
+def interrupted(s, command):
+    """Ends a run whose first line of output is there. How it ended."""
+    stream = s.stream(command)
+    while stream.event()["type"] != "stdout":
+        pass
+    assert s.interrupt().status == 200
+    return error_of(rest(stream))
+
+
+def nothing_that_is_defined_breaks_the_next_run():
+    """Functions and aliases called like what a run is begun, interrupted and reported with."""
+    names = ["alias", "cd", "command", "echo", "false", "kill", "printf", "read", "test", "true"]
+    if KIND == "bash":  # what a sh has no functions for
+        names += [".", ":", "builtin", "declare", "eval", "exec", "exit", "export", "local",
+                  "return", "set", "shopt", "source", "trap", "unset"]
+    gone = "builtin" if KIND == "bash" else "command"  # the one that does not stay
+    for name in names + ["all of them"]:
+        functions = "\n".join(f"{n}() {{ kept=no; }}" for n in names if name in (n, "all of them"))
+        with Session() as s:
+            s.run(f"kept=yes\n{functions}")
+            assert s.run("ls /dev/null", cwd="/", envs={"A": "it's"}).text("stdout") == "/dev/null"
+            assert s.run("cat <<X\n$kept $PWD $A\nX").text("stdout") == "yes / it's", name
+            how = interrupted(s, f"{functions}\nls /dev/null; while sleep 60; do sleep 60; done")
+            assert how == ("-1", "signal: interrupt"), (name, how)
+            assert s.run("cat <<X\n$kept\nX").text("stdout") == "yes", name
+            if name not in (gone, "all of them"):
+                assert s.run(f"{name} && cat <<X\n$kept\nX").text("stdout") == "no", name
+    with Session() as s:
+        s.run("kept=yes; " + ";".join(f"alias {n}=nope" for n in names if n not in ":.alias"))
+        assert interrupted(s, "ls /dev/null; sleep 60") == ("-1", "signal: interrupt")
+        assert s.run("ls /dev/null", cwd="/", envs={"A": "it's"}).text("stdout") == "/dev/null"
+        assert s.run("cat <<X\n$kept $PWD $A\nX").text("stdout") == "yes / it's"
+
+
+def no_setting_breaks_the_next_run():
+    settings = ["set -x", "set -v", "set -u", "set -f", "set -C", "set -a", "IFS=0123456789abcdef",
+                "IFS=r; readonly IFS", "TMOUT=1; readonly TMOUT", "PATH=", "PS1=no; PS2=no"]
+    if KIND == "bash":
+        settings += ["set -o posix", "set -k", "set -T", "set -E", "enable -n echo kill",
+                     "shopt -s extdebug failglob xpg_echo", "POSIXLY_CORRECT=",
+                     "shopt -u expand_aliases", "BASH_COMPAT=4.2"]
+    for setting in settings:
+        with Session() as s:
+            s.run(f"path=\"$PATH\"; kept=yes; {setting}")
+            if "TMOUT" in setting:
+                time.sleep(1.5)
+            for _ in range(20):  # the numbers of runs are random
+                assert s.run('printf %s "$kept"').text("stdout") == "yes", setting
+            s.run('PATH="$path"')
+            assert interrupted(s, "ls /dev/null; sleep 60") == ("-1", "signal: interrupt"), setting
+            assert s.run('printf %s "$kept"').text("stdout") == "yes", setting
+
+
 def a_sandbox_has_sessions_apart():
     with Session() as a, Session() as b:
         a.run("v=a; cd /tmp")
@@ -657,7 +710,8 @@ def sessions_work_side_by_side():
 TESTS = [value for value in list(globals().values())
          if callable(value) and getattr(value, "__module__", "") == "__main__"
          and not isinstance(value, type)
-         and value.__name__ not in ("error_of", "gone", "main", "path_for", "patiently", "rest")]
+         and value.__name__ not in ("error_of", "gone", "interrupted", "main", "path_for",
+                                    "patiently", "rest")]
 
 
 def path_for(kind, folder):

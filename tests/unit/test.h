@@ -2,7 +2,7 @@
  * output.
  *
  * A failed CHECK prints file, line and both values, and ends that test. Each test runs in a child
- * process, so a crash or a hang (180 s) fails one test and not the program. */
+ * process, so a crash or a hang (240 s) fails one test and not the program. */
 #pragma once
 
 #include <errno.h>

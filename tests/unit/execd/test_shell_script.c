@@ -47,7 +47,8 @@ TEST(shell_script, sets_up_a_run_on_a_line_of_its_own)
     CHECK_EQ(shell_setup(&out, NULL, NULL, 0), 0);
     CHECK_EQ(out.n, 0);
     CHECK_EQ(shell_setup(&out, "/a b", envs, 2), 0);
-    CHECK_STR(out.p, "command cd -- '/a b' || return;export A='it'\\''s';export _b2='';\n");
+    CHECK_STR(out.p, SHELL_AS "cd -- '/a b' || " SHELL_AS "return;" SHELL_AS
+                              "export A='it'\\''s';" SHELL_AS "export _b2='';\n");
 }
 
 TEST(shell_script, knows_names_of_variables)
