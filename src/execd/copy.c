@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -27,6 +28,14 @@ struct copy_level {
     struct stat st; /* of the source's directory */
     dev_t dev;      /* of the copy's */
     ino_t ino;
+};
+
+/* A file of the copy whose source has more names. */
+struct copy_file {
+    dev_t dev; /* of the copy's */
+    ino_t ino;
+    nlink_t left; /* names still to come */
+    char path[];  /* from where the copy goes */
 };
 
 static void times_of(const struct stat *st, struct timespec ret[2])
@@ -128,6 +137,49 @@ static int file_step(struct copy *c)
     return r;
 }
 
+/* --- several names of one file --- */
+
+static struct str link_key(const struct stat *st)
+{
+    return str_make((const char *)&st->st_ino, sizeof(st->st_ino));
+}
+
+/* Remembers the file just begun. One that does not fit is forgotten. */
+static void link_note(struct copy *c, const struct walk_entry *entry)
+{
+    struct str rest = str_skip(entry->path, c->root_bytes);
+    size_t size = strlen(c->as) + rest.n + 1;
+    struct copy_file *f;
+    struct stat st;
+
+    if (c->file_st.st_nlink < 2 || rest.n > COPY_LINK_PATH_MAX || fstat(c->file_to, &st) < 0)
+        return;
+    f = mem_alloc(sizeof(*f) + size);
+    *f = (struct copy_file){st.st_dev, st.st_ino, c->file_st.st_nlink - 1};
+    (void)snprintf(f->path, size, "%s%.*s", c->as, STR_ARG(rest));
+    if (map_set(&c->links, link_key(&c->file_st), f) < 0)
+        free(f);
+}
+
+/* Links to the copy of a file that had another name before. False: it is to be copied. */
+static bool link_made(struct copy *c, const struct walk_entry *entry)
+{
+    struct copy_file *f = entry->st.st_nlink > 1 ? map_get(&c->links, link_key(&entry->st)) : NULL;
+    const char *name = entry->name.p;
+    struct stat st;
+
+    if (!f || linkat(c->to, f->path, c->out, name, 0) < 0)
+        return false;
+    if (fstatat(c->out, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != f->dev ||
+        st.st_ino != f->ino) { /* someone moves things about in our copy */
+        (void)unlinkat(c->out, name, 0);
+        return false;
+    }
+    if (--f->left == 0)
+        map_remove(&c->links, link_key(&entry->st));
+    return true;
+}
+
 /* --- directories --- */
 
 /* Makes a directory of the copy and goes into it. */
@@ -191,16 +243,22 @@ static int entry_check(const struct copy *c, const struct stat *st)
 
 static int entry_begin(struct copy *c, const struct walk_entry *entry, struct err *e)
 {
+    const char *name = entry->name.p;
     int r = entry_check(c, &entry->st);
 
-    if (r == 0 && S_ISDIR(entry->st.st_mode)) {
-        r = dir_begin(c, c->out, entry->name.p, &entry->st);
+    if (r < 0)
+        return r;
+    if (S_ISDIR(entry->st.st_mode)) {
+        r = dir_begin(c, c->out, name, &entry->st);
         return r == 0 ? walk_enter(&c->walk, entry, e) : r;
     }
-    if (r == 0 && S_ISREG(entry->st.st_mode))
-        return file_begin(c, walk_dir(&c->walk), entry->name.p, c->out, entry->name.p);
+    if (!S_ISREG(entry->st.st_mode))
+        return copy_other(walk_dir(&c->walk), name, &entry->st, c->out, name);
+    if (link_made(c, entry))
+        return 0;
+    r = file_begin(c, walk_dir(&c->walk), name, c->out, name);
     if (r == 0)
-        r = copy_other(walk_dir(&c->walk), entry->name.p, &entry->st, c->out, entry->name.p);
+        link_note(c, entry);
     return r;
 }
 
@@ -234,6 +292,8 @@ int copy_open(struct copy *c, const char *path, int to, const char *as, struct e
     if (r < 0)
         return err_set(e, -r, "open %s: %s", path, fs_text(-r));
     c->piece = mem_alloc(PIECE_BYTES);
+    c->root_bytes = strlen(path);
+    map_init(&c->links, COPY_LINKS_MAX, free);
     return S_ISDIR(c->st.st_mode) ? walk_open(&c->walk, path, e) : 0;
 }
 
@@ -242,6 +302,7 @@ void copy_done(struct copy *c)
     if (!c->piece && c->from <= 0)
         return;
     walk_done(&c->walk);
+    map_done(&c->links);
     free(c->levels);
     free(c->piece);
     fd_close(c->from);

@@ -1,13 +1,21 @@
 /* copy.h - copies a file or a whole tree to another file system, a little at a time: content,
- * modes, owners, times, links as links, pipes and devices as such. Extended attributes and hard
- * links among the files are not kept; holes are, where the file system tells of them. What is
- * mounted below the tree is -EXDEV. */
+ * modes, owners, times, links as links, pipes and devices as such. Holes are kept where the file
+ * system tells of them, and several names of one file are again of one, as long as COPY_LINKS_MAX
+ * files at a time wait for another name, each first met below COPY_LINK_PATH_MAX bytes of path;
+ * others become files of their own. Extended attributes are not kept. What is mounted below the
+ * tree is -EXDEV. */
 #pragma once
 
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "base/map.h"
 #include "execd/walk.h"
+
+enum {
+    COPY_LINKS_MAX = 4096,
+    COPY_LINK_PATH_MAX = 512,
+};
 
 struct copy_level;
 
@@ -16,6 +24,8 @@ struct copy {
     char name[NAME_MAX + 1], as[NAME_MAX + 1];
     struct stat st; /* of the source */
     struct walk walk;
+    size_t root_bytes; /* of paths of the walk: what leads to the tree */
+    struct map links;  /* by inode: files of the copy that more names are to come of */
     struct copy_level
         *levels; /* directories of the copy, which get their modes when they are full */
     size_t depth, room;

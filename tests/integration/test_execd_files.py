@@ -242,6 +242,7 @@ def moves_across_file_systems(x):
         (tree / "a" / "b" / "big").write_bytes(os.urandom(3 * MIB + 17))
         content = (tree / "a" / "b" / "big").read_bytes()
         (tree / "link").symlink_to("a/b")
+        os.link(tree / "a" / "b" / "big", tree / "same")
         os.mkfifo(tree / "pipe")
         (tree / "locked").mkdir()
         (tree / "locked" / "f").touch(mode=0o400)
@@ -257,6 +258,7 @@ def moves_across_file_systems(x):
         assert not tree.exists()
         assert (far / "t/a/b/big").read_bytes() == content
         assert (far / "t/a/b/big").stat().st_mtime_ns == 2000000003
+        assert (far / "t/same").samefile(far / "t/a/b/big")
         assert (far / "t/a").stat().st_mtime_ns == 4000000005
         assert (far / "t/a").stat().st_uid == owner
         assert os.readlink(far / "t/link") == "a/b"

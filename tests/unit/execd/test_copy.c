@@ -52,6 +52,56 @@ TEST(copy, keeps_content_modes_times_and_kinds)
     CHECK_EQ(chmod("u/d", 0755), 0);
 }
 
+static ino_t inode_of(const char *path)
+{
+    struct stat st = {0};
+
+    CHECK_EQ(lstat(path, &st), 0);
+    return st.st_ino;
+}
+
+TEST(copy, keeps_names_of_one_file_together)
+{
+    AUTO_FOLDER(folder);
+    struct stat st;
+
+    CHECK_EQ(mkdir("t", 0755), 0);
+    CHECK_EQ(mkdir("t/d", 0755), 0);
+    file_write("t/d/f", "content");
+    file_write("t/alone", "content");
+    CHECK_EQ(link("t/d/f", "t/d/g"), 0);
+    CHECK_EQ(link("t/d/f", "t/h"), 0);
+    CHECK_EQ(link("t/d/f", "outside"), 0);
+    CHECK_EQ(link("t/alone", "outside2"), 0);
+    CHECK_EQ(copy_all("t", "u"), 0);
+    CHECK_EQ(stat("u/h", &st), 0);
+    CHECK_EQ(st.st_nlink, 3);
+    CHECK(inode_of("u/d/f") == st.st_ino && inode_of("u/d/g") == st.st_ino);
+    CHECK(inode_of("u/alone") != st.st_ino && inode_of("t/h") != st.st_ino);
+    CHECK_STR(file_read("u/h"), "content");
+}
+
+TEST(copy, copies_what_it_cannot_link)
+{
+    AUTO_FOLDER(folder);
+    char name[16], other[16];
+    struct stat st;
+
+    CHECK_EQ(mkdir("t", 0755), 0);
+    for (int i = 0; i <= COPY_LINKS_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "t/a%05d", i);
+        (void)snprintf(other, sizeof(other), "t/b%05d", i);
+        file_write(name, "");
+        CHECK_EQ(link(name, other), 0);
+    }
+    CHECK_EQ(copy_all("t", "u"), 0);
+    CHECK_EQ(stat("u/b00000", &st), 0);
+    CHECK_EQ(st.st_nlink, 2);
+    (void)snprintf(name, sizeof(name), "u/b%05d", COPY_LINKS_MAX);
+    CHECK_EQ(stat(name, &st), 0);
+    CHECK_EQ(st.st_nlink, 1);
+}
+
 TEST(copy, takes_single_files_of_any_kind)
 {
     AUTO_FOLDER(folder);
