@@ -26,37 +26,85 @@ static bool glob_matches(struct str pattern, struct str text)
     return p == pattern.n;
 }
 
-/* A colon in the last component, or a digest. */
-static bool has_tag(struct str image)
+/* --- names, as Docker reads them --- */
+
+enum { NAME_ROOM = 512 };
+
+/* A colon in the last component. */
+static bool has_tag(struct str name)
 {
-    struct str rest = image, last = image;
+    struct str rest = name, last = name;
 
     while (str_cut(&rest, '/', &last))
         continue;
-    return str_find(last, ':') < last.n || str_find(last, '@') < last.n;
+    return str_find(last, ':') < last.n;
 }
 
-static const struct config_image *find_exact(const struct config *c, struct str name)
+static bool is_registry(struct str first)
 {
-    for (size_t i = 0; i < c->image_count; i++)
-        if (glob_matches(str_of(c->images[i].pattern), name))
+    return str_find(first, '.') < first.n || str_find(first, ':') < first.n ||
+           str_eq(first, STR("localhost"));
+}
+
+/* Adds what a name leaves out: the registry docker.io, and the owner `library` there. The star of a
+ * pattern is any owner. */
+static int name_expand(struct str name, struct buf *out)
+{
+    struct str rest = name, first;
+    bool official;
+
+    (void)str_cut(&rest, '/', &first);
+    if (!rest.p || !is_registry(first))
+        rest = name;
+    else if (!str_eq(first, STR("docker.io")) && !str_eq(first, STR("index.docker.io")))
+        return buf_add(out, name);
+    official = str_find(rest, '/') == rest.n && !str_starts(rest, STR("*"));
+    return buf_addf(out, "docker.io/%s%.*s", official ? "library/" : "", STR_ARG(rest));
+}
+
+static bool name_matches(struct str pattern, struct str name)
+{
+    AUTO_BUF(full_pattern, NAME_ROOM);
+    AUTO_BUF(full, NAME_ROOM);
+
+    if (glob_matches(pattern, name))
+        return true;
+    return name_expand(pattern, &full_pattern) >= 0 && name_expand(name, &full) >= 0 &&
+           glob_matches(buf_str(&full_pattern), buf_str(&full));
+}
+
+/* --- the table --- */
+
+static const struct config_image *find_name(const struct config *c, struct str name,
+                                            struct str or_name)
+{
+    for (size_t i = 0; i < c->image_count; i++) {
+        struct str pattern = str_of(c->images[i].pattern);
+
+        if (name_matches(pattern, name) || name_matches(pattern, or_name))
             return &c->images[i];
+    }
     return NULL;
 }
 
+/* With a tag it may be without its digest, too. One that has none is then tried with it: a digest
+ * may be that of any tag, which only a star matches. */
 const struct config_image *config_image_find(const struct config *config, struct str image)
 {
     static const struct config_image host = {"host", CONFIG_IMAGE_HOST, NULL};
-    enum { NAME_ROOM = 512 };
-    AUTO_BUF(tagged, NAME_ROOM);
+    struct str digest = image, name;
     const struct config_image *found;
+    AUTO_BUF(tagged, NAME_ROOM);
 
     if (str_eq(image, STR("host")))
         return &host;
-    found = find_exact(config, image);
-    if (found || image.n == 0 || has_tag(image))
-        return found;
-    if (buf_add(&tagged, image) < 0 || buf_add(&tagged, STR(":latest")) < 0)
+    if (!str_cut(&digest, '@', &name) || name.n == 0)
         return NULL;
-    return find_exact(config, buf_str(&tagged));
+    found = find_name(config, image, has_tag(name) ? name : image);
+    if (found || has_tag(name))
+        return found;
+    if (buf_addf(&tagged, "%.*s:%.*s", STR_ARG(name), STR_ARG(digest.p ? digest : STR("latest"))) <
+        0)
+        return NULL;
+    return find_name(config, buf_str(&tagged), image);
 }

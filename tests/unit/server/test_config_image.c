@@ -23,13 +23,48 @@ TEST(config_image, finds_the_first_match)
     CHECK_EQ(found(c, "plain"), 'd');
     CHECK_EQ(found(c, "plain:latest"), '0');
     CHECK_EQ(found(c, "old"), 'e');
-    CHECK_EQ(found(c, "old@sha256:00"), '0'); /* a digest is no lack of a tag */
+    CHECK_EQ(found(c, "old@sha256:00"), '0'); /* a digest may be that of any tag */
     CHECK_EQ(found(c, "xyyzyz"), 'f');
     CHECK_EQ(found(c, "xyzy"), '0');
     CHECK_EQ(found(c, "ubuntu:22.04"), '-');
     CHECK_EQ(found(c, "host"), '-');
     CHECK_EQ(found(c, "hosts"), '0');
     CHECK_EQ(found(c, ""), '0');
+}
+
+TEST(config_image, takes_names_for_what_docker_takes_them_for)
+{
+    PARSE(p, "[embedded.images]\n'python:3.?' = 'dir:/a'\n'python:*' = 'dir:/b'\n"
+             "'docker.io/library/go:*' = 'dir:/c'\n'me/app:*' = 'dir:/d'\n"
+             "'docker.io/rs' = 'dir:/e'\n'localhost/x:1' = 'dir:/f'\n");
+    const struct config *c = p.config;
+
+    CHECK_EQ(found(c, "library/python:3.9"), 'a');
+    CHECK_EQ(found(c, "docker.io/python:3.9"), 'a');
+    CHECK_EQ(found(c, "docker.io/library/python"), 'b');
+    CHECK_EQ(found(c, "index.docker.io/library/python:2"), 'b');
+    CHECK_EQ(found(c, "python@sha256:00"), 'b');
+    CHECK_EQ(found(c, "python:3.9@sha256:00"), 'a');
+    CHECK_EQ(found(c, "docker.io/library/python:3.11@sha256:00"), 'b');
+    CHECK_EQ(found(c, "go:1"), 'c');
+    CHECK_EQ(found(c, "docker.io/me/app"), 'd');
+    CHECK_EQ(found(c, "rs"), 'e');
+    CHECK_EQ(found(c, "localhost/x:1"), 'f');
+    CHECK_EQ(found(c, "x:1"), '0');
+    CHECK_EQ(found(c, "quay.io/library/python:3.9"), '0');
+    CHECK_EQ(found(c, "registry:5000/python:3.9"), '0');
+    CHECK_EQ(found(c, "@sha256:00"), '0');
+}
+
+TEST(config_image, knows_whose_an_image_is)
+{
+    PARSE(p, "[embedded.images]\n'library/*' = 'dir:/a'\n'docker.io/*' = 'dir:/b'\n");
+    const struct config *c = p.config;
+
+    CHECK_EQ(found(c, "python"), 'a');
+    CHECK_EQ(found(c, "docker.io/library/host"), 'a');
+    CHECK_EQ(found(c, "me/app"), 'b');
+    CHECK_EQ(found(c, "quay.io/library/python"), '0');
 }
 
 TEST(config_image, is_quick_with_patterns_made_to_be_slow)
