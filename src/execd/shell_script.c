@@ -32,12 +32,17 @@
     "do " SHELL_AS ". /proc/self/fd/" seen " " seen "<&" code " "                                  \
     "" code "<&- " state "<&- " control "<&- </dev/null; done\n"
 
-/* A copy of the shell that was interrupted between fork and exec would read on in its place. And
- * what the shell does for SHELL_BREAK: interrupt itself, between two commands. */
+#define SH_OWN "unset -f command"
+
+/* What the shell does for SHELL_BREAK: interrupt itself, between two commands. */
+#define BREAK(own, pid)                                                                            \
+    "" SHELL_AS "trap '{ " own "; " SHELL_AS "kill -INT \"" pid                                    \
+    "\"; } 2>/dev/null' " STRINGIFY(SHELL_BREAK) "; "
+
+/* A copy of the shell that was interrupted between fork and exec would read on in its place. */
 #define BASH_FIRST                                                                                 \
     "case ${BASHPID-$$} in $$) ;; *) " SHELL_AS "trap - EXIT; " SHELL_AS "exit 130;; esac; "       \
-    "" SHELL_AS "trap '{ " BASH_OWN "; " SHELL_AS "kill -INT \"${BASHPID-$$}\"; } 2>/dev/null' "   \
-    "" STRINGIFY(SHELL_BREAK) "; "
+    "" BREAK(BASH_OWN, "${BASHPID-$$}")
 
 /* POSIX mode lasts as long as the function that has the variable. `exec` changes descriptors for
  * good only when it is called by its own name. */
@@ -56,12 +61,12 @@ static const char *const sh_argv[] = {"sh", "-i", NULL};
 
 static const char bash_begin[] = BASH_BEGIN, bash_loop[] = LOOP("96", "97", "98", "99");
 static const char bash_hide[] = "POSIXLY_CORRECT= __execd_hide;";
-static const char sh_begin[] = BEGIN("command", "unset -f command", "9", "8", "");
+static const char sh_begin[] = BEGIN("command", SH_OWN, "9", "8", BREAK(SH_OWN, "$$"));
 static const char sh_loop[] = LOOP("9", "8", "7", "6");
 
 const struct shell_kind shell_kinds[] = {
-    {"bash", bash_argv, bash_loop, bash_begin, bash_hide,      {96, 97, 98}, SHELL_BREAK},
-    {"sh",   sh_argv,   sh_loop,   sh_begin,   "\\exec 6<&-;", {9, 8, 7},    0          },
+    {"bash", bash_argv, bash_loop, bash_begin, bash_hide,      {96, 97, 98}},
+    {"sh",   sh_argv,   sh_loop,   sh_begin,   "\\exec 6<&-;", {9, 8, 7}   },
 };
 const size_t shell_kind_count = ARRAY_LEN(shell_kinds);
 

@@ -26,9 +26,11 @@ enum {
     SHELL_REPORT_BYTES_MAX = 128,
 };
 
-/* The signal, SIGRTMAX-1, that makes bash interrupt itself. SIGINT from outside would be quicker,
- * but one that reaches bash 5.2 while it sets out to wait for a child makes it send itself SIGINT
- * for ever: the handler of that moment passes on what it finds no other handler for, to itself. */
+/* The signal, SIGRTMAX-1, that makes a shell interrupt itself. SIGINT from outside would be
+ * quicker, but one that reaches bash 5.2 while it sets out to wait for a child makes it send itself
+ * SIGINT for ever: the handler of that moment passes on what it finds no other handler for, to
+ * itself. And busybox jumps out of its handler, wherever that found it: in the allocator it leaves
+ * a lock behind and waits for itself. */
 #define SHELL_BREAK 63
 
 /* What precedes the name of a builtin, so that nothing a client defined stands in for it. */
@@ -45,7 +47,6 @@ struct shell_kind {
     const char *begin;
     const char *before_code; /* in front of it, on its first line */
     int fds[SHELL_FDS];
-    int break_signal; /* 0: it takes SIGINT at any time */
 };
 
 /* By preference. A shell other than bash knows descriptors of one digit only. */

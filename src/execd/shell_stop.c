@@ -1,9 +1,9 @@
 /* shell_stop.c - ending what a shell runs, and not the shell, if there is a way.
  *
- *   at once        SIGINT to its process group: what runs in the foreground, and the shell, which
- *                  goes back to its loop. Jobs in the background ignore it, as everywhere. A shell
- *                  that has a break_signal gets that, and what it started gets SIGINT.
- *   soon           SIGINT for what such a shell was just starting
+ *   at once        SHELL_BREAK to the shell, which goes back to its loop, and SIGINT to what it
+ *                  started. Jobs in the background ignore it, as everywhere. A shell that has no
+ *                  handler gets SIGINT with its whole process group.
+ *   soon           SIGINT for what the shell was just starting
  *   then           SIGINT after STOP_LOOK_MS, to what it started and to all of them by turns, for
  *                  what the shell went on with instead; each time later by half, as a signal throws
  *                  a shell back that is on its way, and on a busy machine the way is long
@@ -35,7 +35,7 @@ static void stop_signal(const struct shell *s, int signo)
     (void)kill(-s->child.pid, signo);
 }
 
-/* Whether the shell has a handler for its break_signal: it would end any other program, which the
+/* Whether the shell has a handler for SHELL_BREAK: it would end any other program, which the
  * shell may have become. */
 static bool stop_can_break(const struct shell *s)
 {
@@ -44,8 +44,6 @@ static bool stop_can_break(const struct shell *s)
     auto_fd fd = -EBADF;
     ssize_t n;
 
-    if (s->kind->break_signal == 0)
-        return false;
     (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)s->child.pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
@@ -53,8 +51,7 @@ static bool stop_can_break(const struct shell *s)
         return false;
     text[n] = '\0';
     caught = strstr(text, "\nSigCgt:");
-    return caught &&
-           (strtoull(caught + strlen("\nSigCgt:"), NULL, 16) >> (s->kind->break_signal - 1) & 1);
+    return caught && (strtoull(caught + strlen("\nSigCgt:"), NULL, 16) >> (SHELL_BREAK - 1) & 1);
 }
 
 /* A shell that started nobody and is still there is in the kernel's hands, opening a FIFO perhaps:
@@ -70,7 +67,7 @@ static void stop_interrupt_again(struct shell *s)
     /* The shell may be on its way back already, and wait for what it started before it says so: a
      * signal would only throw it back. So every other one is for what it started alone. */
     if (all && can_break && found > 0)
-        (void)kill(s->child.pid, s->kind->break_signal);
+        (void)kill(s->child.pid, SHELL_BREAK);
     else if (all)
         stop_signal(s, SIGINT);
 }
@@ -78,7 +75,7 @@ static void stop_interrupt_again(struct shell *s)
 static void stop_look_soon(struct shell *s)
 {
     if (s->lost && stop_can_break(s))
-        (void)kill(s->child.pid, s->kind->break_signal);
+        (void)kill(s->child.pid, SHELL_BREAK);
     s->lost = false;
     (void)kin_signal(s->child.pid, s->stop_ticks, SIGINT);
     s->look_ms *= 2;
@@ -128,7 +125,7 @@ void shell_stop_run(struct shell *s, bool timed_out)
     s->look_ms = STOP_LOOK_MS;
     if (stop_can_break(s)) {
         s->look_ms = STOP_FIRST_MS;
-        (void)kill(s->child.pid, s->kind->break_signal);
+        (void)kill(s->child.pid, SHELL_BREAK);
         (void)kin_signal(s->child.pid, s->since_ticks, SIGINT);
     } else {
         stop_signal(s, SIGINT);
