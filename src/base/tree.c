@@ -9,7 +9,10 @@
 
 #include "base/fd.h"
 
-enum { DIR_CLOEXEC = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+enum {
+    DIR_CLOEXEC = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+    PLACES_MAX = 512,
+};
 
 /* Removes one entry: 0, 1 when it is a directory that holds something, or -errno. */
 static int entry_remove(int dir, const char *name)
@@ -28,10 +31,11 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Removes what can be removed from a directory. Returns the descriptor of the first subdirectory
- * that must be emptied before, -ENOENT when there is none and all is gone, or another -errno. Takes
- * fd. */
-static int level_clear(int fd, struct err *e)
+/* Removes what can be removed from a directory, from *place on and then, if that was not the
+ * beginning, once more from there. Returns the descriptor of the first subdirectory that must be
+ * emptied before, whose place goes to *place; -ENOENT when there is none and all is gone, or
+ * another -errno. Takes fd. */
+static int level_clear(int fd, long *place, struct err *e)
 {
     DIR *dir = fdopendir(fd);
     int found = -ENOENT;
@@ -40,11 +44,21 @@ static int level_clear(int fd, struct err *e)
         fd_close(fd);
         return err_sys(e, errno, "read a directory");
     }
-    for (struct dirent *d; found == -ENOENT && (d = readdir(dir));) {
-        int r = is_dots(d->d_name) ? 0 : entry_remove(dirfd(dir), d->d_name);
+    seekdir(dir, *place);
+    while (found == -ENOENT) {
+        long here = telldir(dir);
+        const struct dirent *d = readdir(dir);
+        int r = !d || is_dots(d->d_name) ? 0 : entry_remove(dirfd(dir), d->d_name);
 
-        if (r == 1)
+        if (!d && *place == 0)
+            break;
+        if (!d) {
+            *place = 0;
+            rewinddir(dir);
+        } else if (r == 1) {
+            *place = here;
             r = found = openat(dirfd(dir), d->d_name, DIR_CLOEXEC);
+        }
         if (r < 0)
             found = err_sys(e, r == -1 ? errno : -r, "remove '%s'", d->d_name);
     }
@@ -53,9 +67,13 @@ static int level_clear(int fd, struct err *e)
 }
 
 /* Depth first without a stack: down into whatever is not empty, and up by "..", from where a second
- * look removes it. What was removed is not seen again, so each directory is read about twice. */
+ * look removes it. That look begins where the first one stopped: some file systems go over all that
+ * was removed before, which in a directory of a million is too much to do a million times. Of
+ * levels more than PLACES_MAX above the place is forgotten; who has so many below may begin anew.
+ */
 int tree_remove(int parent, const char *name, struct err *e)
 {
+    long places[PLACES_MAX] = {0};
     int r = entry_remove(parent, name);
     size_t depth = 0;
     int at;
@@ -68,11 +86,13 @@ int tree_remove(int parent, const char *name, struct err *e)
     for (;;) {
         auto_fd here = at; /* to go up from, when this level is done */
         int copy = fcntl(here, F_DUPFD_CLOEXEC, 0);
-        int down = copy < 0 ? err_sys(e, errno, "remove '%s'", name) : level_clear(copy, e);
+        int down = copy < 0 ? err_sys(e, errno, "remove '%s'", name)
+                            : level_clear(copy, &places[depth % PLACES_MAX], e);
 
         if (down >= 0) {
             at = down;
             depth++;
+            places[depth % PLACES_MAX] = 0;
         } else if (down != -ENOENT) {
             return down;
         } else if (depth == 0) {

@@ -58,3 +58,32 @@ TEST(tree, removes_what_is_very_deep)
     CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
     CHECK_EQ(access(path, F_OK), -1);
 }
+
+/* Each level has more to remove once what is below is gone, and there are more levels than places
+ * are remembered of. */
+TEST(tree, goes_on_where_it_was_on_each_level)
+{
+    char path[32];
+    auto_fd top = scratch(path);
+    int at = dup(top);
+
+    for (int i = 0; i < 1200; i++) {
+        char name[300];
+        int down;
+
+        for (int k = 0; k < (i % 400 ? 2 : 60); k++) {
+            snprintf(name, sizeof(name), "%0200d", k);
+            CHECK_EQ(mkdirat(at, name, 0700), 0);
+            snprintf(name, sizeof(name), "%0200d/below", k);
+            CHECK_EQ(mkdirat(at, name, 0700), 0);
+        }
+        CHECK_EQ(mkdirat(at, "deeper", 0700), 0);
+        down = openat(at, "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        CHECK(down >= 0);
+        close(at);
+        at = down;
+    }
+    close(at);
+    CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
+    CHECK_EQ(access(path, F_OK), -1);
+}
