@@ -198,14 +198,42 @@ static int make_workspace(const char *path, const struct child_user *user, struc
     return r < 0 ? err_set(e, -r, "workspace %s: %s", path, fs_text(-r)) : 0;
 }
 
+/* Where it leads: a link on the way must not lead to what is not allowed. */
+static const char *real_path(struct isolated *s, const char *path, struct err *e)
+{
+    auto_free char *real = realpath(path, NULL);
+    const char *kept = real ? arena_strdup(&s->arena, str_of(real)) : NULL;
+
+    if (!real)
+        (void)err_set(e, errno, "%s: %s", path, fs_text(errno));
+    else if (!kept)
+        (void)err_set(e, ENOMEM, "no memory for so many paths");
+    return kept;
+}
+
+static int refuse_workspace(const char *path, struct err *e)
+{
+    return err_set(e, EINVAL, "workspace: %s cannot be one", path);
+}
+
+/* By another name it is the same place: whoever works beside may have left a link there. */
 static int read_workspace(struct isolated *s, const struct create_body *b, struct err *e)
 {
+    const char *real;
+    int r;
+
     s->spec.workspace = read_path(s, b->path, e);
     if (!s->spec.workspace)
         return err_wrap(e, -e->code, "workspace");
     if (is_taken(s->spec.workspace))
-        return err_set(e, EINVAL, "workspace: %s cannot be one", s->spec.workspace);
-    return make_workspace(s->spec.workspace, &s->spec.user, e);
+        return refuse_workspace(s->spec.workspace, e);
+    r = make_workspace(s->spec.workspace, &s->spec.user, e);
+    if (r < 0)
+        return r;
+    real = real_path(s, s->spec.workspace, e);
+    if (!real)
+        return err_wrap(e, -e->code, "workspace");
+    return is_taken(real) ? refuse_workspace(s->spec.workspace, e) : 0;
 }
 
 static bool is_allowed(const struct isolated_conf *conf, const char *path)
@@ -221,19 +249,6 @@ static bool is_allowed(const struct isolated_conf *conf, const char *path)
 static int refuse_writable(const char *path, struct err *e)
 {
     return err_set(e, EPERM, "extra_writable: %s is not on the list of allowed prefixes", path);
-}
-
-/* Where it leads: a link on the way must not lead to what is not allowed. */
-static const char *real_path(struct isolated *s, const char *path, struct err *e)
-{
-    auto_free char *real = realpath(path, NULL);
-    const char *kept = real ? arena_strdup(&s->arena, str_of(real)) : NULL;
-
-    if (!real)
-        (void)err_set(e, errno, "%s: %s", path, fs_text(errno));
-    else if (!kept)
-        (void)err_set(e, ENOMEM, "no memory for so many paths");
-    return kept;
 }
 
 static int read_writable(struct isolated *s, const struct create_body *b, struct err *e)

@@ -186,6 +186,19 @@ def refuses_writes_outside_the_workspace():
         assert Session(box, mode="ro").run("echo x > n").exit_code != 0
 
 
+def takes_no_link_to_what_cannot_be_a_workspace():
+    with sandbox() as box:
+        box.run("mkdir -p /work/real; cd /work; ln -s real link; ln -s / root; ln -s /proc proc; "
+                "ln -s /dev/shm shm; ln -s root again")
+        for name in ("root", "proc", "shm", "again", "root/proc"):
+            for mode in ("rw", "overlay"):
+                reply = box.ask("POST", f"{ROOT}/session", {"isolation": {
+                    "workspace": {"path": f"/work/{name}", "mode": mode}}})
+                assert reply.status == 400 and "cannot be one" in reply.json()["message"], reply
+        assert Session(box, path="/work/link", mode="rw").out("echo x > f; pwd") == ["/work/link"]
+        assert box.run("cat /work/real/f").of("stdout") == ["x"]
+
+
 def keeps_places_of_its_own():
     with sandbox() as box:
         box.run("echo theirs > /tmp/t; echo theirs > /dev/shm/t; mkdir -p /run; echo r > /run/t")
@@ -975,6 +988,7 @@ TESTS = [
     runs_code_and_tells_the_run,
     is_one_living_shell,
     refuses_writes_outside_the_workspace,
+    takes_no_link_to_what_cannot_be_a_workspace,
     keeps_places_of_its_own,
     has_no_device_but_the_usual_ones,
     sees_no_process_but_its_own,
