@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,9 +34,9 @@ static bool is_dots(const char *name)
 
 /* Removes what can be removed from a directory, from *place on and then, if that was not the
  * beginning, once more from there. Returns the descriptor of the first subdirectory that must be
- * emptied before, whose place goes to *place; -ENOENT when there is none and all is gone, or
- * another -errno. Takes fd. */
-static int level_clear(int fd, long *place, struct err *e)
+ * emptied before, whose place goes to *place; -ENOENT when there is none and all is gone, -EAGAIN
+ * when *left entries went, or another -errno. Takes fd. */
+static int level_clear(int fd, long *place, size_t *left, struct err *e)
 {
     DIR *dir = fdopendir(fd);
     int found = -ENOENT;
@@ -47,11 +48,14 @@ static int level_clear(int fd, long *place, struct err *e)
     seekdir(dir, *place);
     while (found == -ENOENT) {
         long here = telldir(dir);
-        const struct dirent *d = readdir(dir);
+        const struct dirent *d = *left > 0 ? readdir(dir) : NULL;
         int r = !d || is_dots(d->d_name) ? 0 : entry_remove(dirfd(dir), d->d_name);
 
-        if (!d && *place == 0)
+        if (*left == 0)
+            found = -EAGAIN;
+        if (*left == 0 || (!d && *place == 0))
             break;
+        *left -= d != NULL;
         if (!d) {
             *place = 0;
             rewinddir(dir);
@@ -71,7 +75,7 @@ static int level_clear(int fd, long *place, struct err *e)
  * was removed before, which in a directory of a million is too much to do a million times. Of
  * levels more than PLACES_MAX above the place is forgotten; who has so many below may begin anew.
  */
-int tree_remove(int parent, const char *name, struct err *e)
+int tree_remove_some(int parent, const char *name, size_t most, struct err *e)
 {
     long places[PLACES_MAX] = {0};
     int r = entry_remove(parent, name);
@@ -87,14 +91,14 @@ int tree_remove(int parent, const char *name, struct err *e)
         auto_fd here = at; /* to go up from, when this level is done */
         int copy = fcntl(here, F_DUPFD_CLOEXEC, 0);
         int down = copy < 0 ? err_sys(e, errno, "remove '%s'", name)
-                            : level_clear(copy, &places[depth % PLACES_MAX], e);
+                            : level_clear(copy, &places[depth % PLACES_MAX], &most, e);
 
         if (down >= 0) {
             at = down;
             depth++;
             places[depth % PLACES_MAX] = 0;
         } else if (down != -ENOENT) {
-            return down;
+            return down == -EAGAIN ? 1 : down;
         } else if (depth == 0) {
             break;
         } else {
@@ -105,4 +109,9 @@ int tree_remove(int parent, const char *name, struct err *e)
         }
     }
     return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? err_sys(e, errno, "remove '%s'", name) : 0;
+}
+
+int tree_remove(int parent, const char *name, struct err *e)
+{
+    return tree_remove_some(parent, name, SIZE_MAX, e);
 }

@@ -97,7 +97,7 @@ static int life_kill_owner(int dir, struct err *e)
     return r > 0 ? 0 : err_set(e, ETIMEDOUT, "its first process outlives SIGKILL");
 }
 
-static int life_destroy_taken(const struct broker *b, uint32_t slot, int dir, const char *id,
+static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const char *id,
                               struct err *e)
 {
     struct cgroup groups = cgroup_at(b->host.cgroups, slot);
@@ -116,6 +116,8 @@ static int life_destroy_taken(const struct broker *b, uint32_t slot, int dir, co
     life_abandon(dir); /* dying from here on, we leave it to any sweep */
     r = life_unname(b, id, slot, e);
     if (r == 0)
+        r = b->has_callers ? slot_remove_little(&b->host, slot, e) : slot_remove(&b->host, slot, e);
+    if (r > 0 && remover_take(b, slot) < 0)
         r = slot_remove(&b->host, slot, e);
     return r < 0 ? err_wrap(e, r, "remove files") : 0;
 }
@@ -125,7 +127,7 @@ void life_abandon(int dir)
     (void)unlinkat(dir, "record", 0);
 }
 
-int life_destroy(const struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
 {
     int r;
 

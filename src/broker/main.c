@@ -363,7 +363,11 @@ static int run(struct broker *b, const struct options *o, struct err *e)
     signals = signals_open(e);
     if (signals < 0)
         return signals;
+    b->has_callers = true; /* the listener is there, and so may they be */
+    b->remover = -EBADF;
     r = broker_sweep_all(b, false, e);
+    b->has_callers = false;
+    fd_close(take_fd(&b->remover)); /* it does what it was told to, and ends */
     if (r > 0)
         log_event(LOG_INFO, "removed leftovers", LOG_I64("count", r));
     if (r < 0)

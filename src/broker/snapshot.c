@@ -261,6 +261,7 @@ int snapshot_copy(const struct snapshot *s, int to, struct err *e)
 
 struct erasure {
     DIR *levels[DEPTH_MAX];
+    long places[DEPTH_MAX]; /* of the entry that is entered */
     size_t depth;
     struct err *e;
 };
@@ -298,7 +299,7 @@ static void erase_leave(struct erasure *w)
 {
     closedir(w->levels[--w->depth]);
     if (w->depth > 0)
-        rewinddir(w->levels[w->depth - 1]);
+        seekdir(w->levels[w->depth - 1], w->places[w->depth - 1]);
 }
 
 int snapshot_erase(int dir, struct err *e)
@@ -309,8 +310,10 @@ int snapshot_erase(int dir, struct err *e)
     w = (struct erasure){.e = e};
     r = erase_enter(&w, dir, ".");
     for (uint32_t turns = 0; r == 0 && w.depth > 0; turns++) {
-        struct dirent *d = readdir(w.levels[w.depth - 1]);
+        struct dirent *d;
 
+        w.places[w.depth - 1] = telldir(w.levels[w.depth - 1]);
+        d = readdir(w.levels[w.depth - 1]);
         if (turns == ERASE_TURNS_MAX)
             r = err_set(e, EBUSY, "files are being made there faster than they are removed");
         else if (d)

@@ -11,7 +11,12 @@
 #include "base/proc.h"
 #include "base/tree.h"
 
-enum { RECORD_MAGIC = 0x6f736231, RECORD_VERSION = 2, NAME_MAX_BYTES = 16 };
+enum {
+    RECORD_MAGIC = 0x6f736231,
+    RECORD_VERSION = 2,
+    NAME_MAX_BYTES = 16,
+    LITTLE_ENTRIES = 1000, /* some ten milliseconds */
+};
 
 static void slot_name(uint32_t slot, char out[NAME_MAX_BYTES])
 {
@@ -133,16 +138,26 @@ bool slot_owner_alive(const struct slot_owner *owner)
 
 /* --- removing --- */
 
-int slot_remove(const struct host *h, uint32_t slot, struct err *e)
+static int remove_some(const struct host *h, uint32_t slot, size_t most, struct err *e)
 {
     char name[NAME_MAX_BYTES];
     int r;
 
     slot_name(slot, name);
-    r = tree_remove(h->slots, name, e);
+    r = tree_remove_some(h->slots, name, most, e);
     if (r == 0)
         disk_forget(&h->disk, h->slots, slot);
     return r;
+}
+
+int slot_remove(const struct host *h, uint32_t slot, struct err *e)
+{
+    return remove_some(h, slot, SIZE_MAX, e);
+}
+
+int slot_remove_little(const struct host *h, uint32_t slot, struct err *e)
+{
+    return remove_some(h, slot, LITTLE_ENTRIES, e);
 }
 
 int slot_each(const struct host *h, void (*visit)(void *user, uint32_t slot), void *user,

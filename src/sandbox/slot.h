@@ -51,9 +51,11 @@ static inline uint32_t slot_uid_first(uint32_t slot)
 int slot_claim(const struct host *h, uint32_t hint, uint32_t *ret_slot, int *ret_dir,
                struct err *e);
 int slot_open(const struct host *h, uint32_t slot, struct err *e);
-/* Removes the directory and so the claim; bounded work per call is not attempted: it may take long.
- */
+/* Removes the directory and so the claim. It may take long: a sandbox leaves as many files as it
+ * likes. */
 int slot_remove(const struct host *h, uint32_t slot, struct err *e);
+/* The same if there is little to remove; else 1, when part of it is gone. */
+int slot_remove_little(const struct host *h, uint32_t slot, struct err *e);
 
 int slot_write_record(int dir, const struct slot_record *record, struct err *e);
 /* -ENOENT when there is none yet, -EBADMSG when it is not whole. */

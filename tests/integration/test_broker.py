@@ -17,7 +17,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from broker_process import PAUSE, Broker, children, is_alive, wait_for, why_not  # noqa: E402
+from broker_process import (PAUSE, SECONDS_MAX, Broker, children, comm, is_alive,  # noqa: E402
+                            wait_for, why_not)
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 CALLER = 65534
@@ -288,6 +289,60 @@ def drops_what_nobody_waits_for():
 # --- levels ---
 
 
+def remover_of(broker):
+    """Processes that remove what was left; there is one, or none yet."""
+    return [pid for worker in broker.workers() for pid in children(worker)
+            if comm(pid) == "remover"]
+
+
+def make_many_files(broker, name):
+    """A sandbox with more files than a worker removes itself: its directory."""
+    broker.ok("create", name, "--", "sh", "-c", "mkdir /many && cd /many && seq 3000 | xargs touch "
+              "&& mkdir /done && exec tail -f /dev/null")
+    folder = broker.state / "slots" / str(broker.sandbox(name).slot)
+    wait_for((folder / "upper" / "done").exists, "the files")
+    return folder
+
+
+def removes_many_files_beside_what_it_serves():
+    with Broker(*PROGRAMS, workers=1) as broker:
+        folder = make_many_files(broker, "one")
+        broker.ok("remove", "one")
+        wait_for(lambda: not folder.exists(), "the removal")
+        remover, = remover_of(broker)
+        os.kill(remover, signal.SIGSTOP)
+        folder = make_many_files(broker, "two")
+        broker.ok("remove", "two")
+        assert folder.exists() and not (folder / "record").exists(), "who removed it?"
+        broker.ok("create", "three", "--", "tail", "-f", "/dev/null")
+        assert [sandbox.id for sandbox in broker.list()] == ["three"]
+        broker.ok("remove", "three")
+        os.kill(remover, signal.SIGCONT)
+        wait_for(lambda: not folder.exists(), "the removal")
+        os.kill(remover, signal.SIGKILL)
+        wait_for(lambda: not is_alive(remover), "its end")
+        folder = make_many_files(broker, "four")
+        broker.ok("remove", "four")
+        wait_for(lambda: not folder.exists(), "the removal by another")
+        assert remover_of(broker) != [remover]
+
+
+def goes_on_with_many_files_when_it_starts_again():
+    with Broker(*PROGRAMS, workers=1) as broker:
+        folder = make_many_files(broker, "one")
+        broker.ok("remove", "one")
+        wait_for(lambda: not folder.exists(), "the removal")
+        remover, = remover_of(broker)
+        os.kill(remover, signal.SIGSTOP)
+        folder = make_many_files(broker, "two")
+        broker.ok("remove", "two")
+        broker.stop()
+        wait_for(lambda: not is_alive(remover), "its end")
+        assert folder.exists(), "who removed it?"
+        broker.start()
+        wait_for(lambda: not folder.exists(), "the removal")
+
+
 def tells_how_many_slots_are_ready():
     with Broker(*PROGRAMS, workers=1) as broker:
         def info():
@@ -320,6 +375,8 @@ TESTS = [
     replaces_a_worker_while_the_slots_are_locked,
     tells_of_a_step_that_hangs,
     drops_what_nobody_waits_for,
+    removes_many_files_beside_what_it_serves,
+    goes_on_with_many_files_when_it_starts_again,
     tells_how_many_slots_are_ready,
 ]
 

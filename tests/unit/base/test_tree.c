@@ -59,6 +59,29 @@ TEST(tree, removes_what_is_very_deep)
     CHECK_EQ(access(path, F_OK), -1);
 }
 
+TEST(tree, removes_so_much_and_no_more_when_asked)
+{
+    char path[32];
+    auto_fd top = scratch(path);
+    int calls = 1;
+
+    CHECK_EQ(mkdirat(top, "a", 0700), 0);
+    for (int i = 0; i < 300; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "a/%d", i);
+        CHECK_EQ(mkdirat(top, name, 0700), 0);
+    }
+    CHECK_EQ(tree_remove_some(top, "a", 100, NULL), 1);
+    CHECK_EQ(faccessat(top, "a", F_OK, 0), 0);
+    while (tree_remove_some(top, "a", 100, NULL) == 1)
+        calls++;
+    CHECK(calls >= 3 && calls <= 5);
+    CHECK_EQ(faccessat(top, "a", F_OK, 0), -1);
+    CHECK_EQ(tree_remove_some(top, "a", 100, NULL), 0);
+    CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
+}
+
 /* Each level has more to remove once what is below is gone, and there are more levels than places
  * are remembered of. */
 TEST(tree, goes_on_where_it_was_on_each_level)
