@@ -15,6 +15,7 @@ extern const size_t nesting_call_count;
 #define NESTING_CLONE_FLAGS                                                                        \
     (CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET)
 
-/* All of that is EPERM from now on, for the calling thread and whatever it becomes. Needs
- * no_new_privs or CAP_SYS_ADMIN. No allocation: safe between fork and exec. 0 or -errno. */
+/* All of that is EPERM from now on, and clone3 ENOSYS, for the calling thread and whatever it
+ * becomes. Needs no_new_privs or CAP_SYS_ADMIN. No allocation: safe between fork and exec. 0 or
+ * -errno. */
 int nesting_forbid(void) MUST_USE;

@@ -47,6 +47,13 @@ enum proc_flags {
 
 enum { PROC_MORE_MAX = 4 };
 
+/* Control groups to be in before anything else. */
+struct proc_groups {
+    int dir;        /* one of version 2 to be born in; -EBADF: there is none */
+    int files;      /* the first of those that take "0" for whoever writes it, which follow each */
+    uint32_t count; /* other, and how many; where `dir` is one, the first file is of that group */
+};
+
 /* What a step in the child was doing, to what: becomes "change directory to '/x'". */
 struct proc_step {
     const char *what, *name;
@@ -66,6 +73,9 @@ struct proc_spec {
     /* CLONE_NEW* flags: namespaces that it is the first process of. Needs the privilege to make
      * them. 0: stays in ours. */
     unsigned long namespaces;
+    /* NULL: stays in ours. Being born in one costs nothing; moving there, which is done where
+     * that is refused, waits for all of the machine's processors: milliseconds. */
+    const struct proc_groups *groups;
     /* The child's last step before exec, or NULL: changing ids, say. Our other descriptors are
      * still open in it, and will be closed by exec. Only what is safe after fork. May exec by
      * itself; else 0, or -errno with *ret_step filled in. */

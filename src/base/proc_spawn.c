@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/memfd.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -139,6 +140,15 @@ static int spawn_exec(const struct proc_spec *spec)
     return -errno;
 }
 
+/* All of them, or but the first, where we were born. */
+static int enter_groups(const struct proc_groups *g, bool born_inside)
+{
+    for (uint32_t i = born_inside; g && i < g->count; i++)
+        if (write(g->files + (int)i, "0", 1) < 0)
+            return -errno;
+    return 0;
+}
+
 static const struct spawn_step spawn_steps[] = {
     {"start a session",        step_session    },
     {"follow the parent",      step_parent     },
@@ -169,7 +179,8 @@ static NORETURN void spawn_fail(int report, int r, struct proc_step step)
     _exit(EXIT_SPAWN_FAILED);
 }
 
-static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int report)
+static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int report,
+                                 bool born_inside)
 {
     int safe = fcntl(report, F_DUPFD_CLOEXEC, first_free_fd(spec)); /* where no file of it goes */
     struct proc_step step = {"keep a descriptor", spec->path};
@@ -177,6 +188,10 @@ static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int
 
     if (safe < 0)
         spawn_fail(report, -errno, step);
+    step.what = "enter the control groups of";
+    r = enter_groups(spec->groups, born_inside);
+    if (r < 0)
+        spawn_fail(safe, r, step);
     for (size_t i = 0; i < ARRAY_LEN(spawn_steps); i++) {
         step.what = spawn_steps[i].what;
         r = spawn_steps[i].run(spec, parent);
@@ -197,18 +212,36 @@ static pid_t fork_into(unsigned long namespaces)
                       : fork();
 }
 
+/* As above, and in the group. The flags of clone have no room for that. */
+static pid_t fork_in_group(unsigned long namespaces, int group)
+{
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP | namespaces,
+        .exit_signal = SIGCHLD,
+        .cgroup = (uint64_t)group,
+    };
+
+    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
 /* Forks with every signal blocked, in both; the parent gets its mask back. */
 static pid_t spawn_fork(const struct proc_spec *spec, int report)
 {
     pid_t parent = getpid(), pid;
     sigset_t all, before;
+    bool born_inside = spec->groups && spec->groups->count > 0 && spec->groups->dir >= 0;
     int saved;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = fork_into(spec->namespaces);
+    pid = born_inside ? fork_in_group(spec->namespaces, spec->groups->dir) : -1;
+    born_inside = pid >= 0;
+    /* Why it is refused does not matter: a kernel or a filter without the call, or a group that is
+     * full, which takes who moves there. */
+    if (!born_inside)
+        pid = fork_into(spec->namespaces);
     if (pid == 0)
-        spawn_child(spec, parent, report);
+        spawn_child(spec, parent, report, born_inside);
     saved = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;

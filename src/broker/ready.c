@@ -37,7 +37,7 @@ static int ready_build(struct broker *b, struct ready *r, struct err *e)
     if (error < 0)
         return error;
     r->slot.uid_first = slot_uid_first(r->slot.slot);
-    error = cgroup_make(b->host.cgroups, r->slot.slot, &r->cgroup, e);
+    error = cgroup_make(b->host.cgroups, r->slot.slot, r->slot.uid_first, &r->cgroup, e);
     if (error < 0)
         return error;
     r->slot.cgroup = &r->cgroup;

@@ -7,14 +7,6 @@
 #include "base/nesting.h"
 #include "execd/isolated_box.h"
 
-int child_enter_cgroups(const struct child_place *place)
-{
-    for (uint32_t i = 0; i < place->work_fds; i++)
-        if (write(place->work_fd + (int)i, "0", 1) < 0) /* "0" is whoever writes it */
-            return -errno;
-    return 0;
-}
-
 /* Whoever opens /dev/stdout opens the pipe by name, and must own it for that. Where it cannot be
  * given away, only that is lost. */
 static void child_own_output(uint32_t uid, uint32_t gid)
@@ -45,10 +37,6 @@ int child_settle(const struct child_place *place, const struct child_user *user,
 
     if (place->box)
         return box_enter(place, user, cwd, name, ret_step);
-    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
-    r = child_enter_cgroups(place);
-    if (r < 0)
-        return r;
     *ret_step = (struct proc_step){"limit the system calls of", name};
     r = place->limit ? nesting_forbid() : 0;
     if (r < 0)

@@ -10,9 +10,8 @@ struct child_box;
 
 /* Where a process belongs; the same for all of a sandbox, but for those of isolated sessions. */
 struct child_place {
-    int work_fd;       /* the first of the cgroup.procs files to enter, which follow each other */
-    uint32_t work_fds; /* how many */
-    bool limit;        /* to caps_sandbox, without nesting.h: the workload has less than PID 1 */
+    struct proc_groups groups; /* for proc_spec */
+    bool limit; /* to caps_sandbox, without nesting.h: the workload has less than PID 1 */
     const struct child_box *box; /* an isolated session to enter, see isolated_box.h, or NULL */
 };
 
@@ -23,11 +22,10 @@ struct child_user {
     size_t group_count;
 };
 
-/* The steps alone, for who mixes them with others. */
-int child_enter_cgroups(const struct child_place *place);
+/* The step alone, for who mixes it with others. */
 int child_become(const struct child_user *user);
 
-/* Enters the control groups, limits capabilities and system calls, becomes the user (who then owns
+/* Limits capabilities and system calls, becomes the user (who then owns
  * its standard output and error, if they are ours to give), changes to `cwd` (NULL stays). `name`
  * is for the step's sentence only. Becoming who one is already needs no privilege. In an isolated
  * session all is as box_enter() does it: it returns in another process. */

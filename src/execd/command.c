@@ -363,6 +363,7 @@ static int command_spawn(struct command *c, const struct command_spec *spec, str
     how.stdio[1] = out;
     how.stdio[2] = c->background ? out : err;
     how.flags = PROC_NEW_GROUP;
+    how.groups = &start.place->groups;
     how.prepare = child_prepare;
     how.user = &start;
     r = proc_spawn_start(&how, &pid, &report, e);

@@ -538,6 +538,7 @@ static int driver_spawn(struct driver *d, const struct kernel_conf *conf, const 
     spec.more = theirs + 2;
     spec.more_count = 3;
     spec.flags = PROC_NEW_GROUP;
+    spec.groups = &conf->place.groups;
     spec.prepare = child_prepare;
     spec.user = &start;
     r = proc_spawn_start(&spec, &pid, &report, e);

@@ -125,6 +125,7 @@ int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,
         spec.stdio[1] = conf->keep_output ? STDOUT_FILENO : out;
         spec.stdio[2] = conf->keep_output ? STDERR_FILENO : err;
         spec.flags = PROC_NEW_SESSION;
+        spec.groups = &conf->place.groups;
         spec.prepare = child_prepare;
         spec.user = (void *)conf; /* the child only reads it */
         r = proc_spawn(&spec, &en->proc, e);

@@ -423,7 +423,6 @@ static int start_box(struct isolated *s, int channel, struct err *e)
     const char *const argv[] = {"session", NULL};
     struct proc_spec how = PROC_SPEC("session", argv);
     struct box_plan plan = {
-        .place = &s->all->place,
         .workspace = s->spec.workspace,
         .mode = s->spec.mode,
         .upper = s->upper[0] ? s->upper : NULL,
@@ -443,6 +442,7 @@ static int start_box(struct isolated *s, int channel, struct err *e)
         plan.writable[plan.writable_count++] = s->spec.writable[i];
     how.flags = PROC_NEW_SESSION;
     how.namespaces = box_namespaces(&plan);
+    how.groups = &s->all->place.groups;
     how.prepare = box_become;
     how.user = &plan;
     r = proc_spawn_start(&how, &pid, &report, e);

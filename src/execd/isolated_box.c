@@ -476,11 +476,9 @@ int box_become(void *plan, struct proc_step *ret_step)
     };
     struct box b = {
         .plan = plan, .workspace = -EBADF, .upper = -EBADF, .upper_dir = -EBADF, .step = ret_step};
-    int r;
+    int r = 0;
 
     (void)prctl(PR_SET_NAME, "session");
-    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
-    r = child_enter_cgroups(b.plan->place);
     for (size_t i = 0; r >= 0 && i < ARRAY_LEN(steps); i++)
         r = steps[i](&b);
     if (r >= 0)
@@ -570,10 +568,6 @@ int box_enter(const struct child_place *place, const struct child_user *user, co
     pid_t pid;
     int r;
 
-    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
-    r = child_enter_cgroups(place);
-    if (r < 0)
-        return r;
     *ret_step = (struct proc_step){"enter", "the session"};
     r = box_join(place->box->fds, BOX_FD_PID);
     if (r < 0)

@@ -33,8 +33,7 @@ struct child_box {
     struct child_user user; /* of what has no other */
 };
 
-struct box_plan { /* borrowed; the child has its own copy */
-    const struct child_place *place;
+struct box_plan {          /* borrowed; the child has its own copy */
     const char *workspace; /* absolute and clean; exists */
     enum box_mode mode;
     const char *upper;    /* of BOX_OVERLAY: where it keeps upper and work, or NULL: in a tmpfs */

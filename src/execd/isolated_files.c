@@ -134,6 +134,7 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
     plan.listener = listener;
     plan.channel = theirs;
     how.flags = PROC_NEW_SESSION;
+    how.groups = &s->place.groups;
     how.prepare = view_become;
     how.user = &plan;
     r = proc_spawn_start(&how, &pid, &report, e);

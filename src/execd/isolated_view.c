@@ -251,10 +251,7 @@ int view_become(void *user, struct proc_step *ret_step)
     const struct view_plan *plan = user;
     int r;
 
-    *ret_step = (struct proc_step){"enter the cgroups of", "work"};
-    r = child_enter_cgroups(plan->place);
-    if (r >= 0)
-        r = box_enter_view(plan->place, ret_step);
+    r = box_enter_view(plan->place, ret_step);
     if (r < 0)
         return r;
     *ret_step = (struct proc_step){"limit the rights of", "the view"};

@@ -291,6 +291,7 @@ static int jupyter_spawn(struct jupyter *j, const struct kernel_conf *conf, cons
     how.stdio[1] = log;
     how.stdio[2] = log;
     how.flags = PROC_NEW_SESSION;
+    how.groups = &conf->place.groups;
     how.prepare = child_prepare;
     how.user = &start;
     r = proc_spawn_start(&how, &pid, &report, e);

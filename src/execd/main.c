@@ -64,6 +64,13 @@ static void execd_close_on_exec(uint32_t more_fds)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
+static struct proc_groups execd_groups(const struct execd_options *o)
+{
+    int dir = (int)(FD_WORK + o->work_fds + o->stat_fds);
+
+    return (struct proc_groups){o->work_dir_fds > 0 ? dir : -EBADF, FD_WORK, o->work_fds};
+}
+
 static struct entry_conf execd_entry(const struct execd_options *o)
 {
     return (struct entry_conf){
@@ -71,7 +78,7 @@ static struct entry_conf execd_entry(const struct execd_options *o)
         .cwd = o->cwd,
         .uid = o->uid,
         .gid = o->gid,
-        .place = {FD_WORK, o->work_fds, o->mode == EXECD_INIT},
+        .place = {execd_groups(o), o->mode == EXECD_INIT},
     };
 }
 
@@ -371,7 +378,7 @@ int main(int argc UNUSED, char **argv)
         return 1;
     }
     execd_take_token(&o);
-    execd_close_on_exec(o.work_fds + o.stat_fds);
+    execd_close_on_exec(o.work_fds + o.stat_fds + o.work_dir_fds);
     if (o.files_root && fs_confine(o.files_root, &e) < 0) {
         (void)log_err(&e, "--files-root");
         return 1;

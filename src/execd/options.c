@@ -27,6 +27,8 @@ const char execd_help[] =
     "  --cwd DIR         its working directory (ours)\n"
     "  --work-fds N      how many cgroup.procs files there are, with --init (0)\n"
     "  --stat-fds N      3 when memory usage, memory.stat and cpu usage follow, with --init (0)\n"
+    "  --work-dir-fds N  1 when the directory follows that the first cgroup.procs is in, to start\n"
+    "                    processes there by clone3, with --init (0)\n"
     "  --cpu-millis N    limit of the workload in thousandths of a core (none)\n"
     "  --memory-mib N    limit of its memory in MiB (none)\n"
     "  --access-token T  what clients send as X-EXECD-ACCESS-TOKEN ($EXECD_ACCESS_TOKEN)\n"
@@ -96,6 +98,7 @@ static const struct option_row option_rows[] = {
     {"--stat-fds",                   OPTION_U32,       AT(stat_fds),              METRICS_FILES,      EXECD_NONE     },
     {"--uid",                        OPTION_U32,       AT(uid),                   UINT32_MAX - 1,     EXECD_NONE     },
     {"--version",                    OPTION_MODE,      0,                         0,                  EXECD_VERSION  },
+    {"--work-dir-fds",               OPTION_U32,       AT(work_dir_fds),          1,                  EXECD_NONE     },
     {"--work-fds",                   OPTION_U32,       AT(work_fds),              EXECD_WORK_FDS_MAX, EXECD_NONE     },
 };
 
@@ -217,6 +220,8 @@ static int options_check(const struct execd_options *o, struct err *e)
         return err_set(e, EINVAL, "--work-fds goes with --init");
     if (o->stat_fds > 0 && (o->mode != EXECD_INIT || o->stat_fds != METRICS_FILES))
         return err_set(e, EINVAL, "--stat-fds is %d, and goes with --init", METRICS_FILES);
+    if (o->work_dir_fds > 0 && o->work_fds == 0)
+        return err_set(e, EINVAL, "--work-dir-fds goes with --work-fds");
     if (runs && !(o->entry_argv && o->entry_argv[0]))
         return err_set(e, EINVAL, "no program behind '--'");
     if (!may_run && o->entry_argv)

@@ -34,6 +34,7 @@ struct execd_options {
     uint32_t uid, gid;
     uint32_t work_fds;               /* how many */
     uint32_t stat_fds;               /* METRICS_FILES, or 0 */
+    uint32_t work_dir_fds;           /* 1 or 0 */
     uint32_t certificates_fd;        /* of EXECD_ENTRY, to tell what it installed; 0 = nobody */
     uint32_t cpu_millis, memory_mib; /* limits of the workload; 0 = none */
     uint32_t grace_ms;               /* between SIGTERM and SIGKILL */

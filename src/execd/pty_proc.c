@@ -391,6 +391,7 @@ static int proc_spawn_on(struct pty_proc *p, const struct pty_spec *spec, const 
 
     how.env = spec->env;
     how.flags = PROC_NEW_SESSION;
+    how.groups = &spec->place->groups;
     how.prepare = child_prepare;
     how.user = &copy;
     for (size_t i = 0; i < PTY_ENDS; i++)

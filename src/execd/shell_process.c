@@ -318,6 +318,7 @@ static int start_spawn(struct shell *s, const char *path, const char *const *env
     how.stdio[1] = s->outputs[SHELL_STDOUT].ends[1];
     how.stdio[2] = s->outputs[SHELL_STDERR].ends[1];
     how.flags = PROC_NEW_SESSION;
+    how.groups = &s->conf.place.groups;
     how.prepare = start_prepare;
     how.user = &start;
     start_take_numbers(s->kind, control, taken);

@@ -159,6 +159,7 @@ static int lookup_start(struct telemetry_export *x, struct err *e)
     out = ends[1];
     how.stdio[1] = out;
     how.flags = PROC_NEW_GROUP | PROC_DIE_WITH_US;
+    how.groups = &x->conf.place->groups;
     how.prepare = lookup_run;
     how.user = x;
     r = proc_spawn_start(&how, &pid, &report, e);

@@ -35,7 +35,8 @@ static void group_path(uint32_t slot, const char *leaf, char path[CGROUP_PATH_MA
 
 struct cgroup cgroup_at(const struct cgroup_host *h, uint32_t slot)
 {
-    struct cgroup c = {.host = h, .slot = slot, .init_fd = -EBADF};
+    struct cgroup c = {
+        .host = h, .slot = slot, .init_fd = -EBADF, .work_fd = -EBADF, .ns_fd = -EBADF};
 
     for (size_t i = 0; i < CGROUP_LIMIT_COUNT; i++)
         c.limit_fds[i] = -EBADF;
@@ -164,6 +165,8 @@ void cgroup_close(struct cgroup *c)
     for (size_t i = 0; i < CGROUP_LIMIT_COUNT; i++)
         fd_close(take_fd(&c->limit_fds[i]));
     fd_close(take_fd(&c->init_fd));
+    fd_close(take_fd(&c->work_fd));
+    fd_close(take_fd(&c->ns_fd));
 }
 
 /* What holds for every sandbox. */
@@ -194,21 +197,51 @@ static int write_fixed(const struct cgroup_host *h, uint32_t slot, struct err *e
     return r;
 }
 
-int cgroup_make(const struct cgroup_host *h, uint32_t slot, struct cgroup *ret, struct err *e)
+/* Who starts a process in another group needs what moving it there would: the right to write to the
+ * members of that group and of the one above both. The latter takes none, as it hands controllers
+ * down; those of "init" and all limits stay ours. */
+static int give_members(struct cgroup *c, uint32_t owner, struct err *e)
 {
+    const struct cgroup_hierarchy *y = &c->host->hierarchies[0];
+    static const char *const leaves[] = {".", "work"};
+    char group[CGROUP_PATH_MAX], file[CGROUP_PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(leaves); i++) {
+        group_path(c->slot, leaves[i], group);
+        snprintf(file, sizeof(file), "%u/%s/%s", c->slot, leaves[i], y->version->members);
+        if (fchownat(y->root_fd, file, owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
+            return err_sys(e, errno, "give %s/%s away", y->path, file);
+    }
+    c->work_fd = cgroup_file_open(y, group, ".", O_PATH | O_DIRECTORY, e);
+    return c->work_fd < 0 ? c->work_fd : 0;
+}
+
+int cgroup_make(const struct cgroup_host *h, uint32_t slot, uint32_t owner, struct cgroup *ret,
+                struct err *e)
+{
+    bool gives = (h->abilities & CGROUP_INTO) && h->hierarchies[0].limits_work;
+    struct cgroup c = cgroup_at(h, slot);
     char name[CGROUP_NAME_MAX];
+    auto_fd ns = -EBADF;
     int r;
 
     slot_name(slot, name);
-    r = cgroup_tree_make(h, name, e);
+    r = cgroup_tree_make(h, name, gives ? &ns : NULL, e);
     if (r < 0)
         return r;
     r = write_fixed(h, slot, e);
     if (r >= 0)
-        r = cgroup_open(h, slot, ret, e);
-    if (r < 0)
+        r = cgroup_open(h, slot, &c, e);
+    if (r >= 0 && gives)
+        r = give_members(&c, owner, e);
+    if (r < 0) {
+        cgroup_close(&c);
         cgroup_tree_remove(h, name, NULL);
-    return r;
+        return r;
+    }
+    c.ns_fd = take_fd(&ns);
+    *ret = c;
+    return 0;
 }
 
 static int limit_write(const struct cgroup *c, enum cgroup_limit_file file, uint64_t value,

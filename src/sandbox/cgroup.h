@@ -73,6 +73,9 @@ struct cgroup {
     /* The directory of "init" for CLONE_INTO_CGROUP: starting there replaces the write to
      * init_procs[0], and its milliseconds. v2 and hybrid; -EBADF without CGROUP_INTO. */
     int init_fd;
+    /* For execd to start processes in "work" in the same way: its directory, and a cgroup namespace
+     * whose root is the slot, since the kernel wants both ends seen. v2 only; or -EBADF. */
+    int work_fd, ns_fd;
     int limit_fds[CGROUP_LIMIT_COUNT];
     /* For execd: what the whole slot uses, read-only, in the order of enum metrics_file of execd.
      * All of them, or none where a controller is missing. */
@@ -83,8 +86,12 @@ struct cgroup {
 /* A slot's groups by name, nothing opened: all calls below take it, if with more work. */
 struct cgroup cgroup_at(const struct cgroup_host *h, uint32_t slot);
 
-/* -EEXIST when the slot has groups in any hierarchy: kill and remove them first. */
-int cgroup_make(const struct cgroup_host *h, uint32_t slot, struct cgroup *ret, struct err *e);
+/* `owner` may start processes in "work" if he stands in "init", and can do nothing else there. May
+ * fork a child that ends at once. -EEXIST when the slot has groups in any hierarchy: kill and
+ * remove them first. */
+int cgroup_make(const struct cgroup_host *h, uint32_t slot, uint32_t owner, struct cgroup *ret,
+                struct err *e);
+/* Without work_fd and ns_fd. */
 int cgroup_open(const struct cgroup_host *h, uint32_t slot, struct cgroup *ret, struct err *e);
 void cgroup_close(struct cgroup *c); /* descriptors only */
 

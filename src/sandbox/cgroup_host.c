@@ -394,7 +394,7 @@ static int host_probe(struct cgroup_host *h, unsigned lacks, struct err *e)
 
     snprintf(probe, sizeof(probe), PROBE "%d", (int)getpid());
     host_clear_probes(h);
-    r = cgroup_tree_make(h, probe, e);
+    r = cgroup_tree_make(h, probe, NULL, e);
     if (r < 0)
         return r;
     host_bind(h, probe, lacks);

@@ -127,7 +127,8 @@ int cgroup_knob_read(const struct cgroup_bound *b, const char *group, uint64_t *
 bool cgroup_knob_works(const struct cgroup_bound *b, const char *group);
 
 /* cgroup_tree.c: the three groups of one sandbox, in every hierarchy. */
-int cgroup_tree_make(const struct cgroup_host *h, const char *name, struct err *e);
+/* ret_ns: a cgroup namespace of that root, in the first hierarchy; NULL: none is wanted. */
+int cgroup_tree_make(const struct cgroup_host *h, const char *name, int *ret_ns, struct err *e);
 int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err *e);
 /* Counts the processes in it, and signals each when `signal` is not 0. */
 int cgroup_tree_signal(const struct cgroup_host *h, const char *name, int signal, size_t *ret_count,

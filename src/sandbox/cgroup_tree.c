@@ -1,9 +1,13 @@
 /* One sandbox's three groups, in every hierarchy in use: made, removed, searched for processes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,9 +18,11 @@
 
 enum {
     PROCS_BYTES_MAX = 1 << 20,
-    REMOVE_TIMEOUT_MS =
-        10 * 1000, /* a killed process leaves its group a little after its parent knows */
+    EMPTY_TIMEOUT_MS =
+        10 * 1000, /* a process leaves its group a little after its parent knows its end */
 };
+
+static const char own_namespace[] = "/proc/self/ns/cgroup";
 
 static const char *const leaves[] = {"init", "work"};
 
@@ -27,26 +33,70 @@ static int make_group(const struct cgroup_hierarchy *y, const char *group, struc
     return 0;
 }
 
-static int make_in(const struct cgroup_hierarchy *y, const char *name, struct err *e)
+/* The root of a namespace is the group of whoever makes it, and a group that hands controllers down
+ * takes nobody. So this is done before, by a child that shares our descriptors and puts the new
+ * namespace where the old one was. */
+static int make_namespace(const struct cgroup_hierarchy *y, const char *group, struct err *e)
+{
+    auto_fd dir = cgroup_file_open(y, group, ".", O_PATH | O_DIRECTORY, e);
+    auto_fd ns = dir < 0 ? -EBADF : fd_open_at(AT_FDCWD, own_namespace, O_RDONLY, 0, PATH_FREE, e);
+    /* No SIGCHLD, which may be ignored. */
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP | CLONE_FILES, .cgroup = (uint64_t)dir};
+    int status = -1;
+    long pid;
+
+    if (ns < 0)
+        return dir < 0 ? dir : ns;
+    pid = syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        int made = unshare(CLONE_NEWCGROUP) < 0 ? -1 : open(own_namespace, O_RDONLY | O_CLOEXEC);
+
+        _exit(made < 0 || dup3(made, ns, O_CLOEXEC) < 0 || close(made) < 0);
+    }
+    while (pid > 0 && waitpid((pid_t)pid, &status, __WALL) < 0 && errno == EINTR)
+        ;
+    if (pid < 0 || status != 0)
+        return err_set(e, EPERM, "make a cgroup namespace at %s/%s", y->path, group);
+    return take_fd(&ns);
+}
+
+/* Waits for that child to have left. */
+static int enable_below(const struct cgroup_hierarchy *y, const char *group, struct err *e)
+{
+    uint64_t deadline = deadline_in_ms(EMPTY_TIMEOUT_MS);
+    struct timespec pause = {0, 100 * 1000};
+    int r;
+
+    while ((r = y->version->enable_below(y, group, e)) == -EBUSY && !deadline_passed(deadline))
+        nanosleep(&pause, NULL);
+    return r;
+}
+
+static int make_in(const struct cgroup_hierarchy *y, const char *name, int *ret_ns, struct err *e)
 {
     char group[CGROUP_PATH_MAX];
+    auto_fd ns = -EBADF;
     int r = make_group(y, name, e);
 
+    if (r >= 0 && ret_ns)
+        r = ns = make_namespace(y, name, e);
     if (r >= 0 && y->version->enable_below)
-        r = y->version->enable_below(y, name, e);
+        r = enable_below(y, name, e);
     for (size_t i = 0; r >= 0 && i < ARRAY_LEN(leaves); i++) {
         snprintf(group, sizeof(group), "%s/%s", name, leaves[i]);
         r = make_group(y, group, e);
     }
+    if (r >= 0 && ret_ns)
+        *ret_ns = take_fd(&ns);
     return r;
 }
 
-int cgroup_tree_make(const struct cgroup_host *h, const char *name, struct err *e)
+int cgroup_tree_make(const struct cgroup_host *h, const char *name, int *ret_ns, struct err *e)
 {
     int r;
 
     for (size_t i = 0; i < h->count; i++) {
-        r = make_in(&h->hierarchies[i], name, e);
+        r = make_in(&h->hierarchies[i], name, i == 0 ? ret_ns : NULL, e);
         if (r == -EEXIST)
             return r; /* someone's: theirs to remove */
         if (r < 0) {
@@ -93,7 +143,7 @@ static int remove_in(const struct cgroup_hierarchy *y, const char *name, uint64_
 
 int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err *e)
 {
-    uint64_t deadline = deadline_in_ms(REMOVE_TIMEOUT_MS);
+    uint64_t deadline = deadline_in_ms(EMPTY_TIMEOUT_MS);
     int r, first = 0;
 
     for (size_t i = h->count; i-- > 0;) {

@@ -113,7 +113,6 @@ static const struct group groups_allowed[] = {
 };
 
 static const struct group groups_absent[] = {
-    {"libc falls back to clone, whose flags a filter can read", "clone3" },
     {"a second way into the kernel that no filter sees",
      "io_uring_setup io_uring_enter io_uring_register"                   },
     {"fs.aio-max-nr is one pool for all of the host",

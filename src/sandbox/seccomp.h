@@ -11,8 +11,8 @@ struct seccomp_program {
 };
 
 /* Compiles the default profile for this machine's architecture; every other one, 32-bit and x32
- * included, is ENOSYS. Not allowed is EPERM, or ENOSYS where libraries have a fallback (clone3,
- * io_uring, calls younger than this table). Done once, at start.
+ * included, is ENOSYS. Not allowed is EPERM, or ENOSYS where libraries have a fallback
+ * (io_uring) and for calls younger than this table. Done once, at start.
  * -ENOTSUP on a machine the table was not written for. */
 int seccomp_compile(struct seccomp_program *ret, struct err *e);
 void seccomp_program_done(struct seccomp_program *p); /* NULL and a zeroed struct are fine */

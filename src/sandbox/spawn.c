@@ -77,7 +77,7 @@ static int fd_compare(const void *a, const void *b)
 static int step_close(struct spawn *s, struct err *e)
 {
     const struct cgroup *c = s->slot->cgroup;
-    int keep[FDS_KEPT + 2 * CGROUP_HIERARCHIES_MAX + CGROUP_USAGE_COUNT] = {
+    int keep[FDS_KEPT + 2 * CGROUP_HIERARCHIES_MAX + CGROUP_USAGE_COUNT + 2] = {
         s->channel, s->slot->userns, s->slot->netns, s->slot->host->execd, STDERR_FILENO};
     size_t count = FDS_KEPT - HOST_ROOT_FDS;
 
@@ -91,6 +91,10 @@ static int step_close(struct spawn *s, struct err *e)
         keep[count++] = c->work_procs[i];
     for (size_t i = 0; i < c->usage_count; i++)
         keep[count++] = c->usage_fds[i];
+    if (c->work_fd >= 0) {
+        keep[count++] = c->work_fd;
+        keep[count++] = c->ns_fd;
+    }
     qsort(keep, count, sizeof(keep[0]), fd_compare);
     for (size_t i = 0; i < count; i++) {
         unsigned from = (unsigned)keep[i] + 1, to = i + 1 < count ? (unsigned)keep[i + 1] : ~0U;
@@ -109,6 +113,8 @@ static int step_cgroups(struct spawn *s, struct err *e)
     for (size_t i = c->init_fd >= 0; i < c->init_count; i++)
         if (write(c->init_procs[i], "0", 1) < 0)
             return err_sys(e, errno, "hierarchy %zu", i);
+    if (c->ns_fd >= 0)
+        return setns(c->ns_fd, CLONE_NEWCGROUP) < 0 ? err_sys(e, errno, "enter namespace") : 0;
     return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(e, errno, "namespace") : 0;
 }
 
@@ -274,7 +280,7 @@ static int step_descriptors(struct spawn *s, struct err *e)
 {
     const struct spawn_args *a = &s->args;
     const struct cgroup *c = s->slot->cgroup;
-    int from[EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + CGROUP_USAGE_COUNT];
+    int from[EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + CGROUP_USAGE_COUNT + 1];
     size_t count = 0;
     int null;
 
@@ -285,6 +291,8 @@ static int step_descriptors(struct spawn *s, struct err *e)
         from[count++] = c->work_procs[i];
     for (size_t i = 0; i < c->usage_count; i++)
         from[count++] = c->usage_fds[i];
+    if (c->work_fd >= 0)
+        from[count++] = c->work_fd;
     for (size_t i = 0; i < count; i++) {
         from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FD_PARK);
         if (from[i] < 0)
@@ -382,10 +390,13 @@ static void child_build_argv(struct spawn *s)
     (void)snprintf(s->cpu_millis, sizeof(s->cpu_millis), "%u", p->limits.cpu_millicores);
     (void)snprintf(s->memory_mib, sizeof(s->memory_mib), "%u",
                    (unsigned)min_size(p->limits.memory_bytes >> 20, UINT32_MAX));
+    const char *work_dir_fds = s->slot->cgroup->work_fd >= 0 ? "1" : "0";
     const char *options[] = {
-        "execd",        "--init",      "--uid",        s->uid,        "--gid",      s->gid,
-        "--cwd",        cwd,           "--work-fds",   s->work_fds,   "--stat-fds", s->stat_fds,
-        "--cpu-millis", s->cpu_millis, "--memory-mib", s->memory_mib, "--",
+        "execd",          "--init",      "--uid",        s->uid,
+        "--gid",          s->gid,        "--cwd",        cwd,
+        "--work-fds",     s->work_fds,   "--stat-fds",   s->stat_fds,
+        "--work-dir-fds", work_dir_fds,  "--cpu-millis", s->cpu_millis,
+        "--memory-mib",   s->memory_mib, "--",
     };
 
     static_assert(ARRAY_LEN(options) <= EXECD_OPTIONS_MAX, "room for all");

@@ -16,19 +16,38 @@
 #include "base/io.h"
 #include "base/time.h"
 
-/* Holds a new user namespace until it is killed, or we are: with it every descriptor of ours would
- * stay open. */
+/* Kinds of namespaces that shall not be made inside. A filter cannot read the flags of clone3,
+ * which PID 1 may call; a kernel that lacks a kind makes none. In the child. */
+static void userns_forbid(void)
+{
+    static const char *const files[] = {
+        "/proc/sys/user/max_user_namespaces",
+        "/proc/sys/user/max_cgroup_namespaces",
+        "/proc/sys/user/max_time_namespaces",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        auto_fd fd = open(files[i], O_WRONLY | O_CLOEXEC);
+
+        if ((fd < 0 && errno != ENOENT) || (fd >= 0 && write(fd, "0", 1) < 0))
+            _exit(errno);
+    }
+}
+
+/* Holds a new user namespace, having stopped once it is as it should be, until it is killed, or we
+ * are: with it every descriptor of ours would stay open. */
 static pid_t userns_clone(void)
 {
-    struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    struct clone_args args = {.flags = CLONE_NEWUSER}; /* no SIGCHLD, which may be ignored */
     pid_t parent = getpid();
     long pid = syscall(SYS_clone3, &args, sizeof(args));
 
     if (pid == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
-            _exit(1);
+            _exit(ESRCH);
+        userns_forbid();
         for (;;)
-            (void)pause();
+            (void)kill(getpid(), SIGSTOP);
     }
     return pid < 0 ? -errno : (pid_t)pid;
 }
@@ -66,6 +85,20 @@ static int userns_write_map(pid_t pid, const char *file, uint32_t first, uint32_
     return r < 0 ? err_sys(e, -r, "write %s", path) : 0;
 }
 
+/* An error means that the child has ended. */
+static int userns_await(pid_t pid, struct err *e)
+{
+    int status;
+
+    while (waitpid(pid, &status, WUNTRACED | __WALL) < 0)
+        if (errno != EINTR)
+            return err_sys(e, errno, "wait for a user namespace");
+    if (WIFSTOPPED(status))
+        return 0;
+    return err_sys(e, WIFEXITED(status) ? WEXITSTATUS(status) : EINTR,
+                   "forbid namespaces below a user namespace");
+}
+
 int userns_make(uint32_t first, uint32_t count, struct err *e)
 {
     char path[64];
@@ -74,6 +107,9 @@ int userns_make(uint32_t first, uint32_t count, struct err *e)
 
     if (pid < 0)
         return err_sys(e, -pid, "make a user namespace");
+    r = userns_await(pid, e);
+    if (r < 0)
+        return r;
     r = userns_write_map(pid, "uid_map", first, count, e);
     if (r == 0)
         r = userns_write_map(pid, "gid_map", first, count, e);
@@ -82,7 +118,7 @@ int userns_make(uint32_t first, uint32_t count, struct err *e)
         fd = r = fd_open_at(AT_FDCWD, path, O_RDONLY, 0, PATH_FREE, e);
     }
     (void)kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+    while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     return r < 0 ? r : fd;
 }

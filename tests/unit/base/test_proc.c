@@ -405,3 +405,31 @@ TEST(proc, reports_later_why_it_does_not_run)
     close(report);
     CHECK_EQ(waitpid(pid, NULL, 0), pid); /* ended by itself */
 }
+
+/* The real ones are in tests/unit/sandbox/test_cgroup.c. */
+TEST(proc, moves_to_control_groups_where_it_cannot_be_born)
+{
+    auto_fd no_group = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const int dirs[] = {-EBADF, no_group};
+    struct proc_spec spec = PROC_SPEC(NULL, NULL);
+    struct proc p = PROC_NONE;
+    struct err e = {0};
+    char text[8];
+    int pipes[2][2];
+
+    CHECK_EQ(pipe2(pipes[0], O_CLOEXEC), 0);
+    CHECK_EQ(pipe2(pipes[1], O_CLOEXEC), 0);
+    CHECK_EQ(dup3(pipes[0][1], 100, O_CLOEXEC), 100);
+    CHECK_EQ(dup3(pipes[1][1], 101, O_CLOEXEC), 101);
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+        spec.groups = &(struct proc_groups){dirs[i], 100, 2};
+        CHECK_STR(shell(&spec, "echo in", 0), "in\n");
+        for (size_t k = 0; k < ARRAY_LEN(pipes); k++) {
+            CHECK_EQ(read(pipes[k][0], text, sizeof(text)), 1);
+            CHECK_EQ(text[0], '0');
+        }
+    }
+    spec.groups = &(struct proc_groups){no_group, 100, 3}; /* 102 is not open */
+    CHECK_EQ(proc_spawn(&spec, &p, &e), -EBADF);
+    CHECK_STR(e.msg, "enter the control groups of '/bin/sh': Bad file descriptor");
+}

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,11 +15,12 @@
 
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/proc.h"
 #include "base/time.h"
 #include "sandbox/cgroup_internal.h"
 #include "test.h"
 
-enum { SLOT = 7, TIMEOUT_MS = 50 * 1000, MIB = 1 << 20 };
+enum { SLOT = 7, OWNER = 0x6ff00000, IN_A_ROW = 200, TIMEOUT_MS = 50 * 1000, MIB = 1 << 20 };
 
 static const struct variant {
     const char *name;
@@ -92,7 +94,7 @@ static struct cgroup make_slot(const struct cgroup_host *h, uint32_t slot)
     struct cgroup c;
     struct err e = {0};
 
-    ok(cgroup_make(h, slot, &c, &e), &e);
+    ok(cgroup_make(h, slot, OWNER, &c, &e), &e);
     return c;
 }
 
@@ -208,7 +210,7 @@ static void check_refuses_twice(struct cgroup_host *h)
     struct cgroup c = make_slot(h, SLOT), again;
     struct err e = {0};
 
-    CHECK_EQ(cgroup_make(h, SLOT, &again, &e), -EEXIST);
+    CHECK_EQ(cgroup_make(h, SLOT, OWNER, &again, &e), -EEXIST);
     ok(cgroup_open(h, SLOT, &again, &e), &e); /* and what was there is intact */
     cgroup_close(&again);
     remove_and_check(h, &c);
@@ -495,6 +497,115 @@ TEST(cgroup, starts_processes_inside_where_there_is_v2)
 TEST(cgroup, opens_what_a_spawner_needs)
 {
     on_each_host(check_into);
+}
+
+/* As execd has it: in "init", as the owner, in that namespace. */
+static void become_owner(const struct cgroup *c)
+{
+    CHECK(enter(c->init_procs, c->init_count));
+    CHECK_EQ(setns(c->ns_fd, CLONE_NEWCGROUP), 0);
+    CHECK_EQ(syscall(SYS_setresuid, OWNER, OWNER, OWNER), 0);
+}
+
+/* Runs a shell line in "work", by birth alone: who tried to move would fail. */
+static void run_born_in_work(const struct cgroup *c, const char *line)
+{
+    const char *const argv[] = {"sh", "-c", line, NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/sh", argv);
+    auto_fd full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    auto_proc p = PROC_NONE;
+    struct proc_exit how = {.by_signal = true};
+    struct err e = {0};
+
+    spec.groups = &(struct proc_groups){c->work_fd, full, 1};
+    ok(proc_spawn(&spec, &p, &e), &e);
+    CHECK_EQ(proc_wait(p.pidfd, deadline_in_ms(TIMEOUT_MS), &how), 0);
+    CHECK(!how.by_signal);
+    CHECK_EQ(how.code, 0);
+}
+
+/* What the owner may not do though he has a directory of the tree, which the workload has not. */
+static void check_owner_is_bound(const struct cgroup *c)
+{
+    static const struct {
+        const char *path, *text;
+        int code; /* of opening or writing */
+    } rows[] = {
+        {"../init/cgroup.procs",      "0",     EACCES},
+        {"../../cgroup.procs",        "0",     EACCES},
+        {"../cgroup.procs",           "0",     EBUSY }, /* his, and takes nobody */
+        {"../cgroup.subtree_control", "-pids", EACCES},
+        {"../cgroup.type",            "",      EACCES},
+        {"../cgroup.freeze",          "0",     EACCES},
+        {"cgroup.type",               "",      EACCES},
+        {"cgroup.subtree_control",    "+pids", EACCES},
+        {"pids.max",                  "max",   EACCES},
+        {"memory.max",                "max",   EACCES},
+        {"cpu.max",                   "max",   EACCES},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        auto_fd fd = openat(c->work_fd, rows[i].path, O_WRONLY | O_CLOEXEC);
+        int code = fd < 0 || write(fd, rows[i].text, strlen(rows[i].text)) < 0 ? errno : 0;
+
+        if (code != rows[i].code && code != ENOENT) /* a controller that the host has not */
+            test_fail(__FILE__, __LINE__, "%s: errno %d", rows[i].path, code);
+    }
+    CHECK_EQ(mkdirat(c->work_fd, "below", 0755), -1);
+    CHECK_EQ(errno, EACCES);
+}
+
+static void check_birth(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    pid_t pid;
+
+    CHECK_EQ(c.work_fd >= 0, c.ns_fd >= 0);
+    if (c.work_fd >= 0) {
+        pid = fork();
+        if (pid == 0) {
+            become_owner(&c);
+            run_born_in_work(&c, "grep -qx 0::/work /proc/self/cgroup");
+            check_owner_is_bound(&c);
+            CHECK(enter(c.work_procs, c.work_count)); /* and from there it is the same */
+            check_owner_is_bound(&c);
+            _exit(0);
+        }
+        CHECK_EQ(wait_status(pid), 0);
+    }
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, lets_its_owner_start_processes_in_work_and_no_more)
+{
+    on_each_host(check_birth);
+}
+
+static void check_birth_when_full(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.pids = 1};
+    const char *const argv[] = {"true", NULL};
+    struct proc_spec spec = PROC_SPEC("/bin/true", argv);
+    auto_proc p = PROC_NONE;
+    struct proc_exit how = {.by_signal = true};
+    struct err e = {0};
+
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    start_in(&c, sleep_forever, NULL);
+    for (size_t i = 0; i < c.work_count; i++)
+        CHECK(dup3(c.work_procs[i], IN_A_ROW + (int)i, O_CLOEXEC) >= 0);
+    spec.groups = &(struct proc_groups){c.work_fd, IN_A_ROW, (uint32_t)c.work_count};
+    ok(proc_spawn(&spec, &p, &e), &e);
+    CHECK_EQ(proc_wait(p.pidfd, deadline_in_ms(TIMEOUT_MS), &how), 0);
+    CHECK_EQ(how.code, 0);
+    remove_and_check(h, &c);
+}
+
+/* Else nothing could be run in a sandbox that is full of processes, to end some. */
+TEST(cgroup, takes_a_process_though_it_is_full_of_them)
+{
+    on_each_host(check_birth_when_full);
 }
 
 static void check_reclaim(struct cgroup_host *h)

@@ -186,6 +186,8 @@ TEST(seccomp, lets_init_nest_and_not_the_workload)
         CHECK_EQ(errno, EPERM);
         CHECK_EQ(syscall(SYS_unshare, CLONE_NEWNS), -1);
         CHECK_EQ(errno, EPERM);
+        CHECK_EQ(syscall(SYS_clone3, NULL, 0), -1);
+        CHECK_EQ(errno, workload ? ENOSYS : EINVAL);
     }
 }
 
