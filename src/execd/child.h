@@ -1,5 +1,5 @@
 /* child.h - what every process of the workload goes through between fork and exec: out of PID 1's
- * control groups and rights, into a user and a directory. Nothing here allocates, locks or logs. */
+ * rights, into a user and a directory. Nothing here allocates, locks or logs. */
 #pragma once
 
 #include <sys/types.h>
@@ -8,9 +8,10 @@
 
 struct child_box;
 
-/* Where a process belongs; the same for all of a sandbox, but for those of isolated sessions. */
+/* Where a process belongs; the same for all of a sandbox, but for those of isolated sessions. Who
+ * starts one hands the groups to proc_spec, and the rest to child_settle(). */
 struct child_place {
-    struct proc_groups groups; /* for proc_spec */
+    struct proc_groups groups;
     bool limit; /* to caps_sandbox, without nesting.h: the workload has less than PID 1 */
     const struct child_box *box; /* an isolated session to enter, see isolated_box.h, or NULL */
 };
@@ -25,9 +26,9 @@ struct child_user {
 /* The step alone, for who mixes it with others. */
 int child_become(const struct child_user *user);
 
-/* Limits capabilities and system calls, becomes the user (who then owns
- * its standard output and error, if they are ours to give), changes to `cwd` (NULL stays). `name`
- * is for the step's sentence only. Becoming who one is already needs no privilege. In an isolated
- * session all is as box_enter() does it: it returns in another process. */
+/* Limits capabilities and system calls, becomes the user (who then owns its standard output and
+ * error, if they are ours to give), changes to `cwd` (NULL stays). `name` is for the step's
+ * sentence only. Becoming who one is already needs no privilege. In an isolated session all is as
+ * box_enter() does it: it returns in another process. */
 int child_settle(const struct child_place *place, const struct child_user *user, const char *cwd,
                  const char *name, struct proc_step *ret_step);

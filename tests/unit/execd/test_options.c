@@ -19,6 +19,8 @@ TEST(options, reads_a_full_line)
         "250",
         "--stat-fds",
         "3",
+        "--work-dir-fds",
+        "1",
         "--cpu-millis",
         "500",
         "--memory-mib",
@@ -41,6 +43,7 @@ TEST(options, reads_a_full_line)
     CHECK_EQ(o.work_fds, 3);
     CHECK_EQ(o.grace_ms, 250);
     CHECK_EQ(o.stat_fds, 3);
+    CHECK_EQ(o.work_dir_fds, 1);
     CHECK_EQ(o.cpu_millis, 500);
     CHECK_EQ(o.memory_mib, 512);
     CHECK_STR(o.access_token, "t");
@@ -114,6 +117,7 @@ TEST(options, says_what_is_wrong)
          "--uid '4294967295': expected a number up to 4294967294"                                       },
         {{"--init", "--work-fds", "17"},           "--work-fds '17': expected a number up to 16"        },
         {{"--init", "--log-file", "x"},            "--exit-file and --log-file go with --listen"        },
+        {{"--init", "--work-dir-fds", "1"},        "--work-dir-fds goes with --work-fds"                },
         {{"--listen", "x", "--work-fds", "1"},     "--work-fds goes with --init"                        },
         {{"--init", "--stat-fds", "2", "--", "x"}, "--stat-fds is 3, and goes with --init"              },
         {{"--listen", "x", "--stat-fds", "3"},     "--stat-fds is 3, and goes with --init"              },
