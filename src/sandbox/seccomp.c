@@ -157,11 +157,12 @@ static const struct {
 #define CLONE_NEW_FLAGS_FORBIDDEN (CLONE_NEW_FLAGS & ~NESTING_CLONE_FLAGS)
 #define CLONE_TIME_FLAG           0x80 /* CLONE_NEWTIME; in clone these bits are the exit signal */
 
-enum verdict { REFUSED, ABSENT, ALLOWED, VERDICT_COUNT };
+enum verdict { REFUSED, ABSENT, UNSUPPORTED, ALLOWED, VERDICT_COUNT };
 
 static const uint32_t answers[VERDICT_COUNT] = {
     [REFUSED] = SECCOMP_RET_ERRNO | EPERM,
     [ABSENT] = SECCOMP_RET_ERRNO | ENOSYS,
+    [UNSUPPORTED] = SECCOMP_RET_ERRNO | EPROTONOSUPPORT,
     [ALLOWED] = SECCOMP_RET_ALLOW,
 };
 
@@ -199,7 +200,9 @@ static const struct rule {
 };
 
 /* The other sockets. Nothing raw, and nothing that widens the attack surface or calls for a module:
- * packet, vsock, alg, SCTP, DCCP, L2TP, SMC, MPTCP (Go falls back), further netlink families. */
+ * packet, vsock, alg, SCTP, DCCP, L2TP, SMC, MPTCP (Go falls back), further netlink families. Those
+ * are answered as by a kernel without them: useradd and PAM do without an audit log that is not
+ * there, but not without one that is forbidden. */
 static const struct socket_rule {
     unsigned family, type, protocol;
 } sockets[] = {
@@ -391,7 +394,9 @@ static void put_sockets(struct assembly *a)
     put(a, BPF_ALU | BPF_OR | BPF_X, 0);
     for (size_t i = 0; i < ARRAY_LEN(sockets); i++)
         put_jump(a, BPF_JEQ, sockets[i].family << 16 | sockets[i].type << 8 | sockets[i].protocol,
-                 ALLOWED, i + 1 < ARRAY_LEN(sockets) ? NEXT : REFUSED);
+                 ALLOWED, NEXT);
+    put(a, BPF_ALU | BPF_RSH | BPF_K, 16);
+    put_jump(a, BPF_JEQ, AF_NETLINK, UNSUPPORTED, REFUSED);
 }
 
 /* The conditions of one call: the first that holds decides, none leaves its verdict. */
