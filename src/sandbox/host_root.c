@@ -22,37 +22,55 @@ static const struct {
     const char *path;
     mode_t mode;
 } root_dirs[] = {
-    {"dev",       0755 },
-    {"etc",       0755 },
-    {"home",      0755 },
-    {"media",     0755 },
-    {"mnt",       0755 },
-    {"opt",       0755 },
-    {"proc",      0555 },
-    {"root",      0700 },
-    {"run",       0755 },
-    {"srv",       0755 },
-    {"sys",       0555 },
-    {"tmp",       01777},
-    {"usr",       0755 },
-    {"var",       0755 },
-    {"var/cache", 0755 },
-    {"var/lib",   0755 },
-    {"var/log",   0755 },
-    {"var/spool", 0755 },
-    {"var/tmp",   01777},
-    {"workspace", 0755 },
+    {"dev",                  0755 },
+    {"etc",                  0755 },
+    {"home",                 0755 },
+    {"media",                0755 },
+    {"mnt",                  0755 },
+    {"opt",                  0755 },
+    {"opt/code-interpreter", 0755 },
+    {"proc",                 0555 },
+    {"root",                 0700 },
+    {"run",                  0755 },
+    {"srv",                  0755 },
+    {"sys",                  0555 },
+    {"tmp",                  01777},
+    {"usr",                  0755 },
+    {"var",                  0755 },
+    {"var/cache",            0755 },
+    {"var/lib",              0755 },
+    {"var/log",              0755 },
+    {"var/spool",            0755 },
+    {"var/tmp",              01777},
+    {"workspace",            0755 },
 };
 
+#define PASSWD                                                                                     \
+    "root:x:0:0:root:/root:/bin/bash\n"                                                            \
+    "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"                                            \
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+#define GROUP    "root:x:0:\ntty:x:5:\nusers:x:100:\nnogroup:x:65534:\n"
+#define NSSWITCH "passwd: files\ngroup: files\nhosts: files dns\n"
+#define PIP      "[global]\nbreak-system-packages = true\n" /* who installs harms nobody else */
+#define PROFILE  "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+
+/* What programs start in an image of the code interpreter, and what they source before they use a
+ * language. The interpreters are execd's, in one version each: neither has anything to do. */
+#define INTERPRETER     "#!/bin/sh\nexec tail -f /dev/null\n"
+#define INTERPRETER_ENV ": one version of each language is there, and in PATH\n"
+
 static const struct {
-    const char *path, *text;
+    const char *path;
+    mode_t mode;
+    const char *text;
 } root_files[] = {
-    {"etc/passwd",        "root:x:0:0:root:/root:/bin/bash\n"
-                   "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
-                   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"   },
-    {"etc/group",         "root:x:0:\ntty:x:5:\nusers:x:100:\nnogroup:x:65534:\n"                     },
-    {"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"                           },
-    {"etc/profile",       "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"},
+    {"etc/passwd",                                   0644, PASSWD         },
+    {"etc/group",                                    0644, GROUP          },
+    {"etc/nsswitch.conf",                            0644, NSSWITCH       },
+    {"etc/pip.conf",                                 0644, PIP            },
+    {"etc/profile",                                  0644, PROFILE        },
+    {"opt/code-interpreter/code-interpreter.sh",     0755, INTERPRETER    },
+    {"opt/code-interpreter/code-interpreter-env.sh", 0755, INTERPRETER_ENV},
 };
 
 /* Of the host's /etc: what programs read to find their libraries, certificates, names and settings.
@@ -227,9 +245,11 @@ int host_root_make(int dir, struct err *e)
             fchmodat(dir, root_dirs[i].path, root_dirs[i].mode, 0) < 0)
             r = err_sys(e, errno, "make /%s", root_dirs[i].path);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(root_files); i++) {
-        auto_fd fd = openat(dir, root_files[i].path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        auto_fd fd = openat(dir, root_files[i].path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
         r = fd < 0 ? -errno : io_write_full(fd, str_of(root_files[i].text), DEADLINE_NEVER);
+        if (r == 0 && fchmod(fd, root_files[i].mode) < 0)
+            r = -errno;
         if (r < 0)
             r = err_sys(e, -r, "write /%s", root_files[i].path);
     }

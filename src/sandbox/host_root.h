@@ -4,6 +4,6 @@
 #include "base/err.h"
 
 /* Fills an empty directory: links into /usr as the host has them, an /etc of our own with what
- * programs need and nothing secret, and empty /home, /root, /var, /run. Copies only what anyone may
- * read. */
+ * programs need and nothing secret, the start scripts of the code interpreter's image, and empty
+ * /home, /root, /var, /run. Copies only what anyone may read. */
 int host_root_make(int dir, struct err *e);

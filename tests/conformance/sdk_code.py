@@ -12,6 +12,7 @@ from opensandbox.exceptions import SandboxException
 from sdk_client import done, lines, raises
 
 IMAGE = "opensandbox/code-interpreter:latest"
+ENTRYPOINT = ["/opt/code-interpreter/code-interpreter.sh"]
 
 
 class Language(NamedTuple):

@@ -215,6 +215,18 @@ async def programs_of_the_image_run(_, sandbox):
     assert result.text == "=42", result
 
 
+async def scripts_for_the_code_interpreters_image_run(_, sandbox):
+    result = await run(sandbox, "bash -lc 'source /opt/code-interpreter/code-interpreter-env.sh "
+                                "python ${PYTHON_VERSION:-3.14} && python3 -c \"print(6 * 7)\"'")
+    assert result.text == "42", result
+
+
+async def packages_may_be_installed(_, sandbox):
+    """There is none of this name; what counts is that nobody forbids it."""
+    result = await run(sandbox, "python3 -m pip install --no-index no-such-package 2>&1")
+    assert "externally-managed" not in result.text, result.text
+
+
 async def a_program_runs_without_a_shell(_, sandbox):
     if VERSION.startswith("0."):
         raise Skip(f"opensandbox {VERSION} has shell commands only")
@@ -271,6 +283,8 @@ TESTS = [
     a_foreground_command_is_interrupted,
     an_unknown_command_is_an_error,
     programs_of_the_image_run,
+    scripts_for_the_code_interpreters_image_run,
+    packages_may_be_installed,
     a_program_runs_without_a_shell,
     a_variable_is_set_for_all_that_follows,
     a_handler_that_raises_ends_the_call,

@@ -32,7 +32,7 @@ def run_language(tap, client, sandbox, codes, language):
 def run_all(tap, client, image_has_typescript):
     # One sandbox for all: its contexts are apart. PATH is ours: a go or jdk of one's own counts.
     more = {} if image_has_typescript else {"env": {"PATH": os.environ["PATH"]}}
-    sandbox = client.run(client.create(sdk_code.IMAGE, **more))
+    sandbox = client.run(client.create(sdk_code.IMAGE, entrypoint=sdk_code.ENTRYPOINT, **more))
     interpreter = client.run(sdk_code.open_interpreter(client, sandbox))
     codes = interpreter.codes
     if not image_has_typescript:
