@@ -66,34 +66,6 @@ static int relative_path(struct str rest, struct str sub, char out[PATH_MAX])
     return r < 0 ? r : str_copy(out, PATH_MAX, buf_str(&path));
 }
 
-/* Opens base/path, making the directories that are missing. */
-static int open_or_make(int base, const char *path, struct err *e)
-{
-    struct str rest = str_of(path), name;
-    auto_fd at = fd_open_at(base, ".", O_PATH | O_DIRECTORY, 0, PATH_BENEATH, e);
-    int fd = fd_open_at(base, path, O_PATH, 0, PATH_BENEATH, NULL);
-
-    if (fd >= 0)
-        return fd;
-    if (fd != -ENOENT)
-        return err_sys(e, -fd, "open '%s'", path);
-    while (at >= 0 && str_cut(&rest, '/', &name)) {
-        char text[NAME_MAX + 1];
-        int next;
-
-        if (str_copy(text, sizeof(text), name) < 0)
-            return err_set(e, ENAMETOOLONG, "a name in '%s' is too long", path);
-        if (name.n == 0)
-            continue;
-        if (mkdirat(at, text, 0755) < 0 && errno != EEXIST)
-            return err_sys(e, errno, "make the directory '%s'", path);
-        next = fd_open_at(at, text, O_PATH | O_DIRECTORY, 0, PATH_BENEATH, e);
-        fd_close(at);
-        at = next;
-    }
-    return take_fd(&at);
-}
-
 static int check_host(const struct embedded *em, size_t i, const struct api_volume *v,
                       struct api_fail *f)
 {
@@ -228,6 +200,19 @@ static int note_claim(const struct embedded *em, const struct api_volume *v, int
     return write_note(sandbox, ERASE_PREFIX, claim, e);
 }
 
+/* By the broker: it belongs to root inside, as whoever uses it expects (git looks). */
+static int make_claim(struct embedded *em, const struct api_volume *v, struct err *e)
+{
+    char claim[NAME_MAX + 1];
+    struct stat st;
+
+    if (str_copy(claim, sizeof(claim), v->claim_name) < 0)
+        return err_set(e, ENAMETOOLONG, "the name is too long");
+    if (fstatat(em->volumes, claim, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    return embedded_make_dir(em, em->volumes, claim, e);
+}
+
 static int open_volume(const struct embedded *em, const struct api_volume *v, struct err *e)
 {
     char path[PATH_MAX];
@@ -243,7 +228,7 @@ static int open_volume(const struct embedded *em, const struct api_volume *v, st
     }
     if (relative_path(rest, v->sub_path, path) < 0)
         return err_set(e, ENAMETOOLONG, "the path is too long");
-    return open_or_make(base, path, e);
+    return fd_open_at(base, path, O_PATH, 0, PATH_BENEATH, e);
 }
 
 /* Of several requests that name a new claim, one makes it, and it goes with that one's sandbox. */
@@ -256,6 +241,8 @@ static int note_and_open(struct embedded *em, const struct api_volume *v, int sa
         return open_volume(em, v, e);
     (void)pthread_mutex_lock(&em->claims);
     r = note_claim(em, v, sandbox, e);
+    if (r == 0)
+        r = make_claim(em, v, e);
     if (r == 0)
         r = open_volume(em, v, e);
     (void)pthread_mutex_unlock(&em->claims);

@@ -152,6 +152,7 @@ def makes_and_keeps_named_volumes():
             (400, "VOLUME::PVC_NOT_FOUND")
         name = server.create(volumes=[claim("kept"), {**claim("gone", "/gone",
                              deleteOnSandboxTermination=True), "name": "gone"}])
+        assert run(server, name, "stat -c %u:%g /data /gone") == "0:0\n0:0"
         run(server, name, "echo 1 > /data/file; mkdir /gone/a; echo 2 > /gone/a/b")
         assert sorted(os.listdir(volumes)) == ["gone", "kept"]
         delete(server, name)
