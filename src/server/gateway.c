@@ -321,7 +321,8 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
                          "or with an API key in " GUARD_KEY_HEADER);
     else if (c == CREDENTIAL_WRONG)
         http_reply_error(req, 401, "INVALID_API_KEY",
-                         "neither a token of this sandbox nor an API key of this server");
+                         "neither an API key of this server nor the token of this sandbox, which "
+                         "is valid as long as the sandbox is there");
     else if (!v->port)
         http_reply_error(req, 400, "DOCKER::INVALID_PORT",
                          "the port in the path must be a number from 1 to 65535");
@@ -337,7 +338,8 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
                          "Upgrade: websocket needs a GET with Connection: Upgrade and a "
                          "Sec-WebSocket-Key of 16 bytes");
     else if (v->target.refusal)
-        http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING", "%s", v->target.refusal);
+        http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING", "%s%s%s", v->target.refusal,
+                         v->target.cause ? ": " : "", v->target.cause ? v->target.cause : "");
     else
         return false;
     return true;

@@ -16,6 +16,7 @@ struct gateway_target {
     struct sock_addr addr; /* of its execd */
     struct str token;      /* opens its data plane */
     const char *refusal;   /* NULL, or why nothing can be forwarded now: "the sandbox is paused" */
+    const char *cause;     /* NULL, or what led to it: how the entrypoint ended */
 };
 
 struct gateway_conf {

@@ -121,6 +121,8 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
     if (!sb)
         return false;
     *ret = (struct gateway_target){.token = str_of(sb->token), .refusal = refusal_of(sb->state)};
+    if (sb->state == SANDBOX_TERMINATED || sb->state == SANDBOX_FAILED)
+        ret->cause = sb->message;
     s->runtime->ops->address(s->runtime, sandbox_id, &ret->addr);
     return true;
 }

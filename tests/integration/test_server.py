@@ -82,12 +82,14 @@ def is_gone(name, server=None):
 
 
 def ends_as(state, **fields):
-    """The status of a sandbox that ends by itself."""
+    """The status of a sandbox that ends by itself. Whoever knocks is told the same."""
     status, body = post(**fields)
     assert status == 202, body
     wait_for(lambda: get(body["id"])[1]["status"]["state"] in ("Failed", "Terminated"), "its end")
     shown = get(body["id"])[1]["status"]
     assert shown["state"] == state, shown
+    status, _, answer = SERVER.request("GET", f"/v1/sandboxes/{body['id']}/proxy/44772/ping")
+    assert status == 503 and answer["message"].endswith(": " + shown["message"]), answer
     assert delete(body["id"]) == 204 and is_gone(body["id"])
     print(f"# {shown['reason']}: {shown['message']}")
     return shown
