@@ -22,12 +22,18 @@ class Backend:
             self.listener.listen(512)
         else:
             self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        # Not closed while the thread waits there: where that call is restarted, as after a stop,
+        # its number may be another listener's by then.
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self.listener.close()
 
     def serve(self):
