@@ -479,7 +479,7 @@ TEST(store_open, forgets_what_was_deleted_once_nobody_reads)
     struct store *s = open_store();
     struct store_sandbox row = row_of(STR("a"));
     struct str secret = row.spec = STR("correct horse battery staple");
-    uint64_t begin_ns;
+    uint64_t fastest_ns = UINT64_MAX;
     sqlite3 *db = NULL;
     char wal[160];
 
@@ -493,9 +493,14 @@ TEST(store_open, forgets_what_was_deleted_once_nobody_reads)
 
     CHECK_EQ(sqlite3_open_v2(store_path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
     CHECK_EQ(sqlite3_exec(db, "BEGIN; SELECT * FROM sandboxes", NULL, NULL, NULL), SQLITE_OK);
-    begin_ns = time_mono_ns();
-    CHECK_EQ(store_forget(s, NULL), -EBUSY);
-    CHECK(time_mono_ns() - begin_ns < 4000 * TIME_NS_PER_MS); /* it waits for nobody */
+    for (int i = 0; i < 5; i++) { /* one of them undisturbed */
+        uint64_t begin_ns = time_mono_ns(), ns;
+
+        CHECK_EQ(store_forget(s, NULL), -EBUSY);
+        ns = time_mono_ns() - begin_ns;
+        fastest_ns = ns < fastest_ns ? ns : fastest_ns;
+    }
+    CHECK(fastest_ns < 4000 * TIME_NS_PER_MS); /* it waits for nobody */
     CHECK_EQ(sqlite3_close(db), SQLITE_OK);
 
     CHECK_EQ(store_forget(s, NULL), 0);
