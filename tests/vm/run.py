@@ -27,7 +27,7 @@ SECONDS = 2400  # some six minutes when nobody else is at work
 CONSOLE_LINES = 40
 QEMU_SECONDS = 60  # from its last word to its end
 LINE_BYTES_MAX = 65536
-# On a busy host the emulated timer may miss the moment at which the kernel tests it, and panics over.
+# On a busy host the emulated timer misses the moment at which the kernel tests it: it would panic.
 COMMAND_LINE = ("console=ttyS0 quiet loglevel=4 panic=-1 oops=panic cgroup_no_v1=all "
                 "mitigations=off audit=0 no_timer_check rdinit=/init")
 RESULT = re.compile(r"(not ok|ok)\b[ \t]*\d*[ \t]*(?:- )?(.*)")
