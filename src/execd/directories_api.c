@@ -11,6 +11,7 @@
 #include "execd/listing.h"
 #include "execd/permission.h"
 #include "execd/remove.h"
+#include "execd/routes.h"
 #include "execd/walk.h"
 
 /* --- GET /directories/list --- */
@@ -119,7 +120,7 @@ struct make_op {
     const struct json *next; /* members of the body */
 };
 
-static int make_one(const char *path, const struct json *item, struct err *e)
+static int make_one(struct execd_api *api, const char *path, const struct json *item, struct err *e)
 {
     struct permission_ids ids;
     struct permission p;
@@ -133,7 +134,10 @@ static int make_one(const char *path, const struct json *item, struct err *e)
     r = fs_make_dirs(path, DIRECTORY_MODE, &made);
     if (r < 0)
         return err_set(e, -r, "mkdir %s: %s", path, fs_text(-r));
-    return made ? permission_apply(&ids, path, e) : 0;
+    if (made)
+        return permission_apply(&ids, path, e);
+    api->uploads.dirs_found++;
+    return 0;
 }
 
 static bool make_step(struct file_op *op)
@@ -150,7 +154,7 @@ static bool make_step(struct file_op *op)
     }
     o->next = at->next;
     path = file_op_path(op, at->key, true, &e);
-    r = path ? make_one(path, at, &e) : -e.code;
+    r = path ? make_one(op->req->server_user, path, at, &e) : -e.code;
     if (r < 0)
         answer_fs(op->req, r, "%s", e.msg);
     return r == 0;

@@ -483,7 +483,7 @@ void files_upload(struct http_req *req)
     }
     u->req = req;
     u->spool = -EBADF;
-    u->kept = upload_kept_new(FILE_OP_ARENA_MAX, &api->upload_nameless);
+    u->kept = upload_kept_new(FILE_OP_ARENA_MAX, &api->uploads);
     u->target = TARGET_NONE;
     u->metas_tail = &u->metas;
     u->spooled_tail = &u->spooled;

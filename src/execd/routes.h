@@ -4,6 +4,7 @@
 #include "execd/interrupt.h"
 #include "execd/metrics_api.h"
 #include "execd/trim.h"
+#include "execd/upload_kept.h"
 #include "net/http_server.h"
 
 struct commands;
@@ -26,9 +27,9 @@ struct execd_api { /* server_user of every request */
     struct metrics_memory metrics_memory;
     struct directory_watch *watches; /* all that go on */
     struct list undoing;             /* uploads, see upload_kept.h */
-    size_t upload_nameless;          /* their files without a name */
-    struct http_client *proxy;       /* to the ports of the sandbox */
-    struct telemetry *telemetry;     /* NULL: nobody asks for it */
+    struct upload_common uploads;
+    struct http_client *proxy;   /* to the ports of the sandbox */
+    struct telemetry *telemetry; /* NULL: nobody asks for it */
     struct ptys *ptys;
     struct list pty_clients;  /* their WebSockets */
     const char *access_token; /* NULL or "": everyone may ask */

@@ -11,11 +11,12 @@
 
 struct kept_row {
     struct list link;
-    struct str name;    /* as the client wrote it */
-    const char *path;   /* of the file, links followed */
-    struct str parent;  /* what was made for it, as far as it is longer than... */
-    size_t parent_kept; /* ...what was there before */
-    bool written;       /* and not in its place yet */
+    struct str name;     /* as the client wrote it */
+    const char *path;    /* of the file, links followed */
+    struct str parent;   /* what was made for it, as far as it is longer than... */
+    size_t parent_kept;  /* ...what was there before */
+    uint64_t dirs_found; /* then */
+    bool written;        /* and not in its place yet */
     struct target_kept kept;
 };
 
@@ -24,17 +25,17 @@ struct upload_kept {
     struct list undoing; /* beside the others of which that is so */
     struct arena arena;
     struct list rows; /* in the order of the form */
-    size_t *nameless; /* of all forms */
+    struct upload_common *common;
     mode_t dir_mode;
 };
 
-struct upload_kept *upload_kept_new(size_t bytes_max, size_t *nameless)
+struct upload_kept *upload_kept_new(size_t bytes_max, struct upload_common *common)
 {
     struct upload_kept *k = mem_new(struct upload_kept);
 
     arena_init(&k->arena, bytes_max);
     list_init(&k->rows);
-    k->nameless = nameless;
+    k->common = common;
     return k;
 }
 
@@ -60,12 +61,13 @@ static bool may_be_made_above(int r)
     return r >= 0 || r == -EINVAL || r == -ENOENT || r == -ENAMETOOLONG;
 }
 
-/* From the deepest up, to the first that is not empty. */
-static void remove_made(const struct kept_row *row)
+/* From the deepest up, to the first that is not empty. Who was told of a directory since then may
+ * rely on one of these. */
+static void remove_made(const struct upload_kept *k, const struct kept_row *row)
 {
     AUTO_BUF(at, PATH_MAX);
 
-    if (buf_add(&at, row->parent) < 0)
+    if (row->dirs_found != k->common->dirs_found || buf_add(&at, row->parent) < 0)
         return;
     while (at.n > row->parent_kept) {
         struct str above = path_parent(buf_str(&at));
@@ -85,6 +87,7 @@ static int make_parent(struct upload_kept *k, struct kept_row *row, const char *
         return -ENOMEM;
     row->parent = str_of(parent);
     row->parent_kept = existing_part(parent);
+    row->dirs_found = k->common->dirs_found;
     return row->parent.n == 0 ? 0 : fs_make_dirs(parent, k->dir_mode, NULL);
 }
 
@@ -126,13 +129,13 @@ int upload_kept_open(struct upload_kept *k, const char *path, struct target *ret
 int upload_kept_add(struct upload_kept *k, struct target *t, struct str name, struct err *e)
 {
     struct kept_row *row = last_row(k);
-    int r = target_keep(t, *k->nameless < UPLOAD_NAMELESS_MAX, &row->kept, e);
+    int r = target_keep(t, k->common->nameless < UPLOAD_NAMELESS_MAX, &row->kept, e);
 
     if (r < 0)
         return r;
     row->name = name;
     row->written = row->kept.fd >= 0 || row->kept.temp[0];
-    *k->nameless += row->kept.fd >= 0;
+    k->common->nameless += row->kept.fd >= 0;
     return 0;
 }
 
@@ -158,7 +161,7 @@ static int place(const struct upload_kept *k, struct kept_row *row)
 
     if (r >= 0)
         r = target_kept_place(&row->kept, dir, name);
-    *k->nameless -= nameless && row->kept.fd < 0; /* it may have one, and not yet that one */
+    k->common->nameless -= nameless && row->kept.fd < 0; /* it may have one, and not yet that one */
     return r;
 }
 
@@ -167,7 +170,7 @@ static void drop(const struct upload_kept *k, struct kept_row *row)
     struct str base;
     auto_fd dir = fs_open_parent(row->path, &base);
 
-    *k->nameless -= row->kept.fd >= 0;
+    k->common->nameless -= row->kept.fd >= 0;
     target_kept_drop(&row->kept, dir);
 }
 
@@ -199,7 +202,7 @@ bool upload_kept_undo(struct upload_kept *k)
     row = last_row(k);
     if (row->written)
         drop(k, row);
-    remove_made(row);
+    remove_made(k, row);
     list_remove(&row->link);
     return true;
 }

@@ -4,7 +4,7 @@
  * The first wait without a name, and cost a descriptor each: of those nothing is left if the
  * process is killed. When there are UPLOAD_NAMELESS_MAX of them, in whatever forms, others cost no
  * more than their paths. Directories that were made for files go with them, unless somebody else
- * has put something there. Loop thread only. */
+ * has put something there, or was told meanwhile that a directory is there. Loop thread only. */
 #pragma once
 
 #include "base/arena.h"
@@ -16,9 +16,13 @@ enum { UPLOAD_NAMELESS_MAX = 256 };
 
 struct upload_kept;
 
-/* `bytes_max` is for the paths of all files. `nameless` counts those of all forms, and outlives
- * them. */
-struct upload_kept *upload_kept_new(size_t bytes_max, size_t *nameless);
+struct upload_common {   /* of all forms, outlives them */
+    size_t nameless;     /* files without a name */
+    uint64_t dirs_found; /* how often somebody asked for a directory that was there */
+};
+
+/* `bytes_max` is for the paths of all files. */
+struct upload_kept *upload_kept_new(size_t bytes_max, struct upload_common *common);
 
 /* Makes the directories above the next file, with `mode` minus the umask. */
 int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode,

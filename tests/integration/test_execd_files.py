@@ -1069,6 +1069,19 @@ def completes_a_form_whose_directory_another_one_took_along(x):
     assert os.listdir(x.home / "made/d") == ["two"]
 
 
+def leaves_a_directory_that_somebody_else_was_told_of(x):
+    with unfinished(x, meta("made/d/one"), file_part(b"1")) as first:
+        wait_for(lambda: waiting(x) == 1, "the first file")
+        x.ask("POST", "/directories", {"made/d": {}}).check_empty()
+        first.shutdown(socket.SHUT_RDWR)
+        wait_for(lambda: waiting(x) == 0, "its end")
+    with unfinished(x, meta("made/e/two"), file_part(b"2")) as second:
+        wait_for(lambda: waiting(x) == 1, "the second file")
+        second.shutdown(socket.SHUT_RDWR)
+        wait_for(lambda: not (x.home / "made/e").exists(), "what was made for it to go")
+    assert os.listdir(x.home / "made") == ["d"] and not os.listdir(x.home / "made/d")
+
+
 def removes_directories_made_half_way(x):
     for path in (f"a/b/{'n' * 300}/f", f"c/{'n' * 300}/d/f"):
         answer = upload(x, meta(path), file_part(b"x"))
@@ -1158,7 +1171,8 @@ TESTS = [
     uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
     holds_few_descriptors_for_many_forms,
     leaves_nothing_of_an_upload_when_it_ends, leaves_no_file_of_an_upload_when_it_is_killed,
-    completes_a_form_whose_directory_another_one_took_along, removes_directories_made_half_way,
+    completes_a_form_whose_directory_another_one_took_along,
+    leaves_a_directory_that_somebody_else_was_told_of, removes_directories_made_half_way,
     removes_what_it_wrote_at_the_first_mistake,
     keeps_within_a_tree_that_changes, stays_small,
 ]
