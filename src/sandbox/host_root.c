@@ -52,7 +52,8 @@ static const struct {
 #define GROUP    "root:x:0:\ntty:x:5:\nusers:x:100:\nnogroup:x:65534:\n"
 #define NSSWITCH "passwd: files\ngroup: files\nhosts: files dns\n"
 #define PIP      "[global]\nbreak-system-packages = true\n" /* who installs harms nobody else */
-#define PROFILE  "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+#define PROFILE                                                                                    \
+    "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin\n"
 
 /* What programs start in an image of the code interpreter, and what they source before they use a
  * language. The interpreters are execd's, in one version each: neither has anything to do. */

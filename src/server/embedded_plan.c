@@ -108,10 +108,14 @@ static int add_args(struct plan *p, const struct api_create *spec, struct api_fa
                  : api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT", "entrypoint: it is empty");
 }
 
+/* Go's own packages put it there, and the images of Go have it in their path. */
+#define PATH_OF_GO "/usr/local/go/bin"
+
 /* What programs take for granted, unless the request has its own. */
 static const struct json_pair usual_env[] = {
-    {STR_INIT("PATH"), STR_INIT("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")},
-    {STR_INIT("HOME"), STR_INIT("/root")                                                       },
+    {STR_INIT("PATH"),
+     STR_INIT("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" PATH_OF_GO)},
+    {STR_INIT("HOME"), STR_INIT("/root")                                                 },
 };
 
 static bool has_env(const struct api_create *spec, struct str name)

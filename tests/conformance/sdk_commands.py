@@ -215,6 +215,14 @@ async def programs_of_the_image_run(_, sandbox):
     assert result.text == "=42", result
 
 
+async def programs_beside_go_run(_, sandbox):
+    where = "/usr/local/go/bin/beside-go"
+    await done(sandbox.files.write_file(where, "#!/bin/sh\necho found\n", mode=755))
+    for command in ("beside-go", "bash -lc beside-go"):
+        assert (await run(sandbox, command)).text == "found", command
+    await done(sandbox.files.delete_files([where]))
+
+
 async def scripts_for_the_code_interpreters_image_run(_, sandbox):
     result = await run(sandbox, "bash -lc 'source /opt/code-interpreter/code-interpreter-env.sh "
                                 "python ${PYTHON_VERSION:-3.14} && python3 -c \"print(6 * 7)\"'")
@@ -283,6 +291,7 @@ TESTS = [
     a_foreground_command_is_interrupted,
     an_unknown_command_is_an_error,
     programs_of_the_image_run,
+    programs_beside_go_run,
     scripts_for_the_code_interpreters_image_run,
     packages_may_be_installed,
     a_program_runs_without_a_shell,
