@@ -528,6 +528,9 @@ def notebook_lines_work():
     cell = run("import os\nif True:\n    !echo $((1+1)); echo e >&2\n%cd /\n%matplotlib inline\n"
                "os.getcwd()", context=new())
     assert (cell.text("stdout"), cell.value) == ("2\n", "'/'"), cell.events
+    for code, magic in (("%timeit 1", "%timeit"), ("%%bash\necho no Python\n", "%%bash")):
+        cell = run(code)
+        assert f"no magic {magic} here" in cell.error["evalue"], cell.events
 
 
 def forks_and_threads_do_no_harm():

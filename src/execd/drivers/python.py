@@ -288,6 +288,8 @@ def run_magic(line):
 def replace_magics(code):
     """The same lines with calls in the place of !command and %magic; None when there are none."""
     lines, found = code.split("\n"), False
+    if code.startswith("%%"):  # what follows is its argument
+        del lines[1:]
     for i, line in enumerate(lines):
         text = line.lstrip()
         if text[:1] in ("!", "%"):
