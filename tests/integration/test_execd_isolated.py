@@ -820,14 +820,14 @@ def diff_during_a_commit(execd, name):
     """The status that it has, or None when the commit was over before."""
     folder = f"{execd.work}{name}"
     s = Session(execd, path=folder)
-    s.out("seq 20000 | xargs touch")
+    s.out("seq 3000 | xargs touch")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         commit = pool.submit(s.ask, "POST", "/commit", {"reset_upper_after": True})
         wait_for(lambda: os.path.exists(folder) and os.listdir(folder), "a commit")
         diff = s.ask("GET", "/diff")
         late = diff.status == 200
         assert commit.result().status == 200, commit.result()
-    assert len(os.listdir(folder)) == 20000 and s.diff() == {}
+    assert len(os.listdir(folder)) == 3000 and s.diff() == {}
     return None if late else diff.status
 
 
