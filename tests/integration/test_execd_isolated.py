@@ -439,7 +439,7 @@ class Watch:
         self.stream = Stream(session.execd.connect(),
                              f"{session.url}/directories/watch?path={path}{query}", None)
         self.events, self.rest = [], ""
-        assert self.stream.status == 200, self.stream.status
+        assert self.stream.status == 200, self.stream.file.read1()
 
     def until(self, kind):
         while kind not in [event["type"] for event in self.events]:
@@ -486,6 +486,8 @@ def tells_a_watch_of_every_other_end():
         watch.until("init")
         assert box.run("pkill -9 -x session-files").exit_code == 0
         assert "cannot be reached" in watch.end()["evalue"], watch.events
+        wait_for(lambda: s.ask("GET", "/files/info?path=/work").status == 200,
+                 "a successor")  # who is killed lets go of connections a moment before all else
         watch = Watch(s, "/work/d")
         watch.until("init")
         s.out("rmdir d")

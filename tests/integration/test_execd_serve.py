@@ -269,6 +269,7 @@ def ends_streams_properly():
 
 def ends_at_once_when_nobody_minds():
     with Daemon(f"--graceful-shutdown-timeout={2 * SECONDS_MAX}s") as daemon:
+        assert daemon.ask("GET", "/ping")[0] == 200  # it has begun to mind signals
         begin = time.monotonic()
         assert daemon.end()[0] == 0
         assert time.monotonic() - begin < SECONDS_MAX
