@@ -199,7 +199,8 @@ void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns,
                     void (*on_due)(struct loop_timer *))
 {
     t->on_due = on_due;
-    loop_timers_set(&l->timers, t, due_ns);
+    /* Whoever arms itself again and again for now, or the past, lets the loop poll in between. */
+    loop_timers_set(&l->timers, t, due_ns > l->now_ns ? due_ns : l->now_ns + 1);
 }
 
 void loop_timer_after(struct loop *l, struct loop_timer *t, uint64_t ms,
@@ -215,7 +216,6 @@ void loop_timer_stop(struct loop *l, struct loop_timer *t)
 
 static void loop_run_timers(struct loop *l)
 {
-    /* Timers armed by callbacks for "now" wait for the next turn: now_ns does not move. */
     for (struct loop_timer *t; (t = loop_timers_pop_due(&l->timers, l->now_ns));)
         t->on_due(t);
 }

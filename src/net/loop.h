@@ -55,7 +55,8 @@ struct loop_timer {
 };
 
 /* Arms or moves a one-shot timer. Moving it later is O(1), so a deadline may be pushed on every
- * read. */
+ * read. One that is due already waits until the loop has polled: work that goes on at once does so
+ * behind everyone else's. */
 void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns,
                     void (*on_due)(struct loop_timer *));
 /* The same, so long after loop_now_ns. */

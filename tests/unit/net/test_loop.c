@@ -228,6 +228,41 @@ TEST(loop, says_which_descriptor_cannot_be_watched)
     loop_free(loop);
 }
 
+static void on_a_at_once(struct loop_timer *t)
+{
+    CHECK(++due_a < 100);
+    loop_timer_set(loop, t, loop_now_ns(loop), on_a_at_once);
+}
+
+static void on_a_past(struct loop_timer *t)
+{
+    CHECK(++due_a < 100);
+    loop_timer_set(loop, t, 1, on_a_past);
+}
+
+/* The byte is there all the time, so that whoever polls hears of it. */
+static void check_is_heard_beside(void (*on_due)(struct loop_timer *))
+{
+    start();
+    due_a = ready[0] = 0;
+    CHECK_EQ(pipe2(pipes[0], O_CLOEXEC), 0);
+    CHECK_EQ(write(pipes[0][1], "xy", 2), 2);
+    CHECK_EQ(loop_io_start(loop, &ios[0], pipes[0][0], EPOLLIN, on_ready_read, NULL), 0);
+    loop_timer_set(loop, &timer_a, 1, on_due);
+    run();
+    CHECK_EQ(ready[0], 2);
+    CHECK(due_a > 0);
+    loop_timer_stop(loop, &timer_a);
+    loop_io_stop(loop, &ios[0]);
+    loop_free(loop);
+}
+
+TEST(loop, is_not_starved_by_a_timer_that_is_due_at_once)
+{
+    check_is_heard_beside(on_a_at_once);
+    check_is_heard_beside(on_a_past);
+}
+
 /* --- tasks --- */
 
 static struct loop_task task_a, task_b;
