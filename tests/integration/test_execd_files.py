@@ -2,7 +2,6 @@
 
 Usage: test_execd_files.py EXECD-PROGRAM. TAP on standard output. As root some more is checked.
 """
-import concurrent.futures
 import contextlib
 import email.utils
 import grp
@@ -23,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 import tap  # noqa: E402
 from execd_listen import Execd  # noqa: E402
 from execd_process import SECONDS_MAX, wait_for  # noqa: E402
+from execd_turns import serves_others_during  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SANITIZED = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
@@ -30,7 +30,6 @@ MIB = 1 << 20
 UPLOAD_BYTES, UPLOAD_RSS_KIB_MAX = 300 * MIB, 2048
 MANY_FILES = 2000
 NAMELESS = 256  # files that wait without a name
-PINGS_MIN = 5  # a walk in one go would let two pass
 NOBODY = pwd.getpwnam("nobody").pw_uid
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{0,8}[1-9])?Z$")
 INFO_KEYS = ["path", "type", "size", "modified_at", "created_at", "owner", "group", "mode"]
@@ -327,32 +326,42 @@ def explains_a_search_that_fails(x):
         "error searching files. invalid pattern [: syntax error in pattern")
 
 
-def serves_others_during_a_long_walk(x):
-    root = x.home / "wide"
-    for folder in range(20):
+def make_wide_tree(root, folders=20):
+    for folder in range(folders):
         (root / str(folder)).mkdir(parents=True)
         for file in range(1000):
             os.close(os.open(root / str(folder) / f"{file:04}", os.O_CREAT | os.O_WRONLY))
-    idle = x.connect()
-    for _ in range(20):  # we may have to wait longer for our turn than execd walks
-        pings = 0
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            walk = pool.submit(x.ask, "GET", "/directories/list",
-                               query=[("path", root), ("depth", "2")])
-            while not walk.done():
-                assert x.ask("GET", "/ping", client=idle).status == 200
-                pings += 1
-            infos = walk.result().json()
-        if pings >= PINGS_MIN:
-            break
+
+
+def serves_others_during_long_work(x):
+    root, large = x.home / "wide", x.home / "large"
+    make_wide_tree(root)
+    with serves_others_during(x, "GET", f"/files/search?path={root}&pattern=none") as reply:
+        assert reply.read() == b"[]"
+    with serves_others_during(x, "GET", f"/directories/list?path={root}&depth=2") as reply:
+        infos = json.loads(reply.read())
     assert len(infos) == 20 * 1001
     paths = [info["path"].split("/") for info in infos]
     assert paths == sorted(paths), "names in order, children behind their directory"
-    assert pings >= PINGS_MIN, f"{pings} pings during the walk"
+    large.touch()
+    os.truncate(large, 256 * MIB)
+    with serves_others_during(x, "POST", "/files/replace",
+                              json.dumps({str(large): {"old": "a", "new": "b"}}).encode()) as reply:
+        assert reply.status == 200, reply.read()
     before = x.rss_kib()
-    x.ask("DELETE", "/directories", query=[("path", root)]).check_empty()
+    with serves_others_during(x, "DELETE", f"/directories?path={root}") as reply:
+        assert reply.status == 200, reply.read()
     assert not root.exists()
     wait_for(lambda: SANITIZED or x.rss_kib() < before + 1024, "little memory")
+
+
+def serves_others_while_it_moves_a_tree(x):
+    with another_file_system(x) as far:
+        make_wide_tree(far / "wide", 2)
+        moves = json.dumps([{"src": str(far / "wide"), "dest": str(x.home / "wide")}]).encode()
+        with serves_others_during(x, "POST", "/files/mv", moves) as reply:
+            assert reply.status == 200, reply.read()
+        assert not (far / "wide").exists() and len(os.listdir(x.home / "wide" / "1")) == 1000
 
 
 def refuses_to_list_too_much(x):
@@ -1158,7 +1167,8 @@ TESTS = [
     removes_a_tree_deeper_than_paths_are_long, changes_permissions,
     explains_permissions_it_cannot_give, moves, moves_across_file_systems,
     undoes_a_copy_that_fails, searches, explains_a_search_that_fails,
-    serves_others_during_a_long_walk, refuses_to_list_too_much, skips_what_it_may_not_read, lists,
+    serves_others_during_long_work, serves_others_while_it_moves_a_tree, refuses_to_list_too_much,
+    skips_what_it_may_not_read, lists,
     makes_directories, replaces, replaces_across_pieces, replaces_nothing_in_a_pipe,
     replaces_in_constant_memory, downloads,
     refuses_what_is_no_file, downloads_ranges, downloads_from_a_large_file, downloads_lines,

@@ -9,12 +9,12 @@ import pathlib
 import signal
 import sys
 import tempfile
-import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from execd_listen import Execd  # noqa: E402
 from execd_process import wait_for  # noqa: E402
+from execd_turns import serves_others_during  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SANITIZED = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
@@ -213,20 +213,12 @@ def watches_so_many_and_no_more(x):
 
 
 def serves_others_meanwhile(x):
-    done = threading.Event()
-
-    def watch():
-        with fast_folder() as tree:
-            for n in range(3000):
-                os.makedirs(tree / f"{n}")
-            with Watch(x, tree):
-                done.set()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    while not done.is_set():
-        assert x.ask("GET", "/ping").status == 200
-    thread.join()
+    with fast_folder() as tree:
+        for n in range(3000):
+            os.makedirs(tree / f"{n}")
+        with serves_others_during(
+                x, "GET", f"/directories/watch?path={tree}&recursive=true") as reply:
+            assert json.loads(reply.readline())["type"] == "init"
 
 
 def says_so_when_execd_ends(x):
