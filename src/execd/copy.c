@@ -34,6 +34,8 @@ struct copy_level {
 struct copy_file {
     dev_t dev; /* of the copy's */
     ino_t ino;
+    off_t size; /* of the source's, when it was copied */
+    struct timespec modified;
     nlink_t left; /* names still to come */
     char path[];  /* from where the copy goes */
 };
@@ -155,10 +157,18 @@ static void link_note(struct copy *c, const struct walk_entry *entry)
     if (c->file_st.st_nlink < 2 || rest.n > COPY_LINK_PATH_MAX || fstat(c->file_to, &st) < 0)
         return;
     f = mem_alloc(sizeof(*f) + size);
-    *f = (struct copy_file){st.st_dev, st.st_ino, c->file_st.st_nlink - 1};
+    *f = (struct copy_file){st.st_dev, st.st_ino, c->file_st.st_size, c->file_st.st_mtim,
+                            c->file_st.st_nlink - 1};
     (void)snprintf(f->path, size, "%s%.*s", c->as, STR_ARG(rest));
     if (map_set(&c->links, link_key(&c->file_st), f) < 0)
         free(f);
+}
+
+/* A file may be written to between two of its names, and its number be given to another. */
+static bool is_as_copied(const struct copy_file *f, const struct stat *st)
+{
+    return st->st_size == f->size && st->st_mtim.tv_sec == f->modified.tv_sec &&
+           st->st_mtim.tv_nsec == f->modified.tv_nsec;
 }
 
 /* Links to the copy of a file that had another name before. False: it is to be copied. */
@@ -168,7 +178,7 @@ static bool link_made(struct copy *c, const struct walk_entry *entry)
     const char *name = entry->name.p;
     struct stat st;
 
-    if (!f || linkat(c->to, f->path, c->out, name, 0) < 0)
+    if (!f || !is_as_copied(f, &entry->st) || linkat(c->to, f->path, c->out, name, 0) < 0)
         return false;
     if (fstatat(c->out, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != f->dev ||
         st.st_ino != f->ino) { /* someone moves things about in our copy */

@@ -81,6 +81,45 @@ TEST(copy, keeps_names_of_one_file_together)
     CHECK_STR(file_read("u/h"), "content");
 }
 
+/* Copies two names of one file, which gets `text` and a time of its own between them. */
+static void copy_while_written(const char *text, time_t modified)
+{
+    AUTO_FOLDER(folder);
+    auto_fd here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct timespec times[2] = {{1}, {1}};
+    struct err e = {0};
+    struct copy c;
+    bool f_first;
+    int r;
+
+    CHECK_EQ(mkdir("t", 0755), 0);
+    file_write("t/f", "before");
+    CHECK_EQ(link("t/f", "t/g"), 0);
+    CHECK_EQ(utimensat(AT_FDCWD, "t/f", times, 0), 0);
+    CHECK_EQ(copy_open(&c, "t", here, "u", &e), 0);
+    do /* until one of them was begun, and ended */
+        r = copy_step(&c, &e);
+    while (r > 0 && ((access("u/f", F_OK) < 0 && access("u/g", F_OK) < 0) || c.file_in >= 0));
+    f_first = access("u/f", F_OK) == 0;
+    CHECK(access(f_first ? "u/g" : "u/f", F_OK) < 0);
+
+    file_write("t/f", text);
+    times[1].tv_sec = modified;
+    CHECK_EQ(utimensat(AT_FDCWD, "t/f", times, 0), 0);
+    while (r > 0)
+        r = copy_step(&c, &e);
+    CHECK_EQ(r, 0);
+    CHECK_STR(file_read(f_first ? "u/f" : "u/g"), "before");
+    CHECK_STR(file_read(f_first ? "u/g" : "u/f"), text);
+    copy_done(&c);
+}
+
+TEST(copy, copies_anew_what_was_written_between_two_names)
+{
+    copy_while_written("longer than before", 1);
+    copy_while_written("behind", 2);
+}
+
 TEST(copy, copies_what_it_cannot_link)
 {
     AUTO_FOLDER(folder);
