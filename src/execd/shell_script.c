@@ -10,9 +10,11 @@
  * defines our functions.
  *
  * Variables are named so that nobody uses them by accident. A line that is read into one variable
- * depends on no IFS, save for its last character, hence the stop. A `read` that TMOUT ended begins
- * anew. The trace of the loop itself, and what a closed descriptor makes it say, go nowhere.
- * `export -p` is what a successor of this shell begins with. */
+ * depends on no IFS, save for its last character, hence the stop. A `read` that TMOUT ended, with a
+ * status above 128, begins anew; any other failure ends the loop, be it 1 for the end of the file
+ * or the 2 of a dash that cannot read at all. The trace of the loop itself, and what a closed
+ * descriptor makes it say, go nowhere. `export -p` is what a successor of this shell begins with.
+ */
 #define BEGIN(as, own, control, state, first)                                                      \
     "__execd_as=" as "; " own "; " SHELL_AS ". /proc/self/fd/" state "; "                          \
     "__execd_say() { " SHELL_AS "echo \"$1\" || " SHELL_AS "printf '%s\\n' \"$1\"; } "             \
@@ -22,7 +24,7 @@
     "export -p >|/proc/self/fd/" state "; "                                                        \
     "__execd_say \"$__execd_n $1 $__execd_new $__execd_x\"; __execd_new=-; "                       \
     "while " SHELL_AS "read -r __execd_k <&" control " || "                                        \
-    "case $? in 1) " SHELL_AS "return 1;; esac; "                                                  \
+    "case $? in 129|1[3-9]?|2[0-9]?) ;; *) " SHELL_AS "return 1;; esac; "                          \
     "do __execd_n=${__execd_k#??}; __execd_n=${__execd_n%.}; case $__execd_k in "                  \
     "r*) " SHELL_AS "return 0;; s*) __execd_say \"$__execd_n 0 sync -\";; esac; done; }; "         \
     "PS1= PS2= __execd_n=-\n"

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "test.h"
+#include "folder.h"
 
 TEST(shell_script, quotes_so_that_a_shell_reads_it_as_it_is)
 {
@@ -99,5 +99,26 @@ TEST(shell_script, has_loops_of_one_line_that_a_pipe_takes_twice)
         CHECK(loop.n * 2 + begin.n < 4096);
         CHECK_EQ(str_find(loop, '\n'), loop.n - 1);
         CHECK_EQ(str_find(begin, '\n'), begin.n - 1);
+    }
+}
+
+/* A loop that went round for ever would be killed for the time it takes, however slow the machine
+ * is. */
+TEST(shell_script, has_loops_that_end_when_nothing_can_be_read)
+{
+    static const char *const commands[] = {
+        "ulimit -t 10; exec setsid bash -c 'exec bash --norc -i <in 97</dev/null 96<&- >out 2>&1'",
+        "ulimit -t 10; exec setsid sh -i <in 8</dev/null 9<&- >out 2>&1",
+    };
+
+    for (size_t i = 0; i < shell_kind_count; i++) {
+        AUTO_FOLDER(folder);
+        AUTO_BUF(script, 4096);
+        int status;
+
+        CHECK_EQ(buf_addf(&script, "%s%s", shell_kinds[i].begin, shell_kinds[i].loop), 0);
+        file_write("in", script.p);
+        status = system(commands[i]);
+        CHECK(WIFEXITED(status));
     }
 }
