@@ -78,7 +78,12 @@ struct proc_spec {
     const struct proc_groups *groups;
     /* The child's last step before exec, or NULL: changing ids, say. Our other descriptors are
      * still open in it, and will be closed by exec. Only what is safe after fork. May exec by
-     * itself; else 0, or -errno with *ret_step filled in. */
+     * itself; else 0, or -errno with *ret_step filled in.
+     *
+     * It may also live on without exec. Then it is by fork() that it should be made, with neither
+     * namespaces nor a group to be born in: others are no more than a system call, past libc, which
+     * takes such a child for its parent wherever it goes by the number of a thread, as in abort(),
+     * raise(), and locks that know who holds them. */
     int (*prepare)(void *user, struct proc_step *ret_step);
     void *user;
 };

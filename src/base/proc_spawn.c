@@ -204,8 +204,8 @@ static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int
     spawn_fail(safe, spawn_exec(spec), (struct proc_step){"exec", spec->path});
 }
 
-/* fork() itself has no flags; the system call, without a stack of its own, does the same. A libc
- * that keeps the number of its thread has an old one in the child then, which asks for none. */
+/* fork() itself has no flags; the system call, without a stack of its own, does the same, but for
+ * what libc has to do in the child: the number of its thread stays its parent's until it execs. */
 static pid_t fork_into(unsigned long namespaces)
 {
     return namespaces ? (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL)

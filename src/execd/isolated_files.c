@@ -114,6 +114,7 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
 {
     const char *const argv[] = {"view", NULL};
     struct proc_spec how = PROC_SPEC("view", argv);
+    struct proc_groups groups = s->place.groups;
     struct view_plan plan = {
         .place = &s->place,
         .user = s->spec.user,
@@ -133,8 +134,9 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
     theirs = pair[1];
     plan.listener = listener;
     plan.channel = theirs;
+    groups.dir = -EBADF; /* it lives on as a copy of us */
     how.flags = PROC_NEW_SESSION;
-    how.groups = &s->place.groups;
+    how.groups = &groups;
     how.prepare = view_become;
     how.user = &plan;
     r = proc_spawn_start(&how, &pid, &report, e);

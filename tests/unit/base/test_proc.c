@@ -433,3 +433,31 @@ TEST(proc, moves_to_control_groups_where_it_cannot_be_born)
     CHECK_EQ(proc_spawn(&spec, &p, &e), -EBADF);
     CHECK_STR(e.msg, "enter the control groups of '/bin/sh': Bad file descriptor");
 }
+
+static int raise_usr1(void *user UNUSED, struct proc_step *ret_step UNUSED)
+{
+    (void)raise(SIGUSR1);
+    return -EINTR;
+}
+
+/* Which goes to the number that libc has for its thread. */
+TEST(proc, can_signal_itself_in_a_child_that_does_not_exec)
+{
+    struct proc_spec spec = PROC_SPEC("self", NULL);
+    struct proc_exit how = {0};
+    int fds[2], report = -1;
+    struct proc p;
+    pid_t pid = 0;
+
+    CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
+    spec.groups = &(struct proc_groups){-EBADF, fds[1], 1};
+    spec.prepare = raise_usr1;
+    CHECK_EQ(proc_spawn_start(&spec, &pid, &report, NULL), 0);
+    CHECK_EQ(proc_open(pid, &p), 0);
+    CHECK_EQ(proc_wait(p.pidfd, DEADLINE_NEVER, &how), 0);
+    CHECK(how.by_signal && how.code == SIGUSR1);
+    proc_close(&p);
+    close(report);
+    close(fds[0]);
+    close(fds[1]);
+}
