@@ -79,6 +79,17 @@ def reports_failures_as_the_clients_infer_them():
         assert (status["exit_code"], status["error"]) == (int(value), why), status
 
 
+def ends_at_once():
+    """A wait of ours would be in each of them. What the machine takes is not: some are quick."""
+    def seconds(**more):
+        begin = time.monotonic()
+        run("true", **more)
+        return time.monotonic() - begin
+
+    wait_for(lambda: seconds() < 0.5, "a command without a wait")
+    wait_for(lambda: seconds(background=True) < 0.5, "one in the background")
+
+
 def keeps_the_connection():
     with EXECD.connect() as client:
         for _ in range(3):

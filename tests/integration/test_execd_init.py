@@ -300,6 +300,20 @@ def ends_with_its_entrypoint_and_takes_the_rest_along():
             assert init.report()[2:4] == (5, 0)
 
 
+def waits_for_nobody_when_nobody_is_left():
+    """The second that the rest would have would be in each of them; what the machine takes is not."""
+    def seconds(*argv):
+        begin = time.monotonic()
+        with run(*argv) as init:
+            if argv[0] == "tail":
+                init.signal(signal.SIGTERM)
+            ends_with(init, 0)
+        return time.monotonic() - begin
+
+    wait_for(lambda: seconds("true") < 0.9, "an end without a wait")
+    wait_for(lambda: seconds("tail", "-f", "/dev/null") < 0.9, "an end without a wait")
+
+
 # --- cgroups ---
 
 
@@ -404,6 +418,7 @@ def main():
         passes_the_signal_to_everyone,
         kills_who_will_not_end_after_the_grace,
         ends_with_its_entrypoint_and_takes_the_rest_along,
+        waits_for_nobody_when_nobody_is_left,
         moves_the_entrypoint_into_the_work_cgroups_and_stays_out,
         reports_that_it_cannot_fork,
         serves_as_an_ordinary_process_too,
