@@ -12,6 +12,7 @@ from typing import NamedTuple
 from execd_process import SECONDS_MAX, wait_for
 
 TERMINAL = ("execution_complete", "error")
+PING_MS_MIN = 2900
 
 
 class Reply(NamedTuple):
@@ -125,6 +126,19 @@ def check_order(events):
     assert len(ends) == 1 and events[-1] is ends[0], events[-3:]
     assert all(isinstance(e["timestamp"], int) for e in events)
     assert all(e["text"] for e in events if e["type"] in ("stdout", "stderr"))
+
+
+def check_ping_period(next_event):
+    """They are due 3 s after another, by their own clock. One that the machine held up shows a later
+    time than that, and the next may seem too early: any two in a row that are not are enough."""
+    times = []
+    while len(times) < 20:
+        event = next_event()
+        if event["type"] == "ping":
+            times.append(event["timestamp"])
+            if len(times) > 1 and times[-1] - times[-2] >= PING_MS_MIN:
+                return
+    raise AssertionError(f"pings at {times}")
 
 
 class Client:
