@@ -39,6 +39,7 @@ class Caller(threading.Thread):
         self.fresh = (f"c{number}-{i}" for i in itertools.count())
         self.names = [next(self.fresh) for _ in range(NAMES_PER_CALLER)]
         self.sure = {}  # name: its state, as far as we can know it
+        self.begun = {}  # name: when we asked for the one that has it now
         self.stopping = False
         self.process = None  # of the call that is under way
         self.calls, self.findings = 0, []
@@ -63,6 +64,7 @@ class Caller(threading.Thread):
 
     def act(self, name):
         verb = self.random.choice(("create", "create", "pause", "resume", "remove", "kill", "ping"))
+        begin = time.monotonic()
         if verb == "create":
             net = self.random.choice(("none", "none", "bridge"))
             done = self.call("create", "--net", net, name, "--", "sleep", "1000")
@@ -72,7 +74,9 @@ class Caller(threading.Thread):
             self.sure.pop(name, None)
         elif done and verb != "ping":
             self.sure[name] = "paused" if verb == "pause" else "running"
-        if done is None and verb in ("pause", "resume", "kill"):  # which may come at any time now
+        if done and verb == "create":
+            self.begun[name] = begin
+        if done is None and verb not in ("create", "ping"):  # it may come at any time now
             self.call("remove", name)
             self.names[self.names.index(name)] = next(self.fresh)
 
@@ -87,6 +91,7 @@ class Killer:
     def __init__(self, broker, callers, rng):
         self.broker, self.callers, self.random = broker, callers, rng
         self.killed = {}
+        self.ended = {}  # name of a sandbox: when a process of its execd was killed
 
     def victims(self):
         calls = [c.process.pid for c in self.callers if c.process and c.process.poll() is None]
@@ -95,14 +100,25 @@ class Killer:
         return {"caller": calls, "worker": self.broker.workers(), "execd": execds,
                 "first process": [self.broker.process.pid]}
 
+    def names_of(self, pid):
+        """Of the sandbox it belongs to, which has one before it has processes."""
+        slots = set(re.findall(self.broker.group + r"/(\d+)/", cgroups_of(pid)))
+        for link in (self.broker.state / "ids").iterdir():
+            with contextlib.suppress(OSError):  # removed since
+                if os.readlink(link) in slots:
+                    yield link.name
+
     def strike(self):
         kind = self.random.choice(("caller", "caller", "worker", "worker", "worker", "execd",
                                    "first process"))
         pids = self.victims()[kind]
         if not pids:
             return
+        victim = self.random.choice(pids)
+        if kind == "execd":
+            self.ended.update((name, time.monotonic()) for name in self.names_of(victim))
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.random.choice(pids), signal.SIGKILL)
+            os.kill(victim, signal.SIGKILL)
             self.killed[kind] = self.killed.get(kind, 0) + 1
         if kind == "first process":
             self.broker.process.wait()
@@ -205,16 +221,17 @@ def random_kills(programs, seed, kills, callers=4):
         broker.stop()  # which lets them finish what callers that were killed had asked for
         broker.start()
         reported = {s.id: s.state for s in check_reports(broker)}
-        check_promises(threads, reported)
+        check_promises(threads, killer.ended, reported)
         check_clean(broker, rng)
         return killer.killed, sum(thread.calls for thread in threads)
 
 
-def check_promises(threads, reported):
-    """What a caller was told it has, it has, unless its PID 1 was killed, and swept perhaps."""
+def check_promises(threads, ended, reported):
+    """What a caller was told it has, it has, unless we killed its PID 1, and swept perhaps."""
     for thread in threads:
         for name, state in thread.sure.items():
-            assert reported.get(name) in (None, "dead", state), \
+            killed = ended.get(name, 0) > thread.begun.get(name, 0)
+            assert reported.get(name) in ((None, "dead", state) if killed else (state,)), \
                 f"{name}: {reported.get(name)}, not {state}"
 
 
