@@ -4,7 +4,8 @@
  * The first wait without a name, and cost a descriptor each: of those nothing is left if the
  * process is killed. When there are UPLOAD_NAMELESS_MAX of them, in whatever forms, others cost no
  * more than their paths. Directories that were made for files go with them, unless somebody else
- * has put something there, or was told meanwhile that a directory is there. Loop thread only. */
+ * has put something there, or POST /directories has answered meanwhile that one was there already.
+ * A shell or a session that was started in an empty one loses it. Loop thread only. */
 #pragma once
 
 #include "base/arena.h"
@@ -18,7 +19,7 @@ struct upload_kept;
 
 struct upload_common {   /* of all forms, outlives them */
     size_t nameless;     /* files without a name */
-    uint64_t dirs_found; /* how often somebody asked for a directory that was there */
+    uint64_t dirs_found; /* how often POST /directories was asked for one that was there */
 };
 
 /* `bytes_max` is for the paths of all files. */

@@ -286,7 +286,8 @@ def run_magic(line):
 
 
 def replace_magics(code):
-    """The same lines with calls in the place of !command and %magic; None when there are none."""
+    """With calls in the place of !command and %magic, on the same lines; None when there are none.
+    After %%magic nothing is left."""
     lines, found = code.split("\n"), False
     if code.startswith("%%"):  # what follows is its argument
         del lines[1:]
