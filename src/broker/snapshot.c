@@ -260,8 +260,11 @@ int snapshot_copy(const struct snapshot *s, int to, struct err *e)
 /* --- erasing --- */
 
 struct erasure {
-    DIR *levels[DEPTH_MAX];
-    long places[DEPTH_MAX]; /* of the entry that is entered */
+    struct {
+        DIR *dir;
+        long place;  /* of the entry that is entered */
+        bool sought; /* since it was read from its beginning */
+    } levels[DEPTH_MAX];
     size_t depth;
     struct err *e;
 };
@@ -273,18 +276,18 @@ static int erase_enter(struct erasure *w, int parent, const char *name)
     if (w->depth == DEPTH_MAX)
         return err_set(w->e, ELOOP, "directories are nested more than %d deep", DEPTH_MAX);
     fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    w->levels[w->depth] = fd < 0 ? NULL : fdopendir(fd);
-    if (!w->levels[w->depth])
+    w->levels[w->depth].dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!w->levels[w->depth].dir)
         return err_sys(w->e, errno, "enter '%s'", name);
     (void)take_fd(&fd);
-    w->depth++;
+    w->levels[w->depth++].sought = false;
     return 0;
 }
 
 /* A directory that is not empty is entered, and met again when it is. */
 static int erase_entry(struct erasure *w, const char *name)
 {
-    int parent = dirfd(w->levels[w->depth - 1]);
+    int parent = dirfd(w->levels[w->depth - 1].dir);
 
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || unlinkat(parent, name, 0) == 0 ||
         errno == ENOENT)
@@ -295,11 +298,27 @@ static int erase_entry(struct erasure *w, const char *name)
                               : err_sys(w->e, errno, "remove '%s'", name);
 }
 
+/* Goes on above where it was: to read all anew for each directory is too much in one of a million.
+ */
 static void erase_leave(struct erasure *w)
 {
-    closedir(w->levels[--w->depth]);
-    if (w->depth > 0)
-        seekdir(w->levels[w->depth - 1], w->places[w->depth - 1]);
+    closedir(w->levels[--w->depth].dir);
+    if (w->depth == 0)
+        return;
+    seekdir(w->levels[w->depth - 1].dir, w->levels[w->depth - 1].place);
+    w->levels[w->depth - 1].sought = true;
+}
+
+/* Some file systems count entries, and pass over some when a place before which others were removed
+ * is sought. So a level is done once it was read from its beginning to its end. */
+static void erase_at_end(struct erasure *w)
+{
+    if (!w->levels[w->depth - 1].sought) {
+        erase_leave(w);
+        return;
+    }
+    rewinddir(w->levels[w->depth - 1].dir);
+    w->levels[w->depth - 1].sought = false;
 }
 
 int snapshot_erase(int dir, struct err *e)
@@ -310,16 +329,17 @@ int snapshot_erase(int dir, struct err *e)
     w = (struct erasure){.e = e};
     r = erase_enter(&w, dir, ".");
     for (uint32_t turns = 0; r == 0 && w.depth > 0; turns++) {
+        DIR *level = w.levels[w.depth - 1].dir;
         struct dirent *d;
 
-        w.places[w.depth - 1] = telldir(w.levels[w.depth - 1]);
-        d = readdir(w.levels[w.depth - 1]);
+        w.levels[w.depth - 1].place = telldir(level);
+        d = readdir(level);
         if (turns == ERASE_TURNS_MAX)
             r = err_set(e, EBUSY, "files are being made there faster than they are removed");
         else if (d)
             r = erase_entry(&w, d->d_name);
         else
-            erase_leave(&w);
+            erase_at_end(&w);
     }
     while (w.depth > 0)
         erase_leave(&w);
