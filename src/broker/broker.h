@@ -39,8 +39,7 @@ struct broker {
     bool expects_host;  /* the last plan wanted that root: so may the next */
     bool tied;          /* ends with whoever started it */
     uint32_t slot_hint; /* where to look for a free number */
-    bool has_callers;   /* who wait: a worker, or the first process at its start */
-    int remover;        /* then: a socket to it; -EBADF = there is none yet */
+    int remover;        /* wakes it; -EBADF = there is none, remove everything yourself */
 };
 
 /* allow.c */
@@ -84,17 +83,25 @@ int life_find(const struct broker *b, const char *id, struct slot_record *ret, i
  * lock (flock) the answer stays true. */
 bool life_is_current(const struct broker *b, uint32_t slot, int dir);
 int life_name(const struct broker *b, const char *id, uint32_t slot, struct err *e);
-/* Kills and removes everything of a slot, its claim last; where callers wait and it left many
- * files, these, and with them the claim, a little later. `dir` is the slot's directory as the
+/* Kills and removes everything of a slot, its claim last; when it left many files and there is a
+ * remover, these, and with them the claim, a little later. `dir` is the slot's directory as the
  * caller found it; its lock keeps others from doing the same. -ENOENT when someone was faster, and
  * the number may be another's by now. */
 int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
 /* Leaves a slot that could not be destroyed to the next sweep. */
 void life_abandon(int dir);
 
-/* remover.c: has the files of a slot removed, of which nothing else is left, by a process beside
- * us: only for who has callers. -errno when that cannot be. */
-int remover_take(struct broker *b, uint32_t slot);
+/* remover.c: a process that removes what others leave because it is much. */
+/* From here on there is one, for us and for those we fork. */
+int remover_open(struct broker *b, struct err *e);
+/* There is a slot that is nobody's. */
+void remover_wake(const struct broker *b);
+/* Whether someone woke it since this was asked last: then start it. */
+bool remover_is_wanted(const struct broker *b);
+/* Its work, in a process of its own. */
+int remover_run(struct broker *b, struct err *e);
 
 /* sweep.c: removes what no living process answers for. Returns how many slots. */
 int broker_sweep_all(struct broker *b, bool dead_too, struct err *e);
+/* The slots only, and no dead sandboxes. */
+int broker_sweep_slots(struct broker *b, struct err *e);

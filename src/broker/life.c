@@ -116,9 +116,9 @@ static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const ch
     life_abandon(dir); /* dying from here on, we leave it to any sweep */
     r = life_unname(b, id, slot, e);
     if (r == 0)
-        r = b->has_callers ? slot_remove_little(&b->host, slot, e) : slot_remove(&b->host, slot, e);
-    if (r > 0 && remover_take(b, slot) < 0)
-        r = slot_remove(&b->host, slot, e);
+        r = b->remover < 0 ? slot_remove(&b->host, slot, e) : slot_remove_little(&b->host, slot, e);
+    if (r > 0)
+        remover_wake(b);
     return r < 0 ? err_wrap(e, r, "remove files") : 0;
 }
 

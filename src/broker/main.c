@@ -29,7 +29,13 @@
 
 enum {
     WORKERS_MAX = 16,
-    RESTART_PAUSE_MS = 200, /* of a worker that died */
+    RESTART_PAUSE_MS = 200, /* of one that died */
+};
+
+enum {
+    SWEEPER, /* what a dead worker had made ahead, and what it was about to make */
+    REMOVER, /* files, however many */
+    TIDIER_COUNT,
 };
 
 struct options {
@@ -58,6 +64,12 @@ static int listen_at(const char *path, uid_t caller, struct err *e)
     return take_fd(&fd);
 }
 
+/* A process beside the workers that tidies up, and ends when it is done. */
+struct tidier {
+    pid_t pid; /* 0 = it does not run */
+    bool due;  /* there is something for it that it may not have seen */
+};
+
 /* What the first process watches over. */
 struct supervisor {
     struct broker *broker;
@@ -65,8 +77,7 @@ struct supervisor {
     int listener;
     int signals; /* signalfd of SIGTERM, SIGINT and SIGCHLD, which are blocked */
     pid_t workers[WORKERS_MAX];
-    pid_t sweeper;  /* removes what a dead worker left; 0 when there is none */
-    bool sweep_due; /* a worker died since the sweeper began */
+    struct tidier tidiers[TIDIER_COUNT];
 };
 
 static pid_t start_worker(struct supervisor *s)
@@ -81,29 +92,49 @@ static pid_t start_worker(struct supervisor *s)
     return pid;
 }
 
-/* What a dead worker had made ahead, and what it was about to make. */
-static NORETURN void sweeper_main(struct broker *shared)
+static NORETURN void tidier_main(const struct supervisor *s, bool removes)
 {
+    struct broker *b = s->broker;
     struct err e = {0};
     int r;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != shared->self.pid)
+    if (getppid() != b->self.pid)
         exit(1); /* it died before we asked to be told */
-    host_serve_end(&shared->host);
-    fd_close(shared->host.lock);
-    r = shared->host.lock = host_open_lock(&shared->host, &e);
+    fd_close(s->signals);
+    fd_close(s->options->until_eof);
+    fd_close(s->listener);
+    host_serve_end(&b->host);
+    fd_close(b->host.lock);
+    r = b->host.lock = host_open_lock(&b->host, &e);
     if (r >= 0)
-        r = broker_sweep_all(shared, false, &e);
+        r = removes ? remover_run(b, &e) : broker_sweep_all(b, false, &e);
     if (r < 0)
-        log_event(LOG_ERROR, "cannot remove all a worker left", LOG_STR("error", e.msg));
+        log_event(LOG_ERROR, "cannot remove all that was left", LOG_STR("error", e.msg));
     exit(r < 0);
+}
+
+static bool start_tidier(struct supervisor *s, unsigned which)
+{
+    struct tidier *t = &s->tidiers[which];
+
+    if (!t->due || t->pid)
+        return true;
+    t->pid = fork();
+    if (t->pid == 0)
+        tidier_main(s, which == REMOVER);
+    t->due = t->pid < 0;
+    if (t->due)
+        t->pid = 0;
+    return !t->due;
 }
 
 /* Starts what is missing; false when the kernel refuses. Workers come first: a sweep waits for
  * locks that others hold, and must keep nobody waiting for us. */
 static bool start_missing(struct supervisor *s)
 {
+    bool complete = true;
+
     for (unsigned i = 0; i < s->options->workers; i++) {
         if (s->workers[i] == 0)
             s->workers[i] = start_worker(s);
@@ -113,19 +144,12 @@ static bool start_missing(struct supervisor *s)
             return false;
         }
     }
-    if (!s->sweep_due || s->sweeper)
-        return true;
-    s->sweeper = fork();
-    if (s->sweeper == 0)
-        sweeper_main(s->broker);
-    if (s->sweeper < 0)
-        s->sweeper = 0;
-    else
-        s->sweep_due = false;
-    return !s->sweep_due;
+    for (unsigned i = 0; i < TIDIER_COUNT; i++)
+        complete = start_tidier(s, i) && complete;
+    return complete;
 }
 
-/* Workers, the sweeper, and orphaned sandboxes that ended. */
+/* Workers, tidiers, and orphaned sandboxes that ended. */
 static void reap(struct supervisor *s)
 {
     struct timespec pause = {.tv_nsec = RESTART_PAUSE_MS * 1000000L};
@@ -133,9 +157,12 @@ static void reap(struct supervisor *s)
     int status;
 
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        if (pid == s->sweeper) {
-            s->sweeper = 0;
-            s->sweep_due |= WIFSIGNALED(status); /* killed, it has not seen everything */
+        for (unsigned i = 0; i < TIDIER_COUNT; i++) {
+            if (s->tidiers[i].pid != pid)
+                continue;
+            s->tidiers[i].pid = 0;
+            if (WIFSIGNALED(status)) /* killed, it has not seen everything */
+                lost = s->tidiers[i].due = true;
         }
         for (unsigned i = 0; i < s->options->workers; i++) {
             if (s->workers[i] != pid)
@@ -143,7 +170,7 @@ static void reap(struct supervisor *s)
             log_event(LOG_ERROR, "a worker died, starting another", LOG_I64("pid", pid),
                       LOG_I64("status", status));
             s->workers[i] = 0;
-            lost = s->sweep_due = true;
+            lost = s->tidiers[SWEEPER].due = true;
         }
     }
     if (lost)
@@ -166,6 +193,7 @@ static bool supervise_turn(struct supervisor *s, int timeout_ms)
     struct pollfd polls[] = {
         {.fd = s->signals,            .events = POLLIN},
         {.fd = s->options->until_eof, .events = POLLIN},
+        {.fd = s->broker->remover,    .events = POLLIN},
     };
     struct signalfd_siginfo info;
 
@@ -175,6 +203,8 @@ static bool supervise_turn(struct supervisor *s, int timeout_ms)
         log_event(LOG_INFO, "whoever started us is gone, ending");
         return false;
     }
+    if (polls[2].revents && remover_is_wanted(s->broker))
+        s->tidiers[REMOVER].due = true;
     if (!polls[0].revents || read(s->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return true;
     if (info.ssi_signo == SIGCHLD)
@@ -193,13 +223,15 @@ static void supervise(struct supervisor *s)
     for (unsigned i = 0; i < s->options->workers; i++)
         if (s->workers[i] > 0)
             (void)kill(s->workers[i], SIGTERM);
-    if (s->sweeper > 0)
-        (void)kill(s->sweeper, SIGKILL); /* whoever starts next goes on where it was */
+    for (unsigned i = 0; i < TIDIER_COUNT; i++)
+        if (s->tidiers[i].pid > 0)
+            (void)kill(s->tidiers[i].pid, SIGKILL); /* whoever starts next goes on where it was */
     for (unsigned i = 0; i < s->options->workers; i++)
         if (s->workers[i] > 0)
             (void)waitpid(s->workers[i], NULL, 0);
-    if (s->sweeper > 0)
-        (void)waitpid(s->sweeper, NULL, 0);
+    /* The remover is at a file, whose removal may take long and cannot be stopped. */
+    if (s->tidiers[SWEEPER].pid > 0)
+        (void)waitpid(s->tidiers[SWEEPER].pid, NULL, 0);
 }
 
 /* --- options --- */
@@ -363,25 +395,24 @@ static int run(struct broker *b, const struct options *o, struct err *e)
     signals = signals_open(e);
     if (signals < 0)
         return signals;
-    b->has_callers = true; /* the listener is there, and so may they be */
-    b->remover = -EBADF;
+    r = remover_open(b, e); /* callers may wait already: what is much takes too long here */
+    if (r < 0)
+        return r;
     r = broker_sweep_all(b, false, e);
-    b->has_callers = false;
-    fd_close(take_fd(&b->remover)); /* it does what it was told to, and ends */
     if (r > 0)
         log_event(LOG_INFO, "removed leftovers", LOG_I64("count", r));
     if (r < 0)
         (void)log_err(e, "sweep at start, going on"); /* the rest of the slots is as good as ever */
     log_event(LOG_INFO, "ready", LOG_STR("cgroups", cgroup_host_describe(b->host.cgroups)),
               LOG_STR("disk", disk_host_describe(&b->host.disk)), LOG_U64("workers", o->workers));
-    supervise(&(struct supervisor){b, o, listener, signals, {0}, 0, false});
+    supervise(&(struct supervisor){b, o, listener, signals, {0}, {{0}}});
     (void)cgroup_host_remove(b->host.cgroups, NULL); /* stays while there are sandboxes */
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    static struct broker b;
+    static struct broker b = {.remover = -EBADF};
     struct options o = {
         .state = HOST_STATE_DEFAULT, .execd = OPENSANDBOX_EXECD, .until_eof = -EBADF, .workers = 2};
     struct err e = {0};

@@ -45,38 +45,35 @@ static void sweep_unlock(struct sweep *s)
     (void)flock(s->b->host.lock, LOCK_UN);
 }
 
-/* True when the slot is nobody's, and then ours to destroy: its directory is locked. */
-static bool sweep_judge(struct sweep *s, uint32_t slot, int *ret_dir, struct slot_record *ret)
+/* Without a record it may be about to be claimed, unless the lock is held. Nobody's is nobody's
+ * until it is gone. */
+static bool is_nobodys(const struct sweep *s, int dir, struct slot_record *ret)
 {
-    auto_fd dir = slot_open(&s->b->host, slot, NULL);
-    struct slot_record record = {0};
-
-    if (dir < 0)
-        return false;
-    if (slot_read_record(dir, &record, NULL) == 0 &&
-        (slot_owner_alive(&record.owner) || (record.state == SLOT_LIVE && !s->dead_too)))
-        return false;
-    if (flock(dir, LOCK_EX | LOCK_NB) < 0)
-        return false; /* someone is at it */
-    *ret_dir = take_fd(&dir);
-    *ret = record;
-    return true;
+    *ret = (struct slot_record){0};
+    return slot_read_record(dir, ret, NULL) < 0 ||
+           (!slot_owner_alive(&ret->owner) && (ret->state != SLOT_LIVE || s->dead_too));
 }
 
+/* Someone may be at it: that is waited for by who has the time. Others leave it to the remover, for
+ * whoever is at it may be dying. */
 static void sweep_slot(void *user, uint32_t slot)
 {
     struct sweep *s = user;
+    auto_fd dir = slot_open(&s->b->host, slot, NULL);
     struct slot_record record;
-    auto_fd dir = -EBADF;
     bool ours;
     int r;
 
-    if (sweep_lock(s) < 0)
+    if (dir < 0 || !is_nobodys(s, dir, &record) || sweep_lock(s) < 0)
         return;
-    ours = sweep_judge(s, slot, &dir, &record);
+    ours = is_nobodys(s, dir, &record);
     sweep_unlock(s);
     if (!ours)
         return;
+    if (s->b->remover >= 0 && flock(dir, LOCK_EX | LOCK_NB) < 0) {
+        remover_wake(s->b);
+        return;
+    }
     r = life_destroy(s->b, slot, dir, record.id, s->error ? NULL : s->e);
     if (r != -ENOENT)
         sweep_note(s, r);
@@ -160,4 +157,12 @@ int broker_sweep_all(struct broker *b, bool dead_too, struct err *e)
     if (r == 0)
         sweep_names(&s);
     return r < 0 ? r : s.error ? s.error : s.removed;
+}
+
+int broker_sweep_slots(struct broker *b, struct err *e)
+{
+    struct sweep s = {.b = b, .e = e};
+    int r = slot_each(&b->host, sweep_slot, &s, e);
+
+    return r < 0 ? r : s.error;
 }

@@ -195,8 +195,6 @@ void worker_main(struct broker *shared, int listener, uid_t caller)
         &shared->host); /* the first process alone holds it: its successor need not wait for us */
     fd_close(shared->host.lock);
     w.broker = *shared;
-    w.broker.has_callers = true;
-    w.broker.remover = -EBADF;
     w.caller = caller;
     w.parent = shared->self.pid;
     for (size_t i = 0; i < ARRAY_LEN(w.broker.ready); i++)

@@ -241,12 +241,19 @@ def takes_a_pipe_and_nothing_else():
             assert done.returncode == 2 and "is no" in done.stderr.replace("is not", "is no"), done
 
 
+@contextlib.contextmanager
+def nothing_is_swept(broker):
+    """Sandboxes come and go, whoever sweeps or removes files waits."""
+    with open(broker.state / "lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
 def replaces_a_worker_while_the_slots_are_locked():
     """A sweep waits for locks that others hold; nobody waits for the sweep."""
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.ok("fill", 2)
-        with open(broker.state / "lock", "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)
+        with nothing_is_swept(broker):
             broker.kill_worker()
             wait_for(broker.answers, "another worker")
             assert len(os.listdir(broker.state / "slots")) >= 2
@@ -254,8 +261,7 @@ def replaces_a_worker_while_the_slots_are_locked():
             wait_for(broker.answers, "yet another worker")
             assert broker.list() == []
         wait_for(lambda: os.listdir(broker.state / "slots") == [], "the sweep")
-        with open(broker.state / "lock", "rb") as lock:  # and it can be told to end meanwhile
-            fcntl.flock(lock, fcntl.LOCK_SH)
+        with nothing_is_swept(broker):  # and it can be told to end meanwhile
             broker.kill_worker()
             wait_for(broker.answers, "another worker")
             broker.stop()
@@ -290,10 +296,9 @@ def drops_what_nobody_waits_for():
 # --- levels ---
 
 
-def remover_of(broker):
-    """Processes that remove what was left; there is one, or none yet."""
-    return [pid for worker in broker.workers() for pid in children(worker)
-            if comm(pid) == "remover"]
+def removers(broker):
+    """Processes that remove what was left: one at most."""
+    return [pid for pid in children(broker.process.pid) if comm(pid) == "remover" and is_alive(pid)]
 
 
 def make_many_files(broker, name):
@@ -308,40 +313,49 @@ def make_many_files(broker, name):
 def removes_many_files_beside_what_it_serves():
     with Broker(*PROGRAMS, workers=1) as broker:
         folder = make_many_files(broker, "one")
-        broker.ok("remove", "one")
+        with nothing_is_swept(broker):
+            broker.ok("remove", "one")
+            assert folder.exists() and not (folder / "record").exists(), "who removed it?"
+            broker.ok("create", "two", "--", "tail", "-f", "/dev/null")
+            assert [sandbox.id for sandbox in broker.list()] == ["two"]
+            broker.ok("remove", "two")
         wait_for(lambda: not folder.exists(), "the removal", DISK_SECONDS_MAX)
-        remover, = remover_of(broker)
-        os.kill(remover, signal.SIGSTOP)
-        folder = make_many_files(broker, "two")
-        broker.ok("remove", "two")
-        assert folder.exists() and not (folder / "record").exists(), "who removed it?"
-        broker.ok("create", "three", "--", "tail", "-f", "/dev/null")
-        assert [sandbox.id for sandbox in broker.list()] == ["three"]
-        broker.ok("remove", "three")
-        os.kill(remover, signal.SIGCONT)
+        wait_for(lambda: not removers(broker), "the remover's end")
+
+
+def goes_on_with_many_files_after_a_kill():
+    with Broker(*PROGRAMS, workers=1) as broker:
+        folder = make_many_files(broker, "one")
+        with nothing_is_swept(broker):
+            broker.ok("remove", "one")
+            for _ in range(2):
+                wait_for(lambda: removers(broker), "the remover")
+                remover, = removers(broker)
+                os.kill(remover, signal.SIGKILL)
+                wait_for(lambda pid=remover: not is_alive(pid), "its end")
+            assert folder.exists(), "who removed it?"
         wait_for(lambda: not folder.exists(), "the removal", DISK_SECONDS_MAX)
-        os.kill(remover, signal.SIGKILL)
-        wait_for(lambda: not is_alive(remover), "its end")
-        folder = make_many_files(broker, "four")
-        broker.ok("remove", "four")
-        wait_for(lambda: not folder.exists(), "the removal by another", DISK_SECONDS_MAX)
-        assert remover_of(broker) != [remover]
 
 
 def goes_on_with_many_files_when_it_starts_again():
+    """Also with those at which its predecessor's remover still is: no signal ends an unlink."""
     with Broker(*PROGRAMS, workers=1) as broker:
-        folder = make_many_files(broker, "one")
-        broker.ok("remove", "one")
-        wait_for(lambda: not folder.exists(), "the removal", DISK_SECONDS_MAX)
-        remover, = remover_of(broker)
-        os.kill(remover, signal.SIGSTOP)
-        folder = make_many_files(broker, "two")
-        broker.ok("remove", "two")
-        broker.stop()
-        wait_for(lambda: not is_alive(remover), "its end")
-        assert folder.exists(), "who removed it?"
-        broker.start()
-        wait_for(lambda: not folder.exists(), "the removal", DISK_SECONDS_MAX)
+        folder, other = make_many_files(broker, "one"), make_many_files(broker, "two")
+        with nothing_is_swept(broker):
+            broker.ok("remove", "one")
+            broker.ok("remove", "two")
+            broker.stop()
+        assert folder.exists() and other.exists(), "who removed it?"
+        busy = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(busy, fcntl.LOCK_EX)
+            broker.start()
+            wait_for(lambda: removers(broker), "the remover")
+            assert folder.exists(), "who removed it?"
+        finally:
+            os.close(busy)
+        wait_for(lambda: not folder.exists() and not other.exists(), "the removal",
+                 DISK_SECONDS_MAX)
 
 
 def tells_how_many_slots_are_ready():
@@ -377,6 +391,7 @@ TESTS = [
     tells_of_a_step_that_hangs,
     drops_what_nobody_waits_for,
     removes_many_files_beside_what_it_serves,
+    goes_on_with_many_files_after_a_kill,
     goes_on_with_many_files_when_it_starts_again,
     tells_how_many_slots_are_ready,
 ]
