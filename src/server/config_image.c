@@ -62,29 +62,23 @@ static int name_expand(struct str name, struct buf *out)
     return buf_addf(out, "docker.io/%s%.*s", official ? "library/" : "", STR_ARG(rest));
 }
 
-static bool name_matches(struct str pattern, struct str name)
-{
-    AUTO_BUF(full_pattern, NAME_ROOM);
-    AUTO_BUF(full, NAME_ROOM);
-
-    if (glob_matches(pattern, name))
-        return true;
-    return name_expand(pattern, &full_pattern) >= 0 && name_expand(name, &full) >= 0 &&
-           glob_matches(buf_str(&full_pattern), buf_str(&full));
-}
-
 /* --- the table --- */
 
-static const struct config_image *find_name(const struct config *c, struct str name,
-                                            struct str or_name)
+/* The first image that goes by this name, as it is or in full; image_count when there is none. */
+static size_t find_name(const struct config *c, struct str name)
 {
+    AUTO_BUF(full, NAME_ROOM);
+    bool has_full = name_expand(name, &full) == 0;
+
     for (size_t i = 0; i < c->image_count; i++) {
         struct str pattern = str_of(c->images[i].pattern);
+        AUTO_BUF(full_pattern, NAME_ROOM);
 
-        if (name_matches(pattern, name) || name_matches(pattern, or_name))
-            return &c->images[i];
+        if (glob_matches(pattern, name) || (has_full && name_expand(pattern, &full_pattern) == 0 &&
+                                            glob_matches(buf_str(&full_pattern), buf_str(&full))))
+            return i;
     }
-    return NULL;
+    return c->image_count;
 }
 
 /* With a tag it may be without its digest, too. One that has none is then tried with it: a digest
@@ -93,18 +87,21 @@ const struct config_image *config_image_find(const struct config *config, struct
 {
     static const struct config_image host = {"host", CONFIG_IMAGE_HOST, NULL};
     struct str digest = image, name;
-    const struct config_image *found;
     AUTO_BUF(tagged, NAME_ROOM);
+    size_t i;
 
     if (str_eq(image, STR("host")))
         return &host;
     if (!str_cut(&digest, '@', &name) || name.n == 0)
         return NULL;
-    found = find_name(config, image, has_tag(name) ? name : image);
-    if (found || has_tag(name))
-        return found;
-    if (buf_addf(&tagged, "%.*s:%.*s", STR_ARG(name), STR_ARG(digest.p ? digest : STR("latest"))) <
-        0)
-        return NULL;
-    return find_name(config, buf_str(&tagged), image);
+    i = find_name(config, image);
+    if (has_tag(name)) {
+        if (digest.p)
+            i = min_size(i, find_name(config, name));
+    } else if (i == config->image_count &&
+               buf_addf(&tagged, "%.*s:%.*s", STR_ARG(name),
+                        STR_ARG(digest.p ? digest : STR("latest"))) == 0) {
+        i = find_name(config, buf_str(&tagged));
+    }
+    return i < config->image_count ? &config->images[i] : NULL;
 }

@@ -56,6 +56,22 @@ TEST(config_image, takes_names_for_what_docker_takes_them_for)
     CHECK_EQ(found(c, "@sha256:00"), '0');
 }
 
+/* With its digest or without: the first pattern that is either counts. */
+TEST(config_image, finds_the_first_match_of_a_tag_with_a_digest)
+{
+    PARSE(p, "[embedded.images]\n'go:1@sha256:00' = 'dir:/a'\n'go:1' = 'dir:/b'\n"
+             "'go:*' = 'dir:/c'\n'go:1@*' = 'dir:/d'\n'rs:1@sha256:00' = 'dir:/e'\n");
+    const struct config *c = p.config;
+
+    CHECK_EQ(found(c, "go:1@sha256:00"), 'a');
+    CHECK_EQ(found(c, "docker.io/library/go:1@sha256:00"), 'a');
+    CHECK_EQ(found(c, "go:1@sha256:01"), 'b');
+    CHECK_EQ(found(c, "go:2@sha256:01"), 'c');
+    CHECK_EQ(found(c, "rs:1@sha256:00"), 'e');
+    CHECK_EQ(found(c, "rs:1"), '0');
+    CHECK_EQ(found(c, "rs@sha256:00"), '0');
+}
+
 TEST(config_image, knows_whose_an_image_is)
 {
     PARSE(p, "[embedded.images]\n'library/*' = 'dir:/a'\n'docker.io/*' = 'dir:/b'\n");
