@@ -403,6 +403,7 @@ static int run(struct broker *b, const struct options *o, struct err *e)
         log_event(LOG_INFO, "removed leftovers", LOG_I64("count", r));
     if (r < 0)
         (void)log_err(e, "sweep at start, going on"); /* the rest of the slots is as good as ever */
+    host_forget_roots(&b->host);
     log_event(LOG_INFO, "ready", LOG_STR("cgroups", cgroup_host_describe(b->host.cgroups)),
               LOG_STR("disk", disk_host_describe(&b->host.disk)), LOG_U64("workers", o->workers));
     supervise(&(struct supervisor){b, o, listener, signals, {0}, {{0}}});

@@ -1,5 +1,6 @@
 #include "sandbox/host.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -135,14 +136,15 @@ static int state_tmpfs(const struct host *h, const char *name, unsigned attribut
 /* Made once, under another name first: a half-made one is never used. */
 static int state_host_root(const struct host *h, struct err *e)
 {
-    int fd = fd_open_at(h->state, "host-root", O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
-    char temporary[32];
+    char name[HOST_ROOT_NAME_BYTES], temporary[32];
     auto_fd dir = -EBADF;
-    int r;
+    int fd, r;
 
+    host_root_name(name);
+    fd = fd_open_at(h->state, name, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
     if (fd != -ENOENT)
         return fd;
-    (void)snprintf(temporary, sizeof(temporary), "host-root.%d", (int)getpid());
+    (void)snprintf(temporary, sizeof(temporary), "new-host-root.%d", (int)getpid());
     r = tree_remove(h->state, temporary, e);
     if (r < 0)
         return r;
@@ -151,11 +153,47 @@ static int state_host_root(const struct host *h, struct err *e)
     dir = fd_open_at(h->state, temporary, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
     r = dir < 0 ? dir : host_root_make(dir, e);
     /* Another broker may have been faster: then its root is as good as ours. */
-    if (r == 0 && renameat(h->state, temporary, h->state, "host-root") < 0 && errno != EEXIST &&
+    if (r == 0 && renameat(h->state, temporary, h->state, name) < 0 && errno != EEXIST &&
         errno != ENOTEMPTY)
         r = err_sys(e, errno, "name the host's root");
     (void)tree_remove(h->state, temporary, NULL);
-    return r < 0 ? r : fd_open_at(h->state, "host-root", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+    return r < 0 ? r : fd_open_at(h->state, name, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+}
+
+static DIR *state_list(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!list)
+        fd_close(fd);
+    return list;
+}
+
+static bool has_slots(const struct host *h)
+{
+    DIR *dir = state_list(h->slots);
+    bool found = !dir;
+
+    for (const struct dirent *d; !found && (d = readdir(dir));)
+        found = d->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+void host_forget_roots(const struct host *h)
+{
+    char name[HOST_ROOT_NAME_BYTES];
+    DIR *dir = has_slots(h) ? NULL : state_list(h->state);
+
+    if (!dir)
+        return;
+    host_root_name(name);
+    for (const struct dirent *d; (d = readdir(dir));)
+        if (str_starts(str_of(d->d_name), STR("host-root")) && strcmp(d->d_name, name) != 0)
+            (void)tree_remove(h->state, d->d_name, NULL);
+    closedir(dir);
 }
 
 static int host_enter_mount_namespace(struct err *e)

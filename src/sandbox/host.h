@@ -4,7 +4,7 @@
  *   <state>/stage      where a child mounts ahead what it will move there
  *   <state>/dev        a read-only tmpfs with the device nodes of every sandbox
  *   <state>/empty      an empty, read-only directory and file to mask paths with
- *   <state>/host-root  the root of PLAN_ROOT_HOST: synthetic /etc, empty /home, links into /usr
+ *   <state>/host-root-<hash>  the root of PLAN_ROOT_HOST, see host_root.h
  *   <state>/slots/<k>  one sandbox each, see slot.h
  *   <state>/ids/<id>   a link whose target is the slot's number
  *   <state>/lock       guards the claiming of slots
@@ -52,5 +52,8 @@ void host_close(struct host *h);
  * end of the timeout. */
 int host_serve(struct host *h, uint32_t timeout_ms, struct err *e);
 void host_serve_end(struct host *h);
+/* Removes roots that older versions have made, unless there are slots, which may stand on them.
+ * Only for who serves the directory. */
+void host_forget_roots(const struct host *h);
 /* A lock of its own for a process that inherited the rest: locks belong to open files. */
 int host_open_lock(const struct host *h, struct err *e);

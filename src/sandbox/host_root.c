@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/io.h"
+#include "base/sha.h"
 #include "base/time.h"
 
 enum { COPY_DEPTH_MAX = 6, COPY_FILES_MAX = 4096, COPY_BYTES_MAX = 4 << 20 };
@@ -108,6 +109,30 @@ static const char *const etc_copies[] = {
     "terminfo",
     "timezone",
 };
+
+void host_root_name(char out[HOST_ROOT_NAME_BYTES])
+{
+    uint8_t hash[SHA256_BYTES];
+    struct sha256 s;
+
+    sha256_init(&s);
+    for (size_t i = 0; i < ARRAY_LEN(usr_links); i++)
+        sha256_add(&s, str_of(usr_links[i]));
+    for (size_t i = 0; i < ARRAY_LEN(root_dirs); i++) {
+        sha256_add(&s, str_of(root_dirs[i].path));
+        sha256_add(&s, str_make((const char *)&root_dirs[i].mode, sizeof(mode_t)));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(root_files); i++) {
+        sha256_add(&s, str_of(root_files[i].path));
+        sha256_add(&s, str_make((const char *)&root_files[i].mode, sizeof(mode_t)));
+        sha256_add(&s, str_of(root_files[i].text));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(etc_copies); i++)
+        sha256_add(&s, str_of(etc_copies[i]));
+    sha256_end(&s, hash);
+    (void)snprintf(out, HOST_ROOT_NAME_BYTES, "host-root-%02x%02x%02x%02x", hash[0], hash[1],
+                   hash[2], hash[3]);
+}
 
 /* --- copying --- */
 

@@ -358,6 +358,23 @@ def goes_on_with_many_files_when_it_starts_again():
                  DISK_SECONDS_MAX)
 
 
+def makes_the_hosts_root_again_when_it_would_be_another():
+    """The one of an older version stays while there are sandboxes, which may stand on it."""
+    with Broker(*PROGRAMS, workers=1) as broker:
+        broker.ok("create", "x", "--", "tail", "-f", "/dev/null")
+        broker.stop()
+        made, = broker.state.glob("host-root*")
+        old = made.rename(broker.state / "host-root")
+        shutil.rmtree(old / "opt")
+        broker.start()
+        assert broker.shell("y", "ls /opt/code-interpreter | wc -l") == "2\n"
+        assert sorted(broker.state.glob("host-root*")) == [old, made]
+        broker.ok("remove", "x")
+        broker.stop()
+        broker.start()
+        assert list(broker.state.glob("host-root*")) == [made]
+
+
 def tells_how_many_slots_are_ready():
     with Broker(*PROGRAMS, workers=1) as broker:
         def info():
@@ -393,6 +410,7 @@ TESTS = [
     removes_many_files_beside_what_it_serves,
     goes_on_with_many_files_after_a_kill,
     goes_on_with_many_files_when_it_starts_again,
+    makes_the_hosts_root_again_when_it_would_be_another,
     tells_how_many_slots_are_ready,
 ]
 

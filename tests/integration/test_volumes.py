@@ -47,7 +47,8 @@ def mount_options(out):
 def image():
     """The host's root as directories, with a layer of ours above it."""
     with folder() as top:
-        yield top, ("--dir", top, "--dir", BROKER.state / "host-root")
+        root, = BROKER.state.glob("host-root-*")
+        yield top, ("--dir", top, "--dir", root)
 
 
 # --- what is seen ---
