@@ -1,9 +1,11 @@
 #include "execd/child.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/fd.h"
 #include "base/nesting.h"
 #include "execd/isolated_box.h"
 
@@ -30,6 +32,17 @@ int child_become(const struct child_user *user)
     return 0;
 }
 
+int child_enter(const char *cwd)
+{
+    auto_fd dir = fd_open_at(AT_FDCWD, cwd, O_PATH | O_DIRECTORY, 0, PATH_BY_NAME, NULL);
+
+    if (dir == -ENOSYS) /* an old kernel, on which no broker has given us anything */
+        return chdir(cwd) < 0 ? -errno : 0;
+    if (dir < 0)
+        return dir;
+    return fchdir(dir) < 0 ? -errno : 0;
+}
+
 int child_settle(const struct child_place *place, const struct child_user *user, const char *cwd,
                  const char *name, struct proc_step *ret_step)
 {
@@ -50,5 +63,5 @@ int child_settle(const struct child_place *place, const struct child_user *user,
     if (r < 0)
         return r;
     *ret_step = (struct proc_step){"change directory to", cwd};
-    return cwd && chdir(cwd) < 0 ? -errno : 0;
+    return cwd ? child_enter(cwd) : 0;
 }

@@ -26,6 +26,10 @@ struct child_user {
 /* The step alone, for who mixes it with others. */
 int child_become(const struct child_user *user);
 
+/* chdir(2), through no link of /proc to an open file: all of ours still are, and some are the
+ * host's. */
+int child_enter(const char *cwd);
+
 /* Limits capabilities and system calls, becomes the user (who then owns its standard output and
  * error, if they are ours to give), changes to `cwd` (NULL stays). `name` is for the step's
  * sentence only. Becoming who one is already needs no privilege. In an isolated session all is as

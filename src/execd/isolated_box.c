@@ -60,13 +60,20 @@ static int box_separate(struct box *b)
     return root < 0 ? -errno : mnt_set(root, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
 }
 
+/* Paths of requests; execd's descriptors are none of them. */
+static int open_place(const char *path)
+{
+    return fd_open_at(AT_FDCWD, path, O_PATH, 0, PATH_BY_NAME, NULL);
+}
+
 static int box_keep(struct box *b, const char *path, unsigned attributes, int *ret)
 {
     struct mount_attr attr = {.attr_set = attributes};
+    auto_fd place = open_place(path);
     int fd, r;
 
     *b->step = (struct proc_step){"keep", path};
-    fd = mnt_clone(AT_FDCWD, path, AT_RECURSIVE);
+    fd = place < 0 ? place : mnt_clone(place, "", AT_EMPTY_PATH | AT_RECURSIVE);
     r = fd < 0 ? fd : mnt_set(fd, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
     if (r >= 0)
         *ret = fd;
@@ -127,11 +134,11 @@ static int make_dirs(const char *path)
 /* A place below a tmpfs of ours is gone with what it covers, and is made anew. */
 static int box_attach(const char *path, int mount)
 {
-    auto_fd place = open(path, O_PATH | O_CLOEXEC);
+    auto_fd place = open_place(path);
 
-    if (place < 0 && errno == ENOENT && make_dirs(path) == 0)
-        place = open(path, O_PATH | O_CLOEXEC);
-    return place < 0 ? -errno : mnt_attach(mount, place);
+    if (place == -ENOENT && make_dirs(path) == 0)
+        place = open_place(path);
+    return place < 0 ? place : mnt_attach(mount, place);
 }
 
 /* --- file systems of its own --- */
@@ -356,8 +363,8 @@ static int box_overlay(struct box *b)
     struct stat st;
     int r = fstat(b->workspace, &st) < 0 ? -errno : upper_mount(b);
 
-    if (r >= 0 && chdir(b->plan->workspace) < 0)
-        r = -errno;
+    if (r >= 0)
+        r = child_enter(b->plan->workspace);
     if (r >= 0)
         r = upper_make("upper", &st);
     if (r >= 0 && ((mkdir("work", DIR_MODE) < 0 && errno != EEXIST) ||
@@ -559,7 +566,7 @@ static int become_last(const struct child_user *user, const char *cwd, const cha
     if (r < 0)
         return r;
     *ret_step = (struct proc_step){"change directory to", cwd};
-    return cwd && chdir(cwd) < 0 ? -errno : 0;
+    return cwd ? child_enter(cwd) : 0;
 }
 
 int box_enter(const struct child_place *place, const struct child_user *user, const char *cwd,

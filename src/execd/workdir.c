@@ -1,16 +1,30 @@
 #include "execd/workdir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
+#include "base/fd.h"
 #include "execd/fs.h"
 #include "execd/path.h"
 
 enum { DIRECTORY_MODE = 0777 };
 
+/* As child_enter() will find it. */
+static int look_at(const char *path, struct stat *ret)
+{
+    auto_fd fd = fd_open_at(AT_FDCWD, path, O_PATH, 0, PATH_BY_NAME, NULL);
+
+    if (fd == -ENOSYS)
+        return stat(path, ret) < 0 ? -errno : 0;
+    if (fd < 0)
+        return fd;
+    return fstat(fd, ret) < 0 ? -errno : 0;
+}
+
 static int check_directory(struct str cwd, const char *path, struct err *e)
 {
     struct stat st;
-    int r = stat(path, &st) < 0 ? -errno : 0;
+    int r = look_at(path, &st);
 
     if (r == -ENOENT)
         return err_set(e, ENOENT,
@@ -25,8 +39,11 @@ static int check_directory(struct str cwd, const char *path, struct err *e)
 
 static int make_directory(struct str cwd, const char *path, struct err *e)
 {
+    struct stat st;
     int r = fs_make_dirs(path, DIRECTORY_MODE, NULL);
 
+    if (r >= 0)
+        r = look_at(path, &st);
     if (r < 0)
         return err_set(e, -r, "cannot make working directory \"%.*s\": %s", STR_ARG(cwd),
                        fs_text(-r));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mount_api.h"
 #include "base/time.h"
 #include "sandbox/cgroup_internal.h"
 
@@ -197,6 +198,19 @@ static int write_fixed(const struct cgroup_host *h, uint32_t slot, struct err *e
     return r;
 }
 
+/* A mount of its own: `..` of its root is that root, and nothing can be written through it. */
+static int detach_group(const struct cgroup_hierarchy *y, const char *group, struct err *e)
+{
+    struct mount_attr attr = {
+        .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+        .propagation = 1UL << 18, /* MS_PRIVATE */
+    };
+    auto_fd fd = mnt_clone(y->root_fd, group, 0);
+    int r = fd < 0 ? fd : mnt_set(fd, &attr, AT_EMPTY_PATH);
+
+    return r < 0 ? err_sys(e, -r, "detach %s/%s", y->path, group) : take_fd(&fd);
+}
+
 /* Who starts a process in another group needs what moving it there would: the right to write to the
  * members of that group and of the one above both. The latter takes none, as it hands controllers
  * down; those of "init" and all limits stay ours. */
@@ -212,14 +226,15 @@ static int give_members(struct cgroup *c, uint32_t owner, struct err *e)
         if (fchownat(y->root_fd, file, owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
             return err_sys(e, errno, "give %s/%s away", y->path, file);
     }
-    c->work_fd = cgroup_file_open(y, group, ".", O_PATH | O_DIRECTORY, e);
+    c->work_fd = detach_group(y, group, e);
     return c->work_fd < 0 ? c->work_fd : 0;
 }
 
 int cgroup_make(const struct cgroup_host *h, uint32_t slot, uint32_t owner, struct cgroup *ret,
                 struct err *e)
 {
-    bool gives = (h->abilities & CGROUP_INTO) && h->hierarchies[0].limits_work;
+    /* The namespace is of all hierarchies, and its maker enters the first alone. */
+    bool gives = (h->abilities & CGROUP_INTO) && h->count == 1 && h->hierarchies[0].limits_work;
     struct cgroup c = cgroup_at(h, slot);
     char name[CGROUP_NAME_MAX];
     auto_fd ns = -EBADF;

@@ -73,8 +73,9 @@ struct cgroup {
     /* The directory of "init" for CLONE_INTO_CGROUP: starting there replaces the write to
      * init_procs[0], and its milliseconds. v2 and hybrid; -EBADF without CGROUP_INTO. */
     int init_fd;
-    /* For execd to start processes in "work" in the same way: its directory, and a cgroup namespace
-     * whose root is the slot, since the kernel wants both ends seen. v2 only; or -EBADF. */
+    /* For execd to start processes in "work" in the same way: its directory, as a read-only mount
+     * that has no way up from there, since execd follows strangers' paths; and a cgroup namespace
+     * whose root is the slot, since the kernel wants both ends seen. Pure v2 only; or -EBADF. */
     int work_fd, ns_fd;
     int limit_fds[CGROUP_LIMIT_COUNT];
     /* For execd: what the whole slot uses, read-only, in the order of enum metrics_file of execd.

@@ -529,8 +529,8 @@ static void run_born_in_work(const struct cgroup *c, const char *line)
     CHECK_EQ(how.code, 0);
 }
 
-/* What the owner may not do though he has a directory of the tree, which the workload has not. */
-static void check_owner_is_bound(const struct cgroup *c)
+/* What the owner may not do, had he a directory of the tree with a way up. */
+static void check_owner_is_bound(int work)
 {
     static const struct {
         const char *path, *text;
@@ -550,30 +550,53 @@ static void check_owner_is_bound(const struct cgroup *c)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        auto_fd fd = openat(c->work_fd, rows[i].path, O_WRONLY | O_CLOEXEC);
+        auto_fd fd = openat(work, rows[i].path, O_WRONLY | O_CLOEXEC);
         int code = fd < 0 || write(fd, rows[i].text, strlen(rows[i].text)) < 0 ? errno : 0;
 
         if (code != rows[i].code && code != ENOENT) /* a controller that the host has not */
             test_fail(__FILE__, __LINE__, "%s: errno %d", rows[i].path, code);
     }
-    CHECK_EQ(mkdirat(c->work_fd, "below", 0755), -1);
+    CHECK_EQ(mkdirat(work, "below", 0755), -1);
     CHECK_EQ(errno, EACCES);
+}
+
+/* The directory that he has: nothing above it, and what is in it can be looked at. */
+static void check_directory_is_closed(int work)
+{
+    static const char *const rows[] = {"cgroup.procs", "cgroup.freeze", "cgroup.kill", "pids.max"};
+    auto_fd up = openat(work, "../../../../..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat here, above;
+
+    CHECK_EQ(fstat(work, &here), 0);
+    CHECK_EQ(fstat(up, &above), 0);
+    CHECK(here.st_dev == above.st_dev && here.st_ino == above.st_ino);
+    CHECK_EQ(faccessat(work, "../init", F_OK, 0), -1);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_EQ(openat(work, rows[i], O_WRONLY | O_CLOEXEC), -1);
+        CHECK(errno == EROFS || errno == EACCES || errno == ENOENT);
+    }
+    CHECK_EQ(fchmodat(work, "cgroup.procs", 0666, 0), -1);
+    CHECK_EQ(errno, EROFS);
 }
 
 static void check_birth(struct cgroup_host *h)
 {
     struct cgroup c = make_slot(h, SLOT);
+    auto_fd work = openat(h->hierarchies[0].root_fd, "7/work", O_PATH | O_DIRECTORY | O_CLOEXEC);
     pid_t pid;
 
     CHECK_EQ(c.work_fd >= 0, c.ns_fd >= 0);
+    CHECK(c.work_fd < 0 || h->count == 1); /* else the namespace would show our own groups of v1 */
     if (c.work_fd >= 0) {
         pid = fork();
         if (pid == 0) {
+            check_directory_is_closed(c.work_fd); /* to root itself */
             become_owner(&c);
             run_born_in_work(&c, "grep -qx 0::/work /proc/self/cgroup");
-            check_owner_is_bound(&c);
+            check_directory_is_closed(c.work_fd);
+            check_owner_is_bound(work);
             CHECK(enter(c.work_procs, c.work_count)); /* and from there it is the same */
-            check_owner_is_bound(&c);
+            check_owner_is_bound(work);
             _exit(0);
         }
         CHECK_EQ(wait_status(pid), 0);
