@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -333,21 +332,11 @@ int cgroup_limit(const struct cgroup *c, const struct plan_limits *limits, struc
     return r;
 }
 
-/* A wait that begins short and grows: 50 us to 5 ms. */
-static void pause_ns(long *ns)
-{
-    struct timespec t = {0, *ns};
-
-    nanosleep(&t, NULL);
-    if (*ns < 5 * 1000 * 1000)
-        *ns *= 2;
-}
-
 static int set_frozen(const struct cgroup_host *h, const char *name, bool frozen, uint64_t deadline,
                       struct err *e)
 {
     uint64_t now = !frozen;
-    long ns = 50 * 1000;
+    long ns = CGROUP_PAUSE_NS;
     int r = cgroup_knob_write(&h->knobs[KNOB_FREEZE], name, -EBADF, frozen, e);
 
     while (r >= 0) {
@@ -359,7 +348,7 @@ static int set_frozen(const struct cgroup_host *h, const char *name, bool frozen
         if (last)
             return err_set(e, ETIMEDOUT, "control group %s is still %s", name,
                            frozen ? "running" : "frozen");
-        pause_ns(&ns);
+        cgroup_pause(&ns);
     }
     return r;
 }
@@ -416,7 +405,7 @@ int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e)
     const struct cgroup_bound *at_once = &h->knobs[KNOB_KILL];
     uint64_t deadline = deadline_in_ms(timeout_ms);
     char name[CGROUP_NAME_MAX];
-    long ns = 50 * 1000;
+    long ns = CGROUP_PAUSE_NS;
     size_t count = 0;
     int r;
 
@@ -435,7 +424,7 @@ int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e)
         if (last)
             return err_set(e, ETIMEDOUT, "%zu processes outlive SIGKILL in control group %s", count,
                            name);
-        pause_ns(&ns);
+        cgroup_pause(&ns);
     }
 }
 

@@ -130,6 +130,10 @@ bool cgroup_knob_works(const struct cgroup_bound *b, const char *group);
 /* ret_ns: a cgroup namespace of that root, in the first hierarchy; NULL: none is wanted. */
 int cgroup_tree_make(const struct cgroup_host *h, const char *name, int *ret_ns, struct err *e);
 int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err *e);
+/* Waits between two looks, longer each time: 50 us to 5 ms. Ask whether a look is the last before
+ * looking: time alone is no failure. */
+enum { CGROUP_PAUSE_NS = 50 * 1000 };
+void cgroup_pause(long *ns);
 /* Counts the processes in it, and signals each when `signal` is not 0. */
 int cgroup_tree_signal(const struct cgroup_host *h, const char *name, int signal, size_t *ret_count,
                        struct err *e);

@@ -33,6 +33,19 @@ static int make_group(const struct cgroup_hierarchy *y, const char *group, struc
     return 0;
 }
 
+/* Shares the parent's descriptors, and leaves nothing but `ns` there. Its status is an errno. */
+static NORETURN void replace_namespace(int ns)
+{
+    int made, code;
+
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        _exit(errno);
+    made = open(own_namespace, O_RDONLY | O_CLOEXEC);
+    code = made < 0 || dup3(made, ns, O_CLOEXEC) < 0 ? errno : 0;
+    fd_close(made);
+    _exit(code);
+}
+
 /* The root of a namespace is the group of whoever makes it, and a group that hands controllers down
  * takes nobody. So this is done before, by a child that shares our descriptors and puts the new
  * namespace where the old one was. */
@@ -42,34 +55,46 @@ static int make_namespace(const struct cgroup_hierarchy *y, const char *group, s
     auto_fd ns = dir < 0 ? -EBADF : fd_open_at(AT_FDCWD, own_namespace, O_RDONLY, 0, PATH_FREE, e);
     /* No SIGCHLD, which may be ignored. */
     struct clone_args args = {.flags = CLONE_INTO_CGROUP | CLONE_FILES, .cgroup = (uint64_t)dir};
-    int status = -1;
+    int code, status = -1;
     long pid;
 
     if (ns < 0)
         return dir < 0 ? dir : ns;
     pid = syscall(SYS_clone3, &args, sizeof(args));
-    if (pid == 0) {
-        int made = unshare(CLONE_NEWCGROUP) < 0 ? -1 : open(own_namespace, O_RDONLY | O_CLOEXEC);
-
-        _exit(made < 0 || dup3(made, ns, O_CLOEXEC) < 0 || close(made) < 0);
-    }
+    if (pid == 0)
+        replace_namespace(ns);
+    code = pid < 0 ? errno : 0;
     while (pid > 0 && waitpid((pid_t)pid, &status, __WALL) < 0 && errno == EINTR)
         ;
-    if (pid < 0 || status != 0)
-        return err_set(e, EPERM, "make a cgroup namespace at %s/%s", y->path, group);
-    return take_fd(&ns);
+    if (pid > 0 && status != 0)
+        code = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+    return code ? err_sys(e, code, "make a cgroup namespace at %s/%s", y->path, group)
+                : take_fd(&ns);
+}
+
+void cgroup_pause(long *ns)
+{
+    struct timespec t = {0, *ns};
+
+    nanosleep(&t, NULL);
+    if (*ns < 5 * 1000 * 1000)
+        *ns *= 2;
 }
 
 /* Waits for that child to have left. */
 static int enable_below(const struct cgroup_hierarchy *y, const char *group, struct err *e)
 {
     uint64_t deadline = deadline_in_ms(EMPTY_TIMEOUT_MS);
-    struct timespec pause = {0, 100 * 1000};
-    int r;
+    long ns = CGROUP_PAUSE_NS;
 
-    while ((r = y->version->enable_below(y, group, e)) == -EBUSY && !deadline_passed(deadline))
-        nanosleep(&pause, NULL);
-    return r;
+    for (;;) {
+        bool last = deadline_passed(deadline);
+        int r = y->version->enable_below(y, group, e);
+
+        if (r != -EBUSY || last)
+            return r;
+        cgroup_pause(&ns);
+    }
 }
 
 static int make_in(const struct cgroup_hierarchy *y, const char *name, int *ret_ns, struct err *e)
@@ -110,20 +135,17 @@ int cgroup_tree_make(const struct cgroup_host *h, const char *name, int *ret_ns,
 static int remove_group(const struct cgroup_hierarchy *y, const char *group, uint64_t deadline,
                         struct err *e)
 {
-    struct timespec pause = {0, 100 * 1000};
-    bool last = deadline_passed(deadline); /* before the look: time alone is no failure */
+    long ns = CGROUP_PAUSE_NS;
 
-    while (unlinkat(y->root_fd, group, AT_REMOVEDIR) < 0) {
-        if (errno == ENOENT)
+    for (;;) {
+        bool last = deadline_passed(deadline);
+
+        if (unlinkat(y->root_fd, group, AT_REMOVEDIR) == 0 || errno == ENOENT)
             return 0;
         if (errno != EBUSY || last)
             return err_sys(e, errno, "rmdir %s/%s", y->path, group);
-        last = deadline_passed(deadline);
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < 5 * 1000 * 1000)
-            pause.tv_nsec *= 2;
+        cgroup_pause(&ns);
     }
-    return 0;
 }
 
 static int remove_in(const struct cgroup_hierarchy *y, const char *name, uint64_t deadline,
