@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,39 +18,34 @@
 #include "base/time.h"
 
 /* Kinds of namespaces that shall not be made inside. A filter cannot read the flags of clone3,
- * which PID 1 may call; a kernel that lacks a kind makes none. In the child. */
-static void userns_forbid(void)
+ * which PID 1 may call; a kernel that lacks a kind makes none. */
+static const char *const forbidden[] = {
+    "/proc/sys/user/max_user_namespaces",
+    "/proc/sys/user/max_cgroup_namespaces",
+    "/proc/sys/user/max_time_namespaces",
+};
+
+static pid_t userns_fork(uint64_t flags)
 {
-    static const char *const files[] = {
-        "/proc/sys/user/max_user_namespaces",
-        "/proc/sys/user/max_cgroup_namespaces",
-        "/proc/sys/user/max_time_namespaces",
-    };
+    struct clone_args args = {.flags = flags}; /* no SIGCHLD, which may be ignored */
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
 
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        auto_fd fd = open(files[i], O_WRONLY | O_CLOEXEC);
-
-        if ((fd < 0 && errno != ENOENT) || (fd >= 0 && write(fd, "0", 1) < 0))
-            _exit(errno);
-    }
+    return pid < 0 ? -errno : (pid_t)pid;
 }
 
-/* Holds a new user namespace, having stopped once it is as it should be, until it is killed, or we
- * are: with it every descriptor of ours would stay open. */
+/* Holds a new user namespace until it is killed, or we are: with it every descriptor of ours would
+ * stay open. */
 static pid_t userns_clone(void)
 {
-    struct clone_args args = {.flags = CLONE_NEWUSER}; /* no SIGCHLD, which may be ignored */
-    pid_t parent = getpid();
-    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    pid_t parent = getpid(), pid = userns_fork(CLONE_NEWUSER);
 
     if (pid == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
             _exit(ESRCH);
-        userns_forbid();
         for (;;)
-            (void)kill(getpid(), SIGSTOP);
+            (void)pause();
     }
-    return pid < 0 ? -errno : (pid_t)pid;
+    return pid;
 }
 
 /* Kernel objects counted per user (inotify, for one) are charged to whoever made the namespace,
@@ -69,6 +65,43 @@ static pid_t userns_hold(uint32_t owner)
     return as_owner && (pid == -EPERM || pid == -EACCES) ? userns_clone() : pid;
 }
 
+/* In a child: its status is an errno. */
+static NORETURN void userns_close_from_inside(int userns)
+{
+    if (setns(userns, CLONE_NEWUSER) < 0)
+        _exit(errno);
+    for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) {
+        int fd = open(forbidden[i], O_WRONLY | O_CLOEXEC);
+
+        if ((fd < 0 && errno != ENOENT) || (fd >= 0 && write(fd, "0", 1) < 0))
+            _exit(errno);
+        fd_close(fd);
+    }
+    _exit(0);
+}
+
+/* Its limits show to who is in it, and the holder may not write them: where a security module takes
+ * the rights of namespaces that others than root make, as Ubuntu's, it has none. Who enters as root
+ * has all. */
+static int userns_forbid(int userns, struct err *e)
+{
+    pid_t pid = userns_fork(0);
+    int status = 0;
+
+    if (pid == 0)
+        userns_close_from_inside(userns);
+    while (pid > 0 && waitpid(pid, &status, __WALL) < 0)
+        if (errno != EINTR)
+            return err_sys(e, errno, "wait for a child");
+    if (pid > 0 && status == 0)
+        return 0;
+    return err_sys(e,
+                   pid < 0             ? -pid
+                   : WIFEXITED(status) ? WEXITSTATUS(status)
+                                       : EINTR,
+                   "set limits in /proc/sys/user to 0 in a user namespace");
+}
+
 static int userns_write_map(pid_t pid, const char *file, uint32_t first, uint32_t count,
                             struct err *e)
 {
@@ -85,40 +118,25 @@ static int userns_write_map(pid_t pid, const char *file, uint32_t first, uint32_
     return r < 0 ? err_sys(e, -r, "write %s", path) : 0;
 }
 
-/* An error means that the child has ended. */
-static int userns_await(pid_t pid, struct err *e)
-{
-    int status;
-
-    while (waitpid(pid, &status, WUNTRACED | __WALL) < 0)
-        if (errno != EINTR)
-            return err_sys(e, errno, "wait for a user namespace");
-    if (WIFSTOPPED(status))
-        return 0;
-    return err_sys(e, WIFEXITED(status) ? WEXITSTATUS(status) : EINTR,
-                   "forbid namespaces below a user namespace");
-}
-
 int userns_make(uint32_t first, uint32_t count, struct err *e)
 {
     char path[64];
     pid_t pid = userns_hold(first);
-    int r, fd = -EBADF;
+    auto_fd fd = -EBADF;
+    int r;
 
     if (pid < 0)
         return err_sys(e, -pid, "make a user namespace");
-    r = userns_await(pid, e);
-    if (r < 0)
-        return r;
-    r = userns_write_map(pid, "uid_map", first, count, e);
-    if (r == 0)
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    r = fd = fd_open_at(AT_FDCWD, path, O_RDONLY, 0, PATH_FREE, e);
+    if (r >= 0)
+        r = userns_forbid(fd, e);
+    if (r >= 0)
+        r = userns_write_map(pid, "uid_map", first, count, e);
+    if (r >= 0)
         r = userns_write_map(pid, "gid_map", first, count, e);
-    if (r == 0) {
-        (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-        fd = r = fd_open_at(AT_FDCWD, path, O_RDONLY, 0, PATH_FREE, e);
-    }
     (void)kill(pid, SIGKILL);
     while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
-    return r < 0 ? r : fd;
+    return r < 0 ? r : take_fd(&fd);
 }
