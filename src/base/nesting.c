@@ -24,7 +24,7 @@ const size_t nesting_call_count = ARRAY_LEN(nesting_calls);
 static_assert(SYS_open_tree == 428 && SYS_move_mount == 429 && SYS_fsopen == 430 &&
                   SYS_fsconfig == 431 && SYS_fsmount == 432 && SYS_clone3 == 435 &&
                   SYS_mount_setattr == 442,
-              "the calls of the mount API, in a row but for the last");
+              "the calls above, in the order that the program compares them in");
 
 #define LOAD(field)        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define IF_EQ(v, yes, no)  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (v), (yes), (no))

@@ -47,11 +47,13 @@ enum proc_flags {
 
 enum { PROC_MORE_MAX = 4 };
 
-/* Control groups to be in before anything else. */
+/* Control groups to be in before anything else: by birth in one of version 2, where its directory
+ * is at hand, and by writing "0" to a file of each of the others. Without a directory the first
+ * file does for that group, too. The files are descriptors in a row. */
 struct proc_groups {
-    int dir;        /* one of version 2 to be born in; -EBADF: there is none */
-    int files;      /* the first of those that take "0" for whoever writes it, which follow each */
-    uint32_t count; /* other, and how many; where `dir` is one, the first file is of that group */
+    int dir_fd; /* -EBADF: there is none */
+    int first_fd;
+    uint32_t count;
 };
 
 /* What a step in the child was doing, to what: becomes "change directory to '/x'". */

@@ -144,7 +144,7 @@ static int spawn_exec(const struct proc_spec *spec)
 static int enter_groups(const struct proc_groups *g, bool born_inside)
 {
     for (uint32_t i = born_inside; g && i < g->count; i++)
-        if (write(g->files + (int)i, "0", 1) < 0)
+        if (write(g->first_fd + (int)i, "0", 1) < 0)
             return -errno;
     return 0;
 }
@@ -229,12 +229,12 @@ static pid_t spawn_fork(const struct proc_spec *spec, int report)
 {
     pid_t parent = getpid(), pid;
     sigset_t all, before;
-    bool born_inside = spec->groups && spec->groups->count > 0 && spec->groups->dir >= 0;
+    bool born_inside = spec->groups && spec->groups->count > 0 && spec->groups->dir_fd >= 0;
     int saved;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = born_inside ? fork_in_group(spec->namespaces, spec->groups->dir) : -1;
+    pid = born_inside ? fork_in_group(spec->namespaces, spec->groups->dir_fd) : -1;
     born_inside = pid >= 0;
     /* Why it is refused does not matter: a kernel or a filter without the call, or a group that is
      * full, which takes who moves there. */
