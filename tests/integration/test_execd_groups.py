@@ -149,6 +149,20 @@ def in_an_isolated_session(box, cwd, look):
         box.ask("DELETE", f"{ISOLATED}/{session}")
 
 
+def in_the_background_of_one(box, cwd, look):
+    made = box.ask("POST", ISOLATED, {"isolation": {"workspace": {"path": "/srv"}}}).json()
+    session = f"{ISOLATED}/{made['session_id']}"
+    try:
+        ran = box.ask("POST", f"{session}/run", {"code": look, "cwd": cwd, "background": True})
+        if ran.status >= 300:
+            return ran.body.decode()
+        run = f"{session}/runs/{ran.json()['run_id']}"
+        wait_for(lambda: not box.get(run).json()["running"], "its end")
+        return box.get(f"{run}/logs").body.decode()
+    finally:
+        box.ask("DELETE", session)
+
+
 def in_code(box, cwd, look):
     made = box.ask("POST", "/code/context", {"language": "bash", "cwd": cwd})
     if made.status >= 300:
@@ -169,7 +183,8 @@ def on_a_terminal(box, cwd, _look):
     return "entered"
 
 
-PLACES = [in_a_command, in_a_session, in_an_isolated_session, in_code, on_a_terminal]
+PLACES = [in_a_command, in_a_session, in_an_isolated_session, in_the_background_of_one, in_code,
+          on_a_terminal]
 
 
 def ways_to(box, number):
