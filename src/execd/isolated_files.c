@@ -134,7 +134,7 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
     theirs = pair[1];
     plan.listener = listener;
     plan.channel = theirs;
-    groups.dir = -EBADF; /* it lives on as a copy of us */
+    groups.dir_fd = -EBADF; /* it lives on as a copy of us */
     how.flags = PROC_NEW_SESSION;
     how.groups = &groups;
     how.prepare = view_become;

@@ -129,7 +129,7 @@ def check_order(events):
 
 
 def check_ping_period(next_event):
-    """They are due 3 s after another, by their own clock. One that the machine held up shows a later
+    """They are due 3 s after another, by their clock. One that the machine held up shows a later
     time than that, and the next may seem too early: any two in a row that are not are enough."""
     times = []
     while len(times) < 20:

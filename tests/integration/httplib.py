@@ -174,7 +174,7 @@ class Server:
 
     def ask_in_time(self, data):
         """Again, where somebody stood still for as long as the server's deadline. A 408 that comes
-        sooner is an answer like others; by half, as a server's turn may begin before our request."""
+        sooner is an answer like others; by half, as a turn may begin before our request."""
         for _ in range(20):
             begin = time.monotonic()
             r = self.ask(data)

@@ -301,7 +301,7 @@ def ends_with_its_entrypoint_and_takes_the_rest_along():
 
 
 def waits_for_nobody_when_nobody_is_left():
-    """The second that the rest would have would be in each of them; what the machine takes is not."""
+    """A second for the rest would be in each of them; what the machine takes is not."""
     def seconds(*argv):
         begin = time.monotonic()
         with run(*argv) as init:
