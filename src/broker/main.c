@@ -25,6 +25,7 @@
 #include "base/time.h"
 #include "broker/broker.h"
 #include "broker/confine.h"
+#include "sandbox/userns.h"
 #include "version.h"
 
 enum {
@@ -374,6 +375,16 @@ static int signals_open(struct err *e)
     return fd < 0 ? err_sys(e, errno, "watch for signals") : fd;
 }
 
+/* Each sandbox says it, too; who reads the log at start need not wait for one. */
+static void try_userns(void)
+{
+    struct err e = {0};
+    auto_fd fd = userns_make(slot_uid_first(0), PLAN_UID_RANGE, &e);
+
+    if (fd < 0)
+        (void)log_err(&e, "no sandbox will start");
+}
+
 static int run(struct broker *b, const struct options *o, struct err *e)
 {
     char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -392,6 +403,7 @@ static int run(struct broker *b, const struct options *o, struct err *e)
     if (r < 0)
         return r;
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    try_userns();
     signals = signals_open(e);
     if (signals < 0)
         return signals;

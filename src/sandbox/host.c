@@ -21,9 +21,7 @@
 #include "base/tree.h"
 #include "sandbox/host_root.h"
 #include "sandbox/program.h"
-#include "sandbox/slot.h"
 #include "sandbox/subnet.h"
-#include "sandbox/userns.h"
 
 enum {
     ROUTES_BYTES_MAX = 1 << 20,
@@ -318,14 +316,6 @@ static int host_open_parts(struct host *h, const char *execd_path, struct err *e
     return r < 0 ? r : 0;
 }
 
-/* Better said at start than by each sandbox. */
-static int host_try_userns(struct err *e)
-{
-    auto_fd fd = userns_make(slot_uid_first(0), PLAN_UID_RANGE, e);
-
-    return fd < 0 ? fd : 0;
-}
-
 int host_open(struct host *h, const char *state_path, const char *execd_path, bool serve,
               struct err *e)
 {
@@ -355,8 +345,6 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
         r = host_serve(h, SERVE_MS_MAX, e); /* one may be about to end */
     if (r == 0)
         r = host_open_parts(h, execd_path, e);
-    if (r == 0)
-        r = host_try_userns(e);
     if (r == 0)
         r = seccomp_compile(&h->seccomp, e);
     if (r == 0)
