@@ -32,6 +32,7 @@ static inline int take_fd(int *fd)
 enum path_policy {
     PATH_FREE = 0,                        /* the operator's own paths */
     PATH_BY_NAME = RESOLVE_NO_MAGICLINKS, /* through no link of /proc to an open file */
+    PATH_REAL = RESOLVE_NO_SYMLINKS,      /* what realpath(3) answered */
     PATH_BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS, /* user files below a root */
     PATH_STRICT = PATH_BENEATH | RESOLVE_NO_SYMLINKS,       /* our own state directories */
     PATH_IN_ROOT = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, /* as the sandbox sees it */

@@ -1,5 +1,6 @@
 #include "execd/isolated.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
@@ -133,7 +134,7 @@ int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e)
     s->all = all;
     s->place = all->place;
     s->place.box = &s->box;
-    s->channel = s->report.fd = -EBADF;
+    s->workspace = s->channel = s->report.fd = -EBADF;
     for (size_t i = 0; i < BOX_FDS; i++)
         s->box.fds[i] = -EBADF;
     arena_init(&s->arena, ISOLATED_ARENA_BYTES_MAX);
@@ -146,7 +147,34 @@ int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e)
     return 0;
 }
 
+int isolated_open_workspace(struct isolated *s)
+{
+    s->workspace = open(s->spec.workspace, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return s->workspace < 0 ? -errno : 0;
+}
+
+int isolated_workspace_path(const struct isolated *s, char out[BOX_PATH_BYTES_MAX])
+{
+    char link[sizeof("/proc/self/fd/") + 12];
+    ssize_t n;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", s->workspace);
+    n = readlink(link, out, BOX_PATH_BYTES_MAX - 1);
+    if (n < 0)
+        return -errno;
+    out[n] = '\0';
+    return 0;
+}
+
 /* --- the end --- */
+
+static void isolated_free(struct isolated *s)
+{
+    fd_close(s->box.fds[BOX_FD_UPPER]);
+    fd_close(s->workspace);
+    arena_done(&s->arena);
+    free(s);
+}
 
 static void close_namespaces(struct isolated *s)
 {
@@ -190,12 +218,10 @@ void isolated_drop(struct isolated *s)
 
     stop_box(s);
     loop_timer_stop(all->loop, &s->timer);
-    fd_close(take_fd(&s->box.fds[BOX_FD_UPPER]));
     if (s->upper[0])
         remove_in_background(all->loop, s->upper);
     (void)map_take(&all->by_id, str_of(s->id));
-    arena_done(&s->arena);
-    free(s);
+    isolated_free(s);
 }
 
 /* A request in flight has its session as long as it needs it. */
@@ -241,9 +267,7 @@ void isolated_free_all(struct isolated_all *all)
 
         stop_box(s);
         loop_timer_stop(all->loop, &s->timer);
-        fd_close(s->box.fds[BOX_FD_UPPER]);
-        arena_done(&s->arena);
-        free(s);
+        isolated_free(s);
     }
     isolated_views_finish(all);
     map_done(&all->by_id);
@@ -418,12 +442,23 @@ static int make_upper(struct isolated *s, struct err *e)
     return r < 0 ? err_sys(e, -r, "make a place for the layer") : 0;
 }
 
+/* Whoever may be at work beside us could have made it a link. */
+static bool is_directory(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 static int start_box(struct isolated *s, int channel, struct err *e)
 {
     const char *const argv[] = {"session", NULL};
     struct proc_spec how = PROC_SPEC("session", argv);
+    char real[BOX_PATH_BYTES_MAX];
     struct box_plan plan = {
         .workspace = s->spec.workspace,
+        .real = real,
+        .place = s->workspace,
         .mode = s->spec.mode,
         .upper = s->upper[0] ? s->upper : NULL,
         .upper_bytes = s->spec.upper_bytes,
@@ -434,9 +469,11 @@ static int start_box(struct isolated *s, int channel, struct err *e)
     };
     auto_fd report = -EBADF;
     pid_t pid;
-    int r;
+    int r = isolated_workspace_path(s, real);
 
-    if (!plan.own_tmp && access("/tmp", F_OK) == 0)
+    if (r < 0)
+        return err_sys(e, -r, "find the workspace");
+    if (!plan.own_tmp && is_directory("/tmp"))
         plan.writable[plan.writable_count++] = "/tmp";
     for (size_t i = 0; i < s->spec.writable_count; i++)
         plan.writable[plan.writable_count++] = s->spec.writable[i];

@@ -74,6 +74,7 @@ struct isolated {
     char id[ID_UUID_MAX];
     struct arena arena;
     struct isolated_spec spec;
+    int workspace; /* where spec.workspace led when it was opened; O_PATH */
     enum isolated_state state;
     int64_t created_us, last_run_us; /* wall clock; 0 = never */
     struct child_box box;
@@ -121,6 +122,11 @@ void isolated_each(const struct isolated_all *all,
 struct isolated *isolated_find(const struct isolated_all *all, struct str id); /* NULL = unknown */
 /* A session to fill in, which nobody finds before it is ready. -EAGAIN when there are too many. */
 int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e) MUST_USE;
+/* The directory that the spec of a new one names, for good: its box is made of it, and what is
+ * committed goes there, whatever the name leads to by then. */
+int isolated_open_workspace(struct isolated *s) MUST_USE;
+/* Where that is now, with no link on the way. */
+int isolated_workspace_path(const struct isolated *s, char out[BOX_PATH_BYTES_MAX]) MUST_USE;
 /* Makes its box. on_ready comes once, never from within this call; with `why` when a step failed,
  * and then the session is gone afterwards. -errno when it could not even begin; it is gone, too. */
 int isolated_start(struct isolated *s,

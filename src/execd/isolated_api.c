@@ -365,6 +365,11 @@ static int probe_start(struct http_req *req, bool overlay, struct err *e)
         .upper_bytes = 1 << 20,
         .share_net = true,
     };
+    r = isolated_open_workspace(s);
+    if (r < 0) {
+        isolated_drop(s);
+        return err_sys(e, -r, "open /etc");
+    }
     req->ops = &probe_ops;
     req->user = s;
     r = isolated_start(s, overlay ? probe_on_overlay : probe_on_plain, req, e);

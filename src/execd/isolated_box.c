@@ -66,18 +66,37 @@ static int open_place(const char *path)
     return fd_open_at(AT_FDCWD, path, O_PATH, 0, PATH_BY_NAME, NULL);
 }
 
-static int box_keep(struct box *b, const char *path, unsigned attributes, int *ret)
+static int box_keep(struct box *b, const char *path, enum path_policy policy, unsigned attributes,
+                    int *ret)
 {
     struct mount_attr attr = {.attr_set = attributes};
-    auto_fd place = open_place(path);
-    int fd, r;
+    auto_fd place = -EBADF, mount = -EBADF;
+    int r;
 
     *b->step = (struct proc_step){"keep", path};
-    fd = place < 0 ? place : mnt_clone(place, "", AT_EMPTY_PATH | AT_RECURSIVE);
-    r = fd < 0 ? fd : mnt_set(fd, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
+    r = place = fd_open_at(AT_FDCWD, path, O_PATH, 0, policy, NULL);
     if (r >= 0)
-        *ret = fd;
+        r = mount = mnt_clone(place, "", AT_EMPTY_PATH | AT_RECURSIVE);
+    if (r >= 0)
+        r = mnt_set(mount, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
+    if (r >= 0)
+        *ret = take_fd(&mount);
     return r;
+}
+
+/* By its name once more: what was opened before this namespace was made cannot be mounted in it. */
+static int box_keep_workspace(struct box *b)
+{
+    const struct box_plan *p = b->plan;
+    struct stat wanted, found;
+    int r = box_keep(b, p->real, PATH_REAL, PLAIN | (p->mode == BOX_RO ? MOUNT_ATTR_RDONLY : 0U),
+                     &b->workspace);
+
+    if (r < 0)
+        return r;
+    if (fstat(p->place, &wanted) < 0 || fstat(b->workspace, &found) < 0)
+        return -errno;
+    return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino ? 0 : -ESTALE;
 }
 
 /* What will be writable, or a device, while it still is. Devices may be absent. */
@@ -87,16 +106,15 @@ static int box_keep_all(struct box *b)
     int r;
 
     for (size_t i = 0; i < ARRAY_LEN(device_paths); i++) {
-        r = box_keep(b, device_paths[i], DEVICE, &b->devices[i]);
+        r = box_keep(b, device_paths[i], PATH_BY_NAME, DEVICE, &b->devices[i]);
         if (r < 0)
             b->devices[i] = r;
     }
-    r = box_keep(b, p->workspace, PLAIN | (p->mode == BOX_RO ? MOUNT_ATTR_RDONLY : 0U),
-                 &b->workspace);
+    r = box_keep_workspace(b);
     if (r >= 0 && p->upper)
-        r = box_keep(b, p->upper, PLAIN, &b->upper);
+        r = box_keep(b, p->upper, PATH_BY_NAME, PLAIN, &b->upper);
     for (size_t i = 0; r >= 0 && i < p->writable_count; i++)
-        r = box_keep(b, p->writable[i], PLAIN, &b->writable[i]);
+        r = box_keep(b, p->writable[i], PATH_REAL, PLAIN, &b->writable[i]);
     return r;
 }
 

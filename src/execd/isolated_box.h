@@ -34,12 +34,14 @@ struct child_box {
 };
 
 struct box_plan {          /* borrowed; the child has its own copy */
-    const char *workspace; /* absolute and clean; exists */
+    const char *workspace; /* its name in the box, absolute and clean */
+    const char *real;      /* where it is, with no link on the way */
+    int place;             /* open on it: what is there must be that */
     enum box_mode mode;
     const char *upper;    /* of BOX_OVERLAY: where it keeps upper and work, or NULL: in a tmpfs */
     uint64_t upper_bytes; /* size of that tmpfs */
     const char *hidden;   /* what other sessions keep, root or not; NULL, or absent, is fine */
-    const char *writable[BOX_WRITABLE_MAX]; /* absolute and clean; exist */
+    const char *writable[BOX_WRITABLE_MAX]; /* absolute and clean; exist, with no link on the way */
     size_t writable_count;
     bool own_tmp, share_net;
     int channel; /* SOCK_SEQPACKET: descriptors come out of it, and its end is the box's */

@@ -27,7 +27,6 @@ struct commit_op {
     struct isolated *session; /* NULL once it is somebody else's */
     bool reset;
     char root[LAYER_PATH_MAX];
-    int workspace;
     struct walk walk;
     uint64_t written, removed;
 
@@ -58,7 +57,6 @@ static void commit_release(struct file_op *op)
         (void)unlinkat(o->parent, o->temp, 0);
     commit_entry_done(o);
     walk_done(&o->walk);
-    fd_close(o->workspace);
     if (!o->session)
         return;
     isolated_ignore(o->session);
@@ -100,7 +98,7 @@ static int commit_open_parent(struct commit_op *o)
 
     if (buf_add(&path, n > 0 ? str_make(below.p, n - 1) : STR(".")) < 0)
         return -ENAMETOOLONG;
-    return fd_open_at(o->workspace, path.p, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
+    return fd_open_at(o->session->workspace, path.p, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
 }
 
 static int commit_set_facts(struct commit_op *o, const char *name)
@@ -306,9 +304,7 @@ static void commit_begin(struct http_req *req, struct isolated *s, bool reset)
     s->alone = true;
     isolated_hold(s);
     layer_path(s, o->root);
-    o->workspace = fd_open_at(AT_FDCWD, s->spec.workspace, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
-                              PATH_FREE, &e);
-    if (o->workspace < 0 || walk_open(&o->walk, o->root, &e) < 0)
+    if (walk_open(&o->walk, o->root, &e) < 0)
         (void)commit_fail(o, &e);
     else
         file_op_start(&o->op);

@@ -1,6 +1,6 @@
 #include "execd/isolated_request.h"
 
-#include <sys/stat.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/json_bind.h"
@@ -184,20 +184,6 @@ static bool is_taken(const char *path)
     return false;
 }
 
-/* What did not exist belongs to who will work there. */
-static int make_workspace(const char *path, const struct child_user *user, struct err *e)
-{
-    struct stat st;
-    bool made = false;
-    int r = fs_make_dirs(path, WORKSPACE_MODE, &made);
-
-    if (r >= 0 && made && user->change && chown(path, user->uid, user->gid) < 0)
-        r = -errno;
-    if (r >= 0 && (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)))
-        r = -ENOTDIR;
-    return r < 0 ? err_set(e, -r, "workspace %s: %s", path, fs_text(-r)) : 0;
-}
-
 /* Where it leads: a link on the way must not lead to what is not allowed. */
 static const char *real_path(struct isolated *s, const char *path, struct err *e)
 {
@@ -216,10 +202,23 @@ static int refuse_workspace(const char *path, struct err *e)
     return err_set(e, EINVAL, "workspace: %s cannot be one", path);
 }
 
-/* By another name it is the same place: whoever works beside may have left a link there. */
+/* By another name it is the same place: whoever works beside may have left a link there, and may
+ * exchange it at any time. */
+static int check_workspace(const struct isolated *s, struct err *e)
+{
+    char real[BOX_PATH_BYTES_MAX];
+    int r = isolated_workspace_path(s, real);
+
+    if (r < 0)
+        return err_set(e, -r, "workspace %s: %s", s->spec.workspace, fs_text(-r));
+    return is_taken(real) ? refuse_workspace(s->spec.workspace, e) : 0;
+}
+
+/* What did not exist belongs to who will work there. */
 static int read_workspace(struct isolated *s, const struct create_body *b, struct err *e)
 {
-    const char *real;
+    const struct child_user *user = &s->spec.user;
+    bool made = false;
     int r;
 
     s->spec.workspace = read_path(s, b->path, e);
@@ -227,13 +226,16 @@ static int read_workspace(struct isolated *s, const struct create_body *b, struc
         return err_wrap(e, -e->code, "workspace");
     if (is_taken(s->spec.workspace))
         return refuse_workspace(s->spec.workspace, e);
-    r = make_workspace(s->spec.workspace, &s->spec.user, e);
+    r = fs_make_dirs(s->spec.workspace, WORKSPACE_MODE, &made);
+    if (r >= 0)
+        r = isolated_open_workspace(s);
     if (r < 0)
-        return r;
-    real = real_path(s, s->spec.workspace, e);
-    if (!real)
-        return err_wrap(e, -e->code, "workspace");
-    return is_taken(real) ? refuse_workspace(s->spec.workspace, e) : 0;
+        return err_set(e, -r, "workspace %s: %s", s->spec.workspace, fs_text(-r));
+    r = check_workspace(s, e);
+    if (r >= 0 && made && user->change &&
+        fchownat(s->workspace, "", user->uid, user->gid, AT_EMPTY_PATH) < 0)
+        r = err_set(e, errno, "workspace %s: %s", s->spec.workspace, fs_text(errno));
+    return r;
 }
 
 static bool is_allowed(const struct isolated_conf *conf, const char *path)

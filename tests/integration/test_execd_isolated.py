@@ -197,6 +197,22 @@ def takes_no_link_to_what_cannot_be_a_workspace():
                 assert reply.status == 400 and "cannot be one" in reply.json()["message"], reply
         assert Session(box, path="/work/link", mode="rw").out("echo x > f; pwd") == ["/work/link"]
         assert box.run("cat /work/real/f").of("stdout") == ["x"]
+        s = Session(box, path="/work/link", mode="overlay")
+        assert s.out("echo y > g; pwd") == ["/work/link"]
+        assert s.ask("POST", "/commit").status == 200
+        assert box.run("cat /work/real/g").of("stdout") == ["y"]
+
+
+def stays_where_it_was_made_whatever_its_name_leads_to():
+    with sandbox() as box:
+        box.run("mkdir -p /work/a/w /work/b/w; cd /work; ln -s a link; echo b > b/w/theirs")
+        s = Session(box, path="/work/link/w", mode="overlay")
+        assert s.out("echo x > f; ls") == ["f"]
+        box.run("ln -sfn b /work/link")
+        assert s.ask("POST", "/commit", {"reset_upper_after": True}).status == 200
+        assert box.run("cd /work; ls a/w b/w").of("stdout") == [
+            "a/w:", "f", "\n", "b/w:", "theirs"]
+        assert s.out("ls") == ["f"]
 
 
 def keeps_places_of_its_own():
@@ -983,6 +999,7 @@ TESTS = [
     is_one_living_shell,
     refuses_writes_outside_the_workspace,
     takes_no_link_to_what_cannot_be_a_workspace,
+    stays_where_it_was_made_whatever_its_name_leads_to,
     keeps_places_of_its_own,
     has_no_device_but_the_usual_ones,
     sees_no_process_but_its_own,
