@@ -12,7 +12,8 @@
 
 enum {
     STAT_BYTES_MAX = 1024,
-    STAT_SESSION = 3, /* counted from the state, which is 0 */
+    STAT_PARENT = 1, /* counted from the state, which is 0 */
+    STAT_SESSION = 3,
     KILL_ROUNDS = 8,
     NS_PER_S = 1000000000,
 };
@@ -36,37 +37,41 @@ static struct str after_name(struct str stat)
     return str_skip(stat, (size_t)(end + 2 - stat.p));
 }
 
-bool kin_parse(struct str stat, pid_t *ret_sid, uint64_t *ret_ticks)
+bool kin_parse(struct str stat, struct kin_stat *ret)
 {
     struct str rest = after_name(stat), field;
-    uint64_t sid, ticks;
+    uint64_t numbers[STAT_SESSION + 1] = {0};
+    struct kin_stat found;
 
-    if (str_starts(rest, STR("Z")) || proc_parse_start_time(stat, &ticks) < 0)
+    if (str_starts(rest, STR("Z")) || proc_parse_start_time(stat, &found.start_ticks) < 0)
         return false;
-    for (int i = 0; str_cut(&rest, ' ', &field); i++)
-        if (i == STAT_SESSION) {
-            if (str_to_u64_range(field, 0, INT_MAX, &sid) < 0)
-                return false;
-            *ret_sid = (pid_t)sid;
-            *ret_ticks = ticks;
-            return true;
-        }
-    return false;
+    for (int i = 0; i <= STAT_SESSION; i++)
+        if (!str_cut(&rest, ' ', &field) ||
+            (i >= STAT_PARENT && str_to_u64_range(field, 0, INT_MAX, &numbers[i]) < 0))
+            return false;
+    found.parent = (pid_t)numbers[STAT_PARENT];
+    found.sid = (pid_t)numbers[STAT_SESSION];
+    *ret = found;
+    return true;
 }
 
-static bool is_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks)
+static bool kin_read(int proc, pid_t pid, struct kin_stat *ret)
 {
     char path[32], text[STAT_BYTES_MAX];
-    uint64_t ticks;
-    pid_t its_sid;
-    ssize_t n;
     auto_fd fd = -EBADF;
+    ssize_t n;
 
     (void)snprintf(path, sizeof(path), "%d/stat", (int)pid);
     fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, text, sizeof(text));
-    return n > 0 && kin_parse(str_make(text, (size_t)n), &its_sid, &ticks) && its_sid == sid &&
-           ticks >= since_ticks;
+    return n > 0 && kin_parse(str_make(text, (size_t)n), ret);
+}
+
+static bool is_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks)
+{
+    struct kin_stat it;
+
+    return kin_read(proc, pid, &it) && it.sid == sid && it.start_ticks >= since_ticks;
 }
 
 /* Looked at again once it is held, so that it is the same that was found. */
@@ -80,24 +85,50 @@ static size_t signal_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks, i
     return proc_signal(p.pidfd, signo) >= 0;
 }
 
-size_t kin_signal(pid_t sid, uint64_t since_ticks, int signo)
+/* The next process there is; 0 = that was the last. */
+static pid_t next_process(DIR *dir)
+{
+    const struct dirent *entry;
+    uint64_t pid;
+
+    while ((entry = readdir(dir)))
+        if (str_to_u64_range(str_of(entry->d_name), 1, INT_MAX, &pid) >= 0)
+            return (pid_t)pid;
+    return 0;
+}
+
+size_t kin_signal(pid_t sid, pid_t but, uint64_t since_ticks, int signo)
 {
     DIR *dir = opendir("/proc");
-    const struct dirent *entry;
     size_t count = 0;
-    uint64_t pid;
+    pid_t pid;
 
     if (!dir)
         return 0;
-    while ((entry = readdir(dir)))
-        if (str_to_u64_range(str_of(entry->d_name), 1, INT_MAX, &pid) >= 0 && (pid_t)pid != sid)
-            count += signal_kin(dirfd(dir), (pid_t)pid, sid, since_ticks, signo);
+    while ((pid = next_process(dir)))
+        if (pid != sid && pid != but)
+            count += signal_kin(dirfd(dir), pid, sid, since_ticks, signo);
     (void)closedir(dir);
     return count;
 }
 
 void kin_kill(pid_t sid, uint64_t since_ticks)
 {
-    for (int i = 0; i < KILL_ROUNDS && kin_signal(sid, since_ticks, SIGKILL) > 0; i++)
+    for (int i = 0; i < KILL_ROUNDS && kin_signal(sid, 0, since_ticks, SIGKILL) > 0; i++)
         ;
+}
+
+pid_t kin_child(pid_t parent)
+{
+    DIR *dir = opendir("/proc");
+    struct kin_stat it;
+    pid_t pid;
+
+    if (!dir)
+        return 0;
+    while ((pid = next_process(dir)))
+        if (kin_read(dirfd(dir), pid, &it) && it.parent == parent)
+            break;
+    (void)closedir(dir);
+    return pid;
 }

@@ -13,13 +13,20 @@
 /* Now, as /proc counts: clock ticks since boot. */
 uint64_t kin_now_ticks(void);
 
-/* Signals every process of session `sid` but the leader that started at `since_ticks` or later.
- * Returns how many there were; 0 also where /proc cannot be read. */
-size_t kin_signal(pid_t sid, uint64_t since_ticks, int signo);
+/* Signals every process of session `sid` but the leader and `but` (0 = nobody) that started at
+ * `since_ticks` or later. Returns how many there were; 0 also where /proc cannot be read. */
+size_t kin_signal(pid_t sid, pid_t but, uint64_t since_ticks, int signo);
 
 /* SIGKILL until nobody is left, also of those that fork meanwhile, within reason. */
 void kin_kill(pid_t sid, uint64_t since_ticks);
 
-/* Session and start of the process that a text of /proc/PID/stat is about. False when the text is
- * not of that form, or about a zombie. */
-bool kin_parse(struct str stat, pid_t *ret_sid, uint64_t *ret_ticks);
+/* A child of a process that has one at most; 0 = none. */
+pid_t kin_child(pid_t parent);
+
+struct kin_stat {
+    pid_t parent, sid;
+    uint64_t start_ticks;
+};
+
+/* Reads a text of /proc/PID/stat. False when it is not of that form, or about a zombie. */
+bool kin_parse(struct str stat, struct kin_stat *ret);

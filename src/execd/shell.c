@@ -90,12 +90,12 @@ void shell_signal(struct shell *s, int signo)
         return;
     }
     if (s->child.pid > 0) {
-        (void)kin_signal(s->child.pid, 0, signo);
+        (void)kin_signal(s->child.pid, 0, 0, signo);
         (void)kill(s->child.pid, SIGHUP);
     }
     for (size_t i = 0; i < SHELL_PAST_MAX; i++)
         if (s->past[i] > 0 && kill(s->past[i], 0) < 0)
-            (void)kin_signal(s->past[i], 0, signo);
+            (void)kin_signal(s->past[i], 0, 0, signo);
 }
 
 /* --- the end of a run --- */

@@ -31,6 +31,7 @@ struct shell {
     const struct shell_kind *kind;
     struct reaper_child child; /* pid 0: down */
     pid_t sid;                 /* its number, also of the session that it leads */
+    pid_t pid;                 /* of the shell: the same, or its only child; 0 = not known yet */
     struct loop_io report;     /* of the spawn; -EBADF once it was read */
     struct loop_io control;    /* -EBADF: none, or it was closed */
     int input;                 /* of the shell: lines that are the loop */

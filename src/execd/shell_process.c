@@ -148,7 +148,7 @@ static void shell_on_control(struct loop_io *io, uint32_t events UNUSED)
  * number is not given to another while one of them lives. */
 static void shell_remember(struct shell *s, pid_t sid)
 {
-    if (kin_signal(sid, 0, 0) == 0)
+    if (kin_signal(sid, 0, 0, 0) == 0)
         return;
     if (s->past[0] > 0)
         kin_kill(s->past[0], 0);
@@ -170,6 +170,7 @@ void shell_went_down(struct shell *s)
     }
     fd_close(s->input);
     s->input = -EBADF;
+    s->pid = 0;
     s->ready = s->syncing = s->trace = false;
 }
 

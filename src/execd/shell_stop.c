@@ -35,6 +35,19 @@ static void stop_signal(const struct shell *s, int signo)
     (void)kill(-s->child.pid, signo);
 }
 
+/* To what the shell has started since then, which is not the shell. In an isolated session it does
+ * not lead its session: somebody stands in for it (isolated_box.h). */
+static size_t stop_kin(const struct shell *s, uint64_t since_ticks, int signo)
+{
+    return kin_signal(s->child.pid, s->pid, since_ticks, signo);
+}
+
+/* Whoever stands in for a shell passes it on to that one alone. */
+static void stop_break(const struct shell *s)
+{
+    (void)kill(s->child.pid, SHELL_BREAK);
+}
+
 /* Whether the shell has a handler for SHELL_BREAK: it would end any other program, which the
  * shell may have become. */
 static bool stop_can_break(const struct shell *s)
@@ -44,7 +57,7 @@ static bool stop_can_break(const struct shell *s)
     auto_fd fd = -EBADF;
     ssize_t n;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)s->child.pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)s->pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     if (n <= 0)
@@ -63,11 +76,11 @@ static void stop_interrupt_again(struct shell *s)
 
     s->lost = false;
     if (can_break || !all)
-        found = kin_signal(s->child.pid, s->since_ticks, SIGINT);
+        found = stop_kin(s, s->since_ticks, SIGINT);
     /* The shell may be on its way back already, and wait for what it started before it says so: a
      * signal would only throw it back. So every other one is for what it started alone. */
     if (all && can_break && found > 0)
-        (void)kill(s->child.pid, SHELL_BREAK);
+        stop_break(s);
     else if (all)
         stop_signal(s, SIGINT);
 }
@@ -75,9 +88,9 @@ static void stop_interrupt_again(struct shell *s)
 static void stop_look_soon(struct shell *s)
 {
     if (s->lost && stop_can_break(s))
-        (void)kill(s->child.pid, SHELL_BREAK);
+        stop_break(s);
     s->lost = false;
-    (void)kin_signal(s->child.pid, s->stop_ticks, SIGINT);
+    (void)stop_kin(s, s->stop_ticks, SIGINT);
     s->look_ms *= 2;
 }
 
@@ -95,7 +108,7 @@ static void stop_on_look(struct loop_timer *t)
     }
     if (now >= s->kill_ns) {
         s->stop = SHELL_STOP_KILLED;
-        (void)kin_signal(s->child.pid, s->since_ticks, SIGKILL);
+        (void)stop_kin(s, s->since_ticks, SIGKILL);
     }
     (void)!shell_keep_loop(s);
     if (s->look_ms < STOP_LOOK_MS) {
@@ -123,10 +136,12 @@ void shell_stop_run(struct shell *s, bool timed_out)
     s->replace_ns = s->kill_ns + REPLACE_MS * TIME_NS_PER_MS;
     s->stop_ticks = kin_now_ticks();
     s->look_ms = STOP_LOOK_MS;
+    if (s->pid == 0)
+        s->pid = s->conf.place.box ? kin_child(s->child.pid) : s->child.pid;
     if (stop_can_break(s)) {
         s->look_ms = STOP_FIRST_MS;
-        (void)kill(s->child.pid, SHELL_BREAK);
-        (void)kin_signal(s->child.pid, s->since_ticks, SIGINT);
+        stop_break(s);
+        (void)stop_kin(s, s->since_ticks, SIGINT);
     } else {
         stop_signal(s, SIGINT);
     }

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import sys
@@ -312,6 +313,26 @@ def times_out():
         assert ran.last["error"]["traceback"][0].startswith("timeout after 1s: "), ran.last
         assert ran.last["exit_code"] == -1, ran.last
         assert s.out("echo usable") == ["usable"]
+
+
+def breaks_off_runs_as_other_shells_do():
+    """By a signal for the shell alone, which traps it: SIGINT would end some of them."""
+    code = "trap 'echo broke; kill -INT $$' 63; echo begun; while :; do :; done"
+    for kind in ("bash", "dash", "busybox"):
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            name = "bash" if kind == "bash" else "sh"
+            if not shutil.which(kind):
+                continue
+            os.symlink(shutil.which(kind), f"{folder}/{name}")
+            with foreign(env={"PATH": folder}) as execd:
+                s = Session(execd, path=execd.work)
+                s.out("kept=yes")
+                for seconds in (1, 10, 100):  # the first may be over before it has begun
+                    ran = s.run(code, timeout_seconds=seconds)
+                    if ran.of("stdout"):
+                        break
+                assert "broke" in ran.of("stdout"), (kind, ran.events)
+                assert s.out("echo $kept") == ["yes"], kind
 
 
 def leaves_nothing():
@@ -1008,6 +1029,7 @@ TESTS = [
     holds_back_secrets,
     has_a_network_of_its_own_when_asked,
     times_out,
+    breaks_off_runs_as_other_shells_do,
     leaves_nothing,
     ends_after_idling,
     runs_in_the_background_beside_its_shell,
