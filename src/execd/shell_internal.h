@@ -77,5 +77,7 @@ bool shell_outputs_deliver(struct shell *s); /* true when nothing is due any mor
 /* --- shell_stop.c --- */
 
 void shell_stop_run(struct shell *s, bool timed_out);
+/* When one that is stopping is looked at again: after look_ms, but what is due is not late. */
+uint64_t shell_stop_next_ns(const struct shell *s, uint64_t now_ns);
 /* What an end says of a run that was stopped. */
 void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct buf *out);

@@ -94,6 +94,14 @@ static void stop_look_soon(struct shell *s)
     s->look_ms *= 2;
 }
 
+uint64_t shell_stop_next_ns(const struct shell *s, uint64_t now_ns)
+{
+    uint64_t look_ns = now_ns + s->look_ms * TIME_NS_PER_MS;
+    uint64_t due_ns = now_ns < s->kill_ns ? s->kill_ns : s->replace_ns;
+
+    return look_ns < due_ns ? look_ns : due_ns;
+}
+
 static void stop_on_look(struct loop_timer *t)
 {
     struct shell *s = container_of(t, struct shell, stopping);
@@ -118,7 +126,7 @@ static void stop_on_look(struct loop_timer *t)
         stop_interrupt_again(s);
         s->look_ms += s->look_ms / 2;
     }
-    loop_timer_set(s->conf.loop, t, now + s->look_ms * TIME_NS_PER_MS, stop_on_look);
+    loop_timer_set(s->conf.loop, t, shell_stop_next_ns(s, now), stop_on_look);
 }
 
 void shell_stop_run(struct shell *s, bool timed_out)
@@ -146,7 +154,7 @@ void shell_stop_run(struct shell *s, bool timed_out)
         stop_signal(s, SIGINT);
     }
     stop_signal(s, SIGCONT); /* whoever is stopped could not end */
-    loop_timer_set(s->conf.loop, &s->stopping, now + s->look_ms * TIME_NS_PER_MS, stop_on_look);
+    loop_timer_set(s->conf.loop, &s->stopping, shell_stop_next_ns(s, now), stop_on_look);
 }
 
 void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct buf *out)
