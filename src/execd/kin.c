@@ -14,7 +14,11 @@ enum {
     STAT_BYTES_MAX = 1024,
     STAT_PARENT = 1, /* counted from the state, which is 0 */
     STAT_SESSION = 3,
+    STAT_USER_TIME = 11,
+    STAT_SYSTEM_TIME = 12,
+    STAT_FIELDS,
     KILL_ROUNDS = 8,
+    MS_PER_S = 1000,
     NS_PER_S = 1000000000,
 };
 
@@ -39,18 +43,24 @@ static struct str after_name(struct str stat)
 
 bool kin_parse(struct str stat, struct kin_stat *ret)
 {
-    struct str rest = after_name(stat), field;
-    uint64_t numbers[STAT_SESSION + 1] = {0};
+    struct str rest = after_name(stat), field[STAT_FIELDS];
+    uint64_t parent, sid, user, system, hz = (uint64_t)sysconf(_SC_CLK_TCK);
     struct kin_stat found;
 
     if (str_starts(rest, STR("Z")) || proc_parse_start_time(stat, &found.start_ticks) < 0)
         return false;
-    for (int i = 0; i <= STAT_SESSION; i++)
-        if (!str_cut(&rest, ' ', &field) ||
-            (i >= STAT_PARENT && str_to_u64_range(field, 0, INT_MAX, &numbers[i]) < 0))
+    for (size_t i = 0; i < STAT_FIELDS; i++)
+        if (!str_cut(&rest, ' ', &field[i]))
             return false;
-    found.parent = (pid_t)numbers[STAT_PARENT];
-    found.sid = (pid_t)numbers[STAT_SESSION];
+    if (str_to_u64_range(field[STAT_PARENT], 0, INT_MAX, &parent) < 0 ||
+        str_to_u64_range(field[STAT_SESSION], 0, INT_MAX, &sid) < 0 ||
+        str_to_u64_range(field[STAT_USER_TIME], 0, INT64_MAX / MS_PER_S, &user) < 0 ||
+        str_to_u64_range(field[STAT_SYSTEM_TIME], 0, INT64_MAX / MS_PER_S, &system) < 0)
+        return false;
+    found.parent = (pid_t)parent;
+    found.sid = (pid_t)sid;
+    found.state = field[0].n > 0 ? field[0].p[0] : '?';
+    found.ran_ms = (user + system) * MS_PER_S / hz;
     *ret = found;
     return true;
 }
@@ -65,6 +75,13 @@ static bool kin_read(int proc, pid_t pid, struct kin_stat *ret)
     fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, text, sizeof(text));
     return n > 0 && kin_parse(str_make(text, (size_t)n), ret);
+}
+
+bool kin_look(pid_t pid, struct kin_stat *ret)
+{
+    auto_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return proc >= 0 && kin_read(proc, pid, ret);
 }
 
 static bool is_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks)

@@ -26,7 +26,10 @@ pid_t kin_child(pid_t parent);
 struct kin_stat {
     pid_t parent, sid;
     uint64_t start_ticks;
+    char state;      /* 'R' runs, or would if it were let */
+    uint64_t ran_ms; /* time of a CPU that it has had */
 };
 
 /* Reads a text of /proc/PID/stat. False when it is not of that form, or about a zombie. */
 bool kin_parse(struct str stat, struct kin_stat *ret);
+bool kin_look(pid_t pid, struct kin_stat *ret); /* the same, of a process */

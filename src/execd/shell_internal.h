@@ -44,11 +44,14 @@ struct shell {
     char nonce[SHELL_NONCE_MAX];
     struct shell_end end;
     struct loop_timer timeout, stopping;
-    uint64_t timeout_ms, kill_ns, replace_ns, since_ticks;
+    uint64_t timeout_ms, kill_ns, since_ticks;
+    uint64_t replace_ns, patience_ns; /* UINT64_MAX before kill_ns */
     enum shell_stop stop;
     bool lost; /* the interrupt came before the run began, which it may have done since */
     uint64_t stop_ticks, look_ms; /* when it was to stop, and how long until the next look */
-    unsigned looks;               /* since then, not counting the first quick ones */
+    uint64_t kill_ticks, ran_ms; /* the first SIGKILL; what the shell had run when it was to stop */
+    bool starved;                /* it was replaced for want of time */
+    unsigned looks;              /* since then, not counting the first quick ones */
 };
 
 /* --- shell.c --- */

@@ -8,7 +8,8 @@
  *                  what the shell went on with instead; each time later by half, as a signal throws
  *                  a shell back that is on its way, and on a busy machine the way is long
  *   at kill_ns     SIGKILL to whoever the run started and is left, in whatever group
- *   at replace_ns  SIGKILL to the shell */
+ *   at replace_ns  SIGKILL to the shell, unless the machine is too busy to let it come back: then
+ *                  it has until patience_ns */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +28,8 @@ enum {
     INTERRUPT_KILL_MS = 2000,
     TIMEOUT_KILL_MS = 300,
     REPLACE_MS = 3000, /* after that */
+    PATIENCE_MS = 20 * 1000,
+    CHANCE_MS = 200, /* of a CPU: far more than the way back takes */
     STATUS_BYTES_MAX = 4096,
 };
 
@@ -97,9 +100,39 @@ static void stop_look_soon(struct shell *s)
 uint64_t shell_stop_next_ns(const struct shell *s, uint64_t now_ns)
 {
     uint64_t look_ns = now_ns + s->look_ms * TIME_NS_PER_MS;
-    uint64_t due_ns = now_ns < s->kill_ns ? s->kill_ns : s->replace_ns;
+    uint64_t due_ns = now_ns < s->kill_ns      ? s->kill_ns
+                      : now_ns < s->replace_ns ? s->replace_ns
+                                               : s->patience_ns;
 
     return look_ns < due_ns ? look_ns : due_ns;
+}
+
+/* Whether a process waits for a CPU, and had next to none since it had had so much. */
+static bool is_held_up(pid_t pid, uint64_t ran_ms)
+{
+    struct kin_stat it;
+
+    return kin_look(pid, &it) && it.state == 'R' && it.ran_ms - ran_ms < CHANCE_MS;
+}
+
+/* Whether it is for want of time that the shell did not come back: it was not let run, nor was who
+ * stands in for it, or it waits for somebody who was killed, and was not let die. */
+static bool stop_is_starved(const struct shell *s)
+{
+    size_t left = stop_kin(s, s->since_ticks, 0), young = stop_kin(s, s->kill_ticks + 1, 0);
+
+    return left > young || is_held_up(s->pid, s->ran_ms) || is_held_up(s->child.pid, 0);
+}
+
+static void stop_kill(struct shell *s, uint64_t now_ns)
+{
+    if (s->stop != SHELL_STOP_KILLED) {
+        s->stop = SHELL_STOP_KILLED;
+        s->kill_ticks = kin_now_ticks();
+        s->replace_ns = now_ns + REPLACE_MS * TIME_NS_PER_MS;
+        s->patience_ns = now_ns + PATIENCE_MS * TIME_NS_PER_MS;
+    }
+    (void)stop_kin(s, s->since_ticks, SIGKILL);
 }
 
 static void stop_on_look(struct loop_timer *t)
@@ -109,15 +142,14 @@ static void stop_on_look(struct loop_timer *t)
 
     if (s->over || s->child.pid == 0)
         return;
-    if (now >= s->replace_ns) {
+    s->starved = now >= s->replace_ns && stop_is_starved(s);
+    if (now >= (s->starved ? s->patience_ns : s->replace_ns)) {
         s->stop = SHELL_STOP_REPLACED;
         stop_signal(s, SIGKILL);
         return;
     }
-    if (now >= s->kill_ns) {
-        s->stop = SHELL_STOP_KILLED;
-        (void)stop_kin(s, s->since_ticks, SIGKILL);
-    }
+    if (now >= s->kill_ns)
+        stop_kill(s, now);
     (void)!shell_keep_loop(s);
     if (s->look_ms < STOP_LOOK_MS) {
         stop_look_soon(s);
@@ -133,6 +165,7 @@ void shell_stop_run(struct shell *s, bool timed_out)
 {
     uint64_t now = loop_now_ns(s->conf.loop);
     uint64_t kill_ms = timed_out ? TIMEOUT_KILL_MS : INTERRUPT_KILL_MS;
+    struct kin_stat it;
 
     if (s->stop != SHELL_STOP_NOT)
         return; /* on its way already */
@@ -141,11 +174,12 @@ void shell_stop_run(struct shell *s, bool timed_out)
     s->lost = false;
     s->end.timed_out = timed_out;
     s->kill_ns = now + kill_ms * TIME_NS_PER_MS;
-    s->replace_ns = s->kill_ns + REPLACE_MS * TIME_NS_PER_MS;
+    s->replace_ns = s->patience_ns = UINT64_MAX;
     s->stop_ticks = kin_now_ticks();
     s->look_ms = STOP_LOOK_MS;
     if (s->pid == 0)
         s->pid = s->conf.place.box ? kin_child(s->child.pid) : s->child.pid;
+    s->ran_ms = kin_look(s->pid, &it) ? it.ran_ms : 0;
     if (stop_can_break(s)) {
         s->look_ms = STOP_FIRST_MS;
         stop_break(s);
@@ -165,6 +199,8 @@ void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct 
         (void)buf_addf(out, "timeout after %s: ", duration_text_of_ms(s->timeout_ms).s);
     exit_text_add(out, how->by_signal && how->code != SHELL_BREAK ? how : &interrupted);
     if (s->stop == SHELL_STOP_REPLACED)
-        (void)buf_add(out, STR("; the shell had to be ended with it: a new one will have its "
-                               "directory and exported variables, and nothing else"));
+        (void)buf_addf(out,
+                       "; the shell had to be ended with it%s: a new one will have its directory "
+                       "and exported variables, and nothing else",
+                       s->starved ? ", as the machine gave it no time" : "");
 }

@@ -170,7 +170,7 @@ def is_one_living_shell():
             assert list(stream.events())[-1]["type"] == "execution_complete"
         last = s.run("sleep 100", timeout_seconds=1).last
         assert last["exit_code"] == -1, last
-        if "the shell had to be ended" not in last["error"]["traceback"][0]:  # had it time enough
+        if "the machine gave it no time" not in last["error"]["traceback"][0]:
             assert s.out("f 4; pwd") == ["f4", "/work/d"], "a timeout leaves the shell as it was"
         assert s.run("exit 5").exit_code == 5
         assert s.out("type f 2>/dev/null | wc -l; pwd") == ["0", "/work"]

@@ -31,8 +31,8 @@ LIMITS_MS = (100, 1000, 10000)  # the first ones may be over before a shell does
 EXECD = KIND = None  # the one most tests share, and its shell
 
 
-class Replaced(Exception):
-    """A shell was ended with its run, as it did not hear of an interrupt in time."""
+class Starved(Exception):
+    """A shell was ended with its run, as the machine did not let it run for twenty seconds."""
 
 
 BUSY = (  # with forks, waits and neither
@@ -113,16 +113,25 @@ def error_of(events, may_replace=False):
     error = events[-1]["error"]
     assert error["ename"] == "CommandExecError" and len(error["traceback"]) == 1, error
     why = error["traceback"][0]
-    if "; the shell had to be ended with it" in why and not may_replace:
-        raise Replaced(why)
+    if not may_replace:
+        if is_starved(why):
+            raise Starved(why)
+        assert "; the shell had to be ended with it" not in why, why
     return error["evalue"], why
 
 
+def is_starved(why):
+    """Whether execd saw that the machine had no time for a shell, and not that it hung."""
+    return "; the shell had to be ended with it, as the machine gave it no time" in why
+
+
 def patiently(test):
-    """Runs it again when a shell was replaced: it may be the machine that had no time for it."""
+    """Runs it again when the machine had no time for a shell."""
     for _ in range(4):
-        with contextlib.suppress(Replaced):
+        try:
             return test()
+        except Starved as e:
+            print(f"# {KIND}: {test.__name__} once more: {e}", flush=True)
     return test()
 
 
@@ -497,7 +506,7 @@ def interrupts_at_any_moment_leave_the_shell_as_it_was():
     """At random, as whatever the shell does at that moment may be the wrong one. SEED=n repeats."""
     seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
     pick, count = random.Random(seed), INTERRUPTS if KIND == "bash" else INTERRUPTS // 4
-    lost, slowest, cut_short = collections.Counter(), 0.0, 0
+    lost, starved, slowest, cut_short = collections.Counter(), 0, 0.0, 0
     s = None
     for _ in range(count):
         s = s or Session()
@@ -518,12 +527,15 @@ def interrupts_at_any_moment_leave_the_shell_as_it_was():
         cut_short += early
         if s.run("keep; pwd").text("stdout") != "kept yes\n/usr":
             assert "; the shell had to be ended" in why, f"lost in silence: {seed} {code} {why}"
-            lost[code] += 1
+            if is_starved(why):
+                starved += 1
+            else:
+                lost[code] += 1
             s.delete()
             s = None
-    print(f"# {KIND}: {lost.total()} shells lost to {count} interrupts, "
+    print(f"# {KIND}: {lost.total()} shells lost to {count} interrupts, {starved} starved, "
           f"{cut_short} waits cut short, slowest end {slowest * 1000:.0f} ms, SEED={seed}")
-    assert lost.total() <= count // 20, lost  # for want of time, on a busy machine
+    assert not lost, lost
 
 
 def traps_of_the_code_are_its_own():
@@ -710,8 +722,8 @@ def sessions_work_side_by_side():
 TESTS = [value for value in list(globals().values())
          if callable(value) and getattr(value, "__module__", "") == "__main__"
          and not isinstance(value, type)
-         and value.__name__ not in ("error_of", "gone", "interrupted", "main", "path_for",
-                                    "patiently", "rest")]
+         and value.__name__ not in ("error_of", "gone", "interrupted", "is_starved", "main",
+                                    "path_for", "patiently", "rest")]
 
 
 def path_for(kind, folder):

@@ -1,5 +1,6 @@
 #include "execd/kin.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,8 +12,10 @@ TEST(kin, reads_parent_session_and_start_of_a_process)
 {
     struct kin_stat it = {0};
 
-    CHECK(kin_parse(STR("42 (a (b) c) S 39 40 41 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 2 3"),
+    CHECK(kin_parse(STR("42 (a (b) c) S 39 40 41 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 777 2 3"),
                     &it));
+    CHECK_EQ(it.state, 'S');
+    CHECK_EQ(it.ran_ms, 7 * 1000 / sysconf(_SC_CLK_TCK));
     CHECK_EQ(it.parent, 39);
     CHECK_EQ(it.sid, 41);
     CHECK_EQ(it.start_ticks, 777);
@@ -78,6 +81,19 @@ TEST(kin, counts_time_as_the_kernel_does)
     kin_kill(p.pid, before);
     CHECK_EQ(proc_wait(p.pidfd, UINT64_MAX, &how), 0);
     proc_close(&p);
+}
+
+TEST(kin, looks_at_one_that_runs)
+{
+    struct kin_stat before, now;
+
+    CHECK(kin_look(getpid(), &before));
+    CHECK_EQ(before.state, 'R');
+    CHECK_EQ(before.parent, getppid());
+    do
+        CHECK(kin_look(getpid(), &now));
+    while (now.ran_ms == before.ran_ms);
+    CHECK(!kin_look(INT_MAX, &now));
 }
 
 TEST(kin, finds_an_only_child_and_spares_it)
