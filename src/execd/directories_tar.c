@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "execd/answer.h"
+#include "execd/body_feed.h"
 #include "execd/file_op.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
@@ -250,6 +251,7 @@ void directories_download(struct http_req *req)
 
 struct unpack {
     struct slice slice;
+    struct body_feed feed;
     struct http_req *req;
     struct untar untar;
     struct err error; /* the first; what comes behind it is read and dropped */
@@ -277,13 +279,19 @@ static bool unpack_finish(struct slice *s)
     return false;
 }
 
-static ssize_t unpack_on_body(struct http_req *req, struct str piece)
+static void unpack_take(struct http_req *req, struct str part)
 {
     struct unpack *o = req->user;
 
     if (o->error.code == 0)
-        (void)!untar_feed(&o->untar, piece, &o->error);
-    return (ssize_t)piece.n;
+        (void)!untar_feed(&o->untar, part, &o->error);
+}
+
+static ssize_t unpack_on_body(struct http_req *req, struct str piece)
+{
+    struct unpack *o = req->user;
+
+    return body_feed(&o->feed, req, piece, unpack_take);
 }
 
 /* Also after a mistake the directories made so far get their modes. */
@@ -301,6 +309,7 @@ static void unpack_on_close(struct http_req *req, int error UNUSED)
     struct unpack *o = req->user;
 
     slice_stop(&o->slice);
+    body_feed_stop(&o->feed);
     untar_done(&o->untar);
 }
 

@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "execd/answer.h"
+#include "execd/body_feed.h"
 #include "execd/file_op.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
@@ -55,6 +56,7 @@ enum upload_part { PART_OTHER, PART_META, PART_FILE, PART_SPOOL };
 
 struct upload {
     struct slice slice; /* puts all away; or writes what was spooled, then puts all in place */
+    struct body_feed feed;
     struct http_req *req;
     struct arena arena; /* queues and paths */
     struct multipart form;
@@ -427,15 +429,21 @@ static bool upload_step(struct slice *s)
 
 /* --- the request --- */
 
+static void upload_take(struct http_req *req, struct str part)
+{
+    struct upload *u = req->user;
+
+    if (!u->form_bad && multipart_feed(&u->form, part, NULL) < 0) {
+        u->form_bad = true;
+        upload_give_up(u);
+    }
+}
+
 static ssize_t upload_on_body(struct http_req *req, struct str piece)
 {
     struct upload *u = req->user;
 
-    if (!u->form_bad && multipart_feed(&u->form, piece, NULL) < 0) {
-        u->form_bad = true;
-        upload_give_up(u);
-    }
-    return (ssize_t)piece.n;
+    return body_feed(&u->feed, req, piece, upload_take);
 }
 
 static void upload_on_body_end(struct http_req *req)
@@ -455,6 +463,7 @@ static void upload_on_close(struct http_req *req, int error UNUSED)
     struct upload *u = req->user;
 
     slice_stop(&u->slice);
+    body_feed_stop(&u->feed);
     if (u->form_open)
         multipart_done(&u->form);
     target_drop(&u->target);

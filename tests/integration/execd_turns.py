@@ -9,9 +9,10 @@ import socket
 from execd_process import SECONDS_MAX
 
 
-def request(method, target, body=b""):
-    return (f"{method} {target} HTTP/1.1\r\nHost: sandbox\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+def request(method, target, body=b"", *headers):
+    lines = [f"{method} {target} HTTP/1.1", "Host: sandbox", *headers,
+             f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode() + body
 
 
 PINGS = [request("GET", "/ping")] * 8
@@ -45,7 +46,8 @@ def overtake(execd, long, others):
     """Replies to a request that takes long, and to others that arrive behind it, on connections
     that execd had not accepted by then: it must have asked for news twice to hear of them. Asserts
     that the long one is answered last. Who had a processor when does not matter: execd finds all
-    at once, and the kernel keeps the order of what it answers."""
+    at once, which must be little enough for sockets to hold, and the kernel keeps the order of
+    answers."""
     with contextlib.ExitStack() as stack:
         order = stack.enter_context(select.epoll())
         clients = [stack.enter_context(dial(execd))]

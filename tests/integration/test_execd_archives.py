@@ -16,6 +16,7 @@ import tap  # noqa: E402
 from execd_client import Client  # noqa: E402
 from execd_listen import Execd  # noqa: E402
 from execd_process import wait_for  # noqa: E402
+from execd_turns import serves_others_during  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SANITIZED = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
@@ -224,6 +225,17 @@ def packs_many_files(x):
     wait_for(lambda: x.descriptors() <= descriptors, "descriptors to close")
 
 
+def serves_others_while_it_unpacks(x):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for n in range(180):
+            tar.addfile(tarfile.TarInfo(f"f{n}"))
+    with serves_others_during(x, "POST", "/directories/upload?path=many",
+                              archive.getvalue()) as reply:
+        assert reply.status == 200, reply.read()
+    assert len(os.listdir(x.home / "many")) == 180
+
+
 def breaks_off_what_it_cannot_read(x):
     if os.geteuid() != 0:
         raise tap.Skip("needs files of others")
@@ -257,7 +269,8 @@ def leaves_out_what_the_kernel_shows(x):
 TESTS = [
     packs_a_tree, unpacks_what_it_packed, unpacks_what_others_pack, refuses_what_leads_out,
     explains_what_is_no_archive, keeps_owners_when_asked, takes_huge_files_in_constant_memory,
-    packs_many_files, breaks_off_what_it_cannot_read, leaves_out_what_the_kernel_shows,
+    packs_many_files, serves_others_while_it_unpacks, breaks_off_what_it_cannot_read,
+    leaves_out_what_the_kernel_shows,
 ]
 
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 import tap  # noqa: E402
 from execd_listen import Execd  # noqa: E402
 from execd_process import SECONDS_MAX, wait_for  # noqa: E402
-from execd_turns import serves_others_during  # noqa: E402
+from execd_turns import overtake, request, serves_others_during  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SANITIZED = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
@@ -966,6 +966,17 @@ def uploads_many_files(x):
     wait_for(lambda: x.descriptors() <= before, "descriptors to close")
 
 
+def serves_others_during_an_upload(x):
+    """Of files with a directory each, which is made when its file comes."""
+    count = 400
+    body = form(*(piece for n in range(count) for piece in (meta(f"each/{n}/f"), file_part(b"f"))))
+    long = request("POST", "/files/upload", body,
+                   f"Content-Type: multipart/form-data; boundary={BOUNDARY}")
+    reply, last = overtake(x, long, [request("GET", f"/files/info?path=each/{count - 1}")])
+    assert last.status == 404, "the whole form was taken at once"
+    assert reply.status == 200 and len(os.listdir(x.home / "each")) == count, reply.status
+
+
 def uploads_in_constant_memory(x):
     piece = os.urandom(MIB)
     pieces = UPLOAD_BYTES // MIB
@@ -1178,7 +1189,8 @@ TESTS = [
     writes_devices_and_pipes_in_place, writes_in_place_where_it_may_not_make_files,
     explains_a_bad_upload, writes_nothing_of_a_form_that_is_rejected,
     shows_no_file_before_its_form_is_complete, reads_forms_as_clients_spell_them,
-    uploads_many_files, uploads_in_constant_memory, leaves_nothing_of_an_upload_that_breaks_off,
+    uploads_many_files, serves_others_during_an_upload, uploads_in_constant_memory,
+    leaves_nothing_of_an_upload_that_breaks_off,
     holds_few_descriptors_for_many_forms,
     leaves_nothing_of_an_upload_when_it_ends, leaves_no_file_of_an_upload_when_it_is_killed,
     completes_a_form_whose_directory_another_one_took_along,
