@@ -106,8 +106,10 @@ static void watch_ping(struct sse *s)
 
 static bool watch_step(struct slice *s);
 
+/* The other half of a move may be among what the kernel has to tell now. */
 static void watch_go_on(struct directory_watch *w)
 {
+    loop_timer_stop(watch_loop(w), &w->half);
     if (!w->over)
         slice_start(&w->slice, watch_loop(w), watch_step);
 }
@@ -155,7 +157,7 @@ static bool watch_step(struct slice *s)
     struct err e = {0};
     int r;
 
-    if (w->begun && sse_is_full(&w->sse))
+    if (w->over || (w->begun && sse_is_full(&w->sse)))
         return false; /* on_drain comes; what happens meanwhile waits in the kernel */
     if (!w->begun && !w->tree.scans)
         watch_begin(w, watch_tree_root(&w->tree));
@@ -167,7 +169,7 @@ static bool watch_step(struct slice *s)
     } else if (w->tree.gone) {
         watch_end(w, "the directory is gone");
     } else {
-        if (watch_tree_waits(&w->tree) && !loop_timer_armed(&w->half))
+        if (watch_tree_waits(&w->tree))
             loop_timer_set(loop, &w->half, loop_now_ns(loop) + HALF_MOVE_NS, watch_on_half);
         loop_io_set(loop, &w->io, EPOLLIN);
     }

@@ -9,13 +9,14 @@ import pathlib
 import signal
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from execd_client import check_ping_period  # noqa: E402
 from execd_listen import Execd  # noqa: E402
 from execd_process import wait_for  # noqa: E402
-from execd_turns import serves_others_during  # noqa: E402
+from execd_turns import serves_others_during, stopped  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SANITIZED = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
@@ -140,6 +141,31 @@ def follows_directories_that_move_at_once(x):
             missing = [n for n in missing if event.get("path") != str(tree / f"b{n}/in/f")]
 
 
+def news_of_a_burst(x, tree):
+    """What is told of one move out of the tree and many within it. The first may wait for its other
+    half yet when the others come, and the kernel tells of these so that each read ends in between
+    two halves."""
+    tree.mkdir()
+    (tree / "a").touch()
+    with Watch(x, tree) as watch:
+        os.rename(tree / "a", x.folder / "a")
+        assert x.ask("GET", "/ping").status == 200, "so it heard of that one"
+        with stopped(x.process):
+            os.close(os.open(tree / "b", os.O_CREAT | os.O_WRONLY))
+            for _ in range(2000):
+                os.rename(tree / "b", tree / "c")
+                os.rename(tree / "c", tree / "b")
+            (tree / "end").touch()
+            time.sleep(0.1)  # longer than it waits for a half
+        return set(watch.news("create end"))
+
+
+def tells_moves_whole_however_many(x):
+    for n in range(10):
+        news = news_of_a_burst(x, x.home / f"tree{n}")
+        assert news == {"delete a", "create b", "move c b", "move b c", "create end"}, news
+
+
 def tells_what_leaves_the_tree(x):
     tree = x.home / "tree"
     (tree / "d").mkdir(parents=True)
@@ -233,9 +259,10 @@ def says_so_when_execd_ends(x):
 
 TESTS = [
     tells_what_happens, tells_of_one_directory, loses_no_file_of_a_new_directory,
-    follows_directories_that_move_at_once, tells_what_leaves_the_tree, ends_with_the_directory,
-    pings, tells_when_it_was_too_much, forgets_clients_that_leave, explains_what_it_cannot_watch,
-    watches_so_many_and_no_more, serves_others_meanwhile, says_so_when_execd_ends,
+    follows_directories_that_move_at_once, tells_moves_whole_however_many,
+    tells_what_leaves_the_tree, ends_with_the_directory, pings, tells_when_it_was_too_much,
+    forgets_clients_that_leave, explains_what_it_cannot_watch, watches_so_many_and_no_more,
+    serves_others_meanwhile, says_so_when_execd_ends,
 ]
 
 
