@@ -20,7 +20,6 @@
 #include "base/fd.h"
 #include "base/mount_api.h"
 #include "execd/isolated_filter.h"
-#include "execd/shell_script.h"
 
 enum { DIR_MODE = 0755, OPTION_MAX = 32, LOOK_NS = 20 * 1000 * 1000 };
 
@@ -540,12 +539,10 @@ static NORETURN void end_as(const siginfo_t *how)
     _exit(128 + how->si_status);
 }
 
-static void pass_on(pid_t child, int signo)
+static void pass_on(pid_t group, int signo)
 {
-    if (signo == SHELL_BREAK)
-        (void)kill(child, signo);
-    else if (signo > 0 && signo != SIGCHLD)
-        (void)kill(-child, signo == BOX_KILL ? SIGKILL : signo);
+    if (signo > 0 && signo != SIGCHLD)
+        (void)kill(-group, signo == BOX_KILL ? SIGKILL : signo);
 }
 
 /* Outside the box, for the parent to know. Signals are for the group of the one inside. */

@@ -55,9 +55,8 @@ int box_become(void *plan, struct proc_step *ret_step);
 /* For the prepare of a child of ours: into the box that the place has, as this user or, when he is
  * none, as the box's own; without any capability, and without the calls of isolated_filter.h. `cwd`
  * is as the box sees it; NULL is /. Returns in another process, the first one's child in the box,
- * with a process group of its own; the first one waits, passes signals on to that group
- * (SHELL_BREAK to its child alone), and ends as its child does. After a SIGTERM it waits for all of
- * the group. */
+ * with a process group of its own; the first one waits, passes signals on to that group, and ends
+ * as its child does. After a SIGTERM it waits for all of the group. */
 int box_enter(const struct child_place *place, const struct child_user *user, const char *cwd,
               const char *name, struct proc_step *ret_step);
 /* For the one who waits: SIGKILL to that group. His own would reach the first of it alone. */

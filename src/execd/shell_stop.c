@@ -45,10 +45,10 @@ static size_t stop_kin(const struct shell *s, uint64_t since_ticks, int signo)
     return kin_signal(s->child.pid, s->pid, since_ticks, signo);
 }
 
-/* Whoever stands in for a shell passes it on to that one alone. */
+/* Past whoever stands in for the shell: it must have come when what the shell waits for ends. */
 static void stop_break(const struct shell *s)
 {
-    (void)kill(s->child.pid, SHELL_BREAK);
+    (void)kill(s->pid, SHELL_BREAK);
 }
 
 /* Whether the shell has a handler for SHELL_BREAK: it would end any other program, which the
