@@ -226,6 +226,23 @@ static int finish(struct config **c, const struct config_report *report, struct 
     return 0;
 }
 
+/* "FILE:LINE:COLUMN: what" taken apart, as the severity stands between the two in all lines. */
+static void refuse_document(const char *file, const char *message, struct config_report *report)
+{
+    struct config_place at = {.file = file};
+    struct str rest = str_of(message), name = str_of(file), line, column;
+
+    if (rest.n > name.n && str_starts(rest, name)) {
+        rest = str_skip(rest, name.n + 1);
+        if (str_cut(&rest, ':', &line) && str_cut(&rest, ':', &column) &&
+            str_to_u32(line, &at.pos.line) == 0 && str_to_u32(column, &at.pos.column) == 0) {
+            config_error(report, &at, "%.*s", STR_ARG(str_trim(rest)));
+            return;
+        }
+    }
+    config_error(report, NULL, "%s", message);
+}
+
 /* NULL when it is not TOML. */
 static const struct toml *read_document(struct config *c, struct str text, const char *file,
                                         struct config_report *report)
@@ -234,7 +251,7 @@ static const struct toml *read_document(struct config *c, struct str text, const
     struct err e = {0};
 
     if (toml_parse(&c->arena, text, file, &root, &e) < 0)
-        config_error(report, NULL, "%s", e.msg);
+        refuse_document(file, e.msg, report);
     else
         config_bind(c, root, file, report);
     return root;

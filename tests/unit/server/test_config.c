@@ -160,7 +160,7 @@ TEST(config, says_what_is_wrong_and_what_would_be_right)
          "type = 'kubernetes'\n",                                                          "c.toml:2:8: error: server.host: found \"a\"; expected an address or a host name, such as "
          "127.0.0.1\nc.toml:4:12: error: kubernetes.read_qps: found a float; expected a number "
          "from 0 to 1000000\n"                                                                                              },
-        {"port = \n",                                                                               "error: c.toml:1:8: expected a value, found the end of the line\n"},
+        {"port = \n",                                                                               "c.toml:1:8: error: expected a value, found the end of the line\n"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
