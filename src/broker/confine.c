@@ -56,8 +56,7 @@ int broker_check_privileges(struct err *e)
         if (!(have >> needed[i].cap & 1))
             (void)buf_addf(&missing, "%sCAP_%s", missing.n ? ", " : "", needed[i].name);
     if (missing.n)
-        return err_set(e, EPERM, "start it as root: %s missing (rootless sandboxes come later)",
-                       missing.p);
+        return err_set(e, EPERM, "start it as root; missing: %s", missing.p);
     return 0;
 }
 

@@ -396,6 +396,7 @@ def says_what_a_start_without_privileges_lacks():
                               extra_groups=[], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done
     assert "root" in done.stderr and "CAP_SYS_ADMIN" in done.stderr, done.stderr
+    assert done.stderr.endswith("CAP_SETFCAP\n"), done.stderr  # the last of those it needs
 
 
 def takes_directories_from_root_only():
