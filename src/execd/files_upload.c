@@ -25,8 +25,8 @@
 #include "execd/body_feed.h"
 #include "execd/file_op.h"
 #include "execd/file_routes.h"
+#include "execd/file_view.h"
 #include "execd/fs.h"
-#include "execd/isolated_view.h"
 #include "execd/path.h"
 #include "execd/routes.h"
 #include "execd/sparse.h"
@@ -175,7 +175,7 @@ static void file_begin(struct upload *u)
     path = upload_path(u, u->path, &e);
     if (!path)
         upload_fail_step(u, "resolving target path", u->path, e.msg);
-    else if (!view_allows(u->req, u->path))
+    else if (!file_view_allows(u->req, u->path))
         upload_fail(u, 400, "INVALID_REQUEST_BODY", "path is outside of the workspace: %.*s",
                     STR_ARG(u->path));
     else if (permission_resolve(&row->meta.permission, &u->ids, &e) < 0)

@@ -1,5 +1,5 @@
 /* isolated_files.c - the routes of files and directories of a session, passed on to the process
- * that serves them inside (isolated_view.h), which is started by the first request. */
+ * that serves them inside (file_view.h), which is started by the first request. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,9 +11,9 @@
 #include "base/mem.h"
 #include "execd/answer.h"
 #include "execd/file_routes.h"
+#include "execd/file_view.h"
 #include "execd/isolated_api.h"
 #include "execd/isolated_api_internal.h"
-#include "execd/isolated_view.h"
 #include "execd/routes.h"
 #include "net/http_proxy.h"
 
@@ -115,7 +115,7 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
     const char *const argv[] = {"view", NULL};
     struct proc_spec how = PROC_SPEC("view", argv);
     struct proc_groups groups = s->place.groups;
-    struct view_plan plan = {
+    struct file_view_plan plan = {
         .place = &s->place,
         .user = s->spec.user,
         .workspace = s->spec.workspace,
@@ -137,7 +137,7 @@ static int view_start(struct isolated *s, struct isolated_view *v, struct err *e
     groups.dir_fd = -EBADF; /* it lives on as a copy of us */
     how.flags = PROC_NEW_SESSION;
     how.groups = &groups;
-    how.prepare = view_become;
+    how.prepare = file_view_become;
     how.user = &plan;
     r = proc_spawn_start(&how, &pid, &report, e);
     if (r >= 0)
@@ -204,7 +204,7 @@ static void files_on_cut(void *user, struct http_req *req, struct str tail)
 
     directories_watch_cut(req, tail,
                           s->state == ISOLATED_READY ? "the session's files cannot be reached"
-                                                     : VIEW_OVER);
+                                                     : FILE_VIEW_OVER);
 }
 
 void isolated_files(struct http_req *req)

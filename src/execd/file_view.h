@@ -1,4 +1,4 @@
-/* isolated_view.h - a process that serves the routes of files inside a session's mount namespace.
+/* file_view.h - a process that serves the routes of files inside a session's mount namespace.
  *
  * There every path leads where it leads for the session, links too, and what is read-only there is
  * so for us: nothing has to be resolved by hand. It is a copy of us, without an exec, that serves
@@ -9,7 +9,7 @@
 #include "execd/isolated_box.h"
 #include "net/http_server.h"
 
-struct view_plan { /* borrowed; the child has its own copy */
+struct file_view_plan { /* borrowed; the child has its own copy */
     const struct child_place *place;
     struct child_user user;
     const char *workspace; /* all that may be asked for lies in it */
@@ -19,11 +19,11 @@ struct view_plan { /* borrowed; the child has its own copy */
 };
 
 /* What its streams say at their end. */
-#define VIEW_OVER "the session has ended"
+#define FILE_VIEW_OVER "the session has ended"
 
 /* For proc_spec.prepare, with the plan: returns only when a step fails. */
-int view_become(void *plan, struct proc_step *ret_step);
+int file_view_become(void *plan, struct proc_step *ret_step);
 
 /* Whether a path, absolute or from our working directory, lies within the workspace of the process
  * that serves this request; always, when it serves no session. */
-bool view_allows(const struct http_req *req, struct str path);
+bool file_view_allows(const struct http_req *req, struct str path);

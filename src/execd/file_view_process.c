@@ -1,4 +1,4 @@
-#include "execd/isolated_view.h"
+#include "execd/file_view.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -33,7 +33,7 @@ enum {
 
 /* --- what may be asked for --- */
 
-bool view_allows(const struct http_req *req, struct str path)
+bool file_view_allows(const struct http_req *req, struct str path)
 {
     const struct execd_api *api = req->server_user;
     struct str view = str_of(api->view);
@@ -61,7 +61,7 @@ static bool view_on_request(struct http_req *req)
         return false;
     url_query_init(&it, req->head.query, &req->arena);
     while (url_query_next(&it) > 0)
-        if (str_eq(it.key, STR("path")) && !view_allows(req, it.value))
+        if (str_eq(it.key, STR("path")) && !file_view_allows(req, it.value))
             return refuse(req, it.value);
     return true;
 }
@@ -73,15 +73,15 @@ static bool view_allows_body(struct http_req *req, const struct json *body)
     {
         struct str src = STR_NONE, dest = STR_NONE;
 
-        if (body->type == JSON_OBJECT && !view_allows(req, item->key))
+        if (body->type == JSON_OBJECT && !file_view_allows(req, item->key))
             return refuse(req, item->key);
         if (body->type != JSON_ARRAY || item->type != JSON_OBJECT)
             continue;
         (void)json_to_str(file_member(item, STR("src")), &src);
         (void)json_to_str(file_member(item, STR("dest")), &dest);
-        if (src.p && !view_allows(req, src))
+        if (src.p && !file_view_allows(req, src))
             return refuse(req, src);
-        if (dest.p && !view_allows(req, dest))
+        if (dest.p && !file_view_allows(req, dest))
             return refuse(req, dest);
     }
     return true;
@@ -150,7 +150,7 @@ static void view_end(struct view_server *v, uint32_t drain_ms)
     if (v->ending)
         return;
     v->ending = true;
-    directories_watch_end_all(&v->api, VIEW_OVER);
+    directories_watch_end_all(&v->api, FILE_VIEW_OVER);
     http_server_drain(v->http, drain_ms, on_drained, v);
 }
 
@@ -179,7 +179,7 @@ static int watch_signals(struct view_server *v)
     return loop_signals_start(v->loop, &v->signals, &set, on_signal, NULL);
 }
 
-static int view_serve(const struct view_plan *plan)
+static int view_serve(const struct file_view_plan *plan)
 {
     static struct view_server v; /* the process is for nothing else */
     struct http_server_conf conf = {
@@ -213,7 +213,7 @@ static int view_serve(const struct view_plan *plan)
 }
 
 /* Two passes, so that none is in the other's way. The rest goes, the report of the spawn, too. */
-static int place_descriptors(const struct view_plan *plan)
+static int place_descriptors(const struct file_view_plan *plan)
 {
     int listener = fcntl(plan->listener, F_DUPFD_CLOEXEC, FD_PARK);
     int channel = fcntl(plan->channel, F_DUPFD_CLOEXEC, FD_PARK);
@@ -246,9 +246,9 @@ static int limit_files(uint64_t bytes_max)
     return setrlimit(RLIMIT_FSIZE, &most) < 0 ? -errno : 0;
 }
 
-int view_become(void *user, struct proc_step *ret_step)
+int file_view_become(void *user, struct proc_step *ret_step)
 {
-    const struct view_plan *plan = user;
+    const struct file_view_plan *plan = user;
     int r;
 
     r = box_enter_view(plan->place, ret_step);
