@@ -505,18 +505,24 @@ static bool broker_ended(const struct embedded *em)
 static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
 {
     const struct timespec pause = {.tv_nsec = CONNECT_RETRY_MS * 1000000L};
+    bool said = em->conf.broker_pid != 0; /* ours takes a moment to start, which is no news */
 
     while (em->idle_count < em->conf.connections) {
         int r = connect_broker(em, &em->idle[em->idle_count], e);
 
-        if (r == 0)
+        if (r == 0) {
             em->idle_count++;
-        else if (broker_ended(em))
+            continue;
+        }
+        if (broker_ended(em))
             return err_set(e, ECHILD, "the broker that was started has ended, and said why");
-        else if (deadline_passed(deadline))
-            return err_wrap(e, r, "broker at '%s'", em->conf.broker);
-        else
-            (void)nanosleep(&pause, NULL);
+        if (deadline_passed(deadline))
+            return err_wrap(e, r,
+                            "no broker answers; start opensandbox-broker, or the server as root");
+        if (!said)
+            log_event(LOG_INFO, "waiting for a broker", LOG_STR("socket", em->conf.broker));
+        said = true;
+        (void)nanosleep(&pause, NULL);
     }
     return 0;
 }

@@ -173,6 +173,25 @@ def programs_are_found_beside_the_server():
         assert f'execd_program = "{home.path}/execd"' in done.stdout
 
 
+def a_server_says_that_it_waits_for_a_broker():
+    with Home() as home:
+        os.chmod(home.path, 0o755)  # the account that root becomes must get there
+        path = home.write("c.toml", "[embedded]\nstart_broker = 'never'\n")
+        os.chmod(path, 0o644)
+        server = subprocess.Popen([SERVER, "--config", path, "--state", home.path / "st"],
+                                  env={"HOME": str(home.path)}, stderr=subprocess.PIPE, text=True)
+        try:
+            lines = []
+            for line in server.stderr:  # it ends in any case, when it has waited long enough
+                lines.append(line)
+                if "waiting for a broker" in line:
+                    break
+            assert f"{home.path}/st/broker.sock" in lines[-1], lines
+        finally:
+            server.kill()
+            server.communicate()
+
+
 if __name__ == "__main__":
     sys.exit(tap.run_tests([
         it_says_its_version_and_helps,
@@ -188,4 +207,5 @@ if __name__ == "__main__":
         the_reference_in_docs_is_current,
         the_routes_are_listed,
         programs_are_found_beside_the_server,
+        a_server_says_that_it_waits_for_a_broker,
     ]))
