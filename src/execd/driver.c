@@ -28,7 +28,8 @@ static struct driver *driver_of(struct kernel *k)
     return container_of(k, struct driver, kernel);
 }
 
-void driver_signal(struct driver *d, int signo)
+/* To its group. */
+static void driver_signal(struct driver *d, int signo)
 {
     if (d->child.pid > 0)
         (void)kill(-d->child.pid, signo); /* unreaped, so the number is still its group's */

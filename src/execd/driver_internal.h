@@ -72,6 +72,5 @@ int driver_take_event(struct driver *d, struct err *e);
 
 /* --- driver.c --- */
 
-void driver_signal(struct driver *d, int signo); /* to its group */
 void driver_begun(struct driver *d);
 void driver_send(struct driver *d); /* the rest of the request, as far as it goes */

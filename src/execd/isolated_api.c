@@ -18,7 +18,7 @@ static const char *const mode_names[] = {
 static const char *const profile_names[] = {
     [ISOLATED_STRICT] = "strict", [ISOLATED_BALANCED] = "balanced"};
 
-struct isolated_all *isolated_of(const struct http_req *req)
+static struct isolated_all *isolated_of(const struct http_req *req)
 {
     return ((struct execd_api *)req->server_user)->isolated;
 }

@@ -6,8 +6,6 @@
 #include "execd/isolated_request.h"
 #include "net/http_server.h"
 
-struct isolated_all *isolated_of(const struct http_req *req);
-
 /* Each replies when there is none: 503 where sessions cannot be made, 404 for an id nobody has, and
  * 409 while the session is being changed by somebody who needs it alone. */
 bool isolated_need(struct http_req *req);

@@ -200,8 +200,9 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct kernelspec *)a)->name, ((const struct kernelspec *)b)->name);
 }
 
-int kernelspecs_list(struct arena *a, const char *const *env, const struct kernelspec **ret,
-                     size_t *ret_count, struct err *e)
+/* All of them, by name. A kernel.json that is none is left out, with a warning in our log. */
+static int kernelspecs_list(struct arena *a, const char *const *env, const struct kernelspec **ret,
+                            size_t *ret_count, struct err *e)
 {
     struct search s = {.arena = a, .env = env};
 

@@ -31,11 +31,6 @@ struct kernelspec {
     bool interrupt_by_message; /* else SIGINT */
 };
 
-/* All of them, by name. A kernel.json that is none is left out, with a warning in our log. -ENOMEM.
- */
-int kernelspecs_list(struct arena *a, const char *const *env, const struct kernelspec **ret,
-                     size_t *ret_count, struct err *e) MUST_USE;
-
 /* The one called `name`; without a name (NULL), one for the language, in any case. Of several the
  * one the API's images call so comes first ("gonb" for go), then one of the language's own name,
  * then the first by name. -ENOENT, with a sentence that says what to install. */

@@ -130,8 +130,6 @@ const char *config_file_find(struct arena *a, const char *option, bool *ret_name
 
 /* --- config_print.c --- */
 
-int config_print_value(const struct config *c, const struct config_row *row, bool reveal,
-                       struct buf *out);
 /* The table's default, as TOML. */
 int config_print_default(const struct config_row *row, struct buf *out);
 

@@ -100,7 +100,7 @@ static int add_keys(struct buf *out, const struct config_keys *keys, bool hide)
     return r ? r : buf_add_char(out, ']');
 }
 
-int config_print_value(const struct config *c, const struct config_row *row, bool reveal,
+static int print_value(const struct config *c, const struct config_row *row, bool reveal,
                        struct buf *out)
 {
     const void *field = config_field_of(c, row);
@@ -136,7 +136,7 @@ int config_print_value(const struct config *c, const struct config_row *row, boo
 int config_print_default(const struct config_row *row, struct buf *out)
 {
     struct config *defaults = config_new();
-    int r = config_print_value(defaults, row, true, out);
+    int r = print_value(defaults, row, true, out);
 
     config_free(defaults);
     return r;
@@ -151,7 +151,7 @@ static int print_row(const struct config *c, const struct config_row *row, bool 
     int r = buf_addf(out, "%s = ", row->key);
 
     if (r == 0)
-        r = config_print_value(c, row, reveal, out);
+        r = print_value(c, row, reveal, out);
     if (r == 0 && origin->name)
         r = buf_addf(out, " # %s", origin->name);
     else if (r == 0 && origin->line)

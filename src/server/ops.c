@@ -198,7 +198,8 @@ static bool op_write_status(struct op *op)
     return r > 0;
 }
 
-void status_of_runtime(const struct runtime_status *status, struct op *op)
+/* What a runtime says, in the words of the API. */
+static void status_of_runtime(const struct runtime_status *status, struct op *op)
 {
     char message[128];
 

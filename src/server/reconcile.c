@@ -24,7 +24,6 @@ struct reconcile {
     struct map by_id; /* of known */
     int64_t begin_us;
     struct err err; /* code 0 = fine */
-    unsigned removed;
 };
 
 static void on_known(void *user, struct str id, enum runtime_state state)
@@ -143,9 +142,11 @@ static void repair(struct reconcile *rc, struct sandbox *sb)
         sandbox_sync(sb);
 }
 
+static void reconcile_begin(struct sandboxes *t);
+
 static void on_timer(struct loop_timer *timer)
 {
-    sandboxes_reconcile(container_of(timer, struct sandboxes, reconcile));
+    reconcile_begin(container_of(timer, struct sandboxes, reconcile));
 }
 
 static void reconcile_end(struct reconcile *rc)
@@ -182,7 +183,8 @@ static void on_list_done(struct pool_job *job, int error)
         reconcile_end(rc);
 }
 
-void sandboxes_reconcile(struct sandboxes *t)
+/* Compares store, table and runtime, and repairs; by and by again. */
+static void reconcile_begin(struct sandboxes *t)
 {
     struct reconcile *rc;
 
@@ -240,6 +242,6 @@ int sandboxes_load(struct sandboxes *t, struct err *e)
     LIST_EACH(&t->order, at)
     resume_life(container_of(at, struct sandbox, link));
     log_event(LOG_INFO, "sandboxes of before", LOG_U64("count", t->by_id.n));
-    sandboxes_reconcile(t);
+    reconcile_begin(t);
     return 0;
 }

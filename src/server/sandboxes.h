@@ -103,8 +103,3 @@ size_t sandboxes_busy(const struct sandboxes *t); /* operations that are not don
 /* Whether an errno of store or runtime is a 503: it passes once somebody makes room, lets go of the
  * store, or wakes the broker. */
 bool sandboxes_failure_passes(int code);
-
-/* --- drift --- */
-
-/* Compares store, table and runtime now, and repairs: called by a timer. */
-void sandboxes_reconcile(struct sandboxes *t);

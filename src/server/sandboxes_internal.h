@@ -68,9 +68,6 @@ void sandbox_watch(struct sandbox *sb, int fd); /* takes it over; -EBADF stops w
 void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char *reason,
                         const char *message, int64_t now_us);
 
-/* What a runtime says, in the words of the API. */
-void status_of_runtime(const struct runtime_status *status, struct op *op);
-
 void sandboxes_op_ended(struct sandboxes *t);
 char *sandbox_text(struct str s); /* as a C string; free() it */
 
