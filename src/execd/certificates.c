@@ -12,7 +12,6 @@
 #include "base/fd.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/time.h"
 #include "execd/command.h"
 
 #define CERTIFI_COPY "/opt/opensandbox/.certifi.pem"

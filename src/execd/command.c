@@ -7,7 +7,6 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/time.h"

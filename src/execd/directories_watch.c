@@ -19,7 +19,6 @@
 #include "base/time.h"
 #include "execd/answer.h"
 #include "execd/events.h"
-#include "execd/file_op.h"
 #include "execd/file_routes.h"
 #include "execd/fs.h"
 #include "execd/path.h"

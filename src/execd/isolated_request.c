@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/json_bind.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "execd/answer.h"
 #include "execd/envs.h"

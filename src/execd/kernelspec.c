@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/fd.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "execd/command.h"

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/io.h"
 #include "base/time.h"
 
 enum {

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "base/json_write.h"
 #include "base/url.h"
 #include "execd/answer.h"
 #include "execd/pty.h"

@@ -8,7 +8,6 @@
 
 #include "base/fd.h"
 #include "base/id.h"
-#include "base/io.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "execd/exit_text.h"

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
-#include "base/io.h"
 #include "base/mem.h"
-#include "base/time.h"
 
 static const char passwd_file[] = "/etc/passwd";
 static const char group_file[] = "/etc/group";

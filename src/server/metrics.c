@@ -9,7 +9,6 @@
 
 #include "base/io.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "version.h"
 
 enum {
