@@ -127,8 +127,9 @@ int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e)
 int isolated_open_workspace(struct isolated *s) MUST_USE;
 /* Where that is now, with no link on the way. */
 int isolated_workspace_path(const struct isolated *s, char out[BOX_PATH_BYTES_MAX]) MUST_USE;
-/* Makes its box. on_ready comes once, never from within this call; with `why` when a step failed,
- * and then the session is gone afterwards. -errno when it could not even begin; it is gone, too. */
+/* Makes its box. on_ready comes once, never from within this call; with NULL and `why` when a step
+ * failed, and then the session is gone afterwards. -errno when it could not even begin; it is gone,
+ * too. */
 int isolated_start(struct isolated *s,
                    void (*on_ready)(void *user, struct isolated *s, const struct err *why),
                    void *user, struct err *e) MUST_USE;
@@ -137,8 +138,8 @@ int isolated_start(struct isolated *s,
 int isolated_restart(struct isolated *s,
                      void (*on_ready)(void *user, struct isolated *s, const struct err *why),
                      void *user, struct err *e) MUST_USE;
-void isolated_ignore(
-    struct isolated *s); /* on_ready is not wanted any more; nothing else changes */
+/* on_ready is not wanted any more; nothing else changes. */
+void isolated_ignore(struct isolated *s);
 void isolated_forget(struct isolated *s); /* the same, and ends it */
 /* Kills all there is in its box. The session is gone, unless its layer is retained. */
 void isolated_end(struct isolated *s);

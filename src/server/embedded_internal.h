@@ -33,9 +33,9 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
 
 /* --- embedded_volumes.c --- */
 
-/* Whether these volumes may be mounted. When all may, makes the directories of host paths that are
- * missing. */
-int embedded_volumes_check(struct embedded *em, const struct api_create *spec, struct api_fail *f);
+/* Whether these volumes may be mounted; makes nothing. */
+int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
+                           struct api_fail *f);
 /* Makes the host paths that are missing, for a request that was checked. */
 int embedded_volumes_make(struct embedded *em, const struct api_create *spec, struct api_fail *f);
 /* Opens each, making what may be made, and noting in `sandbox`, its directory, what is to go with

@@ -133,12 +133,12 @@ static int make_host(struct embedded *em, size_t i, const struct api_volume *v, 
                  : 0;
 }
 
-int embedded_volumes_check(struct embedded *em, const struct api_create *spec, struct api_fail *f)
+int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
+                           struct api_fail *f)
 {
-    int r = 0;
-
     for (size_t i = 0; i < spec->volumes_count; i++) {
         const struct api_volume *v = &spec->volumes[i];
+        int r;
 
         if (!plan_target_is_valid(v->mount_path))
             return api_fail_set(f, 400, "VOLUME::INVALID_MOUNT_PATH",

@@ -1,7 +1,8 @@
 /* runtime.h - what makes sandboxes. The API never asks which runtime it talks to.
  *
- * Calls block and come from workers, several at a time; those that change a sandbox never two at a
- * time for the same one. A call that fails leaves nothing behind. */
+ * Calls block and come from workers, several at a time, where nothing else is said; those that
+ * change a sandbox never two at a time for the same one. A call that fails leaves nothing behind,
+ * but for create(). */
 #pragma once
 
 #include "api/lifecycle.h"
