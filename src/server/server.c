@@ -524,8 +524,7 @@ static int listen_at(struct life *l, struct err *e)
 
     if (fd < 0)
         return fd;
-    if (sock_local_addr(fd, &addr) == 0)
-        sock_addr_format(&addr, text);
+    sock_addr_format(&addr, text);
     r = http_server_listen(l->server.http, fd, e);
     if (r < 0)
         return r;
