@@ -1,21 +1,17 @@
-#include "execd/file_view.h"
+#include "execd/file_view_process.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
-#include <sys/fsuid.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/caps.h"
 #include "base/fd.h"
 #include "base/url.h"
 #include "execd/answer.h"
 #include "execd/file_op.h"
 #include "execd/file_routes.h"
-#include "execd/isolated_filter.h"
+#include "execd/fs.h"
 #include "execd/path.h"
 #include "execd/routes.h"
 #include "execd/upload_kept.h"
@@ -23,6 +19,7 @@
 enum {
     FD_LISTENER = 3,
     FD_CHANNEL = 4,
+    FD_ROOT = 5, /* of fs_confine() */
     FD_PARK = 64,
     ROUTES_MAX = 48,
     CONNECTIONS_MAX = 64,
@@ -120,6 +117,7 @@ struct view_server {
     struct execd_api api;
     struct loop_io channel;
     struct loop_signals signals;
+    const char *over;
     bool ending;
     struct http_route rows[ROUTES_MAX];
     size_t count;
@@ -133,7 +131,7 @@ static void collect_routes(struct view_server *v)
         if (!str_starts(str_of(row.path), STR("/files")) &&
             !str_starts(str_of(row.path), STR("/directories")))
             continue;
-        if (!(row.flags & ROUTE_STREAM_BODY))
+        if (v->api.view && !(row.flags & ROUTE_STREAM_BODY))
             row.handler = view_checked;
         v->rows[v->count++] = row;
     }
@@ -150,11 +148,11 @@ static void view_end(struct view_server *v, uint32_t drain_ms)
     if (v->ending)
         return;
     v->ending = true;
-    directories_watch_end_all(&v->api, FILE_VIEW_OVER);
+    directories_watch_end_all(&v->api, v->over);
     http_server_drain(v->http, drain_ms, on_drained, v);
 }
 
-/* The session ends. */
+/* Our owner ends us, or has ended. */
 static void on_channel(struct loop_io *io, uint32_t events UNUSED)
 {
     struct view_server *v = container_of(io, struct view_server, channel);
@@ -179,7 +177,7 @@ static int watch_signals(struct view_server *v)
     return loop_signals_start(v->loop, &v->signals, &set, on_signal, NULL);
 }
 
-static int view_serve(const struct file_view_plan *plan)
+static int view_serve(const struct file_view_task *task)
 {
     static struct view_server v; /* the process is for nothing else */
     struct http_server_conf conf = {
@@ -193,7 +191,8 @@ static int view_serve(const struct file_view_plan *plan)
 
     if (r < 0)
         return r;
-    v.api = (struct execd_api){.access_token = plan->token, .view = plan->workspace};
+    v.over = task->plan->over;
+    v.api = (struct execd_api){.access_token = task->token, .view = task->plan->workspace};
     list_init(&v.api.undoing);
     trim_init(&v.api.trim, v.loop);
     collect_routes(&v);
@@ -212,61 +211,34 @@ static int view_serve(const struct file_view_plan *plan)
     return r;
 }
 
-/* Two passes, so that none is in the other's way. The rest goes, the report of the spawn, too. */
-static int place_descriptors(const struct file_view_plan *plan)
+/* Two passes, so that none is in the other's way. The rest goes, the report of the spawn, too. The
+ * directory that paths are confined to is opened anew: from here, and with our rights. */
+static int place_descriptors(const struct file_view_task *task)
 {
-    int listener = fcntl(plan->listener, F_DUPFD_CLOEXEC, FD_PARK);
-    int channel = fcntl(plan->channel, F_DUPFD_CLOEXEC, FD_PARK);
+    int listener = fcntl(task->listener, F_DUPFD_CLOEXEC, FD_PARK);
+    int channel = fcntl(task->channel, F_DUPFD_CLOEXEC, FD_PARK);
+    int last = fs_is_confined() ? FD_ROOT : FD_CHANNEL;
+    int r;
 
     if (listener < 0 || channel < 0 || dup3(listener, FD_LISTENER, O_CLOEXEC) < 0 ||
         dup3(channel, FD_CHANNEL, O_CLOEXEC) < 0)
         return -errno;
-    return syscall(SYS_close_range, FD_CHANNEL + 1, ~0U, 0) < 0 ? -errno : 0;
-}
-
-/* What is made belongs to who works in the session; the rights over files stay those of root, as
- * soon as they are taken up again. */
-static void own_files(const struct child_user *user)
-{
-    if (!user->change)
-        return;
-    (void)setfsgid(user->gid);
-    (void)setfsuid(user->uid);
-}
-
-/* Who sends more than a layer may hold hears so at once, and not when it was measured
- * (isolated_gauge.h). */
-static int limit_files(uint64_t bytes_max)
-{
-    struct rlimit most = {bytes_max, bytes_max};
-
-    if (bytes_max == 0)
-        return 0;
-    (void)signal(SIGXFSZ, SIG_IGN);
-    return setrlimit(RLIMIT_FSIZE, &most) < 0 ? -errno : 0;
+    r = fs_confine_again(FD_ROOT);
+    if (r < 0)
+        return r;
+    return syscall(SYS_close_range, last + 1, ~0U, 0) < 0 ? -errno : 0;
 }
 
 int file_view_become(void *user, struct proc_step *ret_step)
 {
-    const struct file_view_plan *plan = user;
-    int r;
+    const struct file_view_task *task = user;
+    int r = task->plan->enter(task->plan->user, ret_step);
 
-    r = box_enter_view(plan->place, ret_step);
     if (r < 0)
         return r;
-    *ret_step = (struct proc_step){"limit the rights of", "the view"};
-    (void)prctl(PR_SET_NAME, "session-files");
-    own_files(&plan->user);
-    r = limit_files(plan->file_bytes_max);
-    if (r >= 0)
-        r = caps_limit(caps_sandbox);
-    if (r >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        r = -errno;
-    if (r >= 0)
-        r = isolated_filter_install();
-    if (r >= 0)
-        r = place_descriptors(plan);
+    *ret_step = (struct proc_step){"open again", "the root of files"};
+    r = place_descriptors(task);
     if (r < 0)
         return r;
-    _exit(view_serve(plan) < 0); /* a single thread forked us: memory may be had */
+    _exit(view_serve(task) < 0); /* a single thread forked us: memory may be had */
 }

@@ -74,6 +74,24 @@ bool fs_is_confined(void)
     return fs_root.fd >= 0;
 }
 
+int fs_confine_again(int fd)
+{
+    auto_fd found = -EBADF;
+
+    if (!fs_is_confined())
+        return 0;
+    found = fd_open_at(AT_FDCWD, fs_root.path.n ? fs_root.path.p : "/", O_PATH | O_DIRECTORY, 0,
+                       PATH_FREE, NULL);
+    if (found < 0)
+        return found;
+    if (found == fd)
+        (void)take_fd(&found);
+    else if (dup3(found, fd, O_CLOEXEC) < 0)
+        return -errno;
+    fs_root.fd = fd;
+    return 0;
+}
+
 /* What is left of a path below the root; "." is the root itself. NULL when it lies outside. */
 static const char *path_below(const char *path)
 {

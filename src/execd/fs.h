@@ -17,6 +17,10 @@ const char *fs_text(int code);
  * openat2(2). */
 int fs_confine(const char *dir, struct err *e) MUST_USE;
 bool fs_is_confined(void);
+/* For a copy of us that went elsewhere, or has become someone else: the same name, as it leads from
+ * here and for who we are now. It is descriptor `fd` from now on, whatever that was; the one before
+ * stays open. Fine when nothing is confined. */
+int fs_confine_again(int fd) MUST_USE;
 
 /* Links are followed but for O_NOFOLLOW; O_CLOEXEC is added. Not for O_CREAT. */
 int fs_open(const char *path, int flags) MUST_USE;

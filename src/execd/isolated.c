@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "execd/file_view.h"
 #include "execd/fs.h"
 #include "execd/isolated_gauge.h"
 #include "execd/remove.h"
@@ -29,7 +30,7 @@ struct isolated_all {
     struct child_place place;
     struct isolated_conf conf;
     struct map by_id;
-    struct list views_ending;
+    struct file_views views;
     char unavailable[WHY_BYTES_MAX]; /* "" = as far as we know it works */
 };
 
@@ -41,7 +42,7 @@ void isolated_new_all(struct loop *loop, struct reaper *reaper, const struct chi
     struct isolated_all *all = mem_new(struct isolated_all);
 
     *all = (struct isolated_all){.loop = loop, .reaper = reaper, .place = *place, .conf = *conf};
-    list_init(&all->views_ending);
+    file_views_init(&all->views, loop, reaper);
     map_init(&all->by_id, ISOLATED_MAX, NULL);
     *ret = all;
 }
@@ -56,9 +57,9 @@ struct loop *isolated_loop(const struct isolated_all *all)
     return all->loop;
 }
 
-struct list *isolated_views_ending(struct isolated_all *all)
+struct file_views *isolated_views(struct isolated_all *all)
 {
-    return &all->views_ending;
+    return &all->views;
 }
 
 struct reaper *isolated_reaper(const struct isolated_all *all)
@@ -201,8 +202,7 @@ static void stop_box(struct isolated *s)
 
     stop_report(s);
     isolated_shell_free(s);
-    isolated_view_free(s->view);
-    s->view = NULL;
+    file_view_free(take_ptr(&s->view));
     gauge_stop(s->gauge);
     s->gauge = NULL;
     reaper_unwatch(&s->init);
@@ -269,7 +269,7 @@ void isolated_free_all(struct isolated_all *all)
         loop_timer_stop(all->loop, &s->timer);
         isolated_free(s);
     }
-    isolated_views_finish(all);
+    file_views_finish(&all->views);
     map_done(&all->by_id);
     free(all);
 }
@@ -283,8 +283,7 @@ void isolated_end_streams(struct isolated_all *all)
         struct isolated *s = value;
 
         isolated_shell_free(s);
-        isolated_view_free(s->view);
-        s->view = NULL;
+        file_view_free(take_ptr(&s->view));
     }
 }
 

@@ -55,10 +55,11 @@ struct isolated_spec {
     size_t env_keys_count;
 };
 
+struct file_view;
+struct file_views;
 struct isolated_all;
 struct isolated_gauge;
 struct isolated_run;
-struct isolated_view;
 struct shell;
 
 enum isolated_state {
@@ -90,7 +91,7 @@ struct isolated {
     int channel;
     struct loop_timer timer;      /* idleness, or the end of retention */
     unsigned users;               /* requests at work on it, runs in the background */
-    struct isolated_view *view;   /* serves its files; NULL = nobody asked yet */
+    struct file_view *view;       /* serves its files; NULL = nobody asked yet */
     struct isolated_gauge *gauge; /* of a layer on a disk; NULL = none */
     struct shell *shell;          /* runs code; NULL = none did yet */
     struct isolated_run *run;     /* the one that is on */
@@ -107,6 +108,7 @@ void isolated_free_all(struct isolated_all *all); /* NULL is fine; ends them */
 const struct isolated_conf *isolated_conf(const struct isolated_all *all);
 struct loop *isolated_loop(const struct isolated_all *all);
 struct reaper *isolated_reaper(const struct isolated_all *all);
+struct file_views *isolated_views(struct isolated_all *all);
 
 /* Whether boxes can be made here: asks for the capability first, and knows what a try taught. The
  * sentence says what is missing. */
@@ -158,8 +160,3 @@ const char *isolated_why_ended(const struct isolated *s, char out[ISOLATED_WHY_M
 void isolated_shell_free(struct isolated *s);
 /* The streams of all of them, runs and watches, with their last events. */
 void isolated_end_streams(struct isolated_all *all);
-/* Ends the process that serves its files, in a moment; one that hangs is killed. NULL is fine. */
-void isolated_view_free(struct isolated_view *v);
-/* Waits for those that are ending, as long as each was given. Blocks: no turn comes any more. */
-void isolated_views_finish(struct isolated_all *all);
-struct list *isolated_views_ending(struct isolated_all *all);

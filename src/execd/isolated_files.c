@@ -1,182 +1,84 @@
 /* isolated_files.c - the routes of files and directories of a session, passed on to the process
  * that serves them inside (file_view.h), which is started by the first request. */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
-#include "base/fd.h"
+#include "base/caps.h"
 #include "base/mem.h"
 #include "execd/answer.h"
 #include "execd/file_routes.h"
 #include "execd/file_view.h"
 #include "execd/isolated_api.h"
 #include "execd/isolated_api_internal.h"
-#include "execd/routes.h"
-#include "net/http_proxy.h"
+#include "execd/isolated_filter.h"
 
-enum {
-    LISTEN_BACKLOG = 64,
-    VIEW_END_MS = 10 * 1000, /* it has uploads to undo, and a machine may be slow */
-};
+/* What its watches say at the end. */
+static const char over[] = "the session has ended";
 
-struct isolated_view {
-    struct reaper_child process;
-    struct sock_addr addr;
-    char token[ID_TOKEN_MAX];
-    int channel;
-    struct isolated_all *all;
-    struct list ending; /* beside the others that are asked to end */
-    struct loop_timer timer;
-    bool is_ending;
-};
+/* --- in the process --- */
 
-static void view_forget(struct isolated_view *v)
+/* What is made belongs to who works in the session; the rights over files stay those of root, as
+ * soon as they are taken up again. */
+static void own_files(const struct child_user *user)
 {
-    reaper_unwatch(&v->process);
-    loop_timer_stop(isolated_loop(v->all), &v->timer);
-    if (v->is_ending)
-        list_remove(&v->ending);
-    free(v);
-}
-
-static void view_on_due(struct loop_timer *t)
-{
-    (void)kill(container_of(t, struct isolated_view, timer)->process.pid, SIGKILL);
-}
-
-void isolated_view_free(struct isolated_view *v)
-{
-    if (!v)
+    if (!user->change)
         return;
-    fd_close(take_fd(&v->channel)); /* it tells those who watch, and ends */
-    if (v->process.pid <= 0) {
-        view_forget(v);
-        return;
-    }
-    v->is_ending = true;
-    list_push(isolated_views_ending(v->all), &v->ending);
-    loop_timer_after(isolated_loop(v->all), &v->timer, VIEW_END_MS, view_on_due);
+    (void)setfsgid(user->gid);
+    (void)setfsuid(user->uid);
 }
 
-/* Waits as the timer would, which no longer comes. */
-static void view_await(struct isolated_view *v)
+/* Who sends more than a layer may hold hears so at once, and not when it was measured
+ * (isolated_gauge.h). */
+static int limit_files(uint64_t bytes_max)
 {
-    struct proc process;
-    struct proc_exit how;
+    struct rlimit most = {bytes_max, bytes_max};
 
-    if (proc_open(v->process.pid, &process) < 0)
-        return;
-    if (proc_wait(process.pidfd, v->timer.due_ns, &how) == -ETIMEDOUT)
-        view_on_due(&v->timer);
-    proc_close(&process);
+    if (bytes_max == 0)
+        return 0;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    return setrlimit(RLIMIT_FSIZE, &most) < 0 ? -errno : 0;
 }
 
-void isolated_views_finish(struct isolated_all *all)
+static int enter_session(const void *user, struct proc_step *ret_step)
 {
-    struct list *ending = isolated_views_ending(all);
+    const struct isolated *s = user;
+    int r = box_enter_view(&s->place, ret_step);
 
-    for (struct list *at = ending->next, *next; at != ending; at = next) {
-        struct isolated_view *v = container_of(at, struct isolated_view, ending);
-
-        next = at->next;
-        view_await(v);
-        view_forget(v);
-    }
-}
-
-/* A name of the kernel's choice that only exists as long as its socket. */
-static int view_listen(struct sock_addr *ret, struct err *e)
-{
-    struct sockaddr_un any = {.sun_family = AF_UNIX};
-    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    socklen_t size = sizeof(ret->path);
-
-    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any.sun_family)) < 0 ||
-        listen(fd, LISTEN_BACKLOG) < 0 || getsockname(fd, (struct sockaddr *)&ret->path, &size) < 0)
-        return err_sys(e, errno, "make a socket");
-    ret->size = size;
-    return take_fd(&fd);
-}
-
-/* The next request starts another. */
-static void view_on_exit(struct reaper_child *c, const struct proc_exit *how UNUSED)
-{
-    struct isolated_view *v = container_of(c, struct isolated_view, process);
-
-    if (v->is_ending)
-        view_forget(v);
-}
-
-static int view_start(struct isolated *s, struct isolated_view *v, struct err *e)
-{
-    const char *const argv[] = {"view", NULL};
-    struct proc_spec how = PROC_SPEC("view", argv);
-    struct proc_groups groups = s->place.groups;
-    struct file_view_plan plan = {
-        .place = &s->place,
-        .user = s->spec.user,
-        .workspace = s->spec.workspace,
-        .token = v->token,
-        .file_bytes_max = s->upper[0] ? s->spec.upper_bytes : 0,
-    };
-    auto_fd listener = view_listen(&v->addr, e), theirs = -EBADF, report = -EBADF;
-    int pair[2], r;
-    pid_t pid;
-
-    if (listener < 0)
-        return listener;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(e, errno, "make a channel");
-    v->channel = pair[0];
-    theirs = pair[1];
-    plan.listener = listener;
-    plan.channel = theirs;
-    groups.dir_fd = -EBADF; /* it lives on as a copy of us */
-    how.flags = PROC_NEW_SESSION;
-    how.groups = &groups;
-    how.prepare = file_view_become;
-    how.user = &plan;
-    r = proc_spawn_start(&how, &pid, &report, e);
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"limit the rights of", "the view"};
+    (void)prctl(PR_SET_NAME, "session-files");
+    own_files(&s->spec.user);
+    r = limit_files(s->upper[0] ? s->spec.upper_bytes : 0);
     if (r >= 0)
-        reaper_watch(isolated_reaper(s->all), &v->process, pid, view_on_exit);
-    return r;
+        r = caps_limit(caps_sandbox);
+    if (r >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        r = -errno;
+    return r < 0 ? r : isolated_filter_install();
 }
 
-/* One that died a moment ago let go of its channel, and may not have been reaped yet. */
-static bool view_serves(const struct isolated_view *v)
-{
-    struct pollfd p = {.fd = v->channel};
+/* --- in front of it --- */
 
-    return v->process.pid > 0 && (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP));
-}
-
-static struct isolated_view *view_of(struct isolated *s, struct err *e)
+/* One that died is followed by another. */
+static struct file_view *view_of(struct isolated *s, struct err *e)
 {
-    if (s->view && view_serves(s->view))
+    struct file_view_plan plan = {
+        .workspace = s->spec.workspace,
+        .over = over,
+        .groups = s->place.groups,
+        .enter = enter_session,
+        .user = s,
+    };
+
+    if (s->view && file_view_serves(s->view))
         return s->view;
-    isolated_view_free(s->view);
-    s->view = mem_new(struct isolated_view);
-    s->view->channel = -EBADF;
-    s->view->all = s->all;
-    id_token(s->view->token);
-    if (view_start(s, s->view, e) >= 0)
-        return s->view;
-    isolated_view_free(s->view);
-    s->view = NULL;
-    return NULL;
-}
-
-/* What stands behind the id, as it was written. */
-static struct str target_of(struct http_req *req)
-{
-    struct str id = http_req_param(req, "id"), query = req->head.query;
-    struct str rest = str_skip(req->head.path, (size_t)(id.p + id.n - req->head.path.p));
-
-    return str_of(
-        arena_printf(&req->arena, "%.*s%s%.*s", STR_ARG(rest), query.p ? "?" : "", STR_ARG(query)));
+    file_view_free(take_ptr(&s->view));
+    if (file_view_start(isolated_views(s->all), &plan, &s->view, e) < 0)
+        return NULL;
+    return s->view;
 }
 
 /* A session in use neither idles nor is committed. */
@@ -202,20 +104,15 @@ static void files_on_cut(void *user, struct http_req *req, struct str tail)
 {
     struct isolated *s = user;
 
-    directories_watch_cut(req, tail,
-                          s->state == ISOLATED_READY ? "the session's files cannot be reached"
-                                                     : FILE_VIEW_OVER);
+    directories_watch_cut(
+        req, tail, s->state == ISOLATED_READY ? "the session's files cannot be reached" : over);
 }
 
 void isolated_files(struct http_req *req)
 {
-    const struct execd_api *api = req->server_user;
     struct isolated *s = isolated_need_living(req);
-    struct isolated_view *v;
-    struct http_header token = {STR("X-EXECD-ACCESS-TOKEN"), STR_NONE};
-    struct http_proxy_target target = {
-        .headers = &token,
-        .header_count = 1,
+    struct file_view *v;
+    struct http_proxy_target how = {
         .on_fail = files_on_fail,
         .on_cut = str_ends(str_of(req->route->path), STR("/watch")) ? files_on_cut : NULL,
         .on_end = files_on_end,
@@ -231,14 +128,10 @@ void isolated_files(struct http_req *req)
         return;
     }
     v = view_of(s, &e);
-    target.target = target_of(req);
-    if (!v || !target.target.p) {
-        answer_error(req, 500, "RUNTIME_ERROR", "the session's files cannot be reached: %s",
-                     v ? "no memory" : e.msg);
+    if (!v) {
+        files_on_fail(s, req, 500, &e);
         return;
     }
-    target.addr = &v->addr;
-    token.value = str_of(v->token);
     isolated_hold(s);
-    http_proxy_forward(req, api->proxy, &target);
+    file_view_forward(v, req, "id", &how);
 }
