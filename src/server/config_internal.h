@@ -111,7 +111,8 @@ const char *config_form_expects(enum config_form form);
 int config_bytes_parse(struct str text, uint64_t *ret_bytes) MUST_USE;
 int config_cpu_parse(struct str text, uint32_t *ret_millicores) MUST_USE;
 int config_level_parse(struct str text, enum log_level *ret) MUST_USE;
-/* How many single edits make one of the other. Texts longer than 64 bytes are far from all. */
+/* How many single edits make one of the other; two neighbours that changed places are one. Texts
+ * longer than 64 bytes are far from all. */
 unsigned config_distance(struct str a, struct str b);
 
 /* --- config_check.c --- */

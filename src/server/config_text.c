@@ -193,23 +193,23 @@ int config_level_parse(struct str text, enum log_level *ret)
 unsigned config_distance(struct str a, struct str b)
 {
     enum { TEXT_MAX = 64 };
-    unsigned row[TEXT_MAX + 1];
+    size_t rows[3][TEXT_MAX + 1] = {0}; /* the current one and the two before it, in turn */
 
     if (a.n > TEXT_MAX || b.n > TEXT_MAX)
         return TEXT_MAX;
-    for (unsigned j = 0; j <= b.n; j++)
-        row[j] = j;
-    for (unsigned i = 0; i < a.n; i++) {
-        unsigned corner = row[0];
+    for (size_t j = 0; j <= b.n; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= a.n; i++) {
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
 
-        row[0] = i + 1;
-        for (unsigned j = 0; j < b.n; j++) {
-            unsigned above = row[j + 1], replaced = corner + (a.p[i] != b.p[j]);
-            unsigned least = above < row[j] ? above + 1 : row[j] + 1;
-
-            row[j + 1] = replaced < least ? replaced : least;
-            corner = above;
+        row[0] = i;
+        for (size_t j = 1; j <= b.n; j++) {
+            row[j] = min_size(min_size(above[j], row[j - 1]) + 1,
+                              above[j - 1] + (a.p[i - 1] != b.p[j - 1]));
+            if (i > 1 && j > 1 && a.p[i - 1] == b.p[j - 2] && a.p[i - 2] == b.p[j - 1])
+                row[j] = min_size(row[j], before[j - 2] + 1);
         }
     }
-    return row[b.n];
+    return (unsigned)rows[a.n % 3][b.n];
 }

@@ -176,6 +176,9 @@ TEST(config, warns_of_unknown_keys_and_names_the_nearest)
     CHECK_REPORT("[server]\nprot = 1\n",
                  "c.toml:2:1: warning: server.prot is unknown and ignored; did you mean "
                  "server.port?\n");
+    CHECK_REPORT("[embedded]\nwrokers = 1\n", /* no further than broker, if a swap were two edits */
+                 "c.toml:2:1: warning: embedded.wrokers is unknown and ignored; did you mean "
+                 "embedded.workers?\n");
     CHECK_REPORT("[sever]\nport = 1\n",
                  "c.toml:1:2: warning: sever is unknown and ignored; did you mean [server]?\n");
     CHECK_REPORT("port = 1\n",

@@ -65,13 +65,17 @@ TEST(config_text, measures_distance_in_edits)
         const char *a, *b;
         unsigned distance;
     } cases[] = {
-        {"",       "",        0},
-        {"",       "abc",     3},
-        {"port",   "port",    0},
-        {"prot",   "port",    2},
-        {"pot",    "port",    1},
-        {"ports",  "port",    1},
-        {"kitten", "sitting", 3},
+        {"",        "",        0},
+        {"",        "abc",     3},
+        {"port",    "port",    0},
+        {"prot",    "port",    1},
+        {"wrokers", "workers", 1},
+        {"wrokers", "broker",  2},
+        {"ab",      "ba",      1},
+        {"ca",      "abc",     3},
+        {"pot",     "port",    1},
+        {"ports",   "port",    1},
+        {"kitten",  "sitting", 3},
     };
     char far[100];
 
