@@ -35,13 +35,13 @@ static void diagnosis_free(struct pending *p)
 
 /* --- on the loop: the table's view --- */
 
-static void about_time(struct buf *out, const char *name, int64_t us)
+static void about_time(struct buf *out, const char *name, int64_t us, const char *without)
 {
-    char text[TIME_TEXT_MAX] = "never";
+    char text[TIME_TEXT_MAX];
 
     if (us)
         time_format(us, text);
-    (void)buf_addf(out, "%-12s%s\n", name, text);
+    (void)buf_addf(out, "%-12s%s\n", name, us ? text : without);
 }
 
 static void render_about(const struct sandbox *sb, const struct server *s, struct buf *out)
@@ -52,9 +52,9 @@ static void render_about(const struct sandbox *sb, const struct server *s, struc
                    sb->arch[0] ? sb->arch : "of the host");
     (void)buf_addf(out, "%-12s%s (%s)\n", "state:", sandbox_state_name(sb->state), sb->reason);
     (void)buf_addf(out, "%-12s%s\n", "message:", sb->message);
-    about_time(out, "since:", sb->since_us);
-    about_time(out, "created:", sb->created_us);
-    about_time(out, "expires:", sb->expires_us);
+    about_time(out, "since:", sb->since_us, "never");
+    about_time(out, "created:", sb->created_us, "never");
+    about_time(out, "expires:", sb->expires_us, "never");
     (void)buf_addf(out, "%-12s%s\n", "entrypoint:", sb->entrypoint);
     (void)buf_addf(out, "%-12s%s\n", "metadata:", sb->metadata[0] ? sb->metadata : "{}");
     (void)spec_json_print(str_of(sb->spec), out);
@@ -122,7 +122,7 @@ static void collect_end(struct diagnosis *d)
         (void)buf_addf(&d->text, "%-12s%d\n", "signal:", status.exit_signal);
     else
         (void)buf_addf(&d->text, "%-12s%d\n", "exit code:", status.exit_code);
-    about_time(&d->text, "ended:", status.ended_us);
+    about_time(&d->text, "ended:", status.ended_us, "unknown");
 }
 
 static void collect_inspection(struct diagnosis *d)

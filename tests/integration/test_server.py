@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -239,6 +240,19 @@ def inspection_tells_of_limits_and_end_and_hides_secrets():
                  "mem. limit: 268435456 bytes", "disk limit: the server's default"):
         assert line in lines, (line, text)
     assert "platform:" in text and "hush" not in text, text
+    assert delete(body["id"]) == 204
+
+
+def inspection_of_the_killed_does_not_say_never():
+    """The first process is killed from outside, and so noted no time."""
+    _, body = post()
+    path = f"/v1/sandboxes/{body['id']}/diagnostics/inspect"
+    wait_for(lambda: get(body["id"])[1]["status"]["state"] == "Running", "it to run")
+    os.kill(int(re.search(rb"pid: +(\d+)", SERVER.request("GET", path)[2])[1]), signal.SIGKILL)
+    wait_for(lambda: get(body["id"])[1]["status"]["state"] == "Failed", "its end")
+    lines = SERVER.request("GET", path)[2].decode().splitlines()
+    assert ["signal:", "9"] in [line.split() for line in lines], lines
+    assert ["ended:", "unknown"] in [line.split() for line in lines], lines
     assert delete(body["id"]) == 204
 
 
@@ -709,6 +723,7 @@ if __name__ == "__main__":
             half_of_the_memory_may_be_files_in_tmp,
             history_is_kept_until_the_end,
             inspection_tells_of_limits_and_end_and_hides_secrets,
+            inspection_of_the_killed_does_not_say_never,
             logs_have_times_and_can_be_asked_for_since_one,
             expires_in_time,
             a_renewal_wins_or_loses_against_the_expiry,
