@@ -101,11 +101,12 @@ static void export_send(struct telemetry_export *x)
 
 static void lookup_stop(struct telemetry_export *x)
 {
-    if (x->lookup.fd < 0)
+    int fd = x->lookup.fd;
+
+    if (fd < 0)
         return;
     loop_io_stop(x->conf.loop, &x->lookup);
-    fd_close(x->lookup.fd);
-    x->lookup.fd = -EBADF;
+    fd_close(fd);
 }
 
 static void lookup_on_ready(struct loop_io *io, uint32_t events UNUSED)
@@ -166,10 +167,8 @@ static int lookup_start(struct telemetry_export *x, struct err *e)
     if (r < 0)
         return r;
     r = loop_io_start(x->conf.loop, &x->lookup, in, EPOLLIN, lookup_on_ready, e);
-    if (r < 0) {
-        x->lookup.fd = -EBADF;
+    if (r < 0)
         return r;
-    }
     (void)take_fd(&in);
     return 0;
 }

@@ -342,6 +342,19 @@ def check_unharmed(execd, seconds, warning=""):
     return text + log_of(execd)
 
 
+def looks_a_name_up_again_and_keeps_nothing():
+    """After each failure it does, for the collector may have moved."""
+    with Receiver() as receiver:
+        receiver.answer = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+        env = settings(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://localhost:{receiver.port}")
+        with Execd(PROGRAM, env=env) as execd:
+            fresh(receiver)
+            before = descriptors(execd)
+            seen = len(receiver.exports)
+            wait_for(lambda: len(receiver.exports) >= seen + 10, "ten more lookups")
+            wait_for(lambda: descriptors(execd) <= before + 3, "its descriptors to be closed")
+
+
 def goes_on_without_a_collector():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
@@ -402,7 +415,8 @@ TESTS = [sends_protobuf_under_its_names, tells_of_requests, tells_of_refused_tok
          tells_of_executions, tells_of_files, tells_of_the_system, counts_connections,
          keeps_its_interval, sends_each_minute_by_default,
          takes_the_more_special_endpoint_as_it_is, finds_the_node, looks_a_name_up,
-         goes_on_without_a_name, goes_on_without_a_collector, goes_on_with_one_that_says_nothing,
+         looks_a_name_up_again_and_keeps_nothing, goes_on_without_a_name,
+         goes_on_without_a_collector, goes_on_with_one_that_says_nothing,
          goes_on_with_one_that_answers_nonsense, says_that_there_is_no_tls,
          is_off_unless_asked_for, leaves_commands_alone]
 
