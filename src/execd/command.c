@@ -242,7 +242,6 @@ static bool run_take_report(struct run *run)
 
     loop_io_stop(c->all->loop, &run->report);
     fd_close(fd);
-    run->report.fd = -EBADF;
     if (r < 0) {
         command_failed(c, &e);
         return false;

@@ -77,7 +77,6 @@ static void report_close(struct driver *d)
 
     loop_io_stop(d->loop, &d->report);
     fd_close(fd);
-    d->report.fd = -EBADF;
 }
 
 static void driver_free(struct kernel *k)
@@ -547,10 +546,8 @@ static int driver_spawn(struct driver *d, const struct kernel_conf *conf, const 
         return r;
     reaper_watch(conf->reaper, &d->child, pid, driver_on_exit);
     r = loop_io_start(d->loop, &d->report, report, EPOLLIN, driver_on_report, e);
-    if (r < 0) {
-        d->report.fd = -EBADF;
+    if (r < 0)
         return r;
-    }
     (void)take_fd(&report);
     driver_timer(d, DRIVER_START_MS_MAX, driver_on_late_start);
     driver_watch(d);

@@ -191,7 +191,6 @@ static void stop_report(struct isolated *s)
     if (fd < 0)
         return;
     loop_io_stop(s->all->loop, &s->report);
-    s->report.fd = -EBADF;
     fd_close(fd);
 }
 
@@ -488,8 +487,6 @@ static int start_box(struct isolated *s, int channel, struct err *e)
     r = loop_io_start(s->all->loop, &s->report, report, EPOLLIN, on_report, e);
     if (r >= 0)
         (void)take_fd(&report);
-    else
-        s->report.fd = -EBADF;
     return r;
 }
 

@@ -54,7 +54,6 @@ static void io_close(struct loop *loop, struct loop_io *io)
         return;
     loop_io_stop(loop, io);
     fd_close(fd);
-    io->fd = -EBADF;
 }
 
 static void log_keep(struct jupyter_log *log, const char *p, size_t n)
@@ -103,10 +102,8 @@ static int log_open(struct jupyter *j, int *ret_end, struct err *e)
     if (r < 0)
         return r;
     r = loop_io_start(j->loop, &j->log.io, ours, EPOLLIN, log_on_ready, e);
-    if (r < 0) {
-        j->log.io.fd = -EBADF;
+    if (r < 0)
         return r;
-    }
     (void)take_fd(&ours);
     *ret_end = take_fd(&theirs);
     return 0;
@@ -299,10 +296,8 @@ static int jupyter_spawn(struct jupyter *j, const struct kernel_conf *conf, cons
         return r;
     reaper_watch(conf->reaper, &j->child, pid, jupyter_on_exit);
     r = loop_io_start(j->loop, &j->report, report, EPOLLIN, jupyter_on_report, e);
-    if (r < 0) {
-        j->report.fd = -EBADF;
+    if (r < 0)
         return r;
-    }
     (void)take_fd(&report);
     return 0;
 }

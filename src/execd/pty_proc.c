@@ -220,7 +220,6 @@ static void proc_stop_report(struct pty_proc *p)
         return;
     loop_io_stop(p->loop, &p->report);
     fd_close(fd);
-    p->report.fd = -EBADF;
 }
 
 /* Nothing of it is left; the next may start. */
@@ -401,10 +400,8 @@ static int proc_spawn_on(struct pty_proc *p, const struct pty_spec *spec, const 
         return r;
     reaper_watch(p->reaper, &p->child, pid, proc_on_exit);
     r = loop_io_start(p->loop, &p->report, report, EPOLLIN, proc_on_report, e);
-    if (r < 0) {
-        p->report.fd = -EBADF;
+    if (r < 0)
         return r;
-    }
     (void)take_fd(&report);
     return 0;
 }

@@ -118,7 +118,6 @@ static void shell_stop_hearing(struct shell *s)
         return;
     loop_io_stop(s->conf.loop, &s->control);
     fd_close(fd);
-    s->control.fd = -EBADF;
 }
 
 /* One line per event, as hearing it may free the shell. A loop writes whole lines; what is none is
@@ -166,7 +165,6 @@ void shell_went_down(struct shell *s)
 
         loop_io_stop(s->conf.loop, &s->report);
         fd_close(fd);
-        s->report.fd = -EBADF;
     }
     fd_close(s->input);
     s->input = -EBADF;
@@ -246,7 +244,6 @@ static void shell_on_report(struct loop_io *io, uint32_t events UNUSED)
 
     loop_io_stop(s->conf.loop, io);
     fd_close(fd);
-    io->fd = -EBADF;
     if (r < 0)
         shell_cannot_start(s, &e);
 }
@@ -330,10 +327,8 @@ static int start_spawn(struct shell *s, const char *path, const char *const *env
     s->sid = pid;
     reaper_watch(s->conf.reaper, &s->child, pid, shell_on_exit);
     r = loop_io_start(s->conf.loop, &s->report, report, EPOLLIN, shell_on_report, e);
-    if (r < 0) {
+    if (r < 0)
         fd_close(report);
-        s->report.fd = -EBADF;
-    }
     return r;
 }
 
@@ -357,10 +352,8 @@ static int start_with(struct shell *s, const char *path, const char *const *env,
     if (r < 0)
         return err_sys(e, -r, "write to a pipe");
     r = loop_io_start(s->conf.loop, &s->control, ours, EPOLLIN, shell_on_control, e);
-    if (r < 0) {
-        s->control.fd = -EBADF;
+    if (r < 0)
         return r;
-    }
     (void)take_fd(&ours);
     return start_spawn(s, path, env, input, control, e);
 }

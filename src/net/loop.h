@@ -33,17 +33,18 @@ uint64_t loop_take_lag_ns(struct loop *l);
 /* --- descriptors (level-triggered) --- */
 
 struct loop_io {
-    void (*on_ready)(struct loop_io *io,
-                     uint32_t events); /* EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR */
+    /* EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR */
+    void (*on_ready)(struct loop_io *io, uint32_t events);
     int fd;
     uint32_t events; /* what is watched now; EPOLLHUP and EPOLLERR always are */
 };
 
+/* The descriptor stays the caller's. On failure io->fd is -EBADF. */
 int loop_io_start(struct loop *l, struct loop_io *io, int fd, uint32_t events,
                   void (*on_ready)(struct loop_io *, uint32_t), struct err *e);
 void loop_io_set(struct loop *l, struct loop_io *io, uint32_t events);
-/* Forgets the descriptor (before it is closed). No callback comes any more, not even in this turn.
- */
+/* Forgets the descriptor, before it is closed: io->fd is -EBADF. No callback comes any more, not
+ * even in this turn. */
 void loop_io_stop(struct loop *l, struct loop_io *io);
 
 /* --- timers --- */

@@ -127,12 +127,10 @@ void sandbox_watch(struct sandbox *sb, int fd)
 
         loop_io_stop(loop, &sb->watch);
         fd_close(old);
-        sb->watch.fd = -EBADF;
     }
     if (fd >= 0 && loop_io_start(loop, &sb->watch, fd, EPOLLIN, on_watch, &e) < 0) {
         (void)log_err(&e, "sandbox=%s cannot be watched, its end is noticed later", sb->id);
         fd_close(fd);
-        sb->watch.fd = -EBADF;
     }
 }
 

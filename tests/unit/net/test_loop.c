@@ -224,7 +224,7 @@ TEST(loop, says_which_descriptor_cannot_be_watched)
     start();
     CHECK(loop_io_start(loop, &ios[0], -1, EPOLLIN, on_ready_read, &e) == -EBADF);
     CHECK(strstr(e.msg, "-1"));
-    CHECK(ios[0].fd < 0);
+    CHECK_EQ(ios[0].fd, -EBADF);
     loop_free(loop);
 }
 
