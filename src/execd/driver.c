@@ -17,6 +17,7 @@
 #include "execd/command.h"
 #include "execd/driver_internal.h"
 #include "execd/duration.h"
+#include "execd/exit_text.h"
 #include "execd/path.h"
 
 enum {
@@ -114,18 +115,18 @@ static void driver_break(struct driver *d, const char *why)
 
 static void driver_set_exit(struct driver *d, const struct proc_exit *how)
 {
-    const char *name = how->by_signal ? strsignal(how->code) : "";
+    AUTO_BUF(text, EXIT_TEXT_MAX);
+    const char *end;
 
     if (d->why[0])
         return;
-    if (how->by_signal)
-        (void)snprintf(d->why, sizeof(d->why), "%s ended: signal: %c%s", d->program,
-                       ascii_lower(name[0]), name + 1);
-    else if (!d->ready)
-        (void)snprintf(d->why, sizeof(d->why), "%s ended before it was ready, exit status %d: %s",
-                       d->program, how->code, d->language->install);
+    exit_text_add(&text, how);
+    end = text.n ? text.p : "exit status 0";
+    if (how->by_signal || d->ready)
+        (void)snprintf(d->why, sizeof(d->why), "%s ended: %s", d->program, end);
     else
-        (void)snprintf(d->why, sizeof(d->why), "%s ended: exit status %d", d->program, how->code);
+        (void)snprintf(d->why, sizeof(d->why), "%s ended before it was ready, %s: %s", d->program,
+                       end, d->language->install);
 }
 
 /* --- what it prints and tells --- */

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "execd/exit_text.h"
 #include "execd/jupyter_internal.h"
 #include "execd/kernelspec.h"
 
@@ -136,17 +137,13 @@ static void jupyter_free(struct kernel *k)
 static void jupyter_set_exit(struct jupyter *j, const struct proc_exit *how)
 {
     struct str said = j->ready ? STR_NONE : log_last_line(&j->log);
-    const char *name = how->by_signal ? strsignal(how->code) : NULL;
-    char end[64];
+    AUTO_BUF(text, EXIT_TEXT_MAX);
 
     if (j->why[0])
         return;
-    if (name)
-        (void)snprintf(end, sizeof(end), "signal: %c%s", ascii_lower(name[0]), name + 1);
-    else
-        (void)snprintf(end, sizeof(end), "exit status %d", how->code);
-    (void)snprintf(j->why, sizeof(j->why), "the kernel %s ended: %s%s%.*s", j->name, end,
-                   said.n ? ": " : "", STR_ARG(said));
+    exit_text_add(&text, how);
+    (void)snprintf(j->why, sizeof(j->why), "the kernel %s ended: %s%s%.*s", j->name,
+                   text.n ? text.p : "exit status 0", said.n ? ": " : "", STR_ARG(said));
 }
 
 /* The owner usually frees us in it. */

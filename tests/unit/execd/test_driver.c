@@ -241,6 +241,7 @@ TEST(driver, tells_how_the_process_ended)
     } rows[] = {
         {"ready; begin; printf x; exit 3",                              "stdout[x] dead: /", "/python3 ended: exit status 3."               },
         {"ready; begin; kill -9 $$",                                    "dead: /",           "/python3 ended: signal: killed."              },
+        {"ready; begin; kill -40 $$",                                   "dead: /",           "/python3 ended: signal: signal 40."           },
         {"exit 7",                                                      "dead: /",           "exit status 7: install python3, 3.6 or newer."},
         {"say '{\"type\":\"failed\",\"message\":\"no luck\"}'; exit 1", "dead: no luck.",    ""                                             },
         {"ready; begin; end; exit 2",                                   "done ok.",          "."                                            }, /* or more */
