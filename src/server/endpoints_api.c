@@ -11,9 +11,6 @@
 
 enum { ENDPOINT_MAX = 1024, ENDPOINT_JSON_MAX = 8192 };
 
-#define SECURE_ACCESS_HEADER "OpenSandbox-Secure-Access"
-#define INGRESS_TO_HEADER    "OpenSandbox-Ingress-To"
-
 struct endpoint {
     struct buf text; /* "host:port/path", no scheme */
     struct json_pair headers[2];
@@ -62,8 +59,8 @@ static void direct(struct endpoint *ep, struct http_req *req, const struct sandb
     (void)buf_addf(&ep->text, "/sandboxes/%s/proxy/%u", sb->id, port);
 }
 
-/* By way of a gateway in front; `route` is "id-port" or the signed token, with `sep` between its
- * parts where they are a path. */
+/* By way of a gateway in front; `token` is "id-port" or the signed route, `path_tail` what the
+ * latter adds to a path. */
 static void by_gateway(struct endpoint *ep, const struct config *config, const struct sandbox *sb,
                        uint16_t port, struct str token, const char *path_tail)
 {
@@ -75,7 +72,7 @@ static void by_gateway(struct endpoint *ep, const struct config *config, const s
         (void)buf_addf(&ep->text, "%s/%s/%u%s", address, sb->id, port, path_tail);
     } else {
         (void)buf_addf(&ep->text, "%s", address);
-        add_header(ep, STR(INGRESS_TO_HEADER), token);
+        add_header(ep, STR(GATEWAY_ROUTE_HEADER), token);
     }
 }
 
@@ -110,9 +107,9 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
     else
         direct(&ep, req, sb, port);
     if (q->signed_route && !gateway)
-        add_header(&ep, STR(INGRESS_TO_HEADER), str_of(token));
+        add_header(&ep, STR(GATEWAY_ROUTE_HEADER), str_of(token));
     else if (!q->signed_route && config->server.proxy_access == CONFIG_PROXY_TOKEN)
-        add_header(&ep, STR(SECURE_ACCESS_HEADER), str_of(sb->token));
+        add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
     reply_json(req, 200, &body,
                api_endpoint_write(&body, buf_str(&ep.text), ep.headers, ep.header_count));
     buf_done(&ep.text);

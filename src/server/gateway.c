@@ -56,10 +56,10 @@ static const struct credential_row {
     struct str name;
     unsigned kinds;
 } credential_rows[] = {
-    {STR_INIT(GUARD_KEY_HEADER),            IS_API_KEY | IS_OURS              },
-    {STR_INIT("OpenSandbox-Secure-Access"), IS_TOKEN | MUST_BE_RIGHT | IS_OURS},
-    {STR_INIT("X-EXECD-ACCESS-TOKEN"),      IS_API_KEY | IS_TOKEN             },
-    {STR_INIT("OpenSandbox-Ingress-To"),    IS_SIGNED_ROUTE | IS_OURS         },
+    {STR_INIT(GUARD_KEY_HEADER),       IS_API_KEY | IS_OURS              },
+    {STR_INIT(GATEWAY_TOKEN_HEADER),   IS_TOKEN | MUST_BE_RIGHT | IS_OURS},
+    {STR_INIT("X-EXECD-ACCESS-TOKEN"), IS_API_KEY | IS_TOKEN             },
+    {STR_INIT(GATEWAY_ROUTE_HEADER),   IS_SIGNED_ROUTE | IS_OURS         },
 };
 
 static unsigned credential_kinds_of(struct str name)
@@ -317,8 +317,8 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
 
     if (c == CREDENTIAL_NONE)
         http_reply_error(req, 401, "MISSING_API_KEY",
-                         "a sandbox is reached with its token in header OpenSandbox-Secure-Access, "
-                         "or with an API key in " GUARD_KEY_HEADER);
+                         "a sandbox is reached with its token in header " GATEWAY_TOKEN_HEADER
+                         ", or with an API key in " GUARD_KEY_HEADER);
     else if (c == CREDENTIAL_WRONG)
         http_reply_error(req, 401, "INVALID_API_KEY",
                          "neither an API key of this server nor the token of this sandbox, which "

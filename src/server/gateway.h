@@ -9,6 +9,9 @@
 
 enum { GATEWAY_EXECD_PORT = 44772, GATEWAY_EGRESS_PORT = 18080 };
 
+#define GATEWAY_TOKEN_HEADER "OpenSandbox-Secure-Access" /* the sandbox's token */
+#define GATEWAY_ROUTE_HEADER "OpenSandbox-Ingress-To"    /* a signed route */
+
 struct gateway;
 
 /* What the gateway must know of a sandbox; strings are borrowed for the turn. */
@@ -26,8 +29,7 @@ struct gateway_conf {
     bool (*is_api_key)(void *user, struct str key);
     /* Whether one stands anywhere in `text`; time must not tell which, nor how much of one. */
     bool (*holds_api_key)(void *user, struct str text);
-    /* Whether `token`, of header OpenSandbox-Ingress-To, is a signed route to there. May be NULL.
-     */
+    /* Whether `token`, of GATEWAY_ROUTE_HEADER, is a signed route to there. May be NULL. */
     bool (*is_signed)(void *user, struct str sandbox_id, uint16_t port, struct str token);
     /* False when there is no such sandbox. */
     bool (*find)(void *user, struct str sandbox_id, struct gateway_target *ret);
