@@ -83,6 +83,11 @@ void answer_bad_body(struct http_req *req, const char *detail)
                  "error parsing request, MAYBE invalid body format. %s", detail);
 }
 
+void answer_invalid_body(struct http_req *req, const char *detail)
+{
+    answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid request, validation error %s", detail);
+}
+
 struct str answer_id(struct http_req *req)
 {
     struct str raw = http_req_param(req, "id"), id;

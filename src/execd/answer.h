@@ -21,6 +21,8 @@ void answer_error(struct http_req *req, int status, const char *code, const char
 void answer_fs(struct http_req *req, int r, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* 400 INVALID_REQUEST_BODY "error parsing request, MAYBE invalid body format. <detail>" */
 void answer_bad_body(struct http_req *req, const char *detail);
+/* 400 INVALID_REQUEST_BODY "invalid request, validation error <detail>" */
+void answer_invalid_body(struct http_req *req, const char *detail);
 
 /* The id in the path, decoded; as it is when it does not decode, to be unknown as that. */
 struct str answer_id(struct http_req *req);

@@ -189,8 +189,7 @@ void post_code_context(struct http_req *req)
     struct err e = {0};
 
     if (answer_read_body(req, &arena, &context_table, &b, &e) < 0) {
-        answer_error(req, 400, "INVALID_REQUEST_BODY",
-                     "error parsing request, MAYBE invalid body format. %s", e.msg);
+        answer_bad_body(req, e.msg);
         return;
     }
     if (engine_of(b.language) == ENGINE_SQL)
@@ -239,16 +238,11 @@ void get_code_contexts(struct http_req *req)
 
 void delete_code_contexts(struct http_req *req)
 {
-    struct str language = STR("");
+    struct str language;
     struct context *c;
     size_t at = 0;
 
-    if (url_query_get(req->head.query, STR("language"), &req->arena, &language) < 0 ||
-        language.n == 0) {
-        answer_error(req, 400, "MISSING_QUERY", "missing query parameter 'language'");
-        return;
-    }
-    if (!has_contexts(req, language))
+    if (!answer_query_need(req, STR("language"), &language) || !has_contexts(req, language))
         return;
     while ((c = contexts_next(contexts_of(req), &at)))
         if (str_eq(str_of(c->language), language))
@@ -308,8 +302,7 @@ static int read_code(struct http_req *req, struct arena *a, struct code_body *b)
     int r = answer_read_body(req, a, &code_table, b, &e);
 
     if (r < 0) {
-        answer_error(req, 400, "INVALID_REQUEST_BODY",
-                     "error parsing request, MAYBE invalid body format. %s", e.msg);
+        answer_bad_body(req, e.msg);
         return r;
     }
     if (b->code.n == 0)
@@ -321,8 +314,7 @@ static int read_code(struct http_req *req, struct arena *a, struct code_body *b)
                     "Key: 'RunCodeRequest.TimeoutMs' Error:Field validation for 'TimeoutMs' failed "
                     "on the 'gte' tag");
     if (r < 0)
-        answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid request, validation error %s",
-                     e.msg);
+        answer_invalid_body(req, e.msg);
     return r;
 }
 

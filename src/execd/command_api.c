@@ -111,13 +111,11 @@ static const struct http_req_ops interrupt_req_ops = {.on_close = interrupt_on_c
 void delete_command(struct http_req *req)
 {
     struct execd_api *api = req->server_user;
-    struct str id = STR_NONE;
     struct command *c;
+    struct str id;
 
-    if (url_query_get(req->head.query, STR("id"), &req->arena, &id) < 0 || id.n == 0) {
-        answer_error(req, 400, "MISSING_QUERY", "missing query parameter 'id'");
+    if (!answer_query_need(req, STR("id"), &id))
         return;
-    }
     c = commands_find(api->commands, id);
     if (c && command_group(c) > 0) {
         req->ops = &interrupt_req_ops;

@@ -169,8 +169,7 @@ int command_request_read(struct http_req *req, struct arena *a, const char *cons
     int r = answer_read_body(req, a, &body_table, &b, &e);
 
     if (r < 0) {
-        answer_error(req, 400, "INVALID_REQUEST_BODY",
-                     "error parsing request, MAYBE invalid body format. %s", e.msg);
+        answer_bad_body(req, e.msg);
         return r;
     }
     *ret = (struct command_request){.text = b.command, .background = b.background};
@@ -184,7 +183,6 @@ int command_request_read(struct http_req *req, struct arena *a, const char *cons
     if (r == -ENOEXEC)
         answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
     else if (r < 0)
-        answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid request, validation error %s",
-                     e.msg);
+        answer_invalid_body(req, e.msg);
     return r;
 }

@@ -371,14 +371,12 @@ int isolated_request_create(struct http_req *req, struct isolated *s)
     int r = answer_read_body(req, &s->arena, &create_table, &b, &e);
 
     if (r < 0) {
-        answer_error(req, 400, "INVALID_REQUEST_BODY",
-                     "error parsing request, MAYBE invalid body format. %s", e.msg);
+        answer_bad_body(req, e.msg);
         return r;
     }
     r = read_create(s, &b, &e);
     if (r < 0)
-        answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid request, validation error %s",
-                     e.msg);
+        answer_invalid_body(req, e.msg);
     return r;
 }
 
@@ -539,8 +537,7 @@ int isolated_request_run(struct http_req *req, struct arena *a, const struct iso
     int r = answer_read_body(req, a, &run_table, &b, &e);
 
     if (r < 0) {
-        answer_error(req, 400, "INVALID_REQUEST_BODY",
-                     "error parsing request, MAYBE invalid body format. %s", e.msg);
+        answer_bad_body(req, e.msg);
         return r;
     }
     *ret = (struct isolated_job){.code = b.code,
@@ -554,8 +551,7 @@ int isolated_request_run(struct http_req *req, struct arena *a, const struct iso
     if (r >= 0)
         r = read_cwd(a, s, b.cwd, ret->env, &ret->cwd, &e);
     if (r < 0)
-        answer_error(req, 400, "INVALID_REQUEST_BODY", "invalid request, validation error %s",
-                     e.msg);
+        answer_invalid_body(req, e.msg);
     return r;
 }
 
@@ -587,8 +583,7 @@ int isolated_request_commit(struct http_req *req, struct isolated_commit *ret)
     int r = is_empty ? 0 : answer_read_body(req, &arena, &commit_table, &b, &e);
 
     if (r < 0)
-        answer_error(req, 400, "INVALID_REQUEST_BODY",
-                     "error parsing request, MAYBE invalid body format. %s", e.msg);
+        answer_bad_body(req, e.msg);
     else
         *ret = (struct isolated_commit){.reset_upper_after = b.reset};
     return r;
