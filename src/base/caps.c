@@ -44,21 +44,24 @@ int caps_bound(uint64_t keep)
     return 0;
 }
 
-int caps_limit(uint64_t keep)
+int caps_set(uint64_t keep)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct sets[2] = {
         {.effective = (uint32_t)keep,         .permitted = (uint32_t)keep        },
         {.effective = (uint32_t)(keep >> 32), .permitted = (uint32_t)(keep >> 32)},
     };
-    int r;
 
-    r = caps_bound(keep);
-    if (r < 0)
-        return r;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return -errno;
     if (syscall(SYS_capset, &header, sets) < 0)
         return -errno;
     return 0;
+}
+
+int caps_limit(uint64_t keep)
+{
+    int r = caps_bound(keep);
+
+    return r < 0 ? r : caps_set(keep);
 }

@@ -14,5 +14,7 @@ extern const uint64_t caps_init;    /* what PID 1 keeps: the same, the right to 
  * ambient sets are emptied. Taking from the bounding set needs CAP_SETPCAP. No allocation: safe
  * between clone and exec. 0 or -errno; -EPERM when `keep` has more than the thread. */
 int caps_limit(uint64_t keep);
+/* The other sets alone: taking from them needs nothing. */
+int caps_set(uint64_t keep);
 /* The bounding set alone: what no exec can give back. The rest stays usable for now. */
 int caps_bound(uint64_t keep);

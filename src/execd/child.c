@@ -17,19 +17,25 @@ static void child_own_output(uint32_t uid, uint32_t gid)
         (void)!fchown(fd, uid, gid);
 }
 
-int child_become(const struct child_user *user)
+int child_set_ids(const struct child_user *user)
 {
     uint32_t uid = user->uid, gid = user->gid;
 
     if (!user->change)
         return 0;
-    child_own_output(uid, gid);
     if (setgroups(user->group_count, user->groups) < 0 &&
         !(errno == EPERM && uid == getuid() && gid == getgid()))
         return -errno;
     if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
         return -errno;
     return 0;
+}
+
+int child_become(const struct child_user *user)
+{
+    if (user->change)
+        child_own_output(user->uid, user->gid);
+    return child_set_ids(user);
 }
 
 int child_enter(const char *cwd)

@@ -25,6 +25,8 @@ struct child_user {
 
 /* The step alone, for who mixes it with others. */
 int child_become(const struct child_user *user);
+/* The same without giving away standard output and error. */
+int child_set_ids(const struct child_user *user);
 
 /* chdir(2), through no link of /proc to an open file: all of ours still are, and some are the
  * host's. */

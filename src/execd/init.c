@@ -13,6 +13,7 @@
 #include "execd/command.h"
 #include "execd/contexts.h"
 #include "execd/exit_report.h"
+#include "execd/file_identity.h"
 #include "execd/file_routes.h"
 #include "execd/pty.h"
 #include "execd/pty_client.h"
@@ -107,6 +108,7 @@ static void init_finish(struct init *i)
     directories_watch_end_all(&i->api, "execd is ending");
     contexts_end_cells(i->api.contexts, "execd is ending");
     isolated_end_streams(i->api.isolated);
+    identities_end(i->api.identities);
     http_server_drain(i->server, i->conf->drain_ms, init_on_drained, i);
 }
 
@@ -186,6 +188,8 @@ static void init_on_signal(struct loop_signals *s, int signo)
 
     if (signo == SIGINT || signo == SIGTERM) {
         init_signal(i, signo);
+        if (!entry_runs(i)) /* or our end waits for theirs */
+            identities_end(i->api.identities);
         init_end_within(i, entry_runs(i) ? i->conf->grace_ms : LEFTOVERS_MS);
     } else if (signo != SIGCHLD && entry_runs(i)) {
         (void)kill(i->entry.proc.pid, signo);
@@ -327,6 +331,7 @@ static void init_make_api(struct init *i)
     list_init(&i->api.undoing);
     isolated_new_all(i->loop, &i->reaper, &i->conf->entry.place, &i->conf->isolated,
                      &i->api.isolated);
+    identities_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.identities);
 }
 
 static void init_observe(struct init *i)
@@ -383,6 +388,7 @@ static void init_done(struct init *i)
         interrupts_done(&i->api.interrupts);
     }
     isolated_free_all(i->api.isolated);
+    identities_free(i->api.identities);
     commands_free(i->api.commands);
     sessions_free(i->api.sessions);
     contexts_free(i->api.contexts);

@@ -11,6 +11,7 @@ struct commands;
 struct contexts;
 struct directory_watch;
 struct http_client;
+struct identities;
 struct isolated_all;
 struct ptys;
 struct sessions;
@@ -23,6 +24,7 @@ struct execd_api { /* server_user of every request */
     struct interrupts interrupts;
     struct trim trim;
     struct isolated_all *isolated;
+    struct identities *identities;
     struct metrics_source metrics;
     struct metrics_memory metrics_memory;
     struct directory_watch *watches; /* all that go on */
@@ -34,7 +36,7 @@ struct execd_api { /* server_user of every request */
     struct list pty_clients;  /* their WebSockets */
     const char *access_token; /* NULL or "": everyone may ask */
     bool log_use;             /* requests and commands, see use_log.h */
-    const char *view;         /* of a process that serves a session's files: its workspace */
+    const char *view;         /* of a process that serves files in a workspace alone: that */
 };
 
 extern const struct http_route execd_routes[];

@@ -171,6 +171,54 @@ async def a_missing_file_is_404(_, sandbox):
     assert error.error.code == "FILE_NOT_FOUND", error
 
 
+def as_user(sandbox, uid, gid):
+    if not hasattr(sandbox, "files_with_identity"):
+        raise Skip(f"opensandbox {VERSION} has no files_with_identity")
+    return sandbox.files_with_identity(uid, gid)
+
+
+async def files_are_used_as_another_user(client, sandbox):
+    entry = needs("DirectoryListEntry")
+    files = as_user(sandbox, 1234, 2345)
+    await run(sandbox, "mkdir -m 777 /tmp/f/id; echo x > /tmp/f/secret; chmod 600 /tmp/f/secret; "
+                       "ln -s /tmp/f/secret /tmp/f/id/link")
+    await done(files.write_file("/tmp/f/id/sub/a", "one one", mode=640))
+    assert (await run(sandbox, "stat -c '%u %g %a' /tmp/f/id/sub /tmp/f/id/sub/a")).text == \
+        "1234 2345 755\n1234 2345 640"
+    assert await done(files.read_file("/tmp/f/id/sub/a")) == "one one"
+    assert b"".join(await client.collect(files.read_bytes_stream("/tmp/f/id/sub/a"))) == b"one one"
+    result = await done(files.replace_contents_detailed([ContentReplaceEntry(
+        path="/tmp/f/id/sub/a", old_content="one", new_content="1")]))
+    assert [r.replaced_count for r in result] == [2], result
+    await done(files.set_permissions([SetPermissionEntry(path="/tmp/f/id/sub/a", mode=600)]))
+    await done(files.move_files([MoveEntry(src="/tmp/f/id/sub/a", dest="/tmp/f/id/b")]))
+    info = (await done(files.get_file_info(["/tmp/f/id/b"])))["/tmp/f/id/b"]
+    assert (info.owner, info.group, info.mode) == ("1234", "2345", 600), info
+    await done(files.create_directories([WriteEntry(path="/tmp/f/id/d", mode=700)]))
+    found = await done(files.list_directory(entry(path="/tmp/f/id")))
+    assert [e.path for e in found] == [f"/tmp/f/id/{n}" for n in ("b", "d", "link", "sub")], found
+    found = await done(files.search(SearchEntry(path="/tmp/f/id", pattern="b")))
+    assert [e.path for e in found] == ["/tmp/f/id/b"], found
+    await done(files.delete_directories(["/tmp/f/id/d"]))
+    await done(files.delete_files(["/tmp/f/id/b"]))
+    for call in (lambda: files.read_file("/tmp/f/secret"),
+                 lambda: files.read_file("/tmp/f/id/link"),
+                 lambda: files.write_file("/etc/new", "x"),
+                 lambda: files.write_file("/tmp/f/id/c", "x", owner="root"),
+                 lambda: files.delete_files(["/tmp/f/secret"])):
+        error = await raises(SandboxApiException, call)
+        assert (error.status_code, error.error.code) == (500, "RUNTIME_ERROR"), error
+    assert await done(sandbox.files.read_file("/tmp/f/secret")) == "x\n", "the other is as before"
+
+
+async def an_identity_that_cannot_be_had_is_503(_, sandbox):
+    files = as_user(sandbox, 4294967294, 4294967294)  # a sandbox has the first 65,536
+    error = await raises(SandboxApiException, lambda: files.read_file("/etc/passwd"))
+    assert (error.status_code, error.error.code) == (503, "NOT_SUPPORTED"), error
+    assert await done(as_user(sandbox, 0, 0).read_file("/etc/passwd")) == \
+        await done(sandbox.files.read_file("/etc/passwd"))
+
+
 TESTS = [
     text_is_written_and_read,
     bytes_are_written_and_read,
@@ -188,4 +236,6 @@ TESTS = [
     replacements_are_counted,
     names_may_hold_anything,
     a_missing_file_is_404,
+    files_are_used_as_another_user,
+    an_identity_that_cannot_be_had_is_503,
 ]

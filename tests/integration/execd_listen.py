@@ -36,9 +36,10 @@ class Answer:
 
 class Execd:
     """with Execd(program) as execd: listening, with a folder of its own as HOME and TMPDIR, as a
-    user of this number or as ours. options: text, "{home}" is the folder that is HOME."""
+    user of this number (and groups) or as ours. options: text, "{home}" is the folder that is
+    HOME."""
 
-    def __init__(self, program, env=None, user=None, options=(), listen="127.0.0.1:0"):
+    def __init__(self, program, env=None, user=None, options=(), listen="127.0.0.1:0", groups=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="execd-files-")).resolve()
         (self.folder / "tmp").mkdir()
         self.home = self.folder / "home"
@@ -52,6 +53,7 @@ class Execd:
              *(option.format(home=self.home) for option in options),
              "--", "tail", "-f", "/dev/null"],
             cwd=self.home, stderr=subprocess.PIPE, text=True, umask=0o022, user=user, group=user,
+            extra_groups=None if user is None else groups,
             env={"PATH": os.environ["PATH"], "HOME": str(self.home),
                  "TMPDIR": str(self.folder / "tmp"), **(env or {})})
         line = self.process.stderr.readline()

@@ -49,6 +49,22 @@ def becomes_users_of_the_sandbox():
         assert ran.last["error"]["traceback"] == ["timeout after 200ms: signal: killed"]
 
 
+def serves_files_with_no_more_rights_than_a_command_has():
+    facts = "grep -E '^(Cap(Prm|Eff|Bnd)|NoNewPrivs|Seccomp|Uid|Gid):' /proc/{0}/status; " \
+        "cat /proc/{0}/cgroup"
+    with sandbox() as box:
+        for uid, gid in ((0, 0), (1000, 1001)):
+            url = f"/v1/filesystem/{uid}/{gid}/files/info?path=/"
+            assert box.get(url).status == 200
+            pid = box.run(f"pgrep -x user-files -u {uid}").of("stdout")[0]
+            wanted = box.run(facts.format("self"), uid=uid, gid=gid).of("stdout")
+            assert box.run(facts.format(pid)).of("stdout") == wanted, (uid, wanted)
+            for user in (0, uid):
+                for file in ("mem", "environ", "fd/3"):
+                    ran = box.run(f"cat /proc/{pid}/{file}", uid=user)
+                    assert "ermission denied" in ran.of("stderr")[0], (user, file, ran.events)
+
+
 def limits_commands_as_the_workload():
     with sandbox("--memory", MEMORY) as box:
         ran = box.run("python3 -c 'x = bytearray(400 << 20)'")
@@ -107,6 +123,7 @@ TESTS = [
     runs_commands,
     puts_commands_where_the_entrypoint_is,
     becomes_users_of_the_sandbox,
+    serves_files_with_no_more_rights_than_a_command_has,
     limits_commands_as_the_workload,
     reaps_what_commands_leave_behind,
     keeps_logs_out_of_reach,
