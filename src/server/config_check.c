@@ -235,6 +235,21 @@ RULE(too_many_api_keys)
     return c->server.api_keys.count + (c->server.api_key[0] != '\0') > CONFIG_KEYS_MAX;
 }
 
+#define HIDDEN_KEY "this stands for a key in --print-config; expected the key itself"
+
+RULE(hidden_api_key)
+{
+    return strcmp(c->server.api_key, CONFIG_HIDDEN) == 0;
+}
+
+RULE(hidden_api_keys)
+{
+    for (size_t i = 0; i < c->server.api_keys.count; i++)
+        if (strcmp(c->server.api_keys.at[i], CONFIG_HIDDEN) == 0)
+            return true;
+    return false;
+}
+
 RULE(long_socket_path)
 {
     return strlen(c->embedded.broker) >= sizeof(((struct sockaddr_un *)0)->sun_path);
@@ -284,6 +299,8 @@ static const struct {
      "active_key must be the key_id of one of the keys"                                                                      },
     {redis_without_dsn,                "renew_intent.redis.enabled", "needs renew_intent.redis.dsn"                          },
     {too_many_api_keys,                "server.api_keys",            "there is room for 16 keys, api_key among them"         },
+    {hidden_api_key,                   "server.api_key",             HIDDEN_KEY                                              },
+    {hidden_api_keys,                  "server.api_keys",            HIDDEN_KEY                                              },
     {long_socket_path,                 "embedded.broker",
      "a socket's path has at most 107 bytes; name a shorter one"                                                             },
     {long_data_path,                   "store.path",

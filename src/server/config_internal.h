@@ -131,6 +131,8 @@ const char *config_file_find(struct arena *a, const char *option, bool *ret_name
 
 /* --- config_print.c --- */
 
+#define CONFIG_HIDDEN "<redacted>" /* what is printed for a secret, and so can be none */
+
 /* The table's default, as TOML. */
 int config_print_default(const struct config_row *row, struct buf *out);
 

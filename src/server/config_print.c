@@ -61,7 +61,7 @@ static int add_list(struct buf *out, const struct config_list *list, bool hide)
     for (size_t i = 0; r == 0 && i < list->count; i++) {
         r = buf_add(out, i ? STR(", ") : STR(""));
         if (r == 0)
-            r = add_text(out, hide ? STR("<redacted>") : str_of(list->at[i]));
+            r = add_text(out, hide ? STR(CONFIG_HIDDEN) : str_of(list->at[i]));
     }
     return r ? r : buf_add_char(out, ']');
 }
@@ -91,7 +91,7 @@ static int add_keys(struct buf *out, const struct config_keys *keys, bool hide)
 
         r = buf_addf(out, "%s{ key_id = \"%c\", key = \"", i ? ", " : "", keys->at[i].id);
         if (r == 0 && hide)
-            r = buf_add(out, STR("<redacted>"));
+            r = buf_add(out, STR(CONFIG_HIDDEN));
         else if (r == 0 && (r = buf_reserve(out, BASE64_TEXT_MAX(secret.n))) == 0)
             buf_claim(out, base64_encode(secret, BASE64_STD, out->p + out->n));
         if (r == 0)
@@ -109,7 +109,7 @@ static int print_value(const struct config *c, const struct config_row *row, boo
     switch ((enum config_kind)row->kind) {
     case CONFIG_TEXT:
         if (hide && (*(const char *const *)field)[0])
-            return add_text(out, STR("<redacted>"));
+            return add_text(out, STR(CONFIG_HIDDEN));
         return add_text(out, str_of(*(const char *const *)field));
     case CONFIG_WORD:
         return add_text(out, config_word(row->words, *(const int *)field));

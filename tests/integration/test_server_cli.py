@@ -120,6 +120,10 @@ def the_effective_configuration_is_shown_without_secrets():
                      "failed_ttl_seconds = 7 # PENDING_FAILURE_TTL", 'broker = "/s/broker.sock"'):
             assert f"\n{line}\n" in done.stdout, line
         again = home.write("again.toml", done.stdout)
+        refused = home.expect(1, "--config", again, "--check").stderr
+        assert "server.api_key: this stands for a key" in refused, refused
+        assert "server.api_keys: this stands for a key" in refused, refused
+        again = home.write("again.toml", done.stdout.replace("<redacted>", "a key"))
         home.expect(0, "--config", again, "--check")
 
 

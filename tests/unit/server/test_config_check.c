@@ -46,6 +46,8 @@ TEST(config_check, refuses_what_does_not_go_together)
         {"[renew_intent.redis]\nqueue_key = ''\n",                                           "a text that is not empty"                 },
         {"[server]\napi_keys = "
          "['1','2','3','4','5','6','7','8','9','a','b','c','d','e','f','g','h']\n", "there is room for 16 keys"                },
+        {"[server]\napi_key = '<redacted>'\n",                                               "server.api_key: this stands for a key"    },
+        {"[server]\napi_keys = ['a', '<redacted>']\n",                                       "server.api_keys: this stands for a key"   },
         {"[embedded]\ndns = ['1.1.1.1','1.1.1.2','1.1.1.3','1.1.1.4']\n",                    "found 4 addresses"                        },
         {"[embedded]\nbroker = "
          "'/tmp/0123456789012345678901234567890123456789012345678901234567890123"
