@@ -35,45 +35,41 @@ static void add_header(struct endpoint *ep, struct str name, struct str value)
 }
 
 /* Where we listen, for a client that does not say how it found us. */
-static void add_own_address(struct buf *text, const struct config *config)
+static int add_own_address(struct buf *text, const struct config *config)
 {
     const char *host = config->server.host;
 
     if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
         host = "127.0.0.1"; /* everywhere is no place to go to */
-    (void)buf_addf(text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, (int)config->server.port);
+    return buf_addf(text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, (int)config->server.port);
 }
 
-/* By way of this server. */
-static void direct(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
-                   uint16_t port)
+/* By way of this server. -EMSGSIZE when the client calls it by too long a name. */
+static int direct(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
+                  uint16_t port)
 {
     const struct config *config = server_of(req)->config;
     struct str base = str_of(config->server.eip);
+    int r;
 
     base = bare_host(base.n ? base : http_req_header(req, STR("Host")));
-    if (base.n)
-        (void)buf_add(&ep->text, base);
-    else
-        add_own_address(&ep->text, config);
-    (void)buf_addf(&ep->text, "/sandboxes/%s/proxy/%u", sb->id, port);
+    r = base.n ? buf_add(&ep->text, base) : add_own_address(&ep->text, config);
+    return r ? r : buf_addf(&ep->text, "/sandboxes/%s/proxy/%u", sb->id, port);
 }
 
-/* By way of a gateway in front; `token` is "id-port" or the signed route, `path_tail` what the
- * latter adds to a path. */
-static void by_gateway(struct endpoint *ep, const struct config *config, const struct sandbox *sb,
-                       uint16_t port, struct str token, const char *path_tail)
+/* By way of a gateway in front; `token` is "id-port" or the signed route, `path_tail` what signing
+ * adds where the route is a path. */
+static int by_gateway(struct endpoint *ep, const struct config *config, const struct sandbox *sb,
+                      uint16_t port, struct str token, const char *path_tail)
 {
     const char *address = config->ingress_gateway.address;
 
-    if (config->ingress_route.mode == CONFIG_ROUTE_WILDCARD) {
-        (void)buf_addf(&ep->text, "%.*s%s", STR_ARG(token), address + 1); /* "*.base" */
-    } else if (config->ingress_route.mode == CONFIG_ROUTE_URI) {
-        (void)buf_addf(&ep->text, "%s/%s/%u%s", address, sb->id, port, path_tail);
-    } else {
-        (void)buf_addf(&ep->text, "%s", address);
-        add_header(ep, STR(GATEWAY_ROUTE_HEADER), token);
-    }
+    if (config->ingress_route.mode == CONFIG_ROUTE_WILDCARD)
+        return buf_addf(&ep->text, "%.*s%s", STR_ARG(token), address + 1); /* "*.base" */
+    if (config->ingress_route.mode == CONFIG_ROUTE_URI)
+        return buf_addf(&ep->text, "%s/%s/%u%s", address, sb->id, port, path_tail);
+    add_header(ep, STR(GATEWAY_ROUTE_HEADER), token);
+    return buf_addf(&ep->text, "%s", address);
 }
 
 static const struct config_key *active_key(const struct config *config)
@@ -93,6 +89,7 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
     char token[128], tail[64] = "", e36[BASE36_TEXT_MAX], signature[API_SIGNATURE_MAX];
     struct endpoint ep = {0};
     AUTO_BUF(body, ENDPOINT_JSON_MAX);
+    int r;
 
     buf_init(&ep.text, ENDPOINT_MAX);
     (void)snprintf(token, sizeof(token), "%s-%u", sb->id, port);
@@ -102,16 +99,19 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
         (void)snprintf(token, sizeof(token), "%s-%u-%s-%s", sb->id, port, e36, signature);
         (void)snprintf(tail, sizeof(tail), "/%s/%s", e36, signature);
     }
-    if (gateway)
-        by_gateway(&ep, config, sb, port, str_of(token), tail);
-    else
-        direct(&ep, req, sb, port);
+    r = gateway ? by_gateway(&ep, config, sb, port, str_of(token), tail)
+                : direct(&ep, req, sb, port);
     if (q->signed_route && !gateway)
         add_header(&ep, STR(GATEWAY_ROUTE_HEADER), str_of(token));
     else if (!q->signed_route && config->server.proxy_access == CONFIG_PROXY_TOKEN)
         add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
-    reply_json(req, 200, &body,
-               api_endpoint_write(&body, buf_str(&ep.text), ep.headers, ep.header_count));
+    if (r < 0)
+        http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
+                         "the name of this server, from header Host or its configuration, is too "
+                         "long for an endpoint");
+    else
+        reply_json(req, 200, &body,
+                   api_endpoint_write(&body, buf_str(&ep.text), ep.headers, ep.header_count));
     buf_done(&ep.text);
 }
 

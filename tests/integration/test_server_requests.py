@@ -139,6 +139,17 @@ def endpoints_are_reachable_when_nobody_names_a_host():
             assert endpoint.startswith(f"{found}:{server.port}/"), endpoint
 
 
+def endpoints_are_whole_or_refused():
+    path = f"/v1/sandboxes/{SERVER.create()}/endpoints/80"
+    for length in (255, 900):
+        status, _, body = SERVER.request("GET", path, headers={"Host": "a" * length})
+        assert status == 200 and body["endpoint"].startswith("a" * length + "/sandboxes/"), body
+    for length in (1000, 5000):
+        status, _, body = SERVER.request("GET", path, headers={"Host": "a" * length})
+        assert (status, body["code"]) == (400, "SANDBOX::INVALID_PARAMETER"), body
+        assert "Host" in body["message"], body
+
+
 if __name__ == "__main__":
     tap.skip_all(why_not())
     with ServerProcess(*PROGRAMS) as SERVER:
@@ -149,5 +160,6 @@ if __name__ == "__main__":
             much_may_be_handed_over,
             a_slash_at_the_end_is_taken_off,
             endpoints_are_reachable_when_nobody_names_a_host,
+            endpoints_are_whole_or_refused,
         ])
     sys.exit(result)
