@@ -31,7 +31,7 @@ static const struct {
 enum interrupt_mode { INTERRUPT_SIGNAL, INTERRUPT_MESSAGE };
 
 struct spec_file {
-    struct str language, display_name;
+    struct str language;
     struct str *argv;
     size_t argv_count;
     struct json_pair *env;
@@ -51,8 +51,6 @@ static const struct json_field spec_fields[] = {
     JSON_LIST("argv", JSON_AS_ARRAY, JSON_REQUIRED, struct spec_file, argv, .element = &argument,
               .min = 1, .max = 256),
     JSON_FIELD("language", JSON_AS_STR, JSON_REQUIRED, struct spec_file, language, .max = 256),
-    JSON_FIELD("display_name", JSON_AS_STR, JSON_NULLABLE, struct spec_file, display_name,
-               .max = 1024),
     JSON_LIST("env", JSON_AS_MAP, JSON_NULLABLE, struct spec_file, env, .max = 256),
     JSON_FIELD("interrupt_mode", JSON_AS_ENUM, JSON_NULLABLE, struct spec_file, interrupt_mode,
                .names = interrupt_modes),
@@ -87,7 +85,6 @@ int kernelspec_parse(struct arena *a, struct str text, struct kernelspec *ret, s
     if (r < 0)
         return r;
     ret->language = f.language;
-    ret->display_name = f.display_name;
     ret->argv = f.argv;
     ret->argv_count = f.argv_count;
     ret->env = f.env;

@@ -23,7 +23,7 @@ enum {
 struct kernelspec {
     const char *name; /* of its folder */
     const char *dir;  /* absolute */
-    struct str language, display_name;
+    struct str language;
     struct str *argv; /* with {connection_file} and {resource_dir} to be filled in; never empty */
     size_t argv_count;
     struct json_pair *env; /* beside ours; values may name variables: ${NAME} */

@@ -45,7 +45,6 @@ TEST(kernelspec, reads_a_kernel_json)
                               &s, NULL),
              0);
     CHECK_SPAN(s.language, "R");
-    CHECK_SPAN(s.display_name, "R 4");
     CHECK_EQ(s.argv_count, 2);
     CHECK_EQ(s.env_count, 1);
     CHECK(s.interrupt_by_message);
