@@ -14,8 +14,8 @@
 #include "execd/routes.h"
 
 enum {
-    LISTEN_BACKLOG = 64,
-    END_MS = 10 * 1000, /* it has uploads to undo, and a machine may be slow */
+    LISTEN_BACKLOG = 1024, /* all that we may have taken at once: more is no waiting but EAGAIN */
+    END_MS = 10 * 1000,    /* it has uploads to undo, and a machine may be slow */
 };
 
 struct file_view {

@@ -22,7 +22,7 @@ enum {
     FD_ROOT = 5, /* of fs_confine() */
     FD_PARK = 64,
     ROUTES_MAX = 48,
-    CONNECTIONS_MAX = 64,
+    CONNECTIONS_MAX = 1024, /* as many as whoever passes them on has */
     DRAIN_MS = 1000,
     LAST_DRAIN_MS = 100, /* all of the sandbox ends soon: the rest is for undoing uploads */
     BODY_ARENA_BYTES_MAX = 96 << 20,

@@ -3,6 +3,7 @@
 Usage: test_execd_identity.py EXECD-PROGRAM. TAP on standard output. As root only. /etc/passwd and
 /etc/group are files of ours meanwhile, in a mount namespace that nobody else sees.
 """
+import concurrent.futures
 import ctypes
 import io
 import json
@@ -22,6 +23,7 @@ from execd_process import SECONDS_MAX, status_of, wait_for  # noqa: E402
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 ALICE, BOB, NO_ONE, TEAM = 4001, 4002, 4003, 4100
 IDENTITIES_MAX = 16
+MANY, MANY_STREAMS = 300, 80
 PASSWD = """root:x:0:0::/root:/bin/sh
 alice:x:4001:4001::{home}:/bin/sh
 bob:x:4002:4002::/bobs:/bin/sh
@@ -235,6 +237,18 @@ def serves_identities_side_by_side(x):
     assert set(x.processes()) == {(ALICE, ALICE), (BOB, BOB)}
 
 
+def serves_as_many_requests_as_execd(x):
+    """Some at once, and then beside streams that stay."""
+    with concurrent.futures.ThreadPoolExecutor(MANY) as clients:
+        answers = list(clients.map(lambda _: x.read(ALICE, "/etc/passwd"), range(MANY)))
+    assert {answer.status for answer in answers} == {200}, [a.body for a in answers]
+    watches = [x.watch(ALICE, "/etc")[0] for _ in range(MANY_STREAMS)]
+    assert x.read(ALICE, "/etc/passwd").status == 200
+    assert len(x.processes()) == 1
+    for client in watches:
+        client.close()
+
+
 def says_what_a_number_is(x):
     for wrong in ("-1", "4294967295", "99999999999999999999", "alice", "0x10", "1.0", "%31", "+1"):
         for uid, gid, name in ((wrong, 1, "uid"), (1, wrong, "gid")):
@@ -371,6 +385,7 @@ TESTS = [
     has_nothing_of_the_environment,
     is_root_when_asked_to,
     serves_identities_side_by_side,
+    serves_as_many_requests_as_execd,
     says_what_a_number_is,
     has_no_rights_to_lose,
     keeps_its_memory_from_its_own_user,
