@@ -82,7 +82,7 @@ static size_t find_name(const struct config *c, struct str name)
 }
 
 /* With a tag it may be without its digest, too. One that has none is then tried with it: a digest
- * may be that of any tag, which only a star matches. */
+ * may be that of any tag, which only a star matches. `latest` is what no tag stands for. */
 const struct config_image *config_image_find(const struct config *config, struct str image)
 {
     static const struct config_image host = {"host", CONFIG_IMAGE_HOST, NULL};
@@ -98,6 +98,8 @@ const struct config_image *config_image_find(const struct config *config, struct
     if (has_tag(name)) {
         if (digest.p)
             i = min_size(i, find_name(config, name));
+        if (i == config->image_count && str_ends(name, STR(":latest")))
+            i = find_name(config, str_make(name.p, name.n - STR(":latest").n));
     } else if (i == config->image_count &&
                buf_addf(&tagged, "%.*s:%.*s", STR_ARG(name),
                         STR_ARG(digest.p ? digest : STR("latest"))) == 0) {

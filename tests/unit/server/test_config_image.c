@@ -21,7 +21,10 @@ TEST(config_image, finds_the_first_match)
     CHECK_EQ(found(c, "registry:5000/code-interpreter"), 'c');
     CHECK_EQ(found(c, "opensandbox/code-interpreter:v1"), 'c');
     CHECK_EQ(found(c, "plain"), 'd');
-    CHECK_EQ(found(c, "plain:latest"), '0');
+    CHECK_EQ(found(c, "plain:latest"), 'd');
+    CHECK_EQ(found(c, "plain:latest@sha256:00"), 'd');
+    CHECK_EQ(found(c, "docker.io/library/plain:latest"), 'd');
+    CHECK_EQ(found(c, "plain:1"), '0');
     CHECK_EQ(found(c, "old"), 'e');
     CHECK_EQ(found(c, "old@sha256:00"), '0'); /* a digest may be that of any tag */
     CHECK_EQ(found(c, "xyyzyz"), 'f');
