@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #include "base/json_write.h"
 #include "base/url.h"
@@ -195,6 +196,16 @@ static void name_all(struct json *body, const struct json_table *table)
     }
 }
 
+static bool is_blank(struct str text)
+{
+    static const char white[] = " \t\r\n";
+    size_t i = 0;
+
+    while (i < text.n && text.p[i] && strchr(white, text.p[i]))
+        i++;
+    return i == text.n;
+}
+
 int answer_read_json(struct str text, struct arena *a, const struct json_table *table, void *ret,
                      struct err *e)
 {
@@ -206,7 +217,7 @@ int answer_read_json(struct str text, struct arena *a, const struct json_table *
     struct json *body;
     int r;
 
-    if (text.n == 0)
+    if (is_blank(text))
         return err_set(e, EBADMSG, "EOF");
     r = json_parse(a, text, &limits, &body, e);
     if (r < 0)
@@ -221,4 +232,10 @@ int answer_read_body(const struct http_req *req, struct arena *a, const struct j
                      void *ret, struct err *e)
 {
     return answer_read_json(req->body, a, table, ret, e);
+}
+
+int answer_read_optional(const struct http_req *req, struct arena *a,
+                         const struct json_table *table, void *ret, struct err *e)
+{
+    return is_blank(req->body) ? 0 : answer_read_body(req, a, table, ret, e);
 }

@@ -40,3 +40,6 @@ int answer_read_json(struct str text, struct arena *a, const struct json_table *
 /* The same with the body of a request. */
 int answer_read_body(const struct http_req *req, struct arena *a, const struct json_table *table,
                      void *ret, struct err *e) MUST_USE;
+/* The same where a request need not have one: nothing, or white space, leaves *ret as it is. */
+int answer_read_optional(const struct http_req *req, struct arena *a,
+                         const struct json_table *table, void *ret, struct err *e) MUST_USE;

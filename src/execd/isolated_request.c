@@ -579,8 +579,7 @@ int isolated_request_commit(struct http_req *req, struct isolated_commit *ret)
     AUTO_ARENA(arena, REQUEST_ARENA_BYTES_MAX);
     struct commit_body b = {0};
     struct err e = {0};
-    bool is_empty = req->body.n == 0 || str_eq(str_trim(req->body), STR("null"));
-    int r = is_empty ? 0 : answer_read_body(req, &arena, &commit_table, &b, &e);
+    int r = answer_read_optional(req, &arena, &commit_table, &b, &e);
 
     if (r < 0)
         answer_bad_body(req, e.msg);

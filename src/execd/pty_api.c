@@ -43,14 +43,10 @@ static const struct json_field body_fields[] = {
 };
 static const struct json_table body_table = JSON_TABLE(struct body, body_fields, 0);
 
-/* No body and null are as good as {}. */
 static int read_body(const struct http_req *req, struct arena *a, struct body *ret, struct err *e)
 {
-    struct str text = str_trim(req->body);
-    int r = 0;
+    int r = answer_read_optional(req, a, &body_table, ret, e);
 
-    if (text.n && !str_eq(text, STR("null")))
-        r = answer_read_json(text, a, &body_table, ret, e);
     if (r >= 0 && str_has_nul(ret->command))
         r = err_set(e, EBADMSG, "command: it holds a NUL byte, which no program can be given");
     if (ret->command.n == 0)

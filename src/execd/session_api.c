@@ -39,14 +39,6 @@ static const struct json_field new_fields[] = {
 };
 static const struct json_table new_table = JSON_TABLE(struct new_body, new_fields, 0);
 
-/* No body, {} and null are one. */
-static int read_new_body(struct http_req *req, struct arena *a, struct new_body *ret, struct err *e)
-{
-    if (req->body.n == 0 || str_eq(str_trim(req->body), STR("null")))
-        return 0;
-    return answer_read_body(req, a, &new_table, ret, e);
-}
-
 void post_session(struct http_req *req)
 {
     struct new_body body = {0};
@@ -54,7 +46,7 @@ void post_session(struct http_req *req)
     const char *cwd = NULL;
     struct err e = {0};
     char answer[ID_UUID_MAX + 32];
-    int r = read_new_body(req, &req->arena, &body, &e);
+    int r = answer_read_optional(req, &req->arena, &new_table, &body, &e);
 
     if (r < 0) {
         answer_error(req, 400, "INVALID_REQUEST_BODY", "error parsing request. %s", e.msg);

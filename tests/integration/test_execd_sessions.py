@@ -369,6 +369,7 @@ def wrong_requests_are_refused():
         tag = "Error:Field validation for '{0}' failed on the '{1}' tag"
         for body, message in (
                 (b"", "error parsing request. EOF"),
+                (b" \n", "error parsing request. EOF"),
                 ({"command": ""}, "invalid request. Key: 'RunInSessionRequest.Command' "
                  + tag.format("Command", "required")),
                 ({"command": "x", "timeout": -1}, "invalid request. Key: "
@@ -388,7 +389,7 @@ def wrong_requests_are_refused():
         unknown = EXECD.ask("DELETE", "/session/nope")
         assert (unknown.status, unknown.json()) == (404, {
             "code": "CONTEXT_NOT_FOUND", "message": "session nope not found"})
-        for body in (None, b"", b"{}", b"null", {"cwd": None}, {"cwd": ""}):
+        for body in (None, b"", b"\r\n", b"{}", b"null", {"cwd": None}, {"cwd": ""}):
             reply = EXECD.ask("POST", "/session", body)
             assert reply.status == 200, (body, reply)
             assert EXECD.ask("DELETE", f"/session/{reply.json()['session_id']}").status == 200

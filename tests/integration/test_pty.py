@@ -233,7 +233,7 @@ def requests_are_refused_as_clients_know(x, s):
         reply = x.ask("POST", "/pty", body)
         assert reply.status == 400 and reply.json()["code"] == "INVALID_REQUEST_BODY", (body, reply)
         assert reply.json()["message"].startswith("error parsing request: "), reply
-    for body in (None, b"", b"null", b" {} ", b'{"cwd":null,"command":null,"more":1}'):
+    for body in (None, b"", b" \n", b"null", b" {} ", b'{"cwd":null,"command":null,"more":1}'):
         assert x.ask("POST", "/pty", body).status == 201, body
     (x.folder / "file").write_text("")
     for cwd in (str(x.folder / "file" / "x"), "$NO_SUCH_NAME/x"):
