@@ -182,6 +182,8 @@ static int start_any(struct context *c, const struct kernel_conf *conf, struct e
     }
     if (!wanted_is_known)
         return err_set(e, EINVAL, "unknown kernel: %s", c->wanted);
+    if (why == -ENOTSUP && !asked_all)
+        return err_set(e, ENOTSUP, "the kernel %s does not run %s", c->wanted, c->language);
     return why == -ENOTSUP ? err_set(e, ENOTSUP, "unknown language: %s", c->language) : why;
 }
 

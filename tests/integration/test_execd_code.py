@@ -153,6 +153,8 @@ def mistakes_are_told_before_the_stream():
     refused({"code": "1", "context": {"language": "sql"}}, 501, "NOT_SUPPORTED", "not offered")
     refused({"code": "1", "context": {"language": "python", "kernel": "abacus"}}, 500,
             "RUNTIME_ERROR", "unknown kernel: abacus")
+    refused({"code": "1", "context": {"language": "python", "kernel": "shell"}}, 500,
+            "RUNTIME_ERROR", "error running codes the kernel shell does not run python")
     for path in ("/code/contexts?language=command", "/code/contexts?language=sql"):
         for method in ("GET", "DELETE"):
             reply = EXECD.ask(method, path)
