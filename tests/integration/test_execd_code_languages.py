@@ -247,6 +247,14 @@ def failures_outside_of_cells_end_nothing(execd):
         assert cell.result == "1" and "Error: late" in cell.err and "alone" in cell.err, cell
 
 
+def a_call_for_the_debugger_changes_nothing(execd):
+    with Context(execd, "javascript") as js:
+        cell = js.run("process.kill(process.pid, 'SIGUSR1'); "
+                      "await new Promise(r => setTimeout(r, 200)); 1")
+        assert cell.result == "1" and not cell.err, cell
+        assert js.value("40 + 2") == "42"
+
+
 # --- typescript ---
 
 def types_are_removed(execd):
@@ -369,6 +377,7 @@ OTHERS = [
     modules_are_found_from_the_working_directory,
     nothing_that_spins_or_waits_holds_out,
     failures_outside_of_cells_end_nothing,
+    a_call_for_the_debugger_changes_nothing,
     types_are_removed,
     typescript_says_when_its_package_is_missing,
     java_keeps_what_is_declared,

@@ -510,6 +510,7 @@ function main() {
       'typescript@5, or install Node.js 22.13 or newer, which needs no package' });
     process.exit(1);
   }
+  process.on('SIGUSR1', () => {}); // would begin a debugger, and end our session with that
   session.connect();
   prepareGlobals();
   startWatcher(async () => {
