@@ -1,7 +1,7 @@
 """schemathesis_hooks.py - what schemathesis_run.py adds to schemathesis: checks, bodies, counts.
 
 Loaded by schemathesis itself, by the name in SCHEMATHESIS_HOOKS. OSB_COUNT names the file to count
-requests in, OSB_ERRORS the catalogue of error codes.
+requests in, OSB_ERRORS the catalogue of error codes, OSB_SANDBOX, if set, a sandbox that is there.
 """
 import atexit
 import collections
@@ -80,13 +80,30 @@ def request_id_comes_back(ctx, response, case):
         assert got[0] == wanted, f"X-Request-ID {got[0]!r}, not {wanted!r}"
 
 
+def one_in(count, value):
+    """The same for the same value."""
+    return zlib.crc32(json.dumps(value, sort_keys=True, default=str).encode()) % count == 0
+
+
+@schemathesis.hook
+def before_call(ctx, case, kwargs):
+    """Every second sandbox is one that is there, and stays: others would mostly be 404."""
+    parameters, standing = case.path_parameters or {}, os.environ.get("OSB_SANDBOX")
+    if not standing or "sandboxId" not in parameters:
+        return
+    if case.operation.definition.raw.get("operationId") == "deleteSandbox":
+        if parameters["sandboxId"] == standing:  # it was seen in a list
+            parameters["sandboxId"] = "gone"
+    elif one_in(2, [parameters, case.query, counts.total()]):
+        parameters["sandboxId"] = standing
+
+
 @schemathesis.hook
 def map_body(ctx, body):
     """Every second sandbox is one that can be made: random images and programs would all fail."""
     if ctx.operation.definition.raw.get("operationId") != "createSandbox" \
-            or not isinstance(body, dict) or not isinstance(body.get("image"), dict):
-        return body
-    if zlib.crc32(json.dumps(body, sort_keys=True, default=str).encode()) % 2:
+            or not isinstance(body, dict) or not isinstance(body.get("image"), dict) \
+            or one_in(2, body):
         return body
     kept = {name: body[name] for name in ("metadata", "timeout", "env") if name in body}
     return {**kept, "image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"],

@@ -30,6 +30,8 @@ ROUNDS_MAX = 8  # of one group, until it has its cases
 ROUND_S_MAX = 600
 CHECKS = ("status_code_conformance", "content_type_conformance", "response_schema_conformance",
           "no_failure_of_ours", "code_is_documented", "request_id_comes_back")
+STANDING = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"],
+            "resourceLimits": {}, "timeout": 7200}
 SERVER_CONFIG = {"embedded.images": {"*": "host"}, "embedded": {"network": "none"}}
 
 # Whatever is asked, the answer is for one try; nothing is kept between runs.
@@ -72,6 +74,8 @@ def run_round(args, group, operations, seed, folder):
     env = {**os.environ, "PYTHONPATH": str(HERE), "SCHEMATHESIS_HOOKS": "schemathesis_hooks",
            "OSB_COUNT": str(count), "OSB_ERRORS": str(ROOT / "specs/errors.yaml"),
            "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "NO_COLOR": "1"}
+    if group != LINKS:
+        env["OSB_SANDBOX"] = ask(args, "POST", "/v1/sandboxes", STANDING)["id"]
     done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=ROUND_S_MAX, check=False)
     counted = json.loads(count.read_text()) if count.exists() else {}
@@ -99,9 +103,11 @@ def run_group(args, group, tags):
     assert total >= args.cases, f"only {total} requests of {args.cases}"
 
 
-def ask(args, method, path):
+def ask(args, method, path, body=None):
     request = urllib.request.Request(args.url + path, method=method,
-                                     headers={KEY_HEADER: args.key})
+                                     data=json.dumps(body).encode() if body else None,
+                                     headers={KEY_HEADER: args.key,
+                                              "Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read() or b"null")
 
