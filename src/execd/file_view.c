@@ -103,6 +103,7 @@ static int view_listen(struct sock_addr *ret, struct err *e)
         listen(fd, LISTEN_BACKLOG) < 0 || getsockname(fd, (struct sockaddr *)&ret->path, &size) < 0)
         return err_sys(e, errno, "make a socket");
     ret->size = size;
+    ret->ours = true; /* it may be gone before a request is passed on, and its name taken */
     return take_fd(&fd);
 }
 

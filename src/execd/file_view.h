@@ -3,8 +3,9 @@
  * There every path leads where the kernel says it leads, links too, and what may not be done there
  * fails: nothing has to be resolved or judged by hand. It is a copy of us, without an exec, that
  * serves from a loop of its own; requests are passed on to it. Who asks must know its token: its
- * socket has a name in the network namespace, which everyone shares. Nobody reads our memory in it:
- * as we, it is not dumpable. Loop thread only. */
+ * socket has a name in the network namespace, which everyone shares. Who takes that name when it is
+ * gone is asked nothing. Nobody reads our memory in it: as we, it is not dumpable. Loop thread
+ * only. */
 #pragma once
 
 #include "base/list.h"

@@ -11,6 +11,9 @@
 
 struct sock_addr {
     socklen_t size; /* 0 = unset */
+    /* Of a unix socket that this process made listen, whoever holds it by now: a name that it had
+     * may be another's since, who is not connected to. */
+    bool ours;
     union {
         struct sockaddr any;
         struct sockaddr_in v4;
@@ -35,7 +38,8 @@ int sock_resolve(const char *host, uint16_t port, struct sock_addr *ret, struct 
 int sock_listen(const struct sock_addr *a, int backlog, struct err *e);
 int sock_local_addr(int fd, struct sock_addr *ret); /* to learn the port behind ":0" */
 
-/* Starts connecting; completion shows as EPOLLOUT, its result in sock_connect_result. */
+/* Starts connecting; completion shows as EPOLLOUT, its result in sock_connect_result. Another's
+ * socket at an address of ours is -ECONNREFUSED. */
 int sock_connect_start(const struct sock_addr *a, struct err *e);
 int sock_connect_result(int fd); /* 0 or -errno */
 

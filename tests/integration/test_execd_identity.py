@@ -9,7 +9,9 @@ import io
 import json
 import os
 import pathlib
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -32,6 +34,7 @@ GROUP = "root:x:0:\nalice:x:4001:\nteam:x:4100:{team}\n"
 BOUNDARY = "b0undary"
 FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 CLONE_NEWNS = 0x20000
+ACCEPTS = 0x10000  # a flag of /proc/net/unix
 DENIED = "permission denied"
 
 
@@ -298,6 +301,39 @@ def follows_one_that_was_killed(x):
     assert x.process_of(ALICE) != pid
 
 
+def socket_of(pid):
+    """The name that a process listens at."""
+    held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    rows = pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]
+    return next(row[7] for row in map(str.split, rows)
+                if f"socket:[{row[6]}]" in held and int(row[3], 16) & ACCEPTS)
+
+
+def passes_nothing_on_to_who_takes_its_name(x):
+    """One that dies over a request leaves its name to whoever is fast."""
+    assert x.read(ALICE, "/etc/passwd").status == 200
+    pid = x.process_of(ALICE)
+    name = socket_of(pid).replace("@", "\0")
+    client = x.connect()
+    assert x.ask("GET", "/ping", client=client).status == 200
+    os.kill(pid, signal.SIGSTOP)
+    client.request("GET", url(ALICE, "/files/download?path=/etc/passwd"))
+    for _ in range(2):  # it was passed on before the second was answered
+        assert x.ask("GET", "/ping").status == 200
+    os.kill(x.process.pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: status_of(pid, "State").startswith("Z"), "its end")
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(name)
+        stranger.listen()
+        os.kill(x.process.pid, signal.SIGCONT)
+        heard = select.select([client.sock, stranger], [], [], SECONDS_MAX)[0]
+        if stranger in heard:
+            assert stranger.accept()[0].recv(1) == b"", "a stranger has the request"
+        assert client.getresponse().status == 500
+    assert x.read(ALICE, "/etc/passwd").status == 200
+
+
 def makes_room_for_others(x):
     """The one whose last use is longest ago goes, unless it has something to do."""
     first = range(10000, 10000 + IDENTITIES_MAX)
@@ -390,6 +426,7 @@ TESTS = [
     has_no_rights_to_lose,
     keeps_its_memory_from_its_own_user,
     follows_one_that_was_killed,
+    passes_nothing_on_to_who_takes_its_name,
     makes_room_for_others,
     refuses_more_than_there_may_be,
     ends_with_execd,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -192,4 +193,52 @@ TEST(sock, never_removes_what_is_not_a_socket)
     clean(dir, path);
     CHECK_EQ(r, -EADDRINUSE);
     CHECK_EQ(kept, 0);
+}
+
+/* A process that listens at a name until its end of the pair is closed. */
+static pid_t start_listening(const struct sock_addr *a, int end)
+{
+    pid_t pid = fork();
+    char byte = 0;
+
+    if (pid != 0)
+        return pid;
+    if (sock_listen(a, 1, NULL) < 0)
+        _exit(1);
+    (void)!write(end, &byte, 1);
+    (void)!read(end, &byte, 1);
+    _exit(0);
+}
+
+TEST(sock, does_not_connect_to_who_took_a_name_of_ours)
+{
+    struct sock_addr a = {.path = {.sun_family = AF_UNIX}};
+    auto_fd listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    auto_fd mine = -EBADF, theirs = -EBADF, fd = -EBADF;
+    int pair[2], status;
+    char byte;
+    pid_t pid;
+
+    CHECK_EQ(bind(listener, &a.any, sizeof(a.path.sun_family)), 0);
+    CHECK_EQ(listen(listener, 1), 0);
+    CHECK_EQ(sock_local_addr(listener, &a), 0);
+    a.ours = true;
+    fd = sock_connect_start(&a, NULL);
+    CHECK(fd >= 0);
+
+    fd_close(take_fd(&listener));
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    mine = pair[0];
+    theirs = pair[1];
+    pid = start_listening(&a, theirs);
+    fd_close(take_fd(&theirs));
+    CHECK_EQ(read(mine, &byte, 1), 1);
+    CHECK_EQ(sock_connect_start(&a, NULL), -ECONNREFUSED);
+    a.ours = false;
+    fd_close(take_fd(&fd));
+    fd = sock_connect_start(&a, NULL);
+    CHECK(fd >= 0);
+    CHECK_EQ(write(mine, "", 1), 1);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
 }
