@@ -56,6 +56,7 @@ static bool view_on_request(struct http_req *req)
 
     if (!execd_on_request(req))
         return false;
+    http_req_be_patient(req); /* how long a client may pause is for who passes it on to say */
     url_query_init(&it, req->head.query, &req->arena);
     while (url_query_next(&it) > 0)
         if (str_eq(it.key, STR("path")) && !file_view_allows(req, it.value))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
@@ -26,6 +27,8 @@ PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 ALICE, BOB, NO_ONE, TEAM = 4001, 4002, 4003, 4100
 IDENTITIES_MAX = 16
 MANY, MANY_STREAMS = 300, 80
+PAUSE_S = 35  # longer than a server gives its client by default
+LARGE_BYTES = 64 << 20  # more than the buffers between them hold
 PASSWD = """root:x:0:0::/root:/bin/sh
 alice:x:4001:4001::{home}:/bin/sh
 bob:x:4002:4002::/bobs:/bin/sh
@@ -252,6 +255,18 @@ def serves_as_many_requests_as_execd(x):
         client.close()
 
 
+def waits_for_a_client_that_pauses(x):
+    """As long as execd does for its own."""
+    large = x.home / "large"
+    with large.open("wb") as file:
+        file.truncate(LARGE_BYTES)
+    client = x.connect()
+    client.request("GET", url(ALICE, f"/files/download?path={large}"))
+    reply = client.getresponse()
+    time.sleep(PAUSE_S)
+    assert len(reply.read()) == LARGE_BYTES
+
+
 def says_what_a_number_is(x):
     for wrong in ("-1", "4294967295", "99999999999999999999", "alice", "0x10", "1.0", "%31", "+1"):
         for uid, gid, name in ((wrong, 1, "uid"), (1, wrong, "gid")):
@@ -422,6 +437,7 @@ TESTS = [
     is_root_when_asked_to,
     serves_identities_side_by_side,
     serves_as_many_requests_as_execd,
+    waits_for_a_client_that_pauses,
     says_what_a_number_is,
     has_no_rights_to_lose,
     keeps_its_memory_from_its_own_user,
