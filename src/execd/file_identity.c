@@ -90,8 +90,7 @@ static int enter_identity(const void *user, struct proc_step *ret_step)
     (void)prctl(PR_SET_NAME, "user-files");
     if (id->user.uid != 0)
         r = caps_set(0);
-    if (r >= 0 && (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || /* new ids may have changed that */
-                   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0))
+    if (r >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         r = -errno;
     return r < 0 ? r : replace_environment(id);
 }

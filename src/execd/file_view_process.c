@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -237,6 +238,9 @@ int file_view_become(void *user, struct proc_step *ret_step)
 
     if (r < 0)
         return r;
+    *ret_step = (struct proc_step){"hide the memory of", "the view"};
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) /* new ids may have changed that */
+        return -errno;
     *ret_step = (struct proc_step){"open again", "the root of files"};
     r = place_descriptors(task);
     if (r < 0)
