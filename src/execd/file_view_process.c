@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/url.h"
 #include "execd/answer.h"
 #include "execd/file_op.h"
@@ -233,6 +234,7 @@ static int place_descriptors(const struct file_view_task *task)
 
 int file_view_become(void *user, struct proc_step *ret_step)
 {
+    static const struct log_conf log = {.format = LOG_JSON_BRIEF, .fd = STDERR_FILENO};
     const struct file_view_task *task = user;
     int r = task->plan->enter(task->plan->user, ret_step);
 
@@ -245,5 +247,6 @@ int file_view_become(void *user, struct proc_step *ret_step)
     r = place_descriptors(task);
     if (r < 0)
         return r;
+    log_init(&log); /* its file was closed with the rest, and the number is another's soon */
     _exit(view_serve(task) < 0); /* a single thread forked us: memory may be had */
 }
