@@ -5,9 +5,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/fd.h"
-#include "base/id.h"
 #include "base/mem.h"
 #include "execd/file_view_process.h"
 #include "execd/reaper.h"
@@ -21,7 +21,6 @@ enum {
 struct file_view {
     struct reaper_child process;
     struct sock_addr addr;
-    char token[ID_TOKEN_MAX];
     int channel, report;
     struct file_views *all;
     struct list ending;
@@ -121,7 +120,7 @@ static int view_spawn(struct file_view *v, const struct file_view_plan *plan, st
     const char *const argv[] = {"view", NULL};
     struct proc_spec how = PROC_SPEC("view", argv);
     struct proc_groups groups = plan->groups;
-    struct file_view_task task = {.plan = plan, .token = v->token};
+    struct file_view_task task = {.plan = plan, .client = getpid()};
     auto_fd listener = view_listen(&v->addr, e), theirs = -EBADF;
     int pair[2], r;
     pid_t pid;
@@ -152,7 +151,6 @@ int file_view_start(struct file_views *all, const struct file_view_plan *plan,
     int r;
 
     *v = (struct file_view){.all = all, .channel = -EBADF, .report = -EBADF};
-    id_token(v->token);
     r = view_spawn(v, plan, e);
     if (r < 0)
         file_view_free(v);
@@ -200,8 +198,8 @@ static struct str target_behind(struct http_req *req, const char *param)
 void file_view_forward(const struct file_view *v, struct http_req *req, const char *param,
                        struct http_proxy_target *how)
 {
+    static const struct str drop = STR_INIT(EXECD_TOKEN_HEADER); /* it asks for none */
     const struct execd_api *api = req->server_user;
-    struct http_header token = {STR("X-EXECD-ACCESS-TOKEN"), str_of(v->token)};
     struct err e = {0};
 
     how->target = target_behind(req, param);
@@ -212,7 +210,7 @@ void file_view_forward(const struct file_view *v, struct http_req *req, const ch
         return;
     }
     how->addr = &v->addr;
-    how->headers = &token;
-    how->header_count = 1;
+    how->drop = &drop;
+    how->drop_count = 1;
     http_proxy_forward(req, api->proxy, how);
 }

@@ -2,10 +2,10 @@
  *
  * There every path leads where the kernel says it leads, links too, and what may not be done there
  * fails: nothing has to be resolved or judged by hand. It is a copy of us, without an exec, that
- * serves from a loop of its own; requests are passed on to it. Who asks must know its token: its
- * socket has a name in the network namespace, which everyone shares. Who takes that name when it is
- * gone is asked nothing. Nobody reads our memory in it: as we, it is not dumpable. Loop thread
- * only. */
+ * serves from a loop of its own; requests are passed on to it. Its socket has a name in the network
+ * namespace, which everyone shares: others who connect are not heard, and who takes that name when
+ * it is gone is asked nothing. Nobody reads our memory in it: as we, it is not dumpable. Loop
+ * thread only. */
 #pragma once
 
 #include "base/list.h"
@@ -48,7 +48,7 @@ int file_view_failure(struct file_view *v, struct err *e);
 
 /* From the handler of a ROUTE_STREAM_BODY row: asks it for what stands behind `param`, one of the
  * row's, as it was written. Answers in every case, and `how` has the last word as ever; its
- * address, target and headers are filled in here. */
+ * address, target and what is dropped are filled in here. */
 void file_view_forward(const struct file_view *v, struct http_req *req, const char *param,
                        struct http_proxy_target *how);
 

@@ -51,7 +51,7 @@ static bool refuse(struct http_req *req, struct str path)
     return false;
 }
 
-/* The token, and the paths of the query. */
+/* The paths of the query. */
 static bool view_on_request(struct http_req *req)
 {
     struct url_query_iter it;
@@ -188,6 +188,7 @@ static int view_serve(const struct file_view_task *task)
         .user = &v.api,
         .on_request = view_on_request,
         .on_unrouted = execd_on_unrouted,
+        .peer_pid = task->client,
         .connections_max = CONNECTIONS_MAX,
     };
     int r = loop_new(&v.loop, NULL);
@@ -195,7 +196,7 @@ static int view_serve(const struct file_view_task *task)
     if (r < 0)
         return r;
     v.over = task->plan->over;
-    v.api = (struct execd_api){.access_token = task->token, .view = task->plan->workspace};
+    v.api = (struct execd_api){.view = task->plan->workspace};
     list_init(&v.api.undoing);
     trim_init(&v.api.trim, v.loop);
     collect_routes(&v);

@@ -5,7 +5,7 @@
 
 struct file_view_task {
     const struct file_view_plan *plan;
-    const char *token;
+    pid_t client;          /* who may ask */
     int listener, channel; /* the end of the channel is that of the process, in a second at most */
 };
 

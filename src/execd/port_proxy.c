@@ -65,8 +65,7 @@ static struct str forwarded_for(struct http_req *req, const char *host, uint16_t
 static void set_forwarded(struct http_req *req, struct http_proxy_target *target,
                           struct http_header rows[FORWARDED_ROWS_MAX])
 {
-    static const struct str drop[] = {STR_INIT("X-EXECD-ACCESS-TOKEN"),
-                                      STR_INIT("X-Forwarded-Host")};
+    static const struct str drop[] = {STR_INIT(EXECD_TOKEN_HEADER), STR_INIT("X-Forwarded-Host")};
     const struct str proto = STR("X-Forwarded-Proto");
     char host[INET6_ADDRSTRLEN];
     uint16_t port;

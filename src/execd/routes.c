@@ -12,8 +12,6 @@
 #include "execd/pty_api.h"
 #include "execd/session_api.h"
 
-#define TOKEN_HEADER "X-EXECD-ACCESS-TOKEN"
-
 static void get_ping(struct http_req *req)
 {
     answer_empty(req);
@@ -138,10 +136,10 @@ bool execd_on_request(struct http_req *req)
     trim_soon(&api->trim);
     if (redirect(req))
         return false;
-    if (wanted.n && !str_eq_secret(http_req_header(req, STR(TOKEN_HEADER)), wanted)) {
+    if (wanted.n && !str_eq_secret(http_req_header(req, STR(EXECD_TOKEN_HEADER)), wanted)) {
         answer_json(
             req, 401,
-            STR("{\"error\":\"Unauthorized: invalid or missing header " TOKEN_HEADER "\"}"));
+            STR("{\"error\":\"Unauthorized: invalid or missing header " EXECD_TOKEN_HEADER "\"}"));
         return false;
     }
     if (req->head.method != HTTP_HEAD || is_served(req, req->head.path))

@@ -17,6 +17,8 @@ struct ptys;
 struct sessions;
 struct telemetry;
 
+#define EXECD_TOKEN_HEADER "X-EXECD-ACCESS-TOKEN"
+
 struct execd_api { /* server_user of every request */
     struct commands *commands;
     struct sessions *sessions;

@@ -154,8 +154,13 @@ static void server_evict_idle(struct http_server *s)
 static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer)
 {
     struct http_server *s = container_of(l, struct http_listener, sock)->server;
-    struct http_conn *c = mem_new(struct http_conn);
+    struct http_conn *c;
 
+    if (s->conf.peer_pid && sock_peer_pid(fd) != s->conf.peer_pid) {
+        fd_close(fd);
+        return;
+    }
+    c = mem_new(struct http_conn);
     c->server = s;
     c->peer = *peer;
     if (http_conn_start(c, fd, NULL) < 0) {

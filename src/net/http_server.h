@@ -97,6 +97,8 @@ struct http_server_conf {
     /* After each request, for logs and metrics. May be NULL. */
     void (*on_done)(struct http_req *req, int error);
 
+    pid_t peer_pid; /* the only process that may connect, by unix sockets; 0 = any */
+
     /* 0 means the default named beside it. */
     struct h1_limits head;    /* h1_default_limits */
     uint64_t body_bytes_max;  /* 1 MiB; for rows that collect the body and name no limit */

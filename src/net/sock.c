@@ -236,13 +236,12 @@ int sock_local_addr(int fd, struct sock_addr *ret)
     return getsockname(fd, &ret->any, &ret->size) < 0 ? -errno : 0;
 }
 
-/* The kernel names who called listen(), and a unix socket is connected at once. */
-static bool is_peer_ours(int fd)
+pid_t sock_peer_pid(int fd)
 {
-    struct ucred peer;
+    struct ucred peer = {0};
     socklen_t size = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == getpid();
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ? 0 : peer.pid;
 }
 
 int sock_connect_start(const struct sock_addr *a, struct err *e)
@@ -257,7 +256,7 @@ int sock_connect_start(const struct sock_addr *a, struct err *e)
         sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     if (connect(fd, &a->any, a->size) < 0 && errno != EINPROGRESS)
         return err_sys(e, errno, "connect to %s", text);
-    if (a->ours && !is_peer_ours(fd))
+    if (a->ours && sock_peer_pid(fd) != getpid()) /* a unix socket is connected at once */
         return err_sys(e, ECONNREFUSED, "connect to %s, which is another's by now", text);
     return take_fd(&fd);
 }

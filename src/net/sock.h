@@ -42,6 +42,9 @@ int sock_local_addr(int fd, struct sock_addr *ret); /* to learn the port behind 
  * socket at an address of ours is -ECONNREFUSED. */
 int sock_connect_start(const struct sock_addr *a, struct err *e);
 int sock_connect_result(int fd); /* 0 or -errno */
+/* Of a connected unix socket: who called listen(), or connect(), at the other end. 0 when that
+ * cannot be told. */
+pid_t sock_peer_pid(int fd);
 
 /* --- accepting on a loop --- */
 

@@ -4,11 +4,13 @@ Usage: test_execd_identity.py EXECD-PROGRAM. TAP on standard output. As root onl
 /etc/group are files of ours meanwhile, in a mount namespace that nobody else sees.
 """
 import concurrent.futures
+import contextlib
 import ctypes
 import io
 import json
 import os
 import pathlib
+import resource
 import select
 import signal
 import socket
@@ -26,6 +28,7 @@ from execd_process import SECONDS_MAX, status_of, wait_for  # noqa: E402
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 ALICE, BOB, NO_ONE, TEAM = 4001, 4002, 4003, 4100
 IDENTITIES_MAX = 16
+STRANGERS = 2100  # more than are served and wait
 MANY, MANY_STREAMS = 300, 80
 PAUSE_S = 35  # longer than a server gives its client by default
 LARGE_BYTES = 64 << 20  # more than the buffers between them hold
@@ -353,6 +356,36 @@ def passes_nothing_on_to_who_takes_its_name(x):
     assert x.read(ALICE, "/etc/passwd").status == 200
 
 
+def connect_stranger(name):
+    """None when the queue is full; who is connected says something, and not all."""
+    stranger = socket.socket(socket.AF_UNIX)
+    stranger.setblocking(False)
+    try:
+        stranger.connect(name)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is faster
+            stranger.send(b"GET /files/info HTTP/1.1\r\nX: ")
+        return stranger
+    except BlockingIOError:
+        stranger.close()
+        return None
+
+
+def is_not_kept_busy_by_strangers(x):
+    """Who knows its name, as everyone of the network namespace does, takes no place of execd's."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    x.start(ALICE)
+    name = socket_of(x.process_of(ALICE)).replace("@", "\0")
+    strangers = [wait_for(lambda: connect_stranger(name), "a place in the queue")
+                 for _ in range(STRANGERS)]
+    assert x.read(ALICE, "/etc/passwd").status == 200
+    strangers[0].settimeout(SECONDS_MAX)
+    with contextlib.suppress(ConnectionResetError):
+        assert strangers[0].recv(1) == b"", "a stranger is listened to"
+    for stranger in strangers:
+        stranger.close()
+
+
 def makes_room_for_others(x):
     """The one whose last use is longest ago goes, unless it has something to do."""
     first = range(10000, 10000 + IDENTITIES_MAX)
@@ -447,6 +480,7 @@ TESTS = [
     keeps_its_memory_from_its_own_user,
     follows_one_that_was_killed,
     passes_nothing_on_to_who_takes_its_name,
+    is_not_kept_busy_by_strangers,
     makes_room_for_others,
     refuses_more_than_there_may_be,
     ends_with_execd,
