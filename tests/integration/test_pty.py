@@ -137,7 +137,8 @@ def a_python_prompt_works(x, s):
         t.send("sum(range(101))\n")
         t.wait_screen("5050")
         t.send("import os; os.get_terminal_size()\n")
-        t.wait_screen("columns=80, lines=24")
+        # Before its prompt Ctrl-D is no end: the line editor, once it reads, takes it for a NUL.
+        t.wait(lambda: re.search(rb"columns=80, lines=24\)\r\n.*>>> ", t.output), "its prompt")
         begin = len(t.output)
         t.send(b"\x04")
         t.wait(lambda: b"$ " in t.output[begin:], "the prompt")
