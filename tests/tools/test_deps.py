@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""test_deps.py - a mirror that hiccups costs nothing, one that is gone leaves nothing half made."""
+"""test_deps.py - tools/deps tries failed downloads again, leaves nothing half made, shares a cache."""
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -28,9 +29,10 @@ STANDINS = {
 class Tree:
     """tools/deps in a tree of its own, which fetches a kernel from a world of stand-ins."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, cache=None):
         self.folder = folder
-        (folder / "tools").mkdir()
+        self.cache = cache or folder / "cache"
+        (folder / "tools").mkdir(parents=True)
         shutil.copy(tap.ROOT / "tools/deps", folder / "tools/deps")
         (folder / "world").mkdir()
         for name, text in STANDINS.items():
@@ -42,7 +44,8 @@ class Tree:
     def fetch(self, failures):
         world = self.folder / "world"
         (world / "failures").write_text(f"{failures}\n")
-        env = {"PATH": f"{world}:{os.environ['PATH']}", "WORLD": str(world)}
+        env = {"PATH": f"{world}:{os.environ['PATH']}", "WORLD": str(world),
+               "XDG_CACHE_HOME": str(self.cache)}
         done = subprocess.run([self.folder / "tools/deps", "vm"], env=env, capture_output=True,
                               text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -65,7 +68,8 @@ def what_fails_is_tried_again(made):
 def what_fails_for_good_leaves_nothing_half_made(made):
     said = made.fetch(1000)
     assert "will be skipped" in said, said
-    assert not (made.built / "vm").exists() and not (made.built / "vm.ok").exists()
+    assert not (made.built / "vm").is_symlink() and not (made.built / "vm.ok").exists()
+    assert not [path for path in (made.cache / "opensandbox").iterdir() if path.is_dir()]
     made.fetch(0)  # and is not given up
     assert (made.built / "vm.ok").exists()
 
@@ -75,9 +79,33 @@ def what_is_there_is_not_fetched_again(made):
     assert made.fetch(1000) == ""
 
 
+def a_second_clone_takes_it_from_the_cache(made):
+    made.fetch(0)
+    clone = Tree(made.folder / "clone", made.cache)
+    assert clone.fetch(1000) == ""
+    assert (clone.built / "vm").resolve() == (made.built / "vm").resolve()
+
+
+def two_clones_at_once_fetch_it_once(made):
+    clone = Tree(made.folder / "clone", made.cache)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        said = list(pool.map(lambda tree: tree.fetch(0), [made, clone]))
+    assert sum("installing vm" in text for text in said) == 1, said
+    assert (clone.built / "vm/lib/modules/6.1-cloud").is_dir()
+
+
+def a_directory_of_an_older_checkout_gives_way(made):
+    (made.built / "vm/lib").mkdir(parents=True)
+    made.fetch(0)
+    assert (made.built / "vm").is_symlink()
+
+
 if __name__ == "__main__":
     sys.exit(tap.run_tests([
         what_fails_is_tried_again,
         what_fails_for_good_leaves_nothing_half_made,
         what_is_there_is_not_fetched_again,
+        a_second_clone_takes_it_from_the_cache,
+        two_clones_at_once_fetch_it_once,
+        a_directory_of_an_older_checkout_gives_way,
     ], tree))
