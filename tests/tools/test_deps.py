@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_deps.py - tools/deps tries failed downloads again, leaves nothing half made, shares a cache."""
+"""test_deps.py - tools/deps repeats failed downloads, leaves nothing half made, shares a cache."""
 import concurrent.futures
 import contextlib
 import os
