@@ -70,11 +70,11 @@ LANGUAGES = [
         keep="int kept = {value};",
         recall="kept",
         fail="int f(int x) { return 1 / x; }\nf(0)",
-        error="java.lang.ArithmeticException",
+        error="EvalException",
         wait='System.out.println("one");\nwhile (!new java.io.File("{path}").exists()) '
              'Thread.sleep(50);\nSystem.out.println("two");',
         sleep="Thread.sleep(60000);",
-        interrupted="Interrupted",
+        interrupted="EvaluationInterruptedException",
         program="jshell",
     ),
     Language(

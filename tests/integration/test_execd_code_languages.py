@@ -20,6 +20,9 @@ from tap import Skip, Tap  # noqa: E402
 
 PROGRAM, NODE_MODULES, GO_CACHE = sys.argv[1:4]
 NEEDS = {"javascript": "node", "typescript": "node", "java": "jshell", "go": "go"}
+# The name of the error of a cell that is interrupted.
+INTERRUPTED = {"javascript": "Interrupted", "typescript": "Interrupted",
+               "java": "EvaluationInterruptedException", "go": "Interrupted"}
 
 
 class Cell:
@@ -91,7 +94,7 @@ class Context:
             self.interrupt()
             events += stream.events()
         cell = Cell(events)
-        assert cell.error and cell.error["ename"] == "Interrupted", cell
+        assert cell.error and cell.error["ename"] == INTERRUPTED[self.language], cell
         return cell
 
 
@@ -304,13 +307,33 @@ def java_keeps_what_is_declared(execd):
 
 def java_tells_what_a_compiler_or_an_exception_says(execd):
     with Context(execd, "java") as java:
-        error = java.fails('int y = 1;\nString t = 5;', "CompilationError")
+        error = java.fails('int y = 1;\nString t = 5;', "CompilationException")
         assert error["traceback"][0] == "line 2: error:" and "^" in error["traceback"][-1], error
         assert java.value("y") == "1"
         java.run('int h() { throw new RuntimeException("deep", new Error("why")); }')
-        error = java.fails("h()", "java.lang.RuntimeException")
+        error = java.fails("h()", "EvalException")
+        assert error["evalue"] == "deep", error
+        assert error["traceback"][0] == "java.lang.RuntimeException: deep", error
         assert "Caused by: java.lang.Error: why" in error["traceback"], error
-        error = java.fails("class Open {", "CompilationError")
+        error = java.fails("class Own extends RuntimeException {}\nthrow new Own();",
+                           "EvalException")
+        assert error["evalue"] == "" and "Own" in error["traceback"][0], error
+        java.fails("class Open {", "IncompleteSourceException")
+
+
+def java_tells_what_a_declaration_lacks(execd):
+    with Context(execd, "java") as java:
+        error = java.fails("class B extends A {}", "CompilationException")
+        assert "class A" in error["evalue"], error
+        assert java.value("class A { int v = 3; }\nnew B().v") == "3"
+        assert java.value("class D extends C {}\nclass C { int v = 4; }\nnew D().v") == "4"
+        java.run("int g() { return missing(); }")
+        error = java.fails("g()", "UnresolvedReferenceException")
+        assert "missing()" in error["evalue"], error
+
+
+def java_tells_how_its_process_ended(execd):
+    with Context(execd, "java") as java:
         error = java.fails("System.exit(3);", "KernelDied")
         assert "exit status 3" in error["evalue"], error
 
@@ -382,6 +405,8 @@ OTHERS = [
     typescript_says_when_its_package_is_missing,
     java_keeps_what_is_declared,
     java_tells_what_a_compiler_or_an_exception_says,
+    java_tells_what_a_declaration_lacks,
+    java_tells_how_its_process_ended,
     go_keeps_declarations_and_values,
     go_makes_anew_what_cannot_be_kept,
     go_runs_programs_as_they_are,

@@ -19,6 +19,7 @@ import java.util.Locale;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BiConsumer;
 import java.util.stream.Collectors;
+import jdk.jshell.DeclarationSnippet;
 import jdk.jshell.Diag;
 import jdk.jshell.EvalException;
 import jdk.jshell.JShell;
@@ -44,6 +45,11 @@ public class Driver {
         "@SuppressWarnings(\"unchecked\") void display(String type, String data) {"
         + " ((java.util.function.BiConsumer<String, String>) System.getProperties().get(\""
         + DISPLAY + "\")).accept(type, data); }";
+
+    /** Names of errors, those of the IJava kernel: programs compare them. What a cell throws is an
+     * EvalException there, whatever its class; the class is in the traceback. */
+    private static final String REJECTED = "CompilationException",
+        INCOMPLETE = "IncompleteSourceException", INTERRUPTED = "EvaluationInterruptedException";
 
     private final OutputStream events;
     private final JShell shell;
@@ -169,8 +175,8 @@ public class Driver {
             cell = 0;
             awaitEnd();
             if (stopped == number)
-                outcome = error("Interrupted", "the cell was interrupted",
-                                List.of("Interrupted: the cell was interrupted"));
+                outcome = error(INTERRUPTED, "the cell was interrupted",
+                                List.of(INTERRUPTED + ": the cell was interrupted"));
             if (outcome != null)
                 send(outcome);
             send("{\"type\":\"done\",\"id\":" + quote(id) + "}");
@@ -191,6 +197,7 @@ public class Driver {
 
     /** The event it ends with, or null: the value of the last snippet, or what went wrong first. */
     private String run(String code, int number) {
+        List<Snippet> undefined = new ArrayList<>();
         String outcome = null;
         String rest = code;
 
@@ -206,14 +213,19 @@ public class Driver {
             for (SnippetEvent event : shell.eval(source)) {
                 if (event.causeSnippet() != null)
                     continue; // of an earlier one, which this one changes
-                String failure = failureOf(event, line);
+                String failure = failureOf(event, info.completeness(), line);
 
                 if (failure != null)
                     return failure;
+                if (event.status() == Snippet.Status.RECOVERABLE_NOT_DEFINED)
+                    undefined.add(event.snippet());
                 outcome = resultOf(event);
             }
             rest = info.source() == null || info.remaining() == null ? "" : info.remaining();
         }
+        for (Snippet snippet : undefined) // unless a later declaration of this cell defined it
+            if (shell.status(snippet) == Snippet.Status.RECOVERABLE_NOT_DEFINED)
+                return error(REJECTED, unresolved(snippet), List.of(snippet.source().strip()));
         return outcome;
     }
 
@@ -233,16 +245,17 @@ public class Driver {
 
     /* --- what went wrong --- */
 
-    private String failureOf(SnippetEvent event, int line) {
+    private String failureOf(SnippetEvent event, Completeness completeness, int line) {
         if (event.status() == Snippet.Status.REJECTED)
-            return rejection(event.snippet(), line);
+            return rejection(completeness.isComplete() ? REJECTED : INCOMPLETE, event.snippet(),
+                             line);
         if (event.exception() != null)
             return thrown(event.exception());
         return null;
     }
 
     /** As a compiler tells it: place, sentence, the line and where in it. */
-    private String rejection(Snippet snippet, int line) {
+    private String rejection(String name, Snippet snippet, int line) {
         List<Diag> errors = shell.diagnostics(snippet).filter(Diag::isError)
             .collect(Collectors.toList());
         List<String> trace = new ArrayList<>();
@@ -260,7 +273,7 @@ public class Driver {
         }
         String first = errors.isEmpty() ? "the cell cannot be compiled"
                                         : String.join("\n", sentences(errors.get(0)));
-        return error("CompilationError", first, trace);
+        return error(name, first, trace);
     }
 
     /** Without the class that JShell puts around everything. */
@@ -269,23 +282,28 @@ public class Driver {
             .filter(line -> !line.strip().equals("location: class")).collect(Collectors.toList());
     }
 
+    private String unresolved(Snippet snippet) {
+        return "it uses what is not defined yet: "
+            + shell.unresolvedDependencies((DeclarationSnippet) snippet)
+                .collect(Collectors.joining(", "));
+    }
+
     private String thrown(JShellException exception) {
         List<String> trace = new ArrayList<>();
-        String name = exception.getClass().getSimpleName();
-        String value = exception.getMessage();
+        String value = exception instanceof UnresolvedReferenceException
+            ? unresolved(((UnresolvedReferenceException) exception).getSnippet())
+            : exception.getMessage();
+        String thrown = classOf(exception);
 
-        if (exception instanceof UnresolvedReferenceException) {
-            Snippet missing = ((UnresolvedReferenceException) exception).getSnippet();
-
-            value = "it uses what is not defined yet: " + shell
-                .unresolvedDependencies((jdk.jshell.DeclarationSnippet) missing)
-                .collect(Collectors.joining(", "));
-        } else if (exception instanceof EvalException) {
-            name = ((EvalException) exception).getExceptionClassName();
-        }
-        trace.add(value == null ? name : name + ": " + value);
+        trace.add(value == null ? thrown : thrown + ": " + value);
         addFrames(exception, trace);
-        return error(name, value == null ? "" : value, trace);
+        return error(exception.getClass().getSimpleName(), value == null ? "" : value, trace);
+    }
+
+    /** Of what the cell threw, when JShell wraps it in an exception of its own. */
+    private static String classOf(Throwable exception) {
+        return exception instanceof EvalException
+            ? ((EvalException) exception).getExceptionClassName() : exception.getClass().getName();
     }
 
     /** Frames of snippets are what JShell made of them, "#12:3" for line 3 of the twelfth. */
@@ -301,10 +319,7 @@ public class Driver {
         Throwable cause = exception.getCause();
 
         if (cause != null && trace.size() < 200) {
-            String name = cause instanceof EvalException
-                ? ((EvalException) cause).getExceptionClassName() : cause.getClass().getName();
-
-            trace.add("Caused by: " + name + ": " + cause.getMessage());
+            trace.add("Caused by: " + classOf(cause) + ": " + cause.getMessage());
             addFrames(cause, trace);
         }
     }
