@@ -125,7 +125,7 @@ static void cell_on_room(void *user)
 
 static void cell_on_close(void *user)
 {
-    context_forget(((struct cell *)user)->context); /* it runs on */
+    context_leave(((struct cell *)user)->context, user);
     free(user);
 }
 
@@ -134,15 +134,11 @@ static const struct exec_stream_ops cell_stream_ops = {
     .on_close = cell_on_close,
 };
 
-static void cell_tell_revival(struct cell *c, const char *why)
+static void cell_tell_revival(struct cell *c, const struct context *of)
 {
-    char text[SENTENCE_BYTES_MAX];
+    char text[CONTEXT_REVIVAL_MAX];
 
-    (void)snprintf(
-        text, sizeof(text),
-        "execd: the process of this context had ended (%s); a new one was started, which "
-        "knows nothing of earlier cells\n",
-        why);
+    context_revival_text(of, text);
     cell_push_output(c, "stderr", str_of(text));
 }
 
@@ -155,7 +151,7 @@ void cell_start(struct http_req *req, const struct cell_run *run)
     c->timeout_ms = run->timeout_ms;
     c->stream = exec_stream_begin(req, run->context->id, &cell_stream_ops, c);
     if (run->revived)
-        cell_tell_revival(c, run->died_why);
+        cell_tell_revival(c, run->context);
     if (context_run(run->context, run->code, run->timeout_ms, &cell_follower, c, &e) >= 0) {
         c->context = run->context;
         return;

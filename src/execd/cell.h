@@ -11,9 +11,8 @@ struct cell_run {
     uint64_t timeout_ms; /* 0 = none */
     /* The context died before, and was started anew: its client is told, too. */
     bool revived;
-    const char *died_why;
 };
 
-/* Answers the request: `init` at once, and from then on whatever comes. A client that leaves does
- * not stop the cell. */
+/* Answers the request: `init` at once, and from then on whatever comes. A client that leaves
+ * interrupts the cell (context_leave). */
 void cell_start(struct http_req *req, const struct cell_run *run);

@@ -352,7 +352,6 @@ static void run_in_context(struct http_req *req, struct arena *a, const struct c
     }
     run.context = c;
     run.revived = r > 0;
-    run.died_why = c->why;
     cell_start(req, &run);
 }
 

@@ -8,7 +8,10 @@
 #include "base/mem.h"
 #include "execd/telemetry.h"
 
-enum { MEMORY_BYTES_MAX = 4 << 20 }; /* of a context: its environment, above all */
+enum {
+    MEMORY_BYTES_MAX = 4 << 20,   /* of a context: its environment, above all */
+    WAITING_BYTES_MAX = 16 << 20, /* code of all cells that wait */
+};
 
 /* In the order in which they are tried. */
 static const struct {
@@ -25,6 +28,7 @@ struct contexts {
     struct reaper *reaper;
     struct child_place place;
     struct map by_id;
+    size_t waiting_bytes;        /* code of cells that wait */
     struct telemetry *telemetry; /* NULL = none */
 };
 
@@ -55,8 +59,6 @@ struct context *contexts_next(const struct contexts *all, size_t *at)
     return map_next(&all->by_id, at, NULL, &value) ? value : NULL;
 }
 
-/* --- what its kernel tells --- */
-
 /* The cell is over: nobody follows it from here on. */
 static const struct kernel_owner *take_follower(struct context *c, bool success)
 {
@@ -66,9 +68,91 @@ static const struct kernel_owner *take_follower(struct context *c, bool success)
         telemetry_executed(c->all->telemetry, TELEMETRY_RUN_CODE, success && !c->failed,
                            loop_now_ns(c->all->loop) - c->begin_ns);
     c->follower = NULL;
-    c->busy = false;
+    c->busy = c->abandoned = false;
+    loop_timer_stop(c->all->loop, &c->grace);
     return follower;
 }
+
+/* --- the cell that waits --- */
+
+static int next_wait(struct context *c, struct str code, uint64_t timeout_ms,
+                     const struct kernel_owner *follower, void *user, struct err *e)
+{
+    struct context_next *next = &c->next;
+
+    if (next->follower || code.n > WAITING_BYTES_MAX - c->all->waiting_bytes)
+        return err_set(e, EBUSY, "session is busy");
+    buf_init(&next->code, WAITING_BYTES_MAX);
+    if (buf_add(&next->code, code) < 0)
+        return err_set(e, ENOMEM, "no memory for a cell of %zu bytes", code.n);
+    c->all->waiting_bytes += code.n;
+    next->timeout_ms = timeout_ms;
+    next->follower = follower;
+    next->user = user;
+    return 0;
+}
+
+/* It waits no more. The caller frees the code. */
+static struct context_next next_take(struct context *c)
+{
+    struct context_next next = c->next;
+
+    c->all->waiting_bytes -= next.follower ? next.code.n : 0;
+    c->next = (struct context_next){0};
+    return next;
+}
+
+static void next_drop(struct context *c)
+{
+    struct context_next next = next_take(c);
+
+    buf_done(&next.code);
+}
+
+static void next_die(struct context *c, const char *why)
+{
+    struct context_next next = next_take(c);
+
+    buf_done(&next.code);
+    if (next.follower)
+        next.follower->on_death(next.user, why);
+}
+
+static void next_interrupt(struct context *c)
+{
+    struct context_next next = next_take(c);
+    struct str value = STR("interrupted before the cell began");
+    struct json line = {.type = JSON_STRING, .string = value};
+    struct json traceback = {.type = JSON_ARRAY, .first = &line, .count = 1};
+
+    buf_done(&next.code);
+    next.follower->on_error(next.user, STR("KeyboardInterrupt"), value, &traceback);
+    next.follower->on_done(next.user, KERNEL_FAILED);
+}
+
+/* The abandoned cell ended, or its process did. */
+static void next_begin(struct context *c)
+{
+    struct context_next next = next_take(c);
+    char text[CONTEXT_REVIVAL_MAX];
+    struct err e = {0};
+    int r;
+
+    if (!next.follower)
+        return;
+    r = context_revive(c, &e);
+    if (r > 0) {
+        context_revival_text(c, text);
+        next.follower->on_stream(next.user, "stderr", str_of(text));
+    }
+    if (r >= 0)
+        r = context_run(c, buf_str(&next.code), next.timeout_ms, next.follower, next.user, &e);
+    buf_done(&next.code);
+    if (r < 0)
+        next.follower->on_death(next.user, e.msg);
+}
+
+/* --- what its kernel tells --- */
 
 static void context_on_stream(void *user, const char *type, struct str text)
 {
@@ -111,6 +195,8 @@ static void context_on_done(void *user, enum kernel_end end)
 
     if (follower)
         follower->on_done(c->user, end);
+    else
+        next_begin(c);
 }
 
 /* Tells who waits for the start. False when nobody does. */
@@ -142,6 +228,8 @@ static void context_on_death(void *user, const char *why)
         follower->on_death(c->user, c->why);
     if (context_settle(c, c->why))
         context_free(c);
+    else if (!follower)
+        next_begin(c);
 }
 
 static const struct kernel_owner context_owner = {
@@ -244,6 +332,8 @@ static int context_copy(struct context *c, const struct context_spec *spec)
 
 static void context_drop(struct context *c)
 {
+    loop_timer_stop(c->all->loop, &c->grace);
+    next_drop(c);
     if (c->running)
         c->running->ops->free(c->running);
     arena_done(&c->memory);
@@ -296,6 +386,7 @@ void context_free(struct context *c)
     (void)map_take(&c->all->by_id, str_of(c->id));
     if (follower)
         follower->on_death(c->user, "the context was deleted");
+    next_die(c, "the context was deleted");
     (void)context_settle(c, "the context was deleted");
     context_drop(c);
 }
@@ -323,6 +414,7 @@ void contexts_end_cells(struct contexts *all, const char *why)
 
         if (follower)
             follower->on_death(c->user, why);
+        next_die(c, why);
         if (context_settle(c, why))
             context_free(c);
     }
@@ -352,6 +444,14 @@ int context_revive(struct context *c, struct err *e)
     return r < 0 ? r : 1;
 }
 
+void context_revival_text(const struct context *c, char text[CONTEXT_REVIVAL_MAX])
+{
+    (void)snprintf(text, CONTEXT_REVIVAL_MAX,
+                   "execd: the process of this context had ended (%s); a new one was started, "
+                   "which knows nothing of earlier cells\n",
+                   c->why);
+}
+
 /* --- cells --- */
 
 int context_run(struct context *c, struct str code, uint64_t timeout_ms,
@@ -359,6 +459,8 @@ int context_run(struct context *c, struct str code, uint64_t timeout_ms,
 {
     int r;
 
+    if (c->abandoned)
+        return next_wait(c, code, timeout_ms, follower, user, e);
     if (c->busy)
         return err_set(e, EBUSY, "session is busy");
     if (!c->running)
@@ -380,14 +482,36 @@ void context_pause(struct context *c, bool on)
         c->running->ops->pause(c->running, on);
 }
 
-void context_forget(struct context *c)
+static void context_on_grace_over(struct loop_timer *t)
 {
+    struct context *c = container_of(t, struct context, grace);
+    char why[CONTEXT_WHY_MAX];
+
+    (void)snprintf(why, sizeof(why),
+                   "the client left, and the cell did not end on an interrupt within %u s: "
+                   "signal: killed",
+                   c->running->ops->grace_ms / 1000);
+    context_on_death(c, why);
+}
+
+void context_leave(struct context *c, const void *user)
+{
+    if (c->next.follower && c->next.user == user) {
+        next_drop(c);
+        return;
+    }
     c->follower = NULL;
+    c->abandoned = true;
+    if (c->running->ops->grace_ms > 0)
+        loop_timer_after(c->all->loop, &c->grace, c->running->ops->grace_ms, context_on_grace_over);
     context_pause(c, false);
+    context_interrupt(c); /* the cell may be over by now */
 }
 
 void context_interrupt(struct context *c)
 {
-    if (c->running)
+    if (c->next.follower)
+        next_interrupt(c);
+    else if (c->running)
         (void)c->running->ops->interrupt(c->running);
 }

@@ -3,10 +3,12 @@
  *
  *     alive --its process ends--> dead --the next cell--> alive
  *
- * A context runs one cell at a time. Whoever runs one follows it; when nobody does any more the
- * cell runs on, and what it tells is dropped. So is what is printed between cells. */
+ * A context runs one cell at a time, and its follower hears what the cell tells. When the follower
+ * leaves, the cell is interrupted and what it still tells is dropped; the next cell waits for its
+ * end. What is printed between cells is dropped, too. */
 #pragma once
 
+#include "base/buf.h"
 #include "base/id.h"
 #include "execd/kernel.h"
 
@@ -14,6 +16,7 @@ enum {
     CONTEXTS_MAX = 128,
     CONTEXT_KERNEL_MAX = 128, /* of the name of a kernel, NUL included */
     CONTEXT_WHY_MAX = 512,
+    CONTEXT_REVIVAL_MAX = CONTEXT_WHY_MAX + 256,
 };
 
 struct contexts; /* the table of all */
@@ -22,6 +25,14 @@ struct telemetry;
 /* How the start of a context ended; `why` is NULL when it is ready, and else what is wrong, and the
  * context is gone when this returns. */
 typedef void context_settled_fn(void *user, const char *why);
+
+/* A cell that was asked for while an abandoned one ends. */
+struct context_next {
+    struct buf code;
+    uint64_t timeout_ms;
+    const struct kernel_owner *follower; /* NULL: there is none */
+    void *user;
+};
 
 /* All read-only for others. */
 struct context {
@@ -43,8 +54,11 @@ struct context {
     struct kernel *running;
     const struct kernel_owner *follower; /* NULL: nobody */
     void *user;
-    uint64_t begin_ns;           /* of what runs */
-    bool failed;                 /* it told an error */
+    uint64_t begin_ns;       /* of what runs */
+    bool failed;             /* it told an error */
+    bool abandoned;          /* its follower left: it was interrupted, and must end */
+    struct loop_timer grace; /* then its process is killed */
+    struct context_next next;
     context_settled_fn *settled; /* who waits for its start; NULL: nobody */
     void *settled_user;
 };
@@ -86,10 +100,16 @@ struct context *contexts_next(const struct contexts *all, size_t *at);
 /* Starts the kernel of a dead context again: 1 when it did, 0 when it lives. Fails as context_new.
  */
 int context_revive(struct context *c, struct err *e) MUST_USE;
+/* What the client of the first cell after that is told. */
+void context_revival_text(const struct context *c, char text[CONTEXT_REVIVAL_MAX]);
 /* Runs a cell; `follower` hears what becomes of it, never from within this call: first output, in
- * the end one of on_done and on_death. -EBUSY while another runs. timeout_ms 0: none. */
+ * the end one of on_done and on_death. -EBUSY while another runs; but one cell may wait for the end
+ * of another that was abandoned. timeout_ms 0: none. */
 int context_run(struct context *c, struct str code, uint64_t timeout_ms,
                 const struct kernel_owner *follower, void *user, struct err *e) MUST_USE;
 void context_pause(struct context *c, bool on); /* the follower has enough, or room again */
-void context_forget(struct context *c);         /* nobody follows any more */
-void context_interrupt(struct context *c);      /* as Ctrl-C; nothing runs: nothing happens */
+/* The follower is gone and hears no more. Its cell is interrupted, and its process killed when it
+ * does not end within grace_ms of its kernel; a cell that still waits is dropped. */
+void context_leave(struct context *c, const void *user);
+/* As Ctrl-C, for the cell that waits, or else the one that runs; nothing runs: nothing happens. */
+void context_interrupt(struct context *c);

@@ -626,4 +626,5 @@ const struct kernel_ops kernel_driver = {
     .interrupt = driver_interrupt,
     .pause = driver_pause,
     .free = driver_free,
+    .grace_ms = KERNEL_GRACE_MS,
 };

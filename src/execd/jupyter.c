@@ -423,4 +423,5 @@ const struct kernel_ops kernel_jupyter = {
     .interrupt = jupyter_on_interrupt,
     .pause = jupyter_pause,
     .free = jupyter_free,
+    .grace_ms = KERNEL_GRACE_MS,
 };

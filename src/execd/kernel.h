@@ -16,6 +16,8 @@
 
 struct kernel;
 
+enum { KERNEL_GRACE_MS = 10 * 1000 };
+
 enum kernel_end {
     KERNEL_OK,      /* the cell ran to its end */
     KERNEL_FAILED,  /* on_error said how */
@@ -62,6 +64,9 @@ struct kernel_ops {
      * little is read, so that the process waits. Begins unpaused; also between cells. */
     void (*pause)(struct kernel *k, bool on);
     void (*free)(struct kernel *k); /* ends its processes, at once; NULL is fine; no more calls */
+    /* How long a cell that must end may take after interrupt(); then its owner frees the kernel.
+     * 0: the kernel itself kills what does not end. */
+    uint32_t grace_ms;
 };
 
 /* The first member of every implementation. */

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -403,16 +404,103 @@ def deleting_a_context_ends_its_cell_and_its_processes():
     wait_for(lambda: not any(pathlib.Path("/proc", pid).exists() for pid in pids), "their end")
 
 
-def a_client_that_leaves_does_not_stop_the_cell():
+SPIN = "print('go')\nwhile True: pass"
+DEAF = ("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('go')\n"
+        "while True: pass")
+
+
+def leave(code, **more):
+    """Runs a cell and closes the connection after its first output."""
+    with follow(code, **more) as stream:
+        assert stream.output()["text"] == "go\n"
+
+
+def a_client_that_leaves_interrupts_its_cell():
     with tempfile.TemporaryDirectory() as folder:
         context = new()
-        with follow(f"import time\nprint('go')\ntime.sleep(0.5)\nopen('{folder}/x', 'w')",
-                    context=context) as stream:
-            while stream.event()["type"] != "stdout":
-                pass
-        wait_for(lambda: os.path.exists(f"{folder}/x"), "the cell's end")
+        run("kept = 5", context=context)
+        leave(f"try:\n    print('go')\n    while True: pass\n"
+              f"except KeyboardInterrupt:\n    open('{folder}/told', 'w').close()\n    raise",
+              context=context)
         wait_busy(context, "idle")
-        assert run("2", context=context).value == "2"
+        assert os.path.exists(f"{folder}/told")
+        assert run("kept", context=context).value == "5"
+
+
+def the_next_cell_waits_for_one_whose_client_left():
+    """However soon it comes, it is not told that the context is busy."""
+    context = new()
+    run("kept = 0", context=context)
+    for number in range(1, 20):
+        leave(SPIN, context=context)
+        cell = run("kept += 1\nkept", context=context)
+        assert cell.error is None and cell.value == str(number), cell.events
+        assert cell.text("stdout") == "", cell.events
+
+
+def a_shell_whose_client_left_keeps_its_state():
+    context = new("bash")
+    run("kept=5", context=context)
+    for cell in ("echo go; while :; do :; done", "echo go; sleep 60",
+                 "trap '' INT; echo go; sleep 60; sleep 60"):
+        leave(cell, context=context)
+        cell = run("echo $kept", context=context)
+        assert cell.error is None and cell.text("stdout") == "5\n", cell.events
+
+
+def a_default_context_is_free_again_when_its_client_left():
+    with Execd(PROGRAM, env={"PATH": PATH}) as execd:
+        leave("kept = 7\n" + SPIN, execd=execd)
+        assert run("kept", execd=execd).value == "7"
+
+
+def one_cell_may_wait_and_others_are_told_that_the_context_is_busy():
+    context = new()
+    leave(DEAF, context=context)
+    with follow("'second'", context=context) as waiting:
+        assert waiting.event()["type"] == "init"
+        cell = run("'third'", context=context)
+        assert cell.error["evalue"] == "error running codes session is busy", cell.events
+        assert EXECD.ask("DELETE", f"/code?id={context['id']}").status == 200
+        cell = Cell(list(waiting.events()))
+        assert cell.error["ename"] == "KeyboardInterrupt", cell.events
+        assert "before" in cell.error["evalue"] and not cell.value, cell.events
+    with follow("open('/nowhere', 'w')", context=context) as waiting:
+        waiting.event()
+    with follow("'fourth'", context=context) as waiting:  # the one before left, too
+        assert waiting.event()["type"] == "init"
+        assert EXECD.ask("DELETE", f"/code/contexts/{context['id']}").status == 200
+        assert Cell(list(waiting.events())).error["evalue"] == "the context was deleted"
+
+
+def a_cell_that_does_not_end_when_its_client_left_is_killed():
+    context = new()
+    leave(DEAF, context=context)
+    cell = run("1 + 1", context=context)
+    assert cell.value == "2" and cell.error is None, cell.events
+    assert "the client left" in cell.text("stderr"), cell.events
+    assert "new one" in cell.text("stderr"), cell.events
+
+
+def a_client_that_leaves_before_its_cell_begins_interrupts_it():
+    with tempfile.TemporaryDirectory() as folder:
+        context = new()
+        with follow(f"while True: open('{folder}/x', 'a').write('x')", context=context) as stream:
+            stream.event()
+        assert run("3", context=context).value == "3"
+
+
+def a_client_that_only_closes_its_side_keeps_its_cell():
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/go")
+        with follow(f"print('go')\nopen('{folder}/go').read(); 'over'", context=new()) as stream:
+            assert stream.output()["text"] == "go\n"
+            stream.client.shutdown(socket.SHUT_WR)
+            while stream.event()["type"] != "ping":  # sent to find out whether anyone reads
+                pass
+            pathlib.Path(folder, "go").write_text("go")
+            result = [e["results"]["text"] for e in stream.events() if e["type"] == "result"]
+            assert result == ["'over'"], result
 
 
 def a_client_that_stops_reading_stops_the_cell():
@@ -622,7 +710,7 @@ def memory_and_descriptors_come_back():
 TESTS = [value for value in list(globals().values())
          if callable(value) and getattr(value, "__module__", "") == "__main__"
          and value.__name__ not in ("Cell", "check_order", "follow", "run", "refused", "new",
-                                    "wait_busy")]
+                                    "wait_busy", "leave")]
 
 
 if __name__ == "__main__":

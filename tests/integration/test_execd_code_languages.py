@@ -123,6 +123,16 @@ def output_comes_at_once_and_interrupts_spare_the_state(execd, language):
         assert context.value(it) == "5"
 
 
+def a_client_that_leaves_interrupts_its_cell(execd, language):
+    wait, spin, remember, it = COMMON[language]
+    with Context(execd, language) as context:
+        assert context.value(remember) is None
+        for cell in (wait, spin):
+            with context.stream(cell) as stream:
+                assert stream.output()["text"] in ("first\n", "spin\n")
+            assert context.value(it) == "5", "it waits for the end of the cell, and finds its state"
+
+
 def a_cell_has_its_time_and_no_more(execd, language):
     for limit_ms in (3000, 10000, 30000):
         with Context(execd, language) as context:
@@ -386,6 +396,7 @@ def go_tells_what_went_wrong(execd):
 
 EACH = [
     output_comes_at_once_and_interrupts_spare_the_state,
+    a_client_that_leaves_interrupts_its_cell,
     a_cell_has_its_time_and_no_more,
     what_it_prints_and_shows_keeps_its_order,
     the_working_directory_is_that_of_the_context,

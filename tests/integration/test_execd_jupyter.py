@@ -254,6 +254,16 @@ def interrupts_a_cell_that_has_just_come():
         assert Cell(events).error()[0] == "KeyboardInterrupt", events
 
 
+def interrupts_a_cell_whose_client_left():
+    PYTHON.run("kept = 8")
+    for code in ("print('go', flush=True)\nimport time; time.sleep(60)",
+                 "print('go', flush=True)\nwhile True: pass"):
+        with PYTHON.stream(code) as stream:
+            assert stream.output()["text"] == "go\n"
+        cell = PYTHON.run("kept")
+        assert cell.result() == "8" and not cell.text(), cell.events
+
+
 def interrupts_by_message_where_the_spec_says_so():
     with Context("python", "jupyter:by-message") as context:
         with running(context, "print('here', flush=True)\nimport time; time.sleep(60)") as events:
