@@ -91,4 +91,7 @@ void http_call_write_end(struct http_call *call);
 /* Whether any of it left: until then nobody is known to be there, and nothing happened. */
 bool http_call_has_sent(const struct http_call *call);
 void http_call_resume(struct http_call *call); /* on_body may be called again */
+/* Tells the server, which has begun its response, that no more will come from this side (shutdown).
+ * The connection is not kept. Nothing happens while some of the request is still to be sent. */
+void http_call_half_close(struct http_call *call);
 void http_call_cancel(struct http_call *call); /* no callback comes any more; the call is gone */

@@ -166,10 +166,15 @@ static void proxy_on_hangup_due(struct loop_timer *t)
     http_reply_cut(container_of(t, struct proxy, hangup)->req, ECONNRESET);
 }
 
-/* A client that is gone and one that only has nothing more to say look alike. */
+/* A client that is gone and one that only has nothing more to say look alike, until bytes are sent
+ * to it. A backend in the middle of a response is told, too: one that streams events sends a ping
+ * then, and the client's reset ends the request at once. */
 static void proxy_on_req_hangup(struct http_req *req)
 {
     struct proxy *p = req->user;
+
+    if (p->call)
+        http_call_half_close(p->call);
 
     loop_timer_after(p->loop, &p->hangup, HANGUP_GRACE_MS, proxy_on_hangup_due);
 }

@@ -107,6 +107,12 @@ bool stream_has_unread(const struct stream *s)
     return s->in.n > 0 || (ioctl(s->io.fd, FIONREAD, &n) == 0 && n > 0);
 }
 
+void stream_half_close(struct stream *s)
+{
+    assert(s->state == STREAM_OPEN && stream_queued(s) == 0);
+    (void)shutdown(s->io.fd, SHUT_WR); /* it fails where the peer is gone: on_close will say so */
+}
+
 /* Everything is sent: close, or say so to the peer and wait a moment for it to hang up. */
 static void stream_end_output(struct stream *s)
 {

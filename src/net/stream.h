@@ -121,6 +121,9 @@ struct str stream_kept(const struct stream *s);
 /* Whether the peer said something that nobody took: kept, or still in the kernel. */
 bool stream_has_unread(const struct stream *s);
 
+/* Tells the peer that nothing more will be written (shutdown); its bytes still come. Only while
+ * nothing is queued. */
+void stream_half_close(struct stream *s);
 /* Ends after the queue is sent. With linger the peer gets a moment to read the rest before its
  * unread input turns into a reset. */
 void stream_finish(struct stream *s, bool linger);

@@ -301,6 +301,28 @@ def a_client_that_only_closes_its_side_gets_its_answer():
     raise AssertionError("it never got an answer")
 
 
+def a_sandbox_hears_that_a_client_closed_its_side():
+    """In the middle of its answer, which it may then end as it likes."""
+    def script(conn):
+        conn.read_head()
+        conn.send(CHUNKED + b"3\r\none\r\n")
+        conn.take_rest()  # what the client sent: until it closed its side
+        conn.send(b"3\r\ntwo\r\n0\r\n\r\n")
+
+    with gateway_to(script) as (backend, gateway):
+        for _ in range(10):  # a second is all the gateway grants, and may be over too soon
+            with gateway.connect() as c, contextlib.suppress(EOFError, ConnectionError):
+                c.send(ask_for("GET", "/"))
+                c.take_until(b"one\r\n")
+                c.half_close()
+                assert c.take_until(b"0\r\n\r\n") == b"3\r\ntwo\r\n"
+                gateway.is_well()
+                break
+        else:
+            raise AssertionError("it never heard of it")
+        assert backend.requests, "it was asked"
+
+
 # --- without a body ---
 
 
@@ -521,6 +543,7 @@ if __name__ == "__main__":
         a_client_that_leaves_within_an_answer_frees_the_sandbox,
         a_client_that_leaves_within_its_body_frees_the_sandbox,
         a_client_that_only_closes_its_side_gets_its_answer,
+        a_sandbox_hears_that_a_client_closed_its_side,
         heads_alone_have_no_body,
         http_1_0_clients_are_served,
         handshakes_pass_both_ways,
