@@ -129,8 +129,14 @@ static void cell_on_close(void *user)
     free(user);
 }
 
+static void cell_on_hangup(void *user)
+{
+    context_doubt(((struct cell *)user)->context, user);
+}
+
 static const struct exec_stream_ops cell_stream_ops = {
     .on_room = cell_on_room,
+    .on_hangup = cell_on_hangup,
     .on_close = cell_on_close,
 };
 

@@ -68,7 +68,7 @@ static const struct kernel_owner *take_follower(struct context *c, bool success)
         telemetry_executed(c->all->telemetry, TELEMETRY_RUN_CODE, success && !c->failed,
                            loop_now_ns(c->all->loop) - c->begin_ns);
     c->follower = NULL;
-    c->busy = c->abandoned = false;
+    c->busy = c->doubtful = c->abandoned = false;
     loop_timer_stop(c->all->loop, &c->grace);
     return follower;
 }
@@ -130,7 +130,7 @@ static void next_interrupt(struct context *c)
     next.follower->on_done(next.user, KERNEL_FAILED);
 }
 
-/* The abandoned cell ended, or its process did. */
+/* The cell before it ended, or its process did. */
 static void next_begin(struct context *c)
 {
     struct context_next next = next_take(c);
@@ -195,8 +195,7 @@ static void context_on_done(void *user, enum kernel_end end)
 
     if (follower)
         follower->on_done(c->user, end);
-    else
-        next_begin(c);
+    next_begin(c);
 }
 
 /* Tells who waits for the start. False when nobody does. */
@@ -228,7 +227,7 @@ static void context_on_death(void *user, const char *why)
         follower->on_death(c->user, c->why);
     if (context_settle(c, c->why))
         context_free(c);
-    else if (!follower)
+    else
         next_begin(c);
 }
 
@@ -459,7 +458,7 @@ int context_run(struct context *c, struct str code, uint64_t timeout_ms,
 {
     int r;
 
-    if (c->abandoned)
+    if (c->doubtful || c->abandoned)
         return next_wait(c, code, timeout_ms, follower, user, e);
     if (c->busy)
         return err_set(e, EBUSY, "session is busy");
@@ -494,9 +493,20 @@ static void context_on_grace_over(struct loop_timer *t)
     context_on_death(c, why);
 }
 
+static bool is_next(const struct context *c, const void *user)
+{
+    return c->next.follower && c->next.user == user;
+}
+
+void context_doubt(struct context *c, const void *user)
+{
+    if (!is_next(c, user))
+        c->doubtful = true;
+}
+
 void context_leave(struct context *c, const void *user)
 {
-    if (c->next.follower && c->next.user == user) {
+    if (is_next(c, user)) {
         next_drop(c);
         return;
     }
@@ -505,13 +515,13 @@ void context_leave(struct context *c, const void *user)
     if (c->running->ops->grace_ms > 0)
         loop_timer_after(c->all->loop, &c->grace, c->running->ops->grace_ms, context_on_grace_over);
     context_pause(c, false);
-    context_interrupt(c); /* the cell may be over by now */
+    (void)c->running->ops->interrupt(c->running); /* the cell may be over by now */
 }
 
 void context_interrupt(struct context *c)
 {
     if (c->next.follower)
         next_interrupt(c);
-    else if (c->running)
+    if (c->running)
         (void)c->running->ops->interrupt(c->running);
 }

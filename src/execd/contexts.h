@@ -26,7 +26,7 @@ struct telemetry;
  * context is gone when this returns. */
 typedef void context_settled_fn(void *user, const char *why);
 
-/* A cell that was asked for while an abandoned one ends. */
+/* A cell that waits for the end of one whose follower left, or may have left. */
 struct context_next {
     struct buf code;
     uint64_t timeout_ms;
@@ -56,6 +56,7 @@ struct context {
     void *user;
     uint64_t begin_ns;       /* of what runs */
     bool failed;             /* it told an error */
+    bool doubtful;           /* its follower may have left */
     bool abandoned;          /* its follower left: it was interrupted, and must end */
     struct loop_timer grace; /* then its process is killed */
     struct context_next next;
@@ -104,12 +105,14 @@ int context_revive(struct context *c, struct err *e) MUST_USE;
 void context_revival_text(const struct context *c, char text[CONTEXT_REVIVAL_MAX]);
 /* Runs a cell; `follower` hears what becomes of it, never from within this call: first output, in
  * the end one of on_done and on_death. -EBUSY while another runs; but one cell may wait for the end
- * of another that was abandoned. timeout_ms 0: none. */
+ * of another that is doubtful or abandoned. timeout_ms 0: none. */
 int context_run(struct context *c, struct str code, uint64_t timeout_ms,
                 const struct kernel_owner *follower, void *user, struct err *e) MUST_USE;
 void context_pause(struct context *c, bool on); /* the follower has enough, or room again */
+/* The follower may be gone: if so, context_leave() follows. */
+void context_doubt(struct context *c, const void *user);
 /* The follower is gone and hears no more. Its cell is interrupted, and its process killed when it
  * does not end within grace_ms of its kernel; a cell that still waits is dropped. */
 void context_leave(struct context *c, const void *user);
-/* As Ctrl-C, for the cell that waits, or else the one that runs; nothing runs: nothing happens. */
+/* As Ctrl-C, for the cell that runs and the one that waits; nothing runs: nothing happens. */
 void context_interrupt(struct context *c);

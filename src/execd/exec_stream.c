@@ -160,6 +160,14 @@ static void stream_on_ping(struct sse *sse)
     (void)exec_stream_push(s, &b, event_ping(exec_stream_room(s, &b)));
 }
 
+static void stream_on_hangup(struct sse *sse)
+{
+    struct exec_stream *s = container_of(sse, struct exec_stream, sse);
+
+    if (s->ops && s->ops->on_hangup)
+        s->ops->on_hangup(s->user);
+}
+
 static void stream_on_close(struct sse *sse, int error UNUSED)
 {
     struct exec_stream *s = container_of(sse, struct exec_stream, sse);
@@ -175,6 +183,7 @@ static void stream_on_close(struct sse *sse, int error UNUSED)
 static const struct sse_ops stream_sse_ops = {
     .on_drain = stream_on_drain,
     .on_ping = stream_on_ping,
+    .on_hangup = stream_on_hangup,
     .on_close = stream_on_close,
 };
 

@@ -26,6 +26,8 @@ struct exec_stream;
 struct exec_stream_ops {
     void (*on_room)(void *user);  /* after a call said no: it takes more again */
     void (*on_close)(void *user); /* the client is gone, and so is the stream */
+    /* The client closed its side: on_close follows soon, unless it still reads. May be NULL. */
+    void (*on_hangup)(void *user);
     /* Whether more output waits, so that a line must not be cut here; NULL = never. */
     bool (*has_more)(void *user, enum exec_output from);
 };

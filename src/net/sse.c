@@ -145,6 +145,8 @@ static void sse_on_hangup(struct http_req *req)
 {
     struct sse *s = req->user;
 
+    if (s->ops->on_hangup && !s->ended)
+        s->ops->on_hangup(s);
     if (s->ping_ms && s->begun && !s->ended)
         sse_on_ping(&s->ping);
 }

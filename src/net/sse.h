@@ -38,6 +38,9 @@ struct sse;
 struct sse_ops {
     void (*on_drain)(struct sse *s); /* there is room again after -EAGAIN */
     void (*on_ping)(struct sse *s);  /* send a sign of life; NULL sends an empty comment */
+    /* The client closed its side: it may be gone (http_req_ops). on_ping comes next. May be NULL.
+     */
+    void (*on_hangup)(struct sse *s);
     /* The stream is over: exactly once. error: 0 after a complete reply, else a positive errno.
      * s->req is gone afterwards, and s may be freed. */
     void (*on_close)(struct sse *s, int error);

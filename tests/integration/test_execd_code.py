@@ -491,16 +491,21 @@ def a_client_that_leaves_before_its_cell_begins_interrupts_it():
 
 
 def a_client_that_only_closes_its_side_keeps_its_cell():
+    """Until that is known, another cell waits."""
+    context = new()
     with tempfile.TemporaryDirectory() as folder:
         os.mkfifo(f"{folder}/go")
-        with follow(f"print('go')\nopen('{folder}/go').read(); 'over'", context=new()) as stream:
+        with follow(f"print('go')\nopen('{folder}/go').read(); 'over'", context=context) as stream:
             assert stream.output()["text"] == "go\n"
             stream.client.shutdown(socket.SHUT_WR)
             while stream.event()["type"] != "ping":  # sent to find out whether anyone reads
                 pass
-            pathlib.Path(folder, "go").write_text("go")
-            result = [e["results"]["text"] for e in stream.events() if e["type"] == "result"]
-            assert result == ["'over'"], result
+            with follow("'next'", context=context) as waiting:
+                waiting.event()
+                pathlib.Path(folder, "go").write_text("go")
+                for end, value in ((stream, "'over'"), (waiting, "'next'")):
+                    results = [e["results"]["text"] for e in end.events() if e["type"] == "result"]
+                    assert results == [value], results
 
 
 def a_client_that_stops_reading_stops_the_cell():

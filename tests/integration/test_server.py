@@ -709,6 +709,37 @@ def refuses_the_state_of_another():
     assert delete(name) == 204 and delete(SERVER.create()) == 204
 
 
+# --- the gateway ---
+
+
+def read_events(reply, until):
+    """The events of a stream, up to the first of that type."""
+    for line in reply:
+        if line.strip():
+            event = json.loads(line)
+            yield event
+            if event["type"] == until:
+                return
+
+
+def a_client_that_leaves_interrupts_its_cell():
+    """A retry that comes at once is not told that the context is busy."""
+    name = SERVER.create()
+    context = {"language": "python"}
+    for number in range(10):
+        code = f"kept = {number}\nprint('go')\nwhile True: pass"
+        with Gateway(SERVER, name) as box:
+            reply = box.send("POST", "/code", json.dumps({"code": code, "context": context}))
+            assert list(read_events(reply, "stdout"))[-1]["text"] == "go\n"
+            reply.close()
+        with Gateway(SERVER, name) as box:
+            reply = box.send("POST", "/code", json.dumps({"code": "kept", "context": context}))
+            events = list(read_events(reply, "execution_complete"))
+        result = [e["results"]["text"] for e in events if e["type"] == "result"]
+        assert result == [str(number)], events
+    assert delete(name) == 204
+
+
 if __name__ == "__main__":
     tap.skip_all(why_not())
     with ServerProcess(*PROGRAMS) as SERVER:
@@ -746,5 +777,6 @@ if __name__ == "__main__":
             sees_what_ended_while_it_was_away,
             has_none,
             refuses_the_state_of_another,
+            a_client_that_leaves_interrupts_its_cell,
         ])
     sys.exit(result)
