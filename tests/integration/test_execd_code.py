@@ -448,6 +448,19 @@ def a_shell_whose_client_left_keeps_its_state():
         assert cell.error is None and cell.text("stdout") == "5\n", cell.events
 
 
+def a_command_whose_client_left_goes_on():
+    """Its whole output is in its log."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/go")
+        with follow(f"echo one; cat {folder}/go; echo two", context={"language": "command"}) as s:
+            name = s.event()["text"]
+            assert s.output()["text"] == "one"
+        pathlib.Path(folder, "go").write_text("go\n")
+        wait_for(lambda: EXECD.get(f"/command/status/{name}").json()["running"] is False, "its end")
+        log = EXECD.get(f"/command/{name}/logs")
+        assert log.status == 200 and log.body == b"one\ngo\ntwo\n", log
+
+
 def a_default_context_is_free_again_when_its_client_left():
     with Execd(PROGRAM, env={"PATH": PATH}) as execd:
         leave("kept = 7\n" + SPIN, execd=execd)

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -131,6 +132,26 @@ def a_client_that_leaves_interrupts_its_cell(execd, language):
             with context.stream(cell) as stream:
                 assert stream.output()["text"] in ("first\n", "spin\n")
             assert context.value(it) == "5", "it waits for the end of the cell, and finds its state"
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return set(file.read().split())
+
+
+def a_killed_process_is_told_and_started_anew(execd, language):
+    """As the kernel kills it when memory runs out: the stream has its last event all the same."""
+    before = children_of(execd.process.pid)
+    with Context(execd, language) as context:
+        with context.stream(COMMON[language][0]) as stream:
+            assert stream.output()["text"] == "first\n"
+            for pid in children_of(execd.process.pid) - before:
+                os.kill(int(pid), signal.SIGKILL)
+            *_, last = stream.events()
+        assert last["type"] == "error" and last["error"]["ename"] == "KernelDied", last
+        assert "signal: killed" in last["error"]["evalue"], last
+        cell = context.run(COMMON[language][2])
+        assert cell.error is None and "new one" in cell.err, cell
 
 
 def a_cell_has_its_time_and_no_more(execd, language):
@@ -397,6 +418,7 @@ def go_tells_what_went_wrong(execd):
 EACH = [
     output_comes_at_once_and_interrupts_spare_the_state,
     a_client_that_leaves_interrupts_its_cell,
+    a_killed_process_is_told_and_started_anew,
     a_cell_has_its_time_and_no_more,
     what_it_prints_and_shows_keeps_its_order,
     the_working_directory_is_that_of_the_context,
