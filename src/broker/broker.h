@@ -76,9 +76,17 @@ bool broker_answer(struct broker *b, struct broker_peer *peer, const union broke
                    size_t bytes, const int *fds, size_t fd_count, struct broker_reply *reply,
                    int ret_files[BROKER_FILE_COUNT]);
 
-/* life.c: sandboxes by id */
+/* life.c: sandboxes by id. -ENOENT when there is none. */
 int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
               struct err *e);
+/* Also one that is SLOT_READY: a worker is making it, or died while it did. */
+int life_find_any(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
+                  struct err *e);
+/* The same, after waiting for the exclusive lock, so for every create that is under way: one that
+ * is SLOT_READY then has lost its worker and is to be destroyed. A name without a slot is removed.
+ */
+int life_find_leftover(const struct broker *b, const char *id, struct slot_record *ret,
+                       int *ret_dir, struct err *e);
 /* Whether `dir` is still the directory of that slot: the number may have a new owner. Under its
  * lock (flock) the answer stays true. */
 bool life_is_current(const struct broker *b, uint32_t slot, int dir);

@@ -36,8 +36,8 @@ static int life_slot_of(const struct broker *b, const char *id, uint32_t *ret_sl
     return 0;
 }
 
-int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
-              struct err *e)
+int life_find_any(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
+                  struct err *e)
 {
     auto_fd dir = -EBADF;
     uint32_t slot = 0;
@@ -47,10 +47,39 @@ int life_find(const struct broker *b, const char *id, struct slot_record *ret, i
         return r;
     dir = slot_open(&b->host, slot, e);
     r = dir < 0 ? dir : slot_read_record(dir, ret, e);
-    if (r < 0 || ret->state != SLOT_LIVE || !str_eq(str_of(ret->id), str_of(id)))
+    if (r < 0 || !str_eq(str_of(ret->id), str_of(id)))
         return err_set(e, ENOENT, "there is no sandbox '%s'", id);
     *ret_dir = take_fd(&dir);
     return 0;
+}
+
+int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
+              struct err *e)
+{
+    auto_fd dir = -EBADF;
+    int r = life_find_any(b, id, ret, &dir, e);
+
+    if (r < 0 || ret->state != SLOT_LIVE)
+        return err_set(e, ENOENT, "there is no sandbox '%s'", id);
+    *ret_dir = take_fd(&dir);
+    return 0;
+}
+
+int life_find_leftover(const struct broker *b, const char *id, struct slot_record *ret,
+                       int *ret_dir, struct err *e)
+{
+    uint32_t slot;
+    int r = life_slot_of(b, id, &slot, e);
+
+    if (r < 0)
+        return r;
+    if (flock(b->host.lock, LOCK_EX) < 0)
+        return err_sys(e, errno, "lock the slots");
+    r = life_find_any(b, id, ret, ret_dir, e);
+    if (r < 0 && unlinkat(b->host.ids, id, 0) < 0 && errno != ENOENT)
+        r = err_sys(e, errno, "forget the name '%s'", id);
+    (void)flock(b->host.lock, LOCK_UN);
+    return r;
 }
 
 /* True while the number still belongs to this very directory. */

@@ -137,9 +137,10 @@ static int spawn_limit_disk(struct broker *b, const struct ready *r, uint64_t by
     return error < 0 ? err_wrap(e, error, "limit the disk") : 0;
 }
 
-/* From a ready slot to a live one. The record is written last: until then, whatever happens, the
+/* From a ready slot to a live one. SLOT_LIVE is written last: until then, whatever happens, the
  * slot counts as the broker's, and goes when it goes. */
-static int spawn_in(struct exchange *x, struct ready *r, struct proc *ret)
+static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *record,
+                    struct proc *ret)
 {
     const struct plan *plan = x->plan;
     struct spawn_args args = {
@@ -152,13 +153,6 @@ static int spawn_in(struct exchange *x, struct ready *r, struct proc *ret)
         .disk = -EBADF,
         .has_address = plan->net == PLAN_NET_BRIDGE,
         .address = netns_slot_v4(&x->b->host.net, r->slot.slot),
-    };
-    struct slot_record record = {
-        .slot = r->slot.slot,
-        .state = SLOT_LIVE,
-        .created_us = (uint64_t)time_wall_us(),
-        .net = plan->net,
-        .root = plan->root,
     };
     int error = cgroup_limit(&r->cgroup, &plan->limits, x->e);
 
@@ -173,27 +167,41 @@ static int spawn_in(struct exchange *x, struct ready *r, struct proc *ret)
     fd_close(args.disk);
     if (error < 0)
         return error;
-    memcpy(record.id, plan->id, sizeof(record.id));
-    record.owner = r->child;
-    if (record.owner.pid == 0)
+    record->state = SLOT_LIVE;
+    record->owner = r->child;
+    if (record->owner.pid == 0)
         return err_set(x->e, ESRCH, "its first process cannot be told from others");
-    error = slot_write_record(r->dir, &record, x->e);
+    error = slot_write_record(r->dir, record, x->e);
     if (error == 0)
-        describe(x->b, &record, BROKER_RUNNING, &x->reply->sandbox);
+        describe(x->b, record, BROKER_RUNNING, &x->reply->sandbox);
     return error;
 }
 
-/* Under the lock, so that a sweep finds no name whose sandbox is still on its way. */
+/* Under the lock, so that a sweep finds no name whose sandbox is still on its way. The record has
+ * the id before the name leads to it: if we die from here on, whoever looks for the id finds this
+ * slot and can tell that it is ours, and not that of another sandbox which has the number by now.
+ */
 static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
 {
     const char *id = x->plan->id;
+    struct slot_record record = {
+        .slot = r->slot.slot,
+        .state = SLOT_READY,
+        .owner = x->b->self,
+        .created_us = (uint64_t)time_wall_us(),
+        .net = x->plan->net,
+        .root = x->plan->root,
+    };
     int error;
 
+    memcpy(record.id, id, sizeof(record.id));
     if (flock(x->b->host.lock, LOCK_SH) < 0)
         return err_sys(x->e, errno, "lock the slots");
-    error = life_name(x->b, id, r->slot.slot, x->e);
+    error = slot_write_record(r->dir, &record, x->e);
+    if (error == 0)
+        error = life_name(x->b, id, r->slot.slot, x->e);
     if (error == 0) {
-        error = spawn_in(x, r, ret);
+        error = spawn_in(x, r, &record, ret);
         if (error == 0)
             error = sandbox_files(x, r->dir, ret->pidfd);
         if (error < 0)
@@ -409,12 +417,15 @@ static int op_list(struct exchange *x)
     return n;
 }
 
+/* Also what a worker left that died in the middle of a create. */
 static int op_remove(struct exchange *x)
 {
     struct slot_record record;
     auto_fd dir = -EBADF;
     int r = find(x, &record, &dir);
 
+    if (r == -ENOENT)
+        r = life_find_leftover(x->b, x->request->id.id, &record, &dir, x->e);
     if (r < 0)
         return r;
     r = life_destroy(x->b, record.slot, dir, record.id, x->e);

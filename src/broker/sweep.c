@@ -115,7 +115,8 @@ static void sweep_veth(void *user, uint32_t slot)
     sweep_unlock(s);
 }
 
-/* Names whose slot is another sandbox's, or nobody's. */
+/* Names whose slot is another sandbox's, or gone. Every other name goes with its slot: as long as
+ * one is there, whoever asks for the id's removal finds the slot, too. */
 static void sweep_names(struct sweep *s)
 {
     int fd = openat(s->b->host.ids, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -136,7 +137,7 @@ static void sweep_names(struct sweep *s)
 
         if (d->d_name[0] == '.')
             continue;
-        if (life_find(s->b, d->d_name, &record, &slot_dir, NULL) == 0)
+        if (life_find_any(s->b, d->d_name, &record, &slot_dir, NULL) == 0)
             fd_close(slot_dir);
         else if (unlinkat(s->b->host.ids, d->d_name, 0) == 0)
             s->removed++;

@@ -19,6 +19,8 @@
 enum {
     CONNECT_RETRY_MS = 20,
     LISTEN_BACKLOG = 128,
+    SPAWN_TRIES = 4,            /* each ends with a worker of the broker that died */
+    SPAWN_RETRY_MS = 60 * 1000, /* no further try after that */
 };
 
 /* --- connections: each serves one call at a time --- */
@@ -217,22 +219,45 @@ static int embedded_remove(struct runtime *r, struct str id, struct err *e)
     return result;
 }
 
-/* Over a kept connection, and once more over a fresh one when the broker was lost in the middle:
- * whatever came of the first try goes before. */
+/* What came of a create whose broker was lost in the middle: 1 when the sandbox is complete and
+ * runs, in c->handle; 0 when nothing is left, because there was nothing or it is removed now. It
+ * can be of no other create: the server never uses an id twice. */
+static int settle(struct call *c, struct broker_client *client, struct err *e)
+{
+    int r = broker_open(client, c->id, &c->handle, e);
+
+    if (r == 0) {
+        if (c->handle.sandbox.state != BROKER_DEAD)
+            return 1;
+        broker_handle_done(&c->handle);
+    }
+    if (r == 0 || r == -ENOENT)
+        r = broker_remove(client, c->id, e);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* Over a kept connection; when the broker is lost in the middle, over a fresh one, after settling
+ * what came of the try before. */
 static int spawn(struct call *c, struct err *e)
 {
     struct broker_client client = {-EBADF};
+    uint64_t deadline = deadline_in_ms(SPAWN_RETRY_MS);
     int r = take_client(c->em, &client, e);
 
     if (r == 0)
         r = call_spawn(c, &client, e);
-    if (is_lost(&client, r) && connect_broker(c->em, &client, e) == 0) {
-        r = broker_remove(&client, c->id, e);
-        if (r == 0 || r == -ENOENT)
+    for (int tries = 1; is_lost(&client, r) && tries < SPAWN_TRIES && !deadline_passed(deadline);
+         tries++) {
+        log_event(LOG_WARN, "the broker was lost in the middle of a create, trying again",
+                  LOG_STR("sandbox", c->id), LOG_STR("error", e->msg));
+        r = connect_broker(c->em, &client, e);
+        if (r == 0)
+            r = settle(c, &client, e);
+        if (r == 0)
             r = call_spawn(c, &client, e);
     }
     give_client(c->em, &client);
-    return r;
+    return r < 0 ? r : 0;
 }
 
 static int create_in(struct call *c, const struct api_create *spec, int dir, struct err *e)
