@@ -25,7 +25,7 @@
 
 enum {
     ROUTES_BYTES_MAX = 1 << 20,
-    SERVE_MS_MAX = 2000,
+    SERVE_MS_MAX = 10 * 1000, /* for the one before us to give its slots back; servers wait 15 s */
     SERVE_RETRY_MS = 20,
 };
 
