@@ -279,10 +279,13 @@ static int init_serve(struct init *i, struct err *e)
         .stall_ms = STALL_MS,
     };
     auto_fd fd = i->conf->listen_fd;
+    struct sock_addr addr;
     int r = listener_check(fd, e);
 
     if (r < 0)
         return r;
+    if (sock_local_addr(fd, &addr) == 0)
+        i->api.port = sock_addr_port(&addr);
     r = http_client_new(i->loop, &(struct http_client_conf){0}, &i->api.proxy, e);
     if (r < 0)
         return r;

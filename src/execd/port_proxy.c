@@ -3,10 +3,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 
+#include "execd/options.h"
 #include "execd/routes.h"
 #include "net/http_proxy.h"
 
-enum { FORWARDED_ROWS_MAX = 2 };
+enum {
+    FORWARDED_ROWS_MAX = 2,
+    EGRESS_PORT = 18080, /* of egress control */
+};
 
 static const struct str text_type = STR_INIT("text/plain; charset=utf-8");
 
@@ -97,6 +101,29 @@ static void port_proxy_fail(void *user UNUSED, struct http_req *req, int status,
                          STR_ARG(http_req_param(req, "port")), why->msg);
 }
 
+/* True when the port may not be reached this way, and the client was told so; in the gateway's own
+ * words where the client is the gateway. */
+static bool port_refused(struct http_req *req, uint16_t number)
+{
+    const struct execd_api *api = req->server_user;
+    bool own = number == EXECD_PORT || number == api->port;
+    const char *why = own ? "is execd itself: leave /proxy and the port out of the path"
+                          : "is egress control, which is not reached through execd";
+    char host[INET6_ADDRSTRLEN];
+    uint16_t port;
+
+    if (!own && number != EGRESS_PORT)
+        return false;
+    if (peer_of(req, host, &port))
+        http_reply(req, own ? 400 : 403, text_type,
+                   str_of(arena_printf(&req->arena, "port %u %s\n", number, why)));
+    else if (own)
+        http_reply_error(req, 400, "DOCKER::INVALID_PORT", "port %u %s", number, why);
+    else
+        http_reply_error(req, 501, "SANDBOX::API_NOT_SUPPORTED", "port %u %s", number, why);
+    return true;
+}
+
 void port_proxy(struct http_req *req)
 {
     const struct execd_api *api = req->server_user;
@@ -114,6 +141,8 @@ void port_proxy(struct http_req *req)
         http_reply(req, 400, text_type, STR("port must be a number from 1 to 65535\n"));
         return;
     }
+    if (port_refused(req, number))
+        return;
     addr.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(number)};
     addr.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     v6.v6 = (struct sockaddr_in6){

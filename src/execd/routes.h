@@ -33,6 +33,7 @@ struct execd_api { /* server_user of every request */
     struct list undoing;             /* uploads, see upload_kept.h */
     struct upload_common uploads;
     struct http_client *proxy;   /* to the ports of the sandbox */
+    uint16_t port;               /* where execd listens; 0 for a unix socket */
     struct telemetry *telemetry; /* NULL: nobody asks for it */
     struct ptys *ptys;
     struct list pty_clients;  /* their WebSockets */

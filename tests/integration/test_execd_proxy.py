@@ -160,6 +160,23 @@ def refuses_what_is_no_port(x):
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8", answer.headers
 
 
+def refuses_reserved_ports_however_they_are_nested(x):
+    """Egress control and execd itself: the gateway refuses both, so execd must not lead there."""
+    for prefix in ("", f"/proxy/{x.port}", "/proxy/44772", f"/proxy/44772/proxy/{x.port}"):
+        for port in ("18080", "018080", "44772", "044772", str(x.port), f"0{x.port}", "%31%38080",
+                     "1808%30"):
+            for rest in ("", "/", "/policy", "/ping"):
+                path = f"{prefix}/proxy/{port}{rest}"
+                answer = x.ask("GET", path)
+                assert answer.status in (400, 403), (path, answer.status, answer.body)
+    for path, status, word in (("/proxy/18080/policy", 403, b"egress"),
+                               ("/proxy/44772/ping", 400, b"execd itself"),
+                               (f"/proxy/{x.port}/proxy/18080/", 400, b"execd itself"),
+                               ("/proxy/%31%38080/", 400, b"1 to 65535")):
+        answer = x.ask("GET", path)
+        assert answer.status == status and word in answer.body, (path, answer.status, answer.body)
+
+
 def streams_events_as_they_come(x):
     go_on = threading.Event()
 
@@ -257,6 +274,7 @@ def shows_a_backend_that_breaks_off(x):
 TESTS = [
     forwards_the_request_as_it_is, says_where_requests_come_from,
     writes_an_ipv4_client_as_ipv4, refuses_what_is_no_port,
+    refuses_reserved_ports_however_they_are_nested,
     streams_events_as_they_come, streams_bodies_both_ways, finds_who_listens_on_ipv6_only,
     relays_web_sockets,
     shows_a_backend_that_breaks_off,
