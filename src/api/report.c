@@ -39,6 +39,16 @@ static int record_read(int fd, void *record, size_t size, const char magic[8])
     return -EBADMSG;
 }
 
+bool entry_is_idle(const char *const *argv)
+{
+    static const char *const idle[] = {"tail", "-f", "/dev/null"};
+
+    for (size_t i = 0; i < ARRAY_LEN(idle); i++)
+        if (!argv[i] || strcmp(argv[i], idle[i]) != 0)
+            return false;
+    return !argv[ARRAY_LEN(idle)];
+}
+
 int exit_report_read(int fd, struct exit_report *ret)
 {
     struct exit_report report;

@@ -74,6 +74,9 @@ struct entry_log_mark {
 };
 static_assert(sizeof(struct entry_log_mark) == 16, "no padding");
 
+/* `tail -f /dev/null` asks for a sandbox that only stays: execd starts no process for it. */
+bool entry_is_idle(const char *const *argv);
+
 uint64_t report_sum(const void *p, size_t n); /* FNV-1a; against torn reads, not against malice */
 
 /* -ENODATA while nothing was written, -EBADMSG when it is no valid report. On success the message

@@ -15,16 +15,6 @@ enum {
 };
 static_assert((int)READ_BYTES <= (int)LOOP_SCRATCH_BYTES, "output is read into the loop's scratch");
 
-bool entry_is_idle(const char *const *argv)
-{
-    static const char *const idle[] = {"tail", "-f", "/dev/null"};
-
-    for (size_t i = 0; i < ARRAY_LEN(idle); i++)
-        if (!argv[i] || strcmp(argv[i], idle[i]) != 0)
-            return false;
-    return !argv[ARRAY_LEN(idle)];
-}
-
 /* --- in the child, between fork and exec --- */
 
 static int child_prepare(void *user, struct proc_step *ret_step)

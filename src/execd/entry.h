@@ -28,9 +28,6 @@ struct entry {
     bool log_failed; /* said so once */
 };
 
-/* `tail -f /dev/null` asks for a sandbox that only stays. That needs no process. */
-bool entry_is_idle(const char *const *argv);
-
 /* Starts it in a session of its own, its output going to `log`. Blocks until the program runs or
  * the reason why it does not is known. */
 int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,

@@ -81,6 +81,7 @@ struct call {
     const struct plan *plan;
     const int *layers, *binds;
     int listener;
+    int started;                 /* of create: runtime_birth.started */
     struct broker_handle handle; /* of spawn and open */
     struct broker_sandbox sandbox;
     struct cgroup_stat stat;
@@ -119,7 +120,7 @@ static int with_broker(struct call *c, call_fn *fn, struct err *e)
 
 static int call_init(struct call *c, struct runtime *r, struct str id, struct err *e)
 {
-    *c = (struct call){.em = container_of(r, struct embedded, base)};
+    *c = (struct call){.em = container_of(r, struct embedded, base), .started = -EBADF};
     if (!plan_id_is_valid(id) || str_copy(c->id, sizeof(c->id), id) < 0)
         return err_set(e, ENOENT, "'%.*s' cannot be the id of a sandbox", STR_ARG(id));
     return 0;
@@ -260,12 +261,43 @@ static int spawn(struct call *c, struct err *e)
     return r < 0 ? r : 0;
 }
 
+static bool plan_is_idle(const struct plan *plan)
+{
+    const char *argv[PLAN_ARGS_MAX + 1], *env[PLAN_ENV_MAX + 1], *cwd;
+
+    plan_strings(plan, argv, env, &cwd);
+    return entry_is_idle(argv);
+}
+
+/* A connection to execd that asks for /ping, made before execd is there, so that it waits in the
+ * listener's backlog. execd starts the entrypoint before it accepts the first connection, and ends
+ * when that fails: so an answer means that the entrypoint was started, and the end of the
+ * connection that it was not. */
+static int ask_started(const struct embedded *em, const char *id, struct err *e)
+{
+    static const char request[] = "GET /ping HTTP/1.0\r\n\r\n";
+    struct sock_addr addr;
+    auto_fd fd = -EBADF;
+
+    socket_path(em, id, &addr);
+    fd = sock_connect_start(&addr, e);
+    if (fd < 0)
+        return fd;
+    if (send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request))
+        return err_set(e, EIO, "cannot write to the socket of sandbox %s", id);
+    return take_fd(&fd);
+}
+
 static int create_in(struct call *c, const struct api_create *spec, int dir, struct err *e)
 {
     int binds[PLAN_BINDS_MAX];
     auto_fd listener = make_listener(c->em, c->id, e);
-    int r = listener < 0 ? listener : embedded_volumes_open(c->em, spec, dir, binds, e);
+    int r = listener;
 
+    if (r >= 0 && !plan_is_idle(c->plan))
+        c->started = r = ask_started(c->em, c->id, e);
+    if (r >= 0)
+        r = embedded_volumes_open(c->em, spec, dir, binds, e);
     if (r < 0)
         return r;
     c->listener = listener;
@@ -278,7 +310,7 @@ static int create_in(struct call *c, const struct api_create *spec, int dir, str
 }
 
 static int embedded_create(struct runtime *r, struct str id, const struct api_create *spec,
-                           int *ret_watch, struct err *e)
+                           struct runtime_birth *ret, struct err *e)
 {
     auto_free struct plan *plan = mem_alloc(sizeof(*plan));
     const struct embedded_root *root;
@@ -295,9 +327,13 @@ static int embedded_create(struct runtime *r, struct str id, const struct api_cr
     c.layers = &root->dir;
     dir = open_sandbox_dir(c.em, c.id, e);
     result = dir < 0 ? dir : create_in(&c, spec, dir, e);
-    if (result < 0)
+    if (result < 0) {
+        fd_close(c.started);
         return result;
-    *ret_watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
+    }
+    ret->started = c.started;
+    ret->report = take_fd(&c.handle.files[BROKER_FILE_EXIT]);
+    ret->watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
     broker_handle_done(&c.handle);
     return 0;
 }
@@ -330,6 +366,24 @@ static void read_report(int fd, struct runtime_status *ret)
         ret->state = RUNTIME_FAILED;
         (void)err_set(&ret->err, report.error_code ? report.error_code : EIO, "%s", report.message);
     }
+}
+
+static int embedded_start_error(struct runtime *r, struct str id, const struct runtime_birth *birth,
+                                struct err *e)
+{
+    struct exit_report report = {0};
+    struct call c;
+
+    if (exit_report_read(birth->report, &report) < 0)
+        report.phase = REPORT_STARTING;
+    if (report.phase == REPORT_FAILED)
+        return err_set(e, report.error_code > 0 ? report.error_code : EIO, "%s", report.message);
+    if (report.phase != REPORT_STARTING)
+        return 0;
+    return err_set(e, EIO, "execd ended before it started the entrypoint%s",
+                   call_broker(&c, r, id, call_stat, NULL) >= 0 && c.stat.oom_kills > 0
+                       ? ": the sandbox ran out of memory"
+                       : "");
 }
 
 static int embedded_adopt(struct runtime *r, struct str id, int *ret_watch,
@@ -488,6 +542,7 @@ static const struct runtime_ops embedded_ops = {
     .check_abilities = embedded_check_abilities,
     .check = embedded_check,
     .create = embedded_create,
+    .start_error = embedded_start_error,
     .adopt = embedded_adopt,
     .pause = embedded_pause,
     .resume = embedded_resume,

@@ -131,10 +131,13 @@ void handle_endpoint_get(struct http_req *req)
     sb = require_sandbox(req);
     if (!sb)
         return;
-    if (q.signed_route && !active_key(config))
+    if (sb->state == SANDBOX_FAILED || sb->state == SANDBOX_TERMINATED)
+        http_reply_error(req, 409, "DOCKER::SANDBOX_NOT_RUNNING", "the sandbox has %s: %s",
+                         sb->state == SANDBOX_FAILED ? "failed" : "ended", sb->message);
+    else if (q.signed_route && !active_key(config))
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
-                         "expires: this server has no keys to sign with; it needs "
-                         "[ingress.secure_access] in its configuration");
+                         "expires: this server has no keys to sign with; it needs section "
+                         "ingress.secure_access in its configuration");
     else if (q.signed_route && q.expires_s <= (uint64_t)(time_wall_us() / TIME_US_PER_S))
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
                          "expires: must be a Unix time, in seconds, that lies in the future");

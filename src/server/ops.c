@@ -3,11 +3,13 @@
  * Each is ordered so that death at any point is repaired by the next start: a sandbox has a row
  * before it can exist, and loses it only after it is gone; in between, the runtime knows the truth.
  *
- *   create   row Pending -> runtime -> row Running, or Failed
+ *   create   row Pending -> runtime -> the entrypoint runs -> row Running
+ *            it fails: runtime, remove -> no row; row Failed when a client heard of Pending
  *   pause    runtime -> row Paused;     resume the same
  *   delete   row Stopping -> runtime -> no row;     expire the same, if the expiry is still due */
 #include <errno.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "api/answer.h"
 #include "base/fd.h"
@@ -18,13 +20,19 @@
 #include "server/sandboxes_internal.h"
 #include "server/spec_json.h"
 
-enum { OP_ARENA_MAX = 4 << 20 };
+enum {
+    OP_ARENA_MAX = 4 << 20,
+    START_WAIT_MS = 10 * 1000, /* for execd to start the entrypoint; then it counts as running */
+};
 
 /* --- the queue --- */
 
 static void op_free(struct op *op)
 {
     fd_close(op->watch);
+    fd_close(op->birth.watch);
+    fd_close(op->birth.started);
+    fd_close(op->birth.report);
     arena_done(&op->arena);
     free(op);
 }
@@ -37,6 +45,8 @@ static struct op *op_new(const struct op_kind *kind, op_done_fn *done, void *use
     op->done = done;
     op->user = user;
     op->watch = -EBADF;
+    op->birth = (struct runtime_birth)RUNTIME_BIRTH_NONE;
+    op->started_io.fd = -EBADF;
     arena_init(&op->arena, OP_ARENA_MAX);
     list_init(&op->link);
     return op;
@@ -114,6 +124,8 @@ static void op_on_done(struct pool_job *job, int error)
 
     if (error)
         (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE", "the server is stopping");
+    else if (op->go_on && op->go_on(op))
+        return;
     if (op->changed)
         sandbox_set_status(sb, op->now.state, op->now.reason, op->now.err.msg, op->now.now_us);
     if (op->removed)
@@ -245,6 +257,52 @@ static bool remove_half_made(struct op *op, const struct err *why)
     return false;
 }
 
+static void create_succeed(struct op *op)
+{
+    const struct sandboxes_conf *conf = &op->sb->table->conf;
+    struct err e = {0};
+
+    op_status(op, SANDBOX_RUNNING, "CONTAINER_RUNNING", "the sandbox is running");
+    if (!op_write_status(op)) {
+        /* Its state cannot be kept: better none than one that nobody can rely on. */
+        (void)conf->runtime->ops->remove(conf->runtime, str_of(op->sb->id), &e);
+        op_status(op, SANDBOX_FAILED, "PROVISIONING_ERROR", op->fail.message);
+        op->changed = true;
+    }
+}
+
+/* Whether the entrypoint that the request names is what is wrong. */
+static bool is_bad_entrypoint(int code)
+{
+    static const int codes[] = {ENOENT, EACCES,       EPERM, ENOEXEC, ENOTDIR, EISDIR,
+                                ELOOP,  ENAMETOOLONG, E2BIG, EINVAL,  ELIBBAD, ETXTBSY};
+
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++)
+        if (code == codes[i])
+            return true;
+    return false;
+}
+
+/* A client that knows the sandbox by its id finds it Failed; for others it never was. */
+static void create_fail(struct op *op)
+{
+    const struct err *why = &op->why;
+    struct err e = {0};
+
+    if (!remove_half_made(op, why))
+        return;
+    if (op->sb->failing && store_delete(op->sb->table->conf.store, str_of(op->sb->id), &e) >= 0) {
+        if (op->start_ended && is_bad_entrypoint(why->code))
+            (void)api_fail_set(&op->fail, 400, "DOCKER::INVALID_ENTRYPOINT", "%s", why->msg);
+        else
+            op_fail(op, why);
+        op->removed = true;
+        return;
+    }
+    op_status(op, SANDBOX_FAILED, "PROVISIONING_ERROR", why->msg);
+    (void)op_write_status(op);
+}
+
 static void create_work(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -278,23 +336,110 @@ static void create_work(struct op *op)
     }
     op->removed = false;
     sandbox_show(sb);
-    if (conf->runtime->ops->create(conf->runtime, row.id, &op->spec, &op->watch, &e) < 0) {
-        if (!remove_half_made(op, &e))
-            return;
-        op_status(op, SANDBOX_FAILED, "PROVISIONING_ERROR", e.msg);
-    } else
-        op_status(op, SANDBOX_RUNNING, "CONTAINER_RUNNING", "the sandbox is running");
-    if (!op_write_status(op) && op->now.state == SANDBOX_RUNNING) {
-        /* Its state cannot be kept: better none than one that nobody can rely on. */
-        (void)conf->runtime->ops->remove(conf->runtime, row.id, &e);
-        op_status(op, SANDBOX_FAILED, "PROVISIONING_ERROR", op->fail.message);
-        op->changed = true;
+    (void)conf->runtime->ops->create(conf->runtime, row.id, &op->spec, &op->birth, &op->why);
+    if (!op->why.code && op->birth.started < 0)
+        create_succeed(op);
+}
+
+/* Once it is known whether the entrypoint was started. */
+static void settle_work(struct op *op)
+{
+    struct runtime *rt = op->sb->table->conf.runtime;
+    int r = 0;
+
+    if (op->start_ended)
+        r = rt->ops->start_error(rt, str_of(op->sb->id), &op->birth, &op->why);
+    if (r < 0)
+        (void)err_wrap(&op->why, r, "entrypoint");
+    if (op->why.code)
+        create_fail(op);
+    else
+        create_succeed(op);
+}
+
+static void settle_on_work(struct pool_job *job)
+{
+    settle_work(container_of(job, struct op, job));
+}
+
+/* The second half of a create. When no worker takes it the row stays Pending, and the reconciler
+ * finds out what became of the sandbox. */
+static void create_settle(struct op *op)
+{
+    struct sandboxes *t = op->sb->table;
+
+    op->settled = true;
+    if (pool_submit(t->conf.pool, &op->job, t->conf.loop, settle_on_work, op_on_done, 0) < 0)
+        op_on_done(&op->job, 0);
+}
+
+static void create_stop_waiting(struct op *op)
+{
+    struct loop *loop = op->sb->table->conf.loop;
+
+    if (op->started_io.fd >= 0)
+        loop_io_stop(loop, &op->started_io);
+    loop_timer_stop(loop, &op->started_timer);
+}
+
+void op_abandon(struct op *op)
+{
+    if (op->started_io.fd < 0)
+        return;
+    create_stop_waiting(op);
+    op_free(op);
+}
+
+/* From now on a client that was not told the sandbox's id hears of the failure alone. */
+static void create_note_failure(struct op *op)
+{
+    op->sb->failing = !op->sb->announced;
+}
+
+static void create_on_started(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct op *op = container_of(io, struct op, started_io);
+    char byte;
+    ssize_t n = recv(io->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    create_stop_waiting(op);
+    op->start_ended = n <= 0;
+    if (op->start_ended)
+        create_note_failure(op);
+    create_settle(op);
+}
+
+static void create_on_late(struct loop_timer *timer)
+{
+    struct op *op = container_of(timer, struct op, started_timer);
+
+    create_stop_waiting(op);
+    create_settle(op);
+}
+
+static bool create_go_on(struct op *op)
+{
+    struct loop *loop = op->sb->table->conf.loop;
+
+    if (op->settled || op->removed || op->now.reason)
+        return false;
+    if (op->why.code)
+        create_note_failure(op);
+    else if (loop_io_start(loop, &op->started_io, op->birth.started, EPOLLIN, create_on_started,
+                           NULL) == 0) {
+        loop_timer_set(loop, &op->started_timer, deadline_in_ms(START_WAIT_MS), create_on_late);
+        return true;
     }
+    create_settle(op);
+    return true;
 }
 
 static void create_apply(struct op *op)
 {
-    sandbox_watch(op->sb, take_fd(&op->watch));
+    if (op->sb->state != SANDBOX_FAILED)
+        sandbox_watch(op->sb, take_fd(&op->birth.watch));
     log_event(LOG_INFO, "sandbox created", LOG_STR("sandbox", op->sb->id),
               LOG_STR("state", sandbox_state_name(op->sb->state)), LOG_STR("image", op->sb->image),
               LOG_STR("message", op->sb->message));
@@ -378,6 +523,7 @@ int sandboxes_create(struct sandboxes *t, struct str type, struct str body, int6
         return api_fail_set(f, 503, "SERVICE_UNAVAILABLE",
                             "this server has as many sandboxes as it may have");
     }
+    op->go_on = create_go_on;
     *ret_sandbox = sb;
     op_submit(op, sb);
     return 0;

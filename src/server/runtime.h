@@ -41,6 +41,18 @@ struct runtime_log_query {
     uint32_t lines;   /* at most, from the end: of more, also of those gone, *ret_cut tells */
 };
 
+/* Of a sandbox that was just made; the descriptors are the caller's. */
+struct runtime_birth {
+    int watch;   /* becomes readable when the sandbox ends */
+    int started; /* has a byte to read once the entrypoint runs, and its end when it never will;
+                    -EBADF: nothing to wait for */
+    int report;  /* the runtime's own, for start_error(); -EBADF = none */
+};
+#define RUNTIME_BIRTH_NONE                                                                         \
+    {                                                                                              \
+        -EBADF, -EBADF, -EBADF                                                                     \
+    }
+
 typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);
 
 struct runtime_ops {
@@ -51,12 +63,15 @@ struct runtime_ops {
     /* Whether this request, which passed both, can be granted. Fills f when not; nothing was made
      * then. */
     int (*check)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
-    /* *ret_watch: a descriptor that becomes readable when the sandbox ends; the caller's. What is
-     * left when it fails is for remove(). */
-    int (*create)(struct runtime *r, struct str id, const struct api_create *spec, int *ret_watch,
-                  struct err *e);
-    /* How it is. *ret_watch as of create, untouched when it has ended. -ENOENT when there is none.
-     */
+    /* Does not wait for the entrypoint. What is left when it fails is for remove(). */
+    int (*create)(struct runtime *r, struct str id, const struct api_create *spec,
+                  struct runtime_birth *ret, struct err *e);
+    /* After the end of birth->started: why the entrypoint could not be started, as -errno; 0 when
+     * it was started and has ended since. */
+    int (*start_error)(struct runtime *r, struct str id, const struct runtime_birth *birth,
+                       struct err *e);
+    /* How it is. *ret_watch becomes readable when the sandbox ends; untouched when it has ended.
+     * -ENOENT when there is none. */
     int (*adopt)(struct runtime *r, struct str id, int *ret_watch, struct runtime_status *ret,
                  struct err *e);
     int (*pause)(struct runtime *r, struct str id, struct err *e);

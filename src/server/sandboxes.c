@@ -29,6 +29,8 @@ static void sandbox_free(struct sandbox *sb)
 {
     struct loop *loop = sb->table->conf.loop;
 
+    if (sb->active)
+        op_abandon(sb->active);
     loop_timer_stop(loop, &sb->due);
     sandbox_watch(sb, -EBADF);
     list_remove(&sb->link);

@@ -46,6 +46,8 @@ struct sandbox {
     struct loop_timer due; /* expiry, or the next try to remove it */
     struct loop_io watch;  /* readable once it ended */
     _Atomic bool stored;   /* its row is written: before that it is nobody's business */
+    bool announced;        /* a client was told its id while it was Pending */
+    bool failing;          /* its creation has failed, and nobody was told its id */
     bool gone;             /* removed; freed with its last operation */
 };
 

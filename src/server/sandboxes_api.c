@@ -66,7 +66,7 @@ static void on_created(void *user, struct sandbox *sb, const struct api_fail *fa
         metrics_create(c->pending.server->metrics, time_mono_ns() - c->begin_ns);
     if (req && req->status == 0) {
         if (sb)
-            reply_created(req, sb); /* also when it failed: its status says why */
+            reply_created(req, sb); /* also when it failed and is still there */
         else
             reply_fail(req, fail);
     }
@@ -77,11 +77,12 @@ static void on_wait_over(struct loop_timer *timer)
 {
     struct creation *c = container_of(timer, struct creation, timer);
 
-    if (!c->pending.req || !c->sb)
+    if (!c->pending.req || !c->sb || c->sb->failing)
         return;
-    if (sandboxes_find(c->pending.server->sandboxes, str_of(c->sb->id)))
+    if (sandboxes_find(c->pending.server->sandboxes, str_of(c->sb->id))) {
+        c->sb->announced = true;
         reply_created(c->pending.req, c->sb);
-    else
+    } else
         loop_timer_set(c->pending.server->loop, timer, deadline_in_ms(CREATE_LOOK_MS),
                        on_wait_over);
 }

@@ -27,6 +27,12 @@ struct op {
     struct api_create spec;
     struct api_patch patch;
     int64_t expires_us, expected_us; /* expected: the expiry it replaces; 0 = any */
+    /* When the work is done, on the loop: true when more work will follow. May be NULL. */
+    bool (*go_on)(struct op *op);
+    struct loop_io started_io;       /* of create: waits for birth.started, */
+    struct loop_timer started_timer; /* at most so long */
+    bool settled;                    /* of create: the second half is done, or needless */
+    bool start_ended;                /* of create: birth.started has ended */
 
     struct api_fail fail; /* status 0 = success */
     bool changed, removed, disk_full;
@@ -39,6 +45,8 @@ struct op {
     } now;
     struct str metadata;
     int watch; /* -EBADF = none */
+    struct runtime_birth birth;
+    struct err why; /* of create: why it failed; code 0 = it did not */
 };
 
 struct op_kind {
@@ -70,6 +78,8 @@ void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char
 
 void sandboxes_op_ended(struct sandboxes *t);
 char *sandbox_text(struct str s); /* as a C string; free() it */
+
+void op_abandon(struct op *op); /* forgets one that waits for its sandbox to start; else nothing */
 
 void sandbox_expire(struct sandbox *sb); /* begins to end it, as it is due */
 void sandbox_sync(struct sandbox *sb);   /* asks the runtime how it is */

@@ -108,7 +108,7 @@ async def raises(kind, call):
         result = await done(call())
     except kind as error:
         return error
-    raise AssertionError(f"no {kind.__name__}, but {result!r}")
+    raise AssertionError(f"no {kind}, but {result!r}")
 
 
 def lines(messages):

@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from broker_process import is_alive  # noqa: E402
+from broker_process import children, is_alive  # noqa: E402
 from server_faults import seconds_of, stamp  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from server_use import Gateway  # noqa: E402
@@ -91,6 +91,9 @@ def ends_as(state, **fields):
     assert shown["state"] == state, shown
     status, _, answer = SERVER.request("GET", f"/v1/sandboxes/{body['id']}/proxy/44772/ping")
     assert status == 503 and answer["message"].endswith(": " + shown["message"]), answer
+    status, _, answer = SERVER.request("GET", f"/v1/sandboxes/{body['id']}/endpoints/44772")
+    assert (status, answer["code"]) == (409, "DOCKER::SANDBOX_NOT_RUNNING"), (status, answer)
+    assert answer["message"].endswith(": " + shown["message"]), answer
     assert delete(body["id"]) == 204 and is_gone(body["id"])
     print(f"# {shown['reason']}: {shown['message']}")
     return shown
@@ -156,11 +159,64 @@ def a_create_may_be_deleted_at_once():
 # --- how sandboxes end ---
 
 
-def says_why_an_entrypoint_never_ran():
-    status = ends_as("Failed", entrypoint=["/no/such/program", "x"])
-    assert status["reason"] in ("CONTAINER_EXITED_ERROR", "PROVISIONING_ERROR"), status
-    assert "/no/such/program" in status["message"], status
-    assert "No such file or directory" in status["message"], status
+def nothing_is_left():
+    _, _, listing = SERVER.request("GET", "/v1/sandboxes")
+    assert listing["pagination"]["totalItems"] == 0, listing
+    assert SERVER.broker.list() == []
+    assert os.listdir(SERVER.state / "server/sandboxes") == []
+
+
+def refuses_an_entrypoint_that_cannot_start():
+    """The create itself says why, and leaves nothing. Which files there are is execd's to find out:
+    a volume brings scripts without an interpreter or without the right to run."""
+    script = "mkdir -p /data/d; cd /data; echo x >plain; printf '#!/no/such/sh\\n' >bad; " \
+             "printf '\\177ELF?' >torn; chmod 755 bad torn; ln -s loop loop"
+    volume = {"name": "data", "mountPath": "/data", "pvc": {"claimName": "programs"}}
+    _, body = post(entrypoint=["sh", "-c", f"{script}; echo made; sleep 1000000"],
+                   volumes=[{**volume, "pvc": {**volume["pvc"], "createIfNotExists": True}}])
+    path = f"/v1/sandboxes/{body['id']}/diagnostics/logs"
+    wait_for(lambda: b"made" in SERVER.request("GET", path)[2], "the programs")
+    assert delete(body["id"]) == 204
+    for program, words in (("/no/such/program", "No such file"),
+                           ("no-such-program", "No such file"),
+                           ("/etc/hostname", "Permission denied"), ("/etc", "Permission denied"),
+                           ("/etc/hostname/x", "Not a directory"), ("/data/bad", "No such file"),
+                           ("/data/plain", "Permission denied"), ("/data/torn", "Exec format"),
+                           ("/data/loop", "ymbolic link"), ("/" + "x" * 300, "exec")):
+        status, body = post(entrypoint=[program, "x"], volumes=[volume])
+        if status == 202:  # so slow a machine answers with Pending; the reason comes later
+            assert body["status"]["state"] == "Pending", body
+            wait_for(lambda n=body["id"]: get(n)[1]["status"]["state"] == "Failed", "its failure")
+            status, body = 400, {"code": "DOCKER::INVALID_ENTRYPOINT", "id": body["id"],
+                                 **get(body["id"])[1]["status"]}
+            assert delete(body["id"]) == 204
+        assert (status, body["code"]) == (400, "DOCKER::INVALID_ENTRYPOINT"), (status, body)
+        assert program[:40] in body["message"] and words in body["message"], body
+        assert body["message"].startswith("entrypoint: "), body
+        nothing_is_left()
+    assert "operation failed" not in SERVER.log()
+
+
+def says_why_an_entrypoint_never_ran_to_one_told_of_pending():
+    """While the broker stands still a create can only answer Pending."""
+    helpers = children(SERVER.pid)
+    helpers += [pid for helper in helpers for pid in children(helper)]
+    for pid in helpers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        status, body = post(entrypoint=["/no/such/program"])
+    finally:
+        for pid in helpers:
+            os.kill(pid, signal.SIGCONT)
+    assert (status, body["status"]["state"]) == (202, "Pending"), (status, body)
+    wait_for(lambda: get(body["id"])[1]["status"]["state"] == "Failed", "its failure")
+    shown = get(body["id"])[1]["status"]
+    assert shown["reason"] == "PROVISIONING_ERROR", shown
+    assert "/no/such/program" in shown["message"] and "No such file" in shown["message"], shown
+    status, _, answer = SERVER.request("GET", f"/v1/sandboxes/{body['id']}/endpoints/44772")
+    assert status == 409 and answer["message"].endswith(": " + shown["message"]), answer
+    assert delete(body["id"]) == 204 and is_gone(body["id"])
+    nothing_is_left()
 
 
 def exit_0_is_terminated():
@@ -746,7 +802,8 @@ if __name__ == "__main__":
         result = tap.run_tests([
             a_hundred_creates_do_not_wait_for_each_other,
             a_create_may_be_deleted_at_once,
-            says_why_an_entrypoint_never_ran,
+            refuses_an_entrypoint_that_cannot_start,
+            says_why_an_entrypoint_never_ran_to_one_told_of_pending,
             exit_0_is_terminated,
             exit_3_is_failed,
             a_signal_is_failed,
