@@ -13,7 +13,7 @@ enum { ENDPOINT_MAX = 1024, ENDPOINT_JSON_MAX = 8192 };
 
 struct endpoint {
     struct buf text; /* "host:port/path", no scheme */
-    struct json_pair headers[2];
+    struct json_pair headers[3];
     size_t header_count;
 };
 
@@ -103,8 +103,11 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
                 : direct(&ep, req, sb, port);
     if (q->signed_route && !gateway)
         add_header(&ep, STR(GATEWAY_ROUTE_HEADER), str_of(token));
-    else if (!q->signed_route && config->server.proxy_access == CONFIG_PROXY_TOKEN)
+    else if (!q->signed_route &&
+             (sb->secure || config->server.proxy_access == CONFIG_PROXY_TOKEN)) {
         add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
+        add_header(&ep, STR(GATEWAY_EXECD_HEADER), str_of(sb->token)); /* all that some send */
+    }
     if (r < 0)
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
                          "the name of this server, from header Host or its configuration, is too "

@@ -56,10 +56,10 @@ static const struct credential_row {
     struct str name;
     unsigned kinds;
 } credential_rows[] = {
-    {STR_INIT(GUARD_KEY_HEADER),       IS_API_KEY | IS_OURS              },
-    {STR_INIT(GATEWAY_TOKEN_HEADER),   IS_TOKEN | MUST_BE_RIGHT | IS_OURS},
-    {STR_INIT("X-EXECD-ACCESS-TOKEN"), IS_API_KEY | IS_TOKEN             },
-    {STR_INIT(GATEWAY_ROUTE_HEADER),   IS_SIGNED_ROUTE | IS_OURS         },
+    {STR_INIT(GUARD_KEY_HEADER),     IS_API_KEY | IS_OURS              },
+    {STR_INIT(GATEWAY_TOKEN_HEADER), IS_TOKEN | MUST_BE_RIGHT | IS_OURS},
+    {STR_INIT(GATEWAY_EXECD_HEADER), IS_API_KEY | IS_TOKEN             },
+    {STR_INIT(GATEWAY_ROUTE_HEADER), IS_SIGNED_ROUTE | IS_OURS         },
 };
 
 static unsigned credential_kinds_of(struct str name)
@@ -313,7 +313,8 @@ static bool is_broken_websocket(const struct http_req *req)
 /* True when it may not go on, and has been told why. */
 static bool gateway_refuses(const struct gateway *g, const struct visit *v, struct http_req *req)
 {
-    enum credential c = g->conf.open ? CREDENTIAL_RIGHT : gateway_check(g, v, req);
+    bool open = g->conf.open && !(v->known && v->target.secure);
+    enum credential c = open ? CREDENTIAL_RIGHT : gateway_check(g, v, req);
 
     if (c == CREDENTIAL_NONE)
         http_reply_error(req, 401, "MISSING_API_KEY",

@@ -10,6 +10,7 @@
 enum { GATEWAY_EXECD_PORT = 44772, GATEWAY_EGRESS_PORT = 18080 };
 
 #define GATEWAY_TOKEN_HEADER "OpenSandbox-Secure-Access" /* the sandbox's token */
+#define GATEWAY_EXECD_HEADER "X-EXECD-ACCESS-TOKEN"      /* the same, or execd's own */
 #define GATEWAY_ROUTE_HEADER "OpenSandbox-Ingress-To"    /* a signed route */
 
 struct gateway;
@@ -18,13 +19,16 @@ struct gateway;
 struct gateway_target {
     struct sock_addr addr; /* of its execd */
     struct str token;      /* opens its data plane */
+    bool secure;           /* asks for a credential even when the gateway is open */
     const char *refusal;   /* NULL, or why nothing can be forwarded now: "the sandbox is paused" */
     const char *cause;     /* NULL, or what led to it: how the entrypoint ended */
 };
 
 struct gateway_conf {
     struct loop *loop;
-    bool open; /* no credential is asked for: by config, or as there is no API key either */
+    /* No credential is asked for, by config, or as there is no API key either; except for
+     * sandboxes that are `secure`. */
+    bool open;
     /* Whether `key` is an API key of the server; in constant time. */
     bool (*is_api_key)(void *user, struct str key);
     /* Whether one stands anywhere in `text`; time must not tell which, nor how much of one. */

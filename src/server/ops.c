@@ -478,6 +478,7 @@ static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
     sb->metadata =
         spec->metadata_count ? pairs_json(spec->metadata, spec->metadata_count) : mem_strdup("");
     sb->spec = spec_json_new(spec);
+    sb->secure = spec->secure_access;
     sb->renew_extend_s = spec->renew_extend_s;
     id_token(sb->token);
     return sb->entrypoint && sb->metadata && sb->spec ? 0 : -ENOMEM;

@@ -27,6 +27,7 @@ struct sandboxes;
 struct sandbox {
     char id[ID_UUID_MAX];
     char token[ID_TOKEN_MAX]; /* opens its data plane */
+    bool secure;              /* secureAccess: nobody enters without a credential */
     enum sandbox_state state;
     char reason[SANDBOX_REASON_MAX];
     char *message;

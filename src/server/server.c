@@ -120,7 +120,11 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
 
     if (!sb)
         return false;
-    *ret = (struct gateway_target){.token = str_of(sb->token), .refusal = refusal_of(sb->state)};
+    *ret = (struct gateway_target){
+        .token = str_of(sb->token),
+        .secure = sb->secure,
+        .refusal = refusal_of(sb->state),
+    };
     if (sb->state == SANDBOX_TERMINATED || sb->state == SANDBOX_FAILED)
         ret->cause = sb->message;
     s->runtime->ops->address(s->runtime, sandbox_id, &ret->addr);
@@ -128,7 +132,8 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
 }
 
 /* Without keys the lifecycle API tells everyone each sandbox's token: asking for it protects
- * nothing, and clients that were told there is no access control do not send any. */
+ * nothing, and clients that were told there is no access control do not send any. A sandbox created
+ * with secureAccess is never open: gateway_target.secure. */
 static bool is_open(const struct server *s)
 {
     return s->config->server.proxy_access == CONFIG_PROXY_OPEN || s->guard.key_count == 0;

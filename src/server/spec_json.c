@@ -92,6 +92,8 @@ static int write_spec(const struct api_create *spec, bool with_env, struct buf *
     json_write_begin(&w, out);
     json_write_object(&w);
     write_limits(&w, &spec->limits);
+    if (spec->secure_access)
+        json_member_bool(&w, STR("secure_access"), true);
     json_write_key(&w, STR("env"));
     if (with_env)
         write_env(&w, spec);
@@ -108,6 +110,23 @@ char *spec_json_new(const struct api_create *spec)
     if (write_spec(spec, true, &out) < 0 && write_spec(spec, false, &out) < 0)
         return NULL;
     return buf_take(&out);
+}
+
+/* --- reading --- */
+
+bool spec_json_is_secure(struct str json)
+{
+    const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST};
+    AUTO_ARENA(arena, PRINT_ARENA_MAX);
+    struct json *root = NULL;
+    const struct json *secure;
+
+    if (json.n == 0)
+        return false; /* a row of a server that kept no such text */
+    if (json_parse(&arena, json, &limits, &root, NULL) < 0)
+        return true;
+    secure = json_get(root, STR("secure_access"));
+    return secure && !(secure->type == JSON_BOOL && !secure->boolean);
 }
 
 /* --- printing --- */

@@ -129,6 +129,28 @@ def open_by_config_asks_nobody():
         fails_with(gateway.ask(request("GET", "/stats")), 401, "MISSING_API_KEY")  # as before
 
 
+def a_secure_sandbox_is_never_open():
+    """secureAccess: an open gateway asks for a credential all the same, with a key or without."""
+    for key in (KEY, None):
+        with gateway_to(answer(OK), "--secure", "1", "--open", "1", key=key) as (backend, gateway):
+            paths = [path_to(port, "/x", prefix=prefix) for port in (8000, 44772)
+                     for prefix in ("", "/v1")]
+            for path in paths:
+                for headers in ((), HANDSHAKE):
+                    r = gateway.ask(request("GET", path, *headers))
+                    fails_with(r, 401, "MISSING_API_KEY")
+                    for wrong in ("OpenSandbox-Secure-Access: wrong", "X-EXECD-ACCESS-TOKEN: wrong",
+                                  "OPEN-SANDBOX-API-KEY: wrong", "OpenSandbox-Ingress-To: wrong"):
+                        r = gateway.ask(request("GET", path, wrong, *headers))
+                        fails_with(r, 401, "INVALID_API_KEY")
+            assert backend.begun == 0, "a stranger was let in"
+            for right in (WITH_TOKEN, f"X-EXECD-ACCESS-TOKEN: {TOKEN}",
+                          f"OpenSandbox-Ingress-To: signed-{ID}-8000"):
+                r = gateway.ask(request("GET", paths[0], right))
+                assert (r.status, r.body) == (200, b"ok"), (right, r.status, r.body)
+                assert TOKEN not in str(backend.requests[-1]), "the token went inside"
+
+
 def no_credential_reaches_the_sandbox():
     secrets = [WITH_KEY, WITH_TOKEN, f"X-EXECD-ACCESS-TOKEN: {KEY}",
                f"x-execd-access-token: {TOKEN}", f"OPENSANDBOX-INGRESS-TO: signed-{ID}-8000",
@@ -472,6 +494,7 @@ CHECKS = [
     ("strangers cannot tell which sandboxes exist", strangers_cannot_tell_which_sandboxes_exist),
     ("a token opens its own sandbox only", a_token_opens_its_own_sandbox_only),
     ("a gateway that is open by config asks nobody", open_by_config_asks_nobody),
+    ("a sandbox with secureAccess is never open", a_secure_sandbox_is_never_open),
     ("no credential reaches the sandbox", no_credential_reaches_the_sandbox),
     ("no credential reaches the sandbox inside of a value",
      no_credential_reaches_the_sandbox_inside_of_a_value),

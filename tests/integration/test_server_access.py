@@ -6,6 +6,7 @@ import base64
 import concurrent.futures
 import contextlib
 import glob
+import json
 import os
 import pathlib
 import shutil
@@ -22,6 +23,7 @@ from server_use import Gateway  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
 TOKEN, ROUTE = "OpenSandbox-Secure-Access", "OpenSandbox-Ingress-To"
+EXECD_TOKEN = "X-EXECD-ACCESS-TOKEN"
 
 
 class Configured(ServerProcess):
@@ -263,6 +265,58 @@ def the_data_plane_can_be_open():
         assert box.run("echo open") == "open"
 
 
+def secure_access_is_kept_on_an_open_server():
+    """Also after a restart, which reads what was asked for from the store."""
+    for options in ({"config": {"server": {"proxy_access": "open"}}},
+                    {"env": {"OPENSANDBOX_INSECURE_SERVER": "YES"}}):
+        with ServerProcess(*PROGRAMS, **options) as server:
+            name, plain = server.create(secureAccess=True), server.create()
+            for _ in range(2):
+                headers = Gateway(server, name).headers
+                assert set(headers) == {TOKEN, EXECD_TOKEN}, headers
+                for port in ("44772", "8000"):
+                    for path in (f"/sandboxes/{name}/proxy/{port}",
+                                 f"/v1/sandboxes/{name}/proxy/{port}/ping"):
+                        assert ask(server, path) == 401, path
+                        assert ask(server, path, {TOKEN: "wrong"}) == 401, path
+                        assert ask(server, path, {EXECD_TOKEN: "wrong"}) == 401, path
+                        assert ask(server, path, {"OPEN-SANDBOX-API-KEY": "any"}) == 401, path
+                path = f"/sandboxes/{name}/proxy/44772/ping"
+                for header in (TOKEN, EXECD_TOKEN):
+                    assert ask(server, path, {header: headers[header]}) == 200, header
+                assert ask(server, f"/sandboxes/{plain}/proxy/44772/ping") == 200
+                server.restart()
+
+
+def either_header_of_an_endpoint_is_enough():
+    """Low-level clients pass on X-EXECD-ACCESS-TOKEN alone."""
+    with ServerProcess(*PROGRAMS) as server:
+        name = server.create()
+        for port in (44772, 8000):
+            headers = Gateway(server, name, port).headers
+            assert set(headers) == {TOKEN, EXECD_TOKEN} and len(set(headers.values())) == 1, headers
+        path = f"/sandboxes/{name}/proxy/44772/ping"
+        for header, value in headers.items():
+            assert ask(server, path, {header: value}) == 200, header
+
+
+def reserved_ports_are_refused_however_they_are_nested():
+    with ServerProcess(*PROGRAMS) as server:
+        name = server.create()
+        with Gateway(server, name) as box:
+            for rest, status, code in (
+                    ("proxy/18080/policy", 501, "SANDBOX::API_NOT_SUPPORTED"),
+                    ("proxy/018080/", 501, "SANDBOX::API_NOT_SUPPORTED"),
+                    ("proxy/44772/proxy/18080/", 400, "DOCKER::INVALID_PORT"),
+                    ("proxy/44772/ping", 400, "DOCKER::INVALID_PORT")):
+                reply = box.send("GET", f"/{rest}")
+                body = json.loads(reply.read())
+                assert (reply.status, body["code"]) == (status, code), (rest, reply.status, body)
+            reply = box.send("GET", "/proxy/%31%38080/")
+            reply.read()
+            assert reply.status == 400, reply.status
+
+
 def the_token_of_execd_passes_the_gateway():
     own = "X-EXECD-ACCESS-TOKEN"
     with ServerProcess(*PROGRAMS) as server:
@@ -344,6 +398,9 @@ if __name__ == "__main__":
         images_are_local_roots,
         the_data_plane_wants_a_token_or_the_key,
         the_data_plane_can_be_open,
+        secure_access_is_kept_on_an_open_server,
+        either_header_of_an_endpoint_is_enough,
+        reserved_ports_are_refused_however_they_are_nested,
         the_token_of_execd_passes_the_gateway,
         without_keys_nobody_is_asked,
         a_closed_port_is_an_error_of_the_contract,

@@ -1,9 +1,10 @@
 /* gatewayd.c - guard and gateway before a fixed table of sandboxes, for tests and benchmarks.
  *
  * usage: gatewayd ADDRESS [--key KEY] [--sandbox ID=ADDRESS] [--token TOKEN] [--refusal TEXT]
- *                 [--open 1] [--deadlines MS]
- * --token and --refusal are of the --sandbox before them. A signed route is "signed-ID-PORT" here.
- * GET /stats counts. Prints the address it listens on, then serves until SIGTERM, which drains. */
+ *                 [--secure 1] [--open 1] [--deadlines MS]
+ * --token, --refusal and --secure are of the --sandbox before them. A signed route is
+ * "signed-ID-PORT" here. GET /stats counts. Prints the address it listens on, then serves until
+ * SIGTERM, which drains. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -15,6 +16,7 @@ enum { SANDBOXES_MAX = 512 };
 struct fake_sandbox {
     struct str id, token;
     const char *refusal;
+    bool secure;
     struct sock_addr addr;
     uint64_t accesses;
 };
@@ -67,7 +69,8 @@ static bool find(void *user, struct str id, struct gateway_target *ret)
     const struct fake_sandbox *s = find_sandbox(user, id);
 
     if (s)
-        *ret = (struct gateway_target){s->addr, s->token, s->refusal};
+        *ret = (struct gateway_target){
+            .addr = s->addr, .token = s->token, .secure = s->secure, .refusal = s->refusal};
     return s != NULL;
 }
 
@@ -165,6 +168,8 @@ static int take_option(struct gatewayd *d, struct http_server_conf *conf, struct
         last->token = str_of(value);
     else if (str_eq(option, STR("--refusal")))
         last->refusal = value;
+    else if (str_eq(option, STR("--secure")))
+        last->secure = true;
     else if (str_eq(option, STR("--open")))
         d->open = true;
     else if (str_eq(option, STR("--deadlines")) && str_to_u32(str_of(value), &ms) == 0)

@@ -108,3 +108,21 @@ TEST(spec_json, leaves_out_an_environment_that_is_too_large)
     CHECK_EQ(spec_json_print(str_of(json), &out), 0);
     CHECK(strstr(out.p, "\nenv:        left out: more than 32 KiB\n"));
 }
+
+static bool is_kept_secure(bool asked)
+{
+    struct api_create spec = {.secure_access = asked};
+    auto_free char *json = spec_json_new(&spec);
+
+    return spec_json_is_secure(str_of(json));
+}
+
+TEST(spec_json, keeps_secure_access)
+{
+    CHECK(is_kept_secure(true));
+    CHECK(!is_kept_secure(false));
+    CHECK(!spec_json_is_secure(STR("")));
+    CHECK(!spec_json_is_secure(STR("{\"limits\":{}}")));
+    CHECK(spec_json_is_secure(STR("{\"limits\":")));
+    CHECK(spec_json_is_secure(STR("{\"secure_access\":1}")));
+}
