@@ -265,7 +265,7 @@ static void line_end(struct line *l)
     bool json = is_json();
 
     if (l->cut)
-        line_close(l, json ? STR(",\"cut\":true") : STR(" [cut]"));
+        line_close(l, json ? STR(",\"cut\":true") : STR(" (cut)"));
     line_close(l, json ? STR("}\n") : STR("\n"));
 }
 

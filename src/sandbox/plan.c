@@ -146,7 +146,7 @@ static int check_names(const struct plan *p, struct err *e)
     struct str hostname = field_str(p->hostname, sizeof(p->hostname));
 
     if (!plan_id_is_valid(id))
-        return err_set(e, EINVAL, "plan: id is not of [a-z0-9-]");
+        return err_set(e, EINVAL, "plan: id is not of a-z, 0-9 and '-'");
     if (!hostname.p || !hostname_is_valid(hostname))
         return err_set(e, EINVAL, "plan: hostname is not of letters, digits, '-' and '.'");
     return 0;

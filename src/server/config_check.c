@@ -320,7 +320,8 @@ static void warn_of_idle_sections(const struct config *c, const struct toml *roo
         struct config_place at = place_of(c, root, sections[i]);
 
         if (c->runtime.type == CONFIG_RUNTIME_EMBEDDED && has(root, sections[i]))
-            config_warn(report, &at, "[%s] has no effect: the runtime is embedded", sections[i]);
+            config_warn(report, &at, "section %s has no effect: the runtime is embedded",
+                        sections[i]);
     }
     if (c->renew_redis.enabled) {
         struct config_place at = place_of(c, root, "renew_intent.redis.enabled");

@@ -171,7 +171,7 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
     if (!root)
         return api_fail_invalid(f,
                                 "image.uri: there is no image '%.*s' here; use \"host\", or map "
-                                "the name under [embedded.images] of the server's configuration",
+                                "the name in section embedded.images of the server's configuration",
                                 STR_ARG(spec->image));
     plan_init(ret_plan);
     if (str_copy(ret_plan->id, sizeof(ret_plan->id), id) < 0)

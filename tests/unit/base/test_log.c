@@ -225,7 +225,7 @@ static void check_cuts(enum log_format format, char fill)
         line = str_of(text);
         CHECK(line.n <= LOG_LINE_MAX);
         CHECK_EQ(str_find(line, '\n'), line.n - 1);
-        cut = str_ends(line, format == LOG_JSON ? STR(",\"cut\":true}\n") : STR(" [cut]\n"));
+        cut = str_ends(line, format == LOG_JSON ? STR(",\"cut\":true}\n") : STR(" (cut)\n"));
         CHECK_EQ(cut, !strstr(text, format == LOG_JSON ? "\"third\":\"end\"" : "third=end"));
         CHECK(strstr(text, "request_id"));
         if (format == LOG_JSON)

@@ -91,7 +91,7 @@ TEST(config_check, takes_what_goes_together)
 TEST(config_check, says_what_has_no_effect)
 {
     CHECK_REPORT("[docker]\nnetwork_mode = 'bridge'\n",
-                 "c.toml:1:2: warning: [docker] has no effect: the runtime is embedded\n");
+                 "c.toml:1:2: warning: section docker has no effect: the runtime is embedded\n");
     CHECK_REPORT("[renew_intent.redis]\nenabled = true\ndsn = 'redis://x'\n",
                  "c.toml:2:11: warning: renew_intent.redis.enabled has no effect: only access "
                  "through this server renews\n");
