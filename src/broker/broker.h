@@ -38,6 +38,7 @@ struct broker {
     uint32_t ready_count[2], ready_wanted[2];
     bool expects_host;  /* the last plan wanted that root: so may the next */
     bool tied;          /* ends with whoever started it */
+    struct err blocked; /* why no user namespace could be made the last time; code 0 = it could */
     uint32_t slot_hint; /* where to look for a free number */
     int remover;        /* wakes it; -EBADF = there is none, remove everything yourself */
 };
@@ -55,6 +56,8 @@ int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e);
 NORETURN void worker_main(struct broker *shared, int listener, uid_t caller);
 
 /* ready.c */
+/* userns_make() for the ids of a slot; sets or clears b->blocked. */
+int ready_userns(struct broker *b, uint32_t slot, struct err *e);
 /* Raises what is wanted to what one connection wants: the most of them counts. */
 void ready_want(struct broker *b, const struct broker_config *c);
 int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct err *e);

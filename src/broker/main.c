@@ -25,7 +25,6 @@
 #include "base/time.h"
 #include "broker/broker.h"
 #include "broker/confine.h"
-#include "sandbox/userns.h"
 #include "version.h"
 
 enum {
@@ -375,14 +374,14 @@ static int signals_open(struct err *e)
     return fd < 0 ? err_sys(e, errno, "watch for signals") : fd;
 }
 
-/* Each sandbox says it, too; who reads the log at start need not wait for one. */
-static void try_userns(void)
+/* Said once, here: workers, which inherit b->blocked, do not repeat it. */
+static void try_userns(struct broker *b)
 {
     struct err e = {0};
-    auto_fd fd = userns_make(slot_uid_first(0), PLAN_UID_RANGE, &e);
+    auto_fd fd = ready_userns(b, 0, &e);
 
     if (fd < 0)
-        (void)log_err(&e, "no sandbox will start");
+        (void)log_err(&e, "no sandbox can start");
 }
 
 static int run(struct broker *b, const struct options *o, struct err *e)
@@ -403,7 +402,7 @@ static int run(struct broker *b, const struct options *o, struct err *e)
     if (r < 0)
         return r;
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    try_userns();
+    try_userns(b);
     signals = signals_open(e);
     if (signals < 0)
         return signals;

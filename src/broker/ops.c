@@ -511,12 +511,15 @@ static void info_count(void *user, uint32_t slot)
 /* Counted from the records, which all workers share. */
 static int op_info(struct exchange *x)
 {
-    const struct broker *b = x->b;
+    struct broker *b = x->b;
 
+    if (b->blocked.code) /* somebody may have done something about it */
+        fd_close(ready_userns(b, 0, NULL));
     x->reply->info = (struct broker_info){
         .tied = b->tied,
         .here = {b->ready_count[PLAN_NET_NONE],  b->ready_count[PLAN_NET_BRIDGE] },
         .wanted = {b->ready_wanted[PLAN_NET_NONE], b->ready_wanted[PLAN_NET_BRIDGE]},
+        .blocked = b->blocked,
     };
     return slot_each(&b->host, info_count, x, x->e);
 }

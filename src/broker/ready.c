@@ -30,6 +30,17 @@ static int ready_claim(struct broker *b, struct ready *r, struct err *e)
     return error;
 }
 
+int ready_userns(struct broker *b, uint32_t slot, struct err *e)
+{
+    struct err why = {0};
+    int fd = userns_make(slot_uid_first(slot), PLAN_UID_RANGE, &why);
+
+    b->blocked = why;
+    if (fd < 0 && e)
+        *e = why;
+    return fd;
+}
+
 static int ready_build(struct broker *b, struct ready *r, struct err *e)
 {
     int error = ready_claim(b, r, e);
@@ -41,7 +52,7 @@ static int ready_build(struct broker *b, struct ready *r, struct err *e)
     if (error < 0)
         return error;
     r->slot.cgroup = &r->cgroup;
-    r->slot.userns = userns_make(r->slot.uid_first, PLAN_UID_RANGE, e);
+    r->slot.userns = ready_userns(b, r->slot.slot, e);
     if (r->slot.userns < 0)
         return r->slot.userns;
     r->slot.netns = netns_make(&b->host.net, r->net, r->slot.slot, e);

@@ -13,7 +13,7 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 2,
+    BROKER_WIRE_VERSION = 3,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
 };
@@ -115,6 +115,7 @@ struct broker_info {
     struct broker_levels ready;  /* slots made ahead, by all workers */
     struct broker_levels here;   /* of these, by the worker that answers */
     struct broker_levels wanted; /* what it was asked to keep ready */
+    struct err blocked;          /* why no sandbox can start now; code 0 = they can */
 };
 
 /* Descriptors of a sandbox, in this order. */

@@ -16,8 +16,9 @@
 enum {
     FILL_MS = 1,          /* nobody asked for so long: make slots ahead */
     SPAWNED_FILL_MS = 20, /* the same after a sandbox was started, unless few are left */
-    FILL_RETRY_MS = 1000, /* after making a slot failed */
-    YIELD_US = 100,       /* for each connection: how long another worker may accept before us */
+    FILL_RETRY_MS = 1000, /* after making a slot failed; twice as long each time, up to */
+    FILL_RETRY_MS_MAX = 32 * 1000,
+    YIELD_US = 100, /* for each connection: how long another worker may accept before us */
 };
 
 struct worker {
@@ -27,7 +28,9 @@ struct worker {
     size_t count;
     uid_t caller;
     pid_t parent;
-    uint64_t fill_after; /* deadline */
+    uint64_t fill_after; /* deadline; 0 = at once */
+    uint32_t retry_ms;   /* the pause before that; 0 = the last slot was made */
+    struct err said;     /* why not, as it was logged last */
     bool spawned;        /* the last sandbox was started, not removed */
 };
 
@@ -128,10 +131,19 @@ static void worker_idle(struct worker *w)
     struct err e = {0};
 
     w->spawned = false;
-    if (ready_fill_one(&w->broker, &e) < 0) {
-        log_event(LOG_ERROR, "cannot make slots ahead, trying again", LOG_STR("error", e.msg));
-        w->fill_after = deadline_in_ms(FILL_RETRY_MS);
+    if (ready_fill_one(&w->broker, &e) >= 0) {
+        if (w->retry_ms)
+            log_event(LOG_INFO, "slots can be made ahead again");
+        w->fill_after = w->retry_ms = 0;
+        w->said = (struct err){0};
+        return;
     }
+    if (strcmp(e.msg, w->said.msg) != 0)
+        log_event(LOG_ERROR, "cannot make slots ahead, trying again", LOG_STR("error", e.msg));
+    w->said = e;
+    w->retry_ms =
+        w->retry_ms ? (uint32_t)min_size(w->retry_ms * 2, FILL_RETRY_MS_MAX) : FILL_RETRY_MS;
+    w->fill_after = deadline_in_ms(w->retry_ms);
 }
 
 /* A caller goes on with the sandbox it was given, and a slot takes as much of a processor as that:
@@ -141,7 +153,7 @@ static int worker_timeout(const struct worker *w)
     if (!worker_lacks_slots(&w->broker, 1))
         return -1;
     if (w->fill_after && !deadline_passed(w->fill_after))
-        return FILL_RETRY_MS;
+        return (int)deadline_left_ms(w->fill_after);
     return w->spawned && !worker_lacks_slots(&w->broker, 2) ? SPAWNED_FILL_MS : FILL_MS;
 }
 
@@ -203,6 +215,10 @@ void worker_main(struct broker *shared, int listener, uid_t caller)
     w.broker.host.lock = host_open_lock(&w.broker.host, &e);
     if (w.broker.host.lock < 0 || slot_owner_of(getpid(), &w.broker.self) < 0)
         exit(1);
+    if (w.broker.blocked.code) { /* which the first process has logged */
+        w.said = w.broker.blocked;
+        (void)err_wrap(&w.said, -w.said.code, "make a slot");
+    }
     worker_run(&w);
     ready_free_all(&w.broker);
     exit(0);

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -118,6 +119,19 @@ static int userns_write_map(pid_t pid, const char *file, uint32_t first, uint32_
     return r < 0 ? err_sys(e, -r, "write %s", path) : 0;
 }
 
+/* What is to be done about a kernel that refuses user namespaces; "" where nothing is known. */
+static const char *userns_remedy(int code)
+{
+    if (code == EPERM || code == EACCES)
+        return ". The kernel allows none in a chroot, nor may most containers make any: run the "
+               "broker outside, or in a container with --privileged";
+    if (code == ENOSPC || code == EUSERS)
+        return ". Their number is limited: raise sysctl user.max_user_namespaces";
+    if (code == EINVAL || code == ENOSYS)
+        return ". The kernel is built without them (CONFIG_USER_NS)";
+    return "";
+}
+
 int userns_make(uint32_t first, uint32_t count, struct err *e)
 {
     char path[64];
@@ -126,7 +140,7 @@ int userns_make(uint32_t first, uint32_t count, struct err *e)
     int r;
 
     if (pid < 0)
-        return err_sys(e, -pid, "make a user namespace");
+        return err_set(e, -pid, "make a user namespace: %s%s", strerror(-pid), userns_remedy(-pid));
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
     r = fd = fd_open_at(AT_FDCWD, path, O_RDONLY, 0, PATH_FREE, e);
     if (r >= 0)

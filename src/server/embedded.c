@@ -511,6 +511,7 @@ static int embedded_levels(struct runtime *r, struct runtime_levels *ret, struct
         .ready = c.info.ready.none + c.info.ready.bridge,
         .ready_wanted = c.info.wanted.none + c.info.wanted.bridge,
         .live = c.info.live,
+        .blocked = c.info.blocked,
     };
     return 0;
 }

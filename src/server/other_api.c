@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "base/json_write.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -16,11 +17,6 @@ enum {
 };
 
 /* --- the server itself --- */
-
-void handle_health_get(struct http_req *req)
-{
-    http_reply(req, 200, STR("application/json"), STR("{\"status\":\"healthy\"}"));
-}
 
 void handle_version_get(struct http_req *req)
 {
@@ -105,8 +101,8 @@ static void asking_work(struct pool_job *job)
         (void)store_probe(a->server->store, &a->err);
     atomic_store(&a->at, ASKING_RUNTIME);
     a->has_levels = rt->ops->levels(rt, &a->levels, &e) >= 0;
-    if (!a->has_levels && !a->err.code)
-        a->err = e;
+    if (!a->err.code)
+        a->err = a->has_levels ? a->levels.blocked : e;
 }
 
 /* Not for those who also want to know of the store, if that was not asked. A failure is for all. */
@@ -154,6 +150,8 @@ static void asking_done(struct pool_job *job, int error)
 
     if (error)
         (void)err_set(&a->err, error, "the server is stopping");
+    if (a->has_levels)
+        s->blocked = a->levels.blocked;
     if (a->store && !a->err.code)
         s->ready_until_ns = deadline_in_ms(READY_MS);
     asking_tell(a);
@@ -219,6 +217,31 @@ void handle_ready_get(struct http_req *req)
         reply_ready(req, &(struct err){0});
     else
         inquire(req, true, answer_ready);
+}
+
+/* Alive, whatever the matter is; and what that is. */
+static void answer_health(struct inquiry *q, struct http_req *req)
+{
+    const struct err *e = &q->pending.server->blocked;
+    struct json_writer w;
+    AUTO_BUF(body, 1024);
+
+    json_write_begin(&w, &body);
+    json_write_object(&w);
+    json_member_string(&w, STR("status"), STR("healthy"));
+    if (e->code)
+        json_member_string(&w, STR("message"), str_of(e->msg));
+    json_write_object_end(&w);
+    reply_json(req, 200, &body, json_write_end(&w));
+}
+
+/* Without waiting for anybody, unless no sandbox could start the last time we asked. */
+void handle_health_get(struct http_req *req)
+{
+    if (server_of(req)->blocked.code)
+        inquire(req, false, answer_health);
+    else
+        http_reply(req, 200, STR("application/json"), STR("{\"status\":\"healthy\"}"));
 }
 
 static void answer_metrics(struct inquiry *q, struct http_req *req)

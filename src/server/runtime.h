@@ -34,6 +34,7 @@ struct runtime_usage {
 
 struct runtime_levels { /* of what is made ahead */
     uint32_t ready, ready_wanted, live;
+    struct err blocked; /* why no sandbox can start now; code 0 = they can */
 };
 
 struct runtime_log_query {

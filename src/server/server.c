@@ -508,6 +508,15 @@ static int start_http(struct life *l, struct err *e)
     return http_server_new(s->loop, &conf, &s->http, e);
 }
 
+/* For /health, which asks again only while this is so. The broker has logged it. */
+static void look_for_blocks(struct server *s)
+{
+    struct runtime_levels levels = {0};
+
+    if (s->runtime->ops->levels(s->runtime, &levels, NULL) >= 0)
+        s->blocked = levels.blocked;
+}
+
 /* Reads the store and lets what follows from it be done, before anybody may ask. */
 static int load(struct life *l, struct err *e)
 {
@@ -561,6 +570,8 @@ static int serve(struct life *l, struct err *e)
         r = start_http(l, e);
     if (r == 0)
         r = load(l, e);
+    if (r == 0)
+        look_for_blocks(&l->server);
     if (r < 0 || l->server.stopping)
         return r;
     r = listen_at(l, e);

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 SECONDS_MAX = 240  # only what is broken takes so long, also in a VM on a busy host
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 CONFIG, SPAWN, OPEN, SIGNAL, PAUSE, RESUME, STAT, LIST, REMOVE = range(1, 10)
 REPLY_MIN = 8 + 256
 

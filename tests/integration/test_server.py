@@ -738,6 +738,55 @@ def sees_what_ended_while_it_was_away():
         assert status["state"] == "Failed" and "signal 9" in status["message"], status
 
 
+# --- a host that cannot ---
+
+
+class InChroot(ServerProcess):
+    """In a chroot that shows the same files: there the kernel makes no user namespaces."""
+
+    def spawn(self):
+        self.write_config()
+        root = self.folder / "root"
+        root.mkdir(exist_ok=True)
+        line = 'mount --rbind / "$0" && exec chroot "$0" "$@"'
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                ["unshare", "--mount", "sh", "-c", line, str(root), self.program, "--config",
+                 str(self.config_path)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder)}, start_new_session=True)
+
+    def answers(self):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.request("GET", "/health", key=None)[0] == 200
+        return False
+
+
+def says_once_that_there_are_no_user_namespaces():
+    with contextlib.ExitStack() as stack:
+        server = InChroot(*PROGRAMS)
+        stack.callback(server.remove)
+        server.start(wait=False)
+        wait_for(lambda: server.process.poll() is not None or server.answers(), "the server")
+        assert server.process.poll() is None, server.log()
+        for _ in range(3):
+            status, _, body = server.request("GET", "/ready", key=None)
+            assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), (status, body)
+            assert "user namespace" in body["message"] and "chroot" in body["message"], body
+            status, _, body = server.request("GET", "/health", key=None)
+            assert (status, body["status"]) == (200, "healthy"), (status, body)
+            assert "user namespace" in body["message"] and "chroot" in body["message"], body
+        told = [line for line in server.log().splitlines() if "user namespace" in line]
+        assert len(told) == 1 and "chroot" in told[0], told
+        time.sleep(2.5)  # in which each worker tries again twice
+        assert server.log().count("user namespace") == 1, server.log()
+        status, body = post(server)
+        if status == 202:
+            wait_for(lambda: get(body["id"], server)[1]["status"]["state"] == "Failed", "its failure")
+            body = get(body["id"], server)[1]["status"]
+        assert status in (202, 500) and "user namespace" in body["message"], (status, body)
+        assert server.stop() == 0
+
+
 # --- privileges ---
 
 
@@ -832,6 +881,7 @@ if __name__ == "__main__":
             drains_and_leaves_sandboxes_running,
             stops_while_it_starts,
             sees_what_ended_while_it_was_away,
+            says_once_that_there_are_no_user_namespaces,
             has_none,
             refuses_the_state_of_another,
             a_client_that_leaves_interrupts_its_cell,
