@@ -8,12 +8,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/json_write.h"
 #include "base/time.h"
 #include "base/url.h"
 #include "exchange.h"
+#include "version.h"
 
 enum {
     ARENA_BYTES_MAX = 1 << 20,
@@ -366,17 +368,34 @@ static int prepare(struct tour *t, const char *address, struct err *e)
     return r;
 }
 
+/* 0 = go on, 1 = done, 2 = wrong usage. */
+static int parse(int argc, char **argv)
+{
+    static const char help[] =
+        "usage: api_tour http://HOST:PORT | --version | --help\n"
+        "Goes through the API of a server, with OPEN_SANDBOX_API_KEY from the environment.\n";
+    const char *word = argc > 1 ? argv[1] : "";
+
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        return fputs(help, stdout) < 0 ? 2 : 1;
+    if (strcmp(word, "--version") == 0)
+        return printf("api_tour " OPENSANDBOX_VERSION "\n") < 0 ? 2 : 1;
+    if (argc == 2 && word[0] != '-')
+        return 0;
+    if (word[0] == '-')
+        fprintf(stderr, "api_tour: unknown option '%s'\n", word);
+    fputs(help, stderr);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     struct tour t = {0};
     struct err e = {0};
-    int r;
+    int r = parse(argc, argv);
 
-    if (argc != 2) {
-        fputs("usage: api_tour http://HOST:PORT, with OPEN_SANDBOX_API_KEY in the environment\n",
-              stderr);
-        return 2;
-    }
+    if (r)
+        return r == 1 ? EXIT_SUCCESS : r;
     arena_init(&t.arena, ARENA_BYTES_MAX);
     buf_init(&t.shown, ANSWER_BYTES_MAX);
     r = prepare(&t, argv[1], &e);

@@ -8,11 +8,14 @@
  * Usage and a walk through it: examples/README.md. SIGTERM and SIGINT end it. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/fd.h"
 #include "base/json_write.h"
 #include "net/http_server.h"
 #include "net/sse.h"
+#include "version.h"
 
 enum { DATA_BYTES_MAX = 1 << 20, LEAVE_COUNT = SSE_LEFT_LAG_TIME + 1 };
 
@@ -215,12 +218,12 @@ static const struct http_route routes[] = {
 
 /* --- the program --- */
 
-static int usage(struct err *e)
+static void print_usage(FILE *out)
 {
-    fprintf(stderr, "usage: sse_fanout ADDRESS [OPTION NUMBER]...\n");
+    fprintf(out, "usage: sse_fanout ADDRESS [OPTION NUMBER]... | --version | --help\n"
+                 "Sends the same events to all who ask, at an address such as 127.0.0.1:8080.\n");
     for (size_t i = 0; i < ARRAY_LEN(option_rows); i++)
-        fprintf(stderr, "  %-14s %s\n", option_rows[i].name, option_rows[i].help);
-    return err_set(e, EINVAL, "expected an address, such as 127.0.0.1:8080");
+        fprintf(out, "  %-14s %s\n", option_rows[i].name, option_rows[i].help);
 }
 
 static int parse_option(struct options *opt, const char *name, const char *value, struct err *e)
@@ -233,15 +236,19 @@ static int parse_option(struct options *opt, const char *name, const char *value
                 return err_set(e, EINVAL, "%s wants a number", name);
             return 0;
         }
-    return err_set(e, EINVAL, "unknown option %s", name);
+    return err_set(e, EINVAL, "unknown option '%s'; sse_fanout --help lists what there is", name);
 }
 
 static int parse(int argc, char **argv, struct options *opt, struct sock_addr *addr, struct err *e)
 {
     int r;
 
-    if (argc < 2)
-        return usage(e);
+    if (argc < 2) {
+        print_usage(stderr);
+        return err_set(e, EINVAL, "expected an address");
+    }
+    if (argv[1][0] == '-')
+        return parse_option(opt, argv[1], NULL, e);
     r = sock_addr_parse(str_of(argv[1]), addr, e);
     for (int i = 2; r == 0 && i < argc; i += 2)
         r = parse_option(opt, argv[i], argv[i + 1], e); /* argv ends with NULL */
@@ -336,10 +343,20 @@ int main(int argc, char **argv)
     };
     struct sock_addr addr;
     struct err e = {0};
-    int r = parse(argc, argv, &f.opt, &addr, &e);
+    const char *word = argc > 1 ? argv[1] : "";
+    int r;
 
-    if (r == 0)
-        r = start(&f, &addr, &e);
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        print_usage(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (strcmp(word, "--version") == 0)
+        return printf("sse_fanout " OPENSANDBOX_VERSION "\n") < 0;
+    if (parse(argc, argv, &f.opt, &addr, &e) < 0) {
+        fprintf(stderr, "sse_fanout: %s\n", e.msg);
+        return 2;
+    }
+    r = start(&f, &addr, &e);
     if (r == 0)
         r = loop_run(f.loop, &e);
     if (r < 0)

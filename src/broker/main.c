@@ -320,7 +320,7 @@ static int parse_options(int argc, char **argv, struct options *o)
     };
     int c, r = 0;
 
-    while (r == 0 && (c = getopt_long(argc, argv, "", long_options, NULL)) >= 0) {
+    while (r == 0 && (c = getopt_long(argc, argv, "h", long_options, NULL)) >= 0) {
         if (c == 's')
             o->state = optarg;
         else if (c == 'l')
@@ -338,11 +338,13 @@ static int parse_options(int argc, char **argv, struct options *o)
         else
             r = c == '?' ? -1 : parse_numeric(o, c, optarg);
     }
-    if (r < 0)
-        return -1;
-    if (optind < argc)
+    if (r == 0 && optind < argc) {
         fprintf(stderr, "opensandbox-broker: unexpected argument '%s'\n", argv[optind]);
-    return optind < argc ? -1 : 0;
+        r = -1;
+    }
+    if (r < 0)
+        fputs("opensandbox-broker --help lists what there is\n", stderr);
+    return r;
 }
 
 /* --sweep: counts, removes, says so. */

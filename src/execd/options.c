@@ -79,6 +79,7 @@ static const struct option_row option_rows[] = {
     {"--gid",                        OPTION_U32,       AT(gid),                   UINT32_MAX - 1,     EXECD_NONE     },
     {"--graceful-shutdown-timeout",  OPTION_MS,        AT(drain_ms),              EXECD_GRACE_MS_MAX, EXECD_NONE     },
     {"--grace-ms",                   OPTION_U32,       AT(grace_ms),              EXECD_GRACE_MS_MAX, EXECD_NONE     },
+    {"--h",                          OPTION_MODE,      0,                         0,                  EXECD_HELP     },
     {"--help",                       OPTION_MODE,      0,                         0,                  EXECD_HELP     },
     {"--init",                       OPTION_MODE,      0,                         0,                  EXECD_INIT     },
     {"--isolation-allowed-writable", OPTION_TEXT,      AT(isolation_writable),    0,                  EXECD_NONE     },

@@ -781,7 +781,7 @@ def says_once_that_there_are_no_user_namespaces():
         assert server.log().count("user namespace") == 1, server.log()
         status, body = post(server)
         if status == 202:
-            wait_for(lambda: get(body["id"], server)[1]["status"]["state"] == "Failed", "its failure")
+            wait_for(lambda: get(body["id"], server)[1]["status"]["state"] == "Failed", "its end")
             body = get(body["id"], server)[1]["status"]
         assert status in (202, 500) and "user namespace" in body["message"], (status, body)
         assert server.stop() == 0
