@@ -46,43 +46,70 @@ static bool is_registry(struct str first)
            str_eq(first, STR("localhost"));
 }
 
-/* Adds what a name leaves out: the registry docker.io, and the owner `library` there. The star of a
- * pattern is any owner. */
-static int name_expand(struct str name, struct buf *out)
+/* Cuts the first component off a name when it is a registry: "ghcr.io/me/app" -> "me/app". */
+static bool cut_registry(struct str *name)
 {
-    struct str rest = name, first;
-    bool official;
+    struct str rest = *name, first;
 
-    (void)str_cut(&rest, '/', &first);
-    if (!rest.p || !is_registry(first))
-        rest = name;
-    else if (!str_eq(first, STR("docker.io")) && !str_eq(first, STR("index.docker.io")))
+    if (!str_cut(&rest, '/', &first) || !rest.p || !is_registry(first))
+        return false;
+    *name = rest;
+    return true;
+}
+
+/* The name without registries: a mirror may stand in front of another registry. Official images get
+ * their owner, `library`; a pattern that begins with a star matches any owner. */
+static int name_without_registry(struct str name, struct buf *out)
+{
+    while (cut_registry(&name))
+        continue;
+    return buf_addf(out, "%s%.*s",
+                    str_find(name, '/') == name.n && !str_starts(name, STR("*")) ? "library/" : "",
+                    STR_ARG(name));
+}
+
+/* The name with its registry, docker.io when it has none, and with its owner there. */
+static int name_with_registry(struct str name, struct buf *out)
+{
+    struct str rest = name;
+
+    if (cut_registry(&rest) && !str_starts(name, STR("docker.io/")) &&
+        !str_starts(name, STR("index.docker.io/")))
         return buf_add(out, name);
-    official = str_find(rest, '/') == rest.n && !str_starts(rest, STR("*"));
-    return buf_addf(out, "docker.io/%s%.*s", official ? "library/" : "", STR_ARG(rest));
+    (void)buf_add(out, STR("docker.io/"));
+    return name_without_registry(rest, out);
 }
 
 /* --- the table --- */
 
-/* The first image that goes by this name, as it is or in full; image_count when there is none. */
-static size_t find_name(const struct config *c, struct str name)
+/* Whether a pattern matches a name as it is written, or as Docker reads both. A pattern without a
+ * registry matches whatever registry the name has. */
+static bool pattern_matches(struct str pattern, struct str name)
 {
-    AUTO_BUF(full, NAME_ROOM);
-    bool has_full = name_expand(name, &full) == 0;
+    struct str rest = pattern;
+    int (*in_full)(struct str, struct buf *) =
+        cut_registry(&rest) ? name_with_registry : name_without_registry;
+    AUTO_BUF(full_pattern, NAME_ROOM);
+    AUTO_BUF(full_name, NAME_ROOM);
 
-    for (size_t i = 0; i < c->image_count; i++) {
-        struct str pattern = str_of(c->images[i].pattern);
-        AUTO_BUF(full_pattern, NAME_ROOM);
-
-        if (glob_matches(pattern, name) || (has_full && name_expand(pattern, &full_pattern) == 0 &&
-                                            glob_matches(buf_str(&full_pattern), buf_str(&full))))
-            return i;
-    }
-    return c->image_count;
+    return glob_matches(pattern, name) ||
+           (in_full(pattern, &full_pattern) == 0 && in_full(name, &full_name) == 0 &&
+            glob_matches(buf_str(&full_pattern), buf_str(&full_name)));
 }
 
-/* With a tag it may be without its digest, too. One that has none is then tried with it: a digest
- * may be that of any tag, which only a star matches. `latest` is what no tag stands for. */
+/* The first image that goes by this name; image_count when there is none. */
+static size_t find_name(const struct config *c, struct str name)
+{
+    size_t i = 0;
+
+    while (i < c->image_count && !pattern_matches(str_of(c->images[i].pattern), name))
+        i++;
+    return i;
+}
+
+/* The first pattern counts that matches any way to write the name: without its digest when it has a
+ * tag, without the tag `latest`, and with `latest` when it has neither tag nor digest. A digest
+ * without a tag stands for a tag that only a star matches. */
 const struct config_image *config_image_find(const struct config *config, struct str image)
 {
     static const struct config_image host = {"host", CONFIG_IMAGE_HOST, NULL};
@@ -96,14 +123,12 @@ const struct config_image *config_image_find(const struct config *config, struct
         return NULL;
     i = find_name(config, image);
     if (has_tag(name)) {
-        if (digest.p)
-            i = min_size(i, find_name(config, name));
-        if (i == config->image_count && str_ends(name, STR(":latest")))
-            i = find_name(config, str_make(name.p, name.n - STR(":latest").n));
-    } else if (i == config->image_count &&
-               buf_addf(&tagged, "%.*s:%.*s", STR_ARG(name),
+        i = min_size(i, find_name(config, name));
+        if (str_ends(name, STR(":latest")))
+            i = min_size(i, find_name(config, str_make(name.p, name.n - STR(":latest").n)));
+    } else if (buf_addf(&tagged, "%.*s:%.*s", STR_ARG(name),
                         STR_ARG(digest.p ? digest : STR("latest"))) == 0) {
-        i = find_name(config, buf_str(&tagged));
+        i = min_size(i, find_name(config, buf_str(&tagged)));
     }
     return i < config->image_count ? &config->images[i] : NULL;
 }

@@ -54,8 +54,6 @@ TEST(config_image, takes_names_for_what_docker_takes_them_for)
     CHECK_EQ(found(c, "rs"), 'e');
     CHECK_EQ(found(c, "localhost/x:1"), 'f');
     CHECK_EQ(found(c, "x:1"), '0');
-    CHECK_EQ(found(c, "quay.io/library/python:3.9"), '0');
-    CHECK_EQ(found(c, "registry:5000/python:3.9"), '0');
     CHECK_EQ(found(c, "@sha256:00"), '0');
 }
 
@@ -83,7 +81,33 @@ TEST(config_image, knows_whose_an_image_is)
     CHECK_EQ(found(c, "python"), 'a');
     CHECK_EQ(found(c, "docker.io/library/host"), 'a');
     CHECK_EQ(found(c, "me/app"), 'b');
-    CHECK_EQ(found(c, "quay.io/library/python"), '0');
+    CHECK_EQ(found(c, "quay.io/library/python"), 'a');
+    CHECK_EQ(found(c, "quay.io/me/app"), '0');
+}
+
+TEST(config_image, matches_any_registry_unless_the_pattern_names_one)
+{
+    PARSE(p, "[embedded.images]\n'opensandbox/code-interpreter:*' = 'dir:/a'\n"
+             "'ghcr.io/me/app:*' = 'dir:/b'\n'python:*' = 'dir:/c'\n'opensandbox/*' = 'dir:/d'\n");
+    const struct config *c = p.config;
+
+    CHECK_EQ(found(c, "opensandbox/code-interpreter:v1.0.2"), 'a');
+    CHECK_EQ(found(c, "docker.io/opensandbox/code-interpreter:v1.0.2"), 'a');
+    CHECK_EQ(found(c, "sandbox-registry.cn-zhangjiakou.cr.aliyuncs.com/opensandbox/"
+                      "code-interpreter:v1.0.2"),
+             'a');
+    CHECK_EQ(found(c, "registry.example.com:5000/opensandbox/code-interpreter@sha256:00"), 'a');
+    CHECK_EQ(found(c, "opensandbox/code-interpreter"), 'a'); /* its :latest, before any tag */
+    CHECK_EQ(found(c, "localhost/opensandbox/desktop"), 'd');
+    CHECK_EQ(found(c, "ghcr.io/me/app:1"), 'b');
+    CHECK_EQ(found(c, "me/app:1"), '0');
+    CHECK_EQ(found(c, "quay.io/me/app:1"), '0');
+    CHECK_EQ(found(c, "quay.io/library/python:3.9"), 'c');
+    CHECK_EQ(found(c, "registry:5000/python"), 'c');
+    CHECK_EQ(found(c, "mirror.example.com/docker.io/library/python:3.12"), 'c');
+    CHECK_EQ(found(c, "ghcr.io/me/python:3.12"), '0'); /* an image of another owner */
+    CHECK_EQ(found(c, "quay.io/"), '0');
+    CHECK_EQ(found(c, "quay.io/host"), '0');
 }
 
 TEST(config_image, is_quick_with_patterns_made_to_be_slow)
