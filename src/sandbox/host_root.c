@@ -30,6 +30,7 @@ static const struct {
     {"mnt",                  0755 },
     {"opt",                  0755 },
     {"opt/code-interpreter", 0755 },
+    {"opt/opensandbox",      0755 },
     {"proc",                 0555 },
     {"root",                 0700 },
     {"run",                  0755 },
@@ -37,6 +38,7 @@ static const struct {
     {"sys",                  0555 },
     {"tmp",                  01777},
     {"usr",                  0755 },
+    {"usr/bin",              0755 },
     {"var",                  0755 },
     {"var/cache",            0755 },
     {"var/lib",              0755 },
@@ -73,6 +75,17 @@ static const struct {
     {"etc/profile",                                  0644, PROFILE        },
     {"opt/code-interpreter/code-interpreter.sh",     0755, INTERPRETER    },
     {"opt/code-interpreter/code-interpreter-env.sh", 0755, INTERPRETER_ENV},
+    {"opt/opensandbox/code-interpreter.sh",          0755, INTERPRETER    },
+    {"opt/opensandbox/code-interpreter-env.sh",      0755, INTERPRETER_ENV},
+};
+
+/* Names that images of Python have and Debian's packages do not install. In /usr they lie below the
+ * host's own files: a host that has /usr/bin/python keeps it. */
+static const struct {
+    const char *path, *target;
+} root_links[] = {
+    {"usr/bin/pip",    "pip3"   },
+    {"usr/bin/python", "python3"},
 };
 
 /* Of the host's /etc: what programs read to find their libraries, certificates, names and settings.
@@ -126,6 +139,10 @@ void host_root_name(char out[HOST_ROOT_NAME_BYTES])
         sha256_add(&s, str_of(root_files[i].path));
         sha256_add(&s, str_make((const char *)&root_files[i].mode, sizeof(mode_t)));
         sha256_add(&s, str_of(root_files[i].text));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(root_links); i++) {
+        sha256_add(&s, str_of(root_links[i].path));
+        sha256_add(&s, str_of(root_links[i].target));
     }
     for (size_t i = 0; i < ARRAY_LEN(etc_copies); i++)
         sha256_add(&s, str_of(etc_copies[i]));
@@ -279,6 +296,9 @@ int host_root_make(int dir, struct err *e)
         if (r < 0)
             r = err_sys(e, -r, "write /%s", root_files[i].path);
     }
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(root_links); i++)
+        if (symlinkat(root_links[i].target, dir, root_links[i].path) < 0)
+            r = err_sys(e, errno, "link /%s", root_links[i].path);
     if (r < 0)
         return r;
     to = openat(dir, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

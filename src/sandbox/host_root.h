@@ -10,6 +10,7 @@ enum { HOST_ROOT_NAME_BYTES = 32 };
 void host_root_name(char out[HOST_ROOT_NAME_BYTES]);
 
 /* Fills an empty directory: links into /usr as the host has them, an /etc of our own with what
- * programs need and nothing secret, the start scripts of the code interpreter's image, and empty
- * /home, /root, /var, /run. Copies only what anyone may read. */
+ * programs need and nothing secret, the start scripts of the code interpreter's image, empty /home,
+ * /root, /var, /run, and a /usr with names that the host may lack, such as /usr/bin/python, to be
+ * mounted below the host's own. Copies only what anyone may read. */
 int host_root_make(int dir, struct err *e);

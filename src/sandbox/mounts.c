@@ -213,11 +213,21 @@ static int attach_lowers(const struct mounts *m, struct err *e)
     return r < 0 ? err_wrap(e, r, "layers") : 0;
 }
 
+/* /usr of PLAN_ROOT_HOST: the host's own, and below it the names that the host root adds. */
+static int mount_host_usr(const struct mounts *m, struct err *e)
+{
+    auto_fd added = fd_open_at(m->lowers[0], "usr", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+    const int lowers[] = {m->usr_lower, added};
+    struct overlay overlay = {lowers, ARRAY_LEN(lowers), "usr", "usrwork"};
+    auto_fd usr = added < 0 ? added : overlay_make(m, &overlay, e);
+
+    return usr < 0 ? usr : place_attach(m->root, "usr", usr, e);
+}
+
 int mounts_root(struct mounts *m, struct err *e)
 {
     struct overlay root_overlay = {m->lowers, m->lower_count, "upper", "work"};
-    struct overlay usr_overlay = {&m->usr_lower, 1, "usr", "usrwork"};
-    auto_fd root = -EBADF, usr = -EBADF;
+    auto_fd root = -EBADF;
     int r = attach_lowers(m, e);
 
     if (r == 0)
@@ -227,10 +237,9 @@ int mounts_root(struct mounts *m, struct err *e)
     if (r < 0)
         return r;
     m->root = fd_open_at(m->state, "mnt", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
-    if (m->root < 0 || m->usr_lower < 0)
-        return m->root < 0 ? m->root : 0;
-    usr = overlay_make(m, &usr_overlay, e);
-    return usr < 0 ? usr : place_attach(m->root, "usr", usr, e);
+    if (m->root < 0)
+        return m->root;
+    return m->usr_lower < 0 ? 0 : mount_host_usr(m, e);
 }
 
 /* Not lazily: the writable layer must be free for the next. Nor does overlayfs take one again that
