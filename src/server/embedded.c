@@ -542,6 +542,7 @@ static const struct runtime_ops embedded_ops = {
     .check_source = embedded_check_source,
     .check_abilities = embedded_check_abilities,
     .check = embedded_check,
+    .image_note = embedded_image_note,
     .create = embedded_create,
     .start_error = embedded_start_error,
     .adopt = embedded_adopt,

@@ -27,6 +27,7 @@ int embedded_make_dir(struct embedded *em, int dir, const char *path, struct err
 /* As in runtime.h. */
 int embedded_check_source(struct runtime *r, const struct api_create *spec, struct api_fail *f);
 int embedded_check_abilities(struct runtime *r, const struct api_create *spec, struct api_fail *f);
+void embedded_image_note(struct runtime *r, struct str image, struct buf *out);
 /* What the request is to become; the plan owns no descriptor. Fills f when it cannot. */
 int embedded_plan(const struct embedded *em, struct str id, const struct api_create *spec,
                   struct plan *ret_plan, const struct embedded_root **ret_root, struct api_fail *f);

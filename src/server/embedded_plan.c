@@ -161,6 +161,18 @@ static int add_binds(struct plan *p, const struct api_create *spec, struct api_f
     return 0;
 }
 
+void embedded_image_note(struct runtime *r, struct str image, struct buf *out)
+{
+    const struct embedded *em = container_of(r, struct embedded, base);
+    const struct embedded_root *root = em->conf.find_root(em->conf.user, image);
+
+    if (root && root->host && !str_eq(image, STR("host")))
+        (void)buf_addf(out,
+                       "image %.*s is mapped to this host's /usr; configure embedded.images to map "
+                       "it to an unpacked image",
+                       STR_ARG(image));
+}
+
 int embedded_plan(const struct embedded *em, struct str id, const struct api_create *spec,
                   struct plan *ret_plan, const struct embedded_root **ret_root, struct api_fail *f)
 {
@@ -171,7 +183,8 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
     if (!root)
         return api_fail_invalid(f,
                                 "image.uri: there is no image '%.*s' here; use \"host\", or map "
-                                "the name in section embedded.images of the server's configuration",
+                                "the name in the table embedded.images of the server's "
+                                "configuration",
                                 STR_ARG(spec->image));
     plan_init(ret_plan);
     if (str_copy(ret_plan->id, sizeof(ret_plan->id), id) < 0)

@@ -210,6 +210,20 @@ static bool op_write_status(struct op *op)
     return r > 0;
 }
 
+/* The status of a sandbox that runs. */
+static void op_status_running(struct op *op)
+{
+    struct runtime *rt = op->sb->table->conf.runtime;
+    const struct str plain = STR("the sandbox is running");
+    AUTO_BUF(text, OP_ARENA_MAX);
+
+    (void)buf_addf(&text, "%.*s; ", STR_ARG(plain));
+    rt->ops->image_note(rt, str_of(op->sb->image), &text);
+    if (str_ends(buf_str(&text), STR("; ")))
+        buf_cut(&text, plain.n);
+    op_status(op, SANDBOX_RUNNING, "CONTAINER_RUNNING", text.p);
+}
+
 /* What a runtime says, in the words of the API. */
 static void status_of_runtime(const struct runtime_status *status, struct op *op)
 {
@@ -217,7 +231,7 @@ static void status_of_runtime(const struct runtime_status *status, struct op *op
 
     switch (status->state) {
     case RUNTIME_RUNNING:
-        op_status(op, SANDBOX_RUNNING, "CONTAINER_RUNNING", "the sandbox is running");
+        op_status_running(op);
         return;
     case RUNTIME_PAUSED:
         op_status(op, SANDBOX_PAUSED, "CONTAINER_PAUSED", "the sandbox is paused");
@@ -262,7 +276,7 @@ static void create_succeed(struct op *op)
     const struct sandboxes_conf *conf = &op->sb->table->conf;
     struct err e = {0};
 
-    op_status(op, SANDBOX_RUNNING, "CONTAINER_RUNNING", "the sandbox is running");
+    op_status_running(op);
     if (!op_write_status(op)) {
         /* Its state cannot be kept: better none than one that nobody can rely on. */
         (void)conf->runtime->ops->remove(conf->runtime, str_of(op->sb->id), &e);

@@ -71,6 +71,9 @@ struct runtime_ops {
      * it was started and has ended since. */
     int (*start_error)(struct runtime *r, struct str id, const struct runtime_birth *birth,
                        struct err *e);
+    /* What users should know of the image, for the status of its sandboxes: a clause without a
+     * period. Empty when the image is what its name says. */
+    void (*image_note)(struct runtime *r, struct str image, struct buf *out);
     /* How it is. *ret_watch becomes readable when the sandbox ends; untouched when it has ended.
      * -ENOENT when there is none. */
     int (*adopt)(struct runtime *r, struct str id, int *ret_watch, struct runtime_status *ret,

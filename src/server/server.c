@@ -24,6 +24,7 @@
 enum {
     BROKER_WAIT_MS = 15 * 1000, /* another may have to end first */
     DRAIN_MS = 10 * 1000,
+    LOG_NAMES_BYTES_MAX = 1024,
     POOL_QUEUE_MAX = 100 * 1000,
     SANDBOXES_MAX = 100 * 1000,
     STOP_MS = 20 * 1000,
@@ -528,6 +529,21 @@ static int load(struct life *l, struct err *e)
     return r;
 }
 
+/* Programs may expect more of such an image than this host has. */
+static void log_host_images(const struct config *config)
+{
+    AUTO_BUF(names, LOG_NAMES_BYTES_MAX);
+
+    for (size_t i = 0; i < config->image_count; i++)
+        if (config->images[i].kind == CONFIG_IMAGE_HOST)
+            (void)buf_addf(&names, "%s%s", names.n ? ", " : "", config->images[i].pattern);
+    if (names.n)
+        log_event(LOG_INFO,
+                  "sandboxes of these images get this host's /usr; embedded.images maps them to "
+                  "unpacked images instead",
+                  LOG_STR("images", names.p));
+}
+
 static int listen_at(struct life *l, struct err *e)
 {
     const struct config *config = l->server.config;
@@ -542,6 +558,7 @@ static int listen_at(struct life *l, struct err *e)
     r = http_server_listen(l->server.http, fd, e);
     if (r < 0)
         return r;
+    log_host_images(config);
     log_event(LOG_INFO, "listening", LOG_STR("address", text),
               LOG_STR("version", OPENSANDBOX_VERSION), LOG_STR("runtime", l->server.runtime->name));
     apikey_print(&l->keys, text);

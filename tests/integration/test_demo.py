@@ -49,15 +49,16 @@ LEADERS = {
 
 
 class Tree:
-    """tools/ and build/bin/ as a checkout has them. The tour waits for go()."""
+    """tools/, deploy/ and build/bin/ as a checkout has them. The tour waits for go()."""
 
     def __init__(self, programs, replaced=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-demo-", dir="/tmp"))
         self.folder.chmod(0o755)
         (self.folder / "build/bin/led").mkdir(parents=True)
         (self.folder / "tools").mkdir()
-        for name in ("demo", "run"):
-            shutil.copy(tap.ROOT / "tools" / name, self.folder / "tools" / name)
+        (self.folder / "deploy").mkdir()
+        for name in ("tools/demo", "tools/run", "deploy/config.toml"):
+            shutil.copy(tap.ROOT / name, self.folder / name)
         for name, path in zip(PROGRAMS, programs):
             self.put(name, path, (replaced or {}).get(name))
 
@@ -134,6 +135,8 @@ def check_steps(status, output):
         assert what.startswith(step) and float(ms) >= 0, output
     for line in ("Hello from a sandbox", "332833500", "Dear sandbox, this came over HTTP."):
         assert f"             {line}\n" in output, output
+    after = output[output.index("stop the server"):].splitlines()[1:]
+    assert len(after) == 5 and "make run" in after[2] and "README.md" in after[4], output
 
 
 def it_shows_a_sandbox_and_leaves_nothing(programs):
