@@ -19,17 +19,17 @@ deps  = build/deps/$(1).ok
 # npm takes PREFIX from the environment for its own.
 unexport PREFIX DESTDIR J T F B P A WERROR
 
-.PHONY: all demo run test test-asan test-vm drill bench fuzz lint install clean help
+.PHONY: all demo run test test-asan test-vm drill bench fuzz lint install uninstall clean help as-root
 
 all: $(call deps,build) ## build every program into build/bin (J=jobs)
 	@$(BUILD) native musl
 
-demo: $(call deps,build) ## start a server, lead a sandbox through its life, clean up; root
-	@$(BUILD) --programs native musl
+demo: as-root $(call deps,build) ## start a server, lead a sandbox through its life, clean up; root
+	@$(BUILD) --programs --log=build/demo-build.log native musl
 	@tools/demo
 
-run: $(call deps,build) ## start the server in the foreground, show address and key; root (A=options)
-	@$(BUILD) --programs native musl
+run: as-root $(call deps,build) ## start the server in the foreground, show address and key; root (A=options)
+	@$(BUILD) --programs --log=build/demo-build.log native musl
 	@tools/run $(A)
 
 test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts them
@@ -62,11 +62,12 @@ lint: $(call deps,lint) ## formatting, static analysis, house rules
 	@$(BUILD) native musl
 	@tools/lint
 
-install: $(call deps,build) ## install the programs (PREFIX=/usr/local, DESTDIR=)
+install: $(call deps,build) ## install programs, units, documents, image scripts (PREFIX=/usr/local, DESTDIR=)
 	@$(BUILD) --programs native musl
-	@for d in native musl; do \
-	    meson install -C build/$$d --no-rebuild --quiet --destdir "$(DESTDIR)" || exit; \
-	done
+	@tools/install --prefix="$(PREFIX)" --destdir="$(DESTDIR)"
+
+uninstall: ## remove what make install installed (with the same PREFIX and DESTDIR)
+	@tools/install --remove --prefix="$(PREFIX)" --destdir="$(DESTDIR)"
 
 clean: ## remove everything that was built
 	rm -rf build
@@ -74,6 +75,10 @@ clean: ## remove everything that was built
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	    while IFS='|' read -r name text; do printf 'make %-10s %s\n' "$$name" "$$text"; done
+
+# Asked before a build that takes minutes.
+as-root:
+	@[ "$$(id -u)" = 0 ] || { echo "sandboxes need root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 
 # A group is checked, and what it lacks installed, once per change of what it needs.
 $(call deps,build): tools/deps

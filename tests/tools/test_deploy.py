@@ -3,6 +3,8 @@
 
 UNIT are the configured service files. TAP on standard output.
 """
+import json
+import os
 import pathlib
 import re
 import shutil
@@ -50,6 +52,65 @@ def the_account_is_the_one_the_units_name():
     assert re.search(rf"^u opensandbox {number} ", text, re.MULTILINE)
 
 
+class Installation:
+    """tools/install for the build that the units are of, with a DESTDIR of its own."""
+
+    def __init__(self, scratch):
+        build = UNITS[0].resolve().parent.parent
+        options = json.loads((build / "meson-info/intro-buildoptions.json").read_text())
+        self.prefix = next(o["value"] for o in options if o["name"] == "prefix")
+        self.scratch, self.destdir = scratch, scratch / "dest"
+        self.root = pathlib.Path(f"{self.destdir}{self.prefix}")
+        (scratch / "build").mkdir()
+        for flavour in ("native", "musl"):
+            (scratch / "build" / flavour).symlink_to(build)
+
+    def run(self, *options):
+        code = ("import pathlib, sys, tap; tool = tap.load_tool('install'); "
+                "tool.ROOT = pathlib.Path(sys.argv.pop(1)); tool.main()")
+        return subprocess.run(
+            [sys.executable, "-c", code, self.scratch, f"--destdir={self.destdir}",
+             f"--prefix={self.prefix}", *options], cwd=pathlib.Path(__file__).parent,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False)
+
+    def files(self):
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+
+
+def uninstall_removes_what_install_put_there():
+    """And nothing of others, also when something was installed twice."""
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Installation(pathlib.Path(scratch).resolve())
+        (made.root / "share/opensandbox").mkdir(parents=True)
+        (made.root / "share/opensandbox/mine").touch()
+        before = made.files()
+        for _ in range(2):
+            done = made.run()
+            assert done.returncode == 0, done.stdout
+        for name in ("sbin/opensandbox-server", "lib/systemd/system/opensandbox-broker.service",
+                     "share/doc/opensandbox/docs/config.md", "share/doc/opensandbox/README.md",
+                     "share/opensandbox/images/code-interpreter/build",
+                     "share/opensandbox/config.toml"):
+            assert (made.root / name).is_file(), name
+        assert os.access(made.root / "share/opensandbox/images/code-interpreter/build", os.X_OK)
+        done = made.run("--remove")
+        assert done.returncode == 0 and made.files() == before, made.files() ^ before
+        done = made.run("--remove")
+        assert done.returncode == 1 and "nothing is installed" in done.stdout, done.stdout
+
+
+def install_says_what_to_do_next():
+    """The same lines as README.md has them."""
+    tool = tap.load_tool("install")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [line for line in tool.NEXT.format(prefix="/usr/local").splitlines()
+             if line.startswith("  ")]
+    assert len(lines) == 4, lines
+    for line in lines:
+        assert f"\n{line.strip()}" in readme, line
+    assert "/var/lib/opensandbox/server/api_key" in tool.NEXT
+
+
 def systemd_understands_the_units():
     """Programs and accounts that are not installed here are replaced by some that are."""
     if not shutil.which("systemd-analyze"):
@@ -73,5 +134,7 @@ if __name__ == "__main__":
         the_broker_keeps_what_it_asks_for,
         the_server_has_no_privilege,
         the_account_is_the_one_the_units_name,
+        uninstall_removes_what_install_put_there,
+        install_says_what_to_do_next,
         systemd_understands_the_units,
     ]))
