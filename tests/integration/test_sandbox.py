@@ -116,7 +116,7 @@ def shows_nothing_of_the_host_but_usr():
                 "ls etc/shadow etc/ssh etc/sudoers etc/machine-id etc/fstab 2>/dev/null; "
                 f"ls -d {BROKER.folder} 2>/dev/null; true")
     found = [line for line in out.splitlines() if line and not line.endswith(":")]
-    assert found == ["code-interpreter"], out  # in /opt, and made for sandboxes
+    assert found == ["code-interpreter", "opensandbox"], out  # in /opt, and made for sandboxes
     out = shell("cat /proc/sys/kernel/hostname; ls /proc | grep -c '^[0-9]*$'; "
                 "cat /proc/1/comm; cut -d' ' -f5 /proc/self/mountinfo")
     assert out.split()[2] == "execd" and int(out.split()[1]) < 8, out
