@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""test_quickstart.py OSB SERVER BROKER EXECD SANDBOXCTL - what new users paste, unmodified, against a
-server started by tools/run without a configuration.
+"""test_quickstart.py OSB SERVER BROKER EXECD SANDBOXCTL - what new users paste, unmodified, against
+a server started by tools/run without a configuration.
 
-The clients are the official packages of PyPI. It must be run by a Python that has them; OSB is their
-command line tool. TAP on standard output.
+The clients are the official packages of PyPI. It must be run by a Python that has them; OSB is
+their command line tool. TAP on standard output.
 """
 import asyncio
 import logging
@@ -32,8 +32,8 @@ IMAGE = "opensandbox/code-interpreter:v1.0.2"
 REGISTRY = "sandbox-registry.cn-zhangjiakou.cr.aliyuncs.com"
 SCRIPTS = ["/opt/opensandbox/code-interpreter.sh", "/opt/code-interpreter/code-interpreter.sh"]
 READY = timedelta(seconds=SECONDS_MAX)  # the machine may do much else
-COMMON = ["python:3.12", "node:22", "ubuntu", "debian:bookworm", "golang:1.24", "opensandbox/desktop",
-          "docker.io/library/python:3.12", "mirror.example.com/library/node"]
+COMMON = ["python:3.12", "node:22", "ubuntu", "debian:bookworm", "golang:1.24",
+          "opensandbox/desktop", "docker.io/library/python:3.12", "mirror.example.com/library/node"]
 
 
 class RunProcess(ServerProcess):

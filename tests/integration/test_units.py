@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """test_units.py SERVER BROKER EXECD SANDBOXCTL UNIT... - the command lines of the systemd units.
 
-Runs what the units of deploy/ run, without systemd: the broker by its own command lines, the server as
-another user without privileges, in a mount namespace in which all but its directory is read-only and
-/tmp is its own, as ProtectSystem=strict and PrivateTmp=yes make it. /var/lib/opensandbox is a
+Runs what the units of deploy/ run, without systemd: the broker by its own command lines, the server
+as another user without privileges, in a mount namespace in which all but its directory is read-only
+and /tmp is its own, as ProtectSystem=strict and PrivateTmp=yes make it. /var/lib/opensandbox is a
 directory of this test. Images of `dir:` must work as README.md says. TAP on standard output.
 """
 import contextlib
@@ -157,7 +157,8 @@ def main():
     with account(), Units(programs, units) as server:
         checks.check("an image below /var/lib/opensandbox/images runs", runs, server, "inside:1")
         checks.check("an image in a directory that broker.env allows runs", runs, server, "srv:1")
-        checks.check("an image elsewhere is refused, with the reason", is_refused, server, "other:1")
+        checks.check("an image elsewhere is refused, with the reason", is_refused, server,
+                     "other:1")
         if checks.failed:
             print("# " + (server.log() + server.broker.log())[-8000:].replace("\n", "\n# "))
     return checks.end()

@@ -103,7 +103,7 @@ def install_says_what_to_do_next():
     """The same lines as README.md has them."""
     tool = tap.load_tool("install")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    lines = [line for line in tool.NEXT.format(prefix="/usr/local").splitlines()
+    lines = [line for line in tool.next_steps("/usr/local").splitlines()
              if line.startswith("  ")]
     assert len(lines) == 4, lines
     for line in lines:
