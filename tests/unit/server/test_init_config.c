@@ -23,6 +23,24 @@ TEST(init_config, has_examples_that_load)
     }
 }
 
+TEST(init_config, maps_common_images_to_the_host_in_the_embedded_example)
+{
+    static const char *const names[] = {
+        "python:3.12", "node", "golang:1.24", "ubuntu:24.04", "debian", "ghcr.io/opensandbox/x:1",
+    };
+    AUTO_BUF(text, 1 << 20);
+    struct err e = {0};
+
+    CHECK_EQ(init_config_text("embedded", &text, &e), 0);
+    PARSE(p, text.p);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const struct config_image *image = config_image_find(p.config, str_of(names[i]));
+
+        CHECK(image && image->kind == CONFIG_IMAGE_HOST);
+    }
+    CHECK(!config_image_find(p.config, STR("someone/else")));
+}
+
 TEST(init_config, knows_no_other_example)
 {
     AUTO_BUF(text, 1 << 20);
