@@ -133,33 +133,6 @@ static int state_tmpfs(const struct host *h, const char *name, unsigned attribut
     return r < 0 ? err_sys(e, -r, "write-protect '%s/%s'", h->state_path, name) : 0;
 }
 
-/* Made once, under another name first: a half-made one is never used. */
-static int state_host_root(const struct host *h, struct err *e)
-{
-    char name[HOST_ROOT_NAME_BYTES], temporary[32];
-    auto_fd dir = -EBADF;
-    int fd, r;
-
-    host_root_name(name);
-    fd = fd_open_at(h->state, name, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
-    if (fd != -ENOENT)
-        return fd;
-    (void)snprintf(temporary, sizeof(temporary), "new-host-root.%d", (int)getpid());
-    r = tree_remove(h->state, temporary, e);
-    if (r < 0)
-        return r;
-    if (mkdirat(h->state, temporary, 0755) < 0)
-        return err_sys(e, errno, "make '%s/%s'", h->state_path, temporary);
-    dir = fd_open_at(h->state, temporary, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
-    r = dir < 0 ? dir : host_root_make(dir, e);
-    /* Another broker may have been faster: then its root is as good as ours. */
-    if (r == 0 && renameat(h->state, temporary, h->state, name) < 0 && errno != EEXIST &&
-        errno != ENOTEMPTY)
-        r = err_sys(e, errno, "name the host's root");
-    (void)tree_remove(h->state, temporary, NULL);
-    return r < 0 ? r : fd_open_at(h->state, name, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
-}
-
 static DIR *state_list(int dir)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -168,6 +141,57 @@ static DIR *state_list(int dir)
     if (!list)
         fd_close(fd);
     return list;
+}
+
+/* Older versions had their roots in the state directory itself, which every user of the host may
+ * pass through, and a root has a /tmp that everybody may write to: whoever could reach it could put
+ * files into sandboxes to come. Sandboxes may stand on such a root, so it stays until
+ * host_forget_roots, under a name that is never used again. */
+static int state_hide_roots(const struct host *h, struct err *e)
+{
+    DIR *dir = state_list(h->state);
+    int r = dir ? 0 : err_sys(e, errno, "list '%s'", h->state_path);
+
+    for (const struct dirent *d; r == 0 && (d = readdir(dir));) {
+        char name[64];
+
+        if (!str_starts(str_of(d->d_name), STR("host-root")) &&
+            !str_starts(str_of(d->d_name), STR("new-host-root")))
+            continue;
+        (void)snprintf(name, sizeof(name), "old-%llu", (unsigned long long)d->d_ino);
+        if (renameat(h->state, d->d_name, h->roots, name) < 0 && errno != ENOENT)
+            r = err_sys(e, errno, "move '%s/%s'", h->state_path, d->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return r;
+}
+
+/* Made once, under another name first: a half-made one is never used. */
+static int state_host_root(const struct host *h, struct err *e)
+{
+    char name[HOST_ROOT_NAME_BYTES], temporary[32];
+    auto_fd dir = -EBADF;
+    int fd, r;
+
+    host_root_name(name);
+    fd = fd_open_at(h->roots, name, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
+    if (fd != -ENOENT)
+        return fd;
+    (void)snprintf(temporary, sizeof(temporary), "new-%d", (int)getpid());
+    r = tree_remove(h->roots, temporary, e);
+    if (r < 0)
+        return r;
+    if (mkdirat(h->roots, temporary, 0755) < 0)
+        return err_sys(e, errno, "make '%s/roots/%s'", h->state_path, temporary);
+    dir = fd_open_at(h->roots, temporary, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
+    r = dir < 0 ? dir : host_root_make(dir, e);
+    /* Another broker may have been faster: then its root is as good as ours. */
+    if (r == 0 && renameat(h->roots, temporary, h->roots, name) < 0 && errno != EEXIST &&
+        errno != ENOTEMPTY)
+        r = err_sys(e, errno, "name the host's root");
+    (void)tree_remove(h->roots, temporary, NULL);
+    return r < 0 ? r : fd_open_at(h->roots, name, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
 }
 
 static bool has_slots(const struct host *h)
@@ -185,14 +209,14 @@ static bool has_slots(const struct host *h)
 void host_forget_roots(const struct host *h)
 {
     char name[HOST_ROOT_NAME_BYTES];
-    DIR *dir = has_slots(h) ? NULL : state_list(h->state);
+    DIR *dir = has_slots(h) ? NULL : state_list(h->roots);
 
     if (!dir)
         return;
     host_root_name(name);
     for (const struct dirent *d; (d = readdir(dir));)
-        if (str_starts(str_of(d->d_name), STR("host-root")) && strcmp(d->d_name, name) != 0)
-            (void)tree_remove(h->state, d->d_name, NULL);
+        if (d->d_name[0] != '.' && strcmp(d->d_name, name) != 0)
+            (void)tree_remove(h->roots, d->d_name, NULL);
     closedir(dir);
 }
 
@@ -306,6 +330,10 @@ static int host_open_parts(struct host *h, const char *execd_path, struct err *e
     if (r >= 0)
         r = h->ids = state_dir(h, "ids", e);
     if (r >= 0)
+        r = h->roots = state_dir(h, "roots", e);
+    if (r >= 0)
+        r = state_hide_roots(h, e);
+    if (r >= 0)
         r = h->lock = host_open_lock(h, e);
     if (r >= 0)
         r = h->host_root = state_host_root(h, e);
@@ -326,6 +354,7 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
         .mnt = -EBADF,
         .slots = -EBADF,
         .ids = -EBADF,
+        .roots = -EBADF,
         .lock = -EBADF,
         .host_root = -EBADF,
         .host_usr = -EBADF,
@@ -358,8 +387,8 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
 
 void host_close(struct host *h)
 {
-    int fds[] = {h->state,     h->mnt,      h->slots,   h->ids,  h->lock,
-                 h->host_root, h->host_usr, h->serving, h->execd};
+    int fds[] = {h->state, h->mnt,       h->slots,    h->ids,     h->roots,
+                 h->lock,  h->host_root, h->host_usr, h->serving, h->execd};
 
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         fd_close(fds[i]);

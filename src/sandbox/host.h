@@ -4,7 +4,7 @@
  *   <state>/stage      where a child mounts ahead what it will move there
  *   <state>/dev        a read-only tmpfs with the device nodes of every sandbox
  *   <state>/empty      an empty, read-only directory and file to mask paths with
- *   <state>/host-root-<hash>  the root of PLAN_ROOT_HOST, see host_root.h
+ *   <state>/roots/host-root-<hash>  the root of PLAN_ROOT_HOST, see host_root.h
  *   <state>/slots/<k>  one sandbox each, see slot.h
  *   <state>/ids/<id>   a link whose target is the slot's number
  *   <state>/lock       guards the claiming of slots
@@ -24,8 +24,8 @@ enum { HOST_STAGE_DIRS = 4 };
 extern const char *const host_stage_dirs[HOST_STAGE_DIRS]; /* file systems that every root gets */
 
 struct host {
-    int state;           /* directory, O_PATH */
-    int mnt, slots, ids; /* below it, O_PATH */
+    int state;                  /* directory, O_PATH */
+    int mnt, slots, ids, roots; /* below it, O_PATH */
     int lock; /* flock: shared while slots are claimed or given back, exclusive for a sweep */
     int host_root, host_usr; /* lower layers of PLAN_ROOT_HOST */
     int serving;             /* -EBADF unless host_serve was called */

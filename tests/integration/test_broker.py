@@ -70,15 +70,20 @@ def must_be_refused(done, word):
 def lets_callers_pass_to_what_is_theirs_only():
     with caller() as (broker, user):
         modes = {name: stat.S_IMODE(os.stat(broker.state / name).st_mode)
-                 for name in (".", "slots", "ids", "mnt", "stage", "dev", "empty", "broker.sock",
-                              "lock", "broker")}
+                 for name in (".", "slots", "ids", "roots", "mnt", "stage", "dev",
+                              "empty", "broker.sock", "lock", "broker")}
         assert modes.pop(".") == 0o711, modes
         assert {modes.pop(name) for name in ("broker.sock", "lock", "broker")} == {0o600}, modes
         assert set(modes.values()) == {0o700}, modes
         done = user.run("sh", "-c", f"echo mine >{user.own}/f && cat {user.own}/f")
         assert done.stdout == "mine\n", done
-        for path in (".", "slots", "ids"):
+        for path in (".", "slots", "ids", "roots"):
             assert user.run("ls", broker.state / path).returncode != 0, path
+        root, = broker.state.glob("roots/host-root-*")
+        for path in ("tmp", "var/tmp"):  # everybody's inside, and nobody's outside
+            assert stat.S_IMODE(os.stat(root / path).st_mode) == 0o1777, path
+            assert user.run("touch", root / path / "planted").returncode != 0, path
+            assert not (root / path / "planted").exists(), path
         assert user.run("touch", broker.state / "f").returncode != 0
         broker.stop()
         os.chmod(broker.state, 0o700)  # as a strict umask would have left it
@@ -363,16 +368,40 @@ def makes_the_hosts_root_again_when_it_would_be_another():
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.ok("create", "x", "--", "tail", "-f", "/dev/null")
         broker.stop()
-        made, = broker.state.glob("host-root*")
-        old = made.rename(broker.state / "host-root")
+        made, = broker.state.glob("roots/*")
+        old = made.rename(made.parent / "host-root-old")
         shutil.rmtree(old / "opt")
         broker.start()
         assert broker.shell("y", "ls /opt/code-interpreter | wc -l") == "2\n"
-        assert sorted(broker.state.glob("host-root*")) == [old, made]
+        assert sorted(broker.state.glob("roots/*")) == sorted([old, made])
         broker.ok("remove", "x")
         broker.stop()
         broker.start()
-        assert list(broker.state.glob("host-root*")) == [made]
+        assert list(broker.state.glob("roots/*")) == [made]
+
+
+def hides_a_root_that_everybody_could_write_to():
+    """Older versions had it in the state directory. Sandboxes that stand on it go on, nobody else
+    can reach it, and those to come get another, without what may have been planted."""
+    with Broker(*PROGRAMS, workers=1) as broker:
+        broker.ok("create", "x", "--", "tail", "-f", "/dev/null")
+        broker.stop()
+        made, = broker.state.glob("roots/*")
+        for again in range(2):  # also when an older version ran in between
+            planted = made.rename(broker.state / made.name)
+            (planted / "tmp/planted").write_text("")
+            (planted / "var/tmp/planted").write_text("")
+            broker.start()
+            assert not list(broker.state.glob("host-root*")), "others can still reach it"
+            assert broker.shell("y", "ls /tmp /var/tmp | grep -c planted; true") == "0\n"
+            assert made.is_dir() and len(list(broker.state.glob("roots/*"))) == 2 + again
+            assert broker.pings("x")
+            broker.stop()
+        broker.start()
+        broker.ok("remove", "x")
+        broker.stop()
+        broker.start()
+        assert list(broker.state.glob("roots/*")) == [made]
 
 
 def tells_how_many_slots_are_ready():
@@ -411,6 +440,7 @@ TESTS = [
     goes_on_with_many_files_after_a_kill,
     goes_on_with_many_files_when_it_starts_again,
     makes_the_hosts_root_again_when_it_would_be_another,
+    hides_a_root_that_everybody_could_write_to,
     tells_how_many_slots_are_ready,
 ]
 

@@ -128,7 +128,7 @@ def writes_only_into_its_own_layer():
     with created("x", "echo mine >/etc/mine; echo usr >/usr/local/mine; echo ok; sleep 1000"):
         log_of("x", "ok")
         assert not os.path.exists("/usr/local/mine") and not os.path.exists("/etc/mine")
-        root, = BROKER.state.glob("host-root-*")
+        root, = BROKER.state.glob("roots/host-root-*")
         assert (root / "etc").is_dir() and not (root / "etc/mine").exists()
         assert shell("ls /etc/mine /usr/local/mine 2>&1 | grep -c No", name="y") == "2\n"
 

@@ -47,7 +47,7 @@ def mount_options(out):
 def image():
     """The host's root as directories, with a layer of ours above it."""
     with folder() as top:
-        root, = BROKER.state.glob("host-root-*")
+        root, = BROKER.state.glob("roots/host-root-*")
         yield top, ("--dir", top, "--dir", root)
 
 
