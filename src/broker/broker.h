@@ -102,10 +102,20 @@ int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struc
 /* Leaves a slot that could not be destroyed to the next sweep. */
 void life_abandon(int dir);
 
+/* trash.c: directories of callers whose files are still to be erased, however many these are. */
+/* Has the directory parent/name, a single name, erased: the name is free on return, the remover
+ * does the rest. Survives the death of everybody. -ENOENT when there is none. */
+int trash_put(const struct broker *b, int parent, const char *name, struct err *e);
+/* Erases all that is noted, and waits for another process that does. Returns how many directories.
+ */
+int trash_empty(const struct broker *b, struct err *e);
+/* The same, by the remover if there is one. */
+int trash_sweep(const struct broker *b, struct err *e);
+
 /* remover.c: a process that removes what others leave because it is much. */
 /* From here on there is one, for us and for those we fork. */
 int remover_open(struct broker *b, struct err *e);
-/* There is a slot that is nobody's. */
+/* There is a slot that is nobody's, or something in the trash. */
 void remover_wake(const struct broker *b);
 /* Whether someone woke it since this was asked last: then start it. */
 bool remover_is_wanted(const struct broker *b);

@@ -34,7 +34,7 @@ static const uint32_t reply_ms[BROKER_OP_COUNT] = {
     [BROKER_PAUSE] = LONG_MS,  [BROKER_RESUME] = SHORT_MS,   [BROKER_STAT] = SHORT_MS,
     [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,    [BROKER_SNAPSHOT] = LONG_MS,
     [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,     [BROKER_INFO] = SHORT_MS,
-    [BROKER_ERASE] = LONG_MS,  [BROKER_MAKE_DIR] = SHORT_MS,
+    [BROKER_ERASE] = SHORT_MS, [BROKER_MAKE_DIR] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -224,22 +224,25 @@ int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err
     return ask_about(c, BROKER_SNAPSHOT, id, &dir, 1, &reply, NULL, e);
 }
 
-int broker_erase(struct broker_client *c, int dir, struct err *e)
+static int ask_about_path(struct broker_client *c, enum broker_op op, int dir, const char *path,
+                          struct err *e)
 {
-    struct broker_request request = {.op = BROKER_ERASE};
-    struct broker_reply reply;
-
-    return exchange(c, &request, &dir, 1, &reply, NULL, e);
-}
-
-int broker_make_dir(struct broker_client *c, int dir, const char *path, struct err *e)
-{
-    struct broker_request request = {.op = BROKER_MAKE_DIR};
+    struct broker_request request = {.op = op};
     struct broker_reply reply;
 
     if (str_copy(request.path.path, sizeof(request.path.path), str_of(path)) < 0)
         return err_set(e, ENAMETOOLONG, "the path is too long");
     return exchange(c, &request, &dir, 1, &reply, NULL, e);
+}
+
+int broker_erase(struct broker_client *c, int dir, const char *name, struct err *e)
+{
+    return ask_about_path(c, BROKER_ERASE, dir, name, e);
+}
+
+int broker_make_dir(struct broker_client *c, int dir, const char *path, struct err *e)
+{
+    return ask_about_path(c, BROKER_MAKE_DIR, dir, path, e);
 }
 
 int broker_info(struct broker_client *c, struct broker_info *ret, struct err *e)

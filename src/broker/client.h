@@ -38,8 +38,10 @@ int broker_remove(struct broker_client *c, const char *id, struct err *e);
 /* Copies what the sandbox wrote into an empty directory, ids as they are inside. Pause it before.
  * Callers other than root get no setuid and setgid bits. */
 int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e);
-/* Removes all that a directory holds, whoever it belongs to: a snapshot, or a volume. */
-int broker_erase(struct broker_client *c, int dir, struct err *e);
+/* Removes the directory dir/name with all it holds, whoever that belongs to: a snapshot, or a
+ * volume. Its name is free at once; the broker erases the files in the background. -ENOENT when
+ * there is none. */
+int broker_erase(struct broker_client *c, int dir, const char *name, struct err *e);
 /* Makes dir/path, a relative path, with its parents; no link in it is followed. Root's, 0755. */
 int broker_make_dir(struct broker_client *c, int dir, const char *path, struct err *e);
 int broker_fill(struct broker_client *c, const struct broker_config *config, struct err *e);

@@ -453,11 +453,25 @@ static int op_snapshot(struct exchange *x)
     return r < 0 ? err_wrap(x->e, r, "snapshot of '%s'", record.id) : 0;
 }
 
+static struct str path_of(const struct exchange *x)
+{
+    const struct broker_path *path = &x->request->path;
+
+    return str_make(path->path, strnlen(path->path, sizeof(path->path)));
+}
+
 static int op_erase(struct exchange *x)
 {
-    int r = check_may_use(x, 1);
+    char name[NAME_MAX + 1];
+    auto_fd parent = -EBADF;
+    struct str path = path_of(x);
 
-    return r < 0 ? r : snapshot_erase(x->fds[0], x->e);
+    if (path.n == 0 || str_find(path, '/') < path.n || str_eq(path, STR(".")) ||
+        str_eq(path, STR("..")) || str_copy(name, sizeof(name), path) < 0)
+        return err_set(x->e, EINVAL, "expected the name of a directory, without a '/'");
+    /* Our own view of it: the caller may see it read-only, as its service manager wants. */
+    parent = allow_open(x->b, x->peer->uid, x->fds[0], x->e);
+    return parent < 0 ? parent : trash_put(x->b, parent, name, x->e);
 }
 
 /* Opens at/name, made if it is missing: root's, as all below an allowed directory is handed out. */
@@ -476,8 +490,7 @@ static int make_step(int at, struct str name, struct err *e)
  * same directory may put one in the way at any time. */
 static int op_make_dir(struct exchange *x)
 {
-    const struct broker_path *path = &x->request->path;
-    struct str rest = str_make(path->path, strnlen(path->path, sizeof(path->path))), name;
+    struct str rest = path_of(x), name;
     /* Our own view of it: the caller may see it read-only, as its service manager wants. */
     auto_fd at = allow_open(x->b, x->peer->uid, x->fds[0], x->e);
 

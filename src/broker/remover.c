@@ -2,8 +2,9 @@
  *
  * A worker serves one request at a time, and a sandbox may hold millions of files: whoever owns it
  * would keep everybody else's requests waiting. So workers and sweeps do what is little, and wake
- * this process for the rest. It is told nothing but that: it looks for slots that are nobody's, so
- * nothing is forgotten when it dies, and the first process starts another. */
+ * this process for the rest. It is told nothing but that: it looks for slots that are nobody's and
+ * then into the trash, so nothing is forgotten when it dies, and the first process starts another.
+ */
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -35,8 +36,12 @@ bool remover_is_wanted(const struct broker *b)
 
 int remover_run(struct broker *b, struct err *e)
 {
+    int r, emptied;
+
     (void)prctl(PR_SET_NAME, "remover");
     (void)setpriority(PRIO_PROCESS, 0, NICE); /* requests go first */
     fd_close(take_fd(&b->remover));           /* we are it: all is removed here */
-    return broker_sweep_slots(b, e);
+    r = broker_sweep_slots(b, e);
+    emptied = trash_empty(b, r < 0 ? NULL : e);
+    return r < 0 ? r : emptied;
 }

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/id.h"
 #include "sandbox/plan.h"
 
 enum {
@@ -269,12 +271,25 @@ struct erasure {
     struct err *e;
 };
 
+/* Deeper than we can hold open: moves a directory up to the topmost, where it is met again. */
+static int erase_lift(const struct erasure *w, int parent, const char *name)
+{
+    char lifted[32];
+    uint64_t random;
+
+    id_random_bytes(&random, sizeof(random));
+    (void)snprintf(lifted, sizeof(lifted), "deep-%016" PRIx64, random);
+    return renameat2(parent, name, dirfd(w->levels[0].dir), lifted, RENAME_NOREPLACE) < 0
+               ? err_sys(w->e, errno, "move '%s'", name)
+               : 0;
+}
+
 static int erase_enter(struct erasure *w, int parent, const char *name)
 {
     auto_fd fd = -EBADF;
 
     if (w->depth == DEPTH_MAX)
-        return err_set(w->e, ELOOP, "directories are nested more than %d deep", DEPTH_MAX);
+        return erase_lift(w, parent, name);
     fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     w->levels[w->depth].dir = fd < 0 ? NULL : fdopendir(fd);
     if (!w->levels[w->depth].dir)

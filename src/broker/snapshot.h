@@ -19,5 +19,5 @@ struct snapshot {
  * become copies. The sandbox must not be writing. */
 int snapshot_copy(const struct snapshot *s, int to, struct err *e);
 
-/* Removes all that a directory holds; what is mounted there stops it with -EBUSY. */
+/* Removes all that a directory holds, however deep; what is mounted there stops it with -EBUSY. */
 int snapshot_erase(int dir, struct err *e);

@@ -146,6 +146,16 @@ static void sweep_names(struct sweep *s)
     closedir(dir);
 }
 
+static void sweep_trash(struct sweep *s)
+{
+    int r = trash_sweep(s->b, s->error ? NULL : s->e);
+
+    if (r < 0)
+        sweep_note(s, r);
+    else
+        s->removed += r;
+}
+
 int broker_sweep_all(struct broker *b, bool dead_too, struct err *e)
 {
     struct sweep s = {.b = b, .dead_too = dead_too, .e = e};
@@ -157,6 +167,8 @@ int broker_sweep_all(struct broker *b, bool dead_too, struct err *e)
         r = netns_each_slot(&b->host.net, sweep_veth, &s, e);
     if (r == 0)
         sweep_names(&s);
+    if (r == 0)
+        sweep_trash(&s);
     return r < 0 ? r : s.error ? s.error : s.removed;
 }
 

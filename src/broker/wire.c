@@ -19,7 +19,7 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_FILL] = PAYLOAD(struct broker_config),
     [BROKER_SWEEP] = PAYLOAD(struct broker_sweep),
     [BROKER_INFO] = HEAD,
-    [BROKER_ERASE] = HEAD,
+    [BROKER_ERASE] = PAYLOAD(struct broker_path),
     [BROKER_MAKE_DIR] = PAYLOAD(struct broker_path),
 };
 

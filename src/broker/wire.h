@@ -33,7 +33,7 @@ enum broker_op {
     BROKER_FILL,       /* broker_config: makes slots ahead, now */
     BROKER_SWEEP,      /* broker_sweep. Reply: count of what was removed */
     BROKER_INFO,       /* Reply: info */
-    BROKER_ERASE,      /* descriptor: a directory; all it holds is removed */
+    BROKER_ERASE,      /* broker_path, one name; descriptor: the directory that it is in */
     BROKER_MAKE_DIR,   /* broker_path; descriptor: the directory that it is below */
     BROKER_OP_COUNT,
 };

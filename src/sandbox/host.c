@@ -332,6 +332,8 @@ static int host_open_parts(struct host *h, const char *execd_path, struct err *e
     if (r >= 0)
         r = h->roots = state_dir(h, "roots", e);
     if (r >= 0)
+        r = h->trash = state_dir(h, "trash", e);
+    if (r >= 0)
         r = state_hide_roots(h, e);
     if (r >= 0)
         r = h->lock = host_open_lock(h, e);
@@ -355,6 +357,7 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
         .slots = -EBADF,
         .ids = -EBADF,
         .roots = -EBADF,
+        .trash = -EBADF,
         .lock = -EBADF,
         .host_root = -EBADF,
         .host_usr = -EBADF,
@@ -387,7 +390,7 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
 
 void host_close(struct host *h)
 {
-    int fds[] = {h->state, h->mnt,       h->slots,    h->ids,     h->roots,
+    int fds[] = {h->state, h->mnt,       h->slots,    h->ids,     h->roots, h->trash,
                  h->lock,  h->host_root, h->host_usr, h->serving, h->execd};
 
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)

@@ -7,6 +7,7 @@
  *   <state>/roots/host-root-<hash>  the root of PLAN_ROOT_HOST, see host_root.h
  *   <state>/slots/<k>  one sandbox each, see slot.h
  *   <state>/ids/<id>   a link whose target is the slot's number
+ *   <state>/trash/<n>  a link whose target is a directory of a caller that is to be erased
  *   <state>/lock       guards the claiming of slots
  *   <state>/broker     locked by the one broker that serves this directory
  *
@@ -24,8 +25,8 @@ enum { HOST_STAGE_DIRS = 4 };
 extern const char *const host_stage_dirs[HOST_STAGE_DIRS]; /* file systems that every root gets */
 
 struct host {
-    int state;                  /* directory, O_PATH */
-    int mnt, slots, ids, roots; /* below it, O_PATH */
+    int state;                         /* directory, O_PATH */
+    int mnt, slots, ids, roots, trash; /* below it, O_PATH */
     int lock; /* flock: shared while slots are claimed or given back, exclusive for a sweep */
     int host_root, host_usr; /* lower layers of PLAN_ROOT_HOST */
     int serving;             /* -EBADF unless host_serve was called */

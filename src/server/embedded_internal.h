@@ -11,7 +11,7 @@ struct embedded {
     struct runtime base;
     struct embedded_conf conf;
     int sandboxes, volumes; /* directories */
-    pthread_mutex_t claims; /* held while one is looked for, made or erased */
+    pthread_mutex_t claims; /* held while one is looked for, made or renamed to be erased */
     pthread_mutex_t lock;   /* of what follows */
     struct broker_client idle[EMBEDDED_CONNECTIONS_MAX];
     size_t idle_count;
@@ -44,6 +44,6 @@ int embedded_volumes_make(struct embedded *em, const struct api_create *spec, st
 int embedded_volumes_open(struct embedded *em, const struct api_create *spec, int sandbox,
                           int fds[PLAN_BINDS_MAX], struct err *e);
 /* Removes the volumes that were to go with the sandbox whose directory this is, and that no other
- * mounts. */
+ * mounts. Their names are free on return; the broker erases the files in the background. */
 int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_client *client,
                            struct err *e);

@@ -286,20 +286,6 @@ static bool is_used(const struct embedded *em, const char *claim)
     return used;
 }
 
-static int erase_claim(const struct embedded *em, const char *claim, struct broker_client *client,
-                       struct err *e)
-{
-    auto_fd fd = openat(em->volumes, claim, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int r;
-
-    if (fd < 0)
-        return errno == ENOENT ? 0 : err_sys(e, errno, "open the volume '%s'", claim);
-    r = broker_erase(client, fd, e);
-    if (r == 0 && unlinkat(em->volumes, claim, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        r = err_sys(e, errno, "remove the volume '%s'", claim);
-    return r;
-}
-
 /* Unless another sandbox mounts it, which then keeps it. Nobody can begin to meanwhile. */
 static int erase_unused(struct embedded *em, int sandbox, const char *claim,
                         struct broker_client *client, struct err *e)
@@ -311,7 +297,13 @@ static int erase_unused(struct embedded *em, int sandbox, const char *claim,
     (void)pthread_mutex_lock(&em->claims);
     (void)unlinkat(sandbox, note, 0);
     if (!is_used(em, claim))
-        r = erase_claim(em, claim, client, e);
+        r = broker_erase(client, em->volumes, claim, e);
+    if (r == -ENOENT)
+        r = 0;
+    /* Asked again, we would erase what another sandbox has made under the name since. */
+    (void)snprintf(note, sizeof(note), ERASE_PREFIX "%s", claim);
+    if (r == 0)
+        (void)unlinkat(sandbox, note, 0);
     (void)pthread_mutex_unlock(&em->claims);
     return r;
 }

@@ -5,6 +5,7 @@ Usage: test_server_access.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard out
 import base64
 import concurrent.futures
 import contextlib
+import fcntl
 import glob
 import json
 import os
@@ -50,9 +51,23 @@ def host_volume(path, **fields):
     return {"name": "data", "mountPath": "/data", "host": {"path": str(path)}, **fields}
 
 
-def claim(name, mount="/data", read_only=False, **fields):
-    return {"name": "data", "mountPath": mount, "readOnly": read_only,
+def claim(name, mount="/data", read_only=False, sub_path="", **fields):
+    return {"name": "data", "mountPath": mount, "readOnly": read_only, "subPath": sub_path,
             "pvc": {"claimName": name, **fields}}
+
+
+def volume_names(server):
+    """What there is below volumes/, without what is being erased."""
+    return sorted(name for name in os.listdir(server.state / "server/volumes")
+                  if not name.startswith("."))
+
+
+def run_once(server, line, *volumes):
+    """Runs a line in a sandbox of its own. What it printed."""
+    name = server.create(volumes=list(volumes))
+    out = run(server, name, line)
+    delete(server, name)
+    return out
 
 
 def run(server, name, line):
@@ -149,20 +164,19 @@ def ends_with_a_broker_that_cannot_begin():
 
 def makes_and_keeps_named_volumes():
     with ServerProcess(*PROGRAMS) as server:
-        volumes = server.state / "server/volumes"
         assert refused(server, volumes=[claim("none", createIfNotExists=False)]) == \
             (400, "VOLUME::PVC_NOT_FOUND")
         name = server.create(volumes=[claim("kept"), {**claim("gone", "/gone",
                              deleteOnSandboxTermination=True), "name": "gone"}])
         assert run(server, name, "stat -c %u:%g /data /gone") == "0:0\n0:0"
         run(server, name, "echo 1 > /data/file; mkdir /gone/a; echo 2 > /gone/a/b")
-        assert sorted(os.listdir(volumes)) == ["gone", "kept"]
+        assert volume_names(server) == ["gone", "kept"]
         delete(server, name)
-        assert os.listdir(volumes) == ["kept"]
+        assert volume_names(server) == ["kept"]
         name = server.create(volumes=[claim("kept", deleteOnSandboxTermination=True)])
         assert run(server, name, "cat /data/file") == "1"
         delete(server, name)
-        assert os.listdir(volumes) == ["kept"], "it was there before"
+        assert volume_names(server) == ["kept"], "it was there before"
         name = server.create(volumes=[claim("kept", read_only=True)])
         assert run(server, name, "cat /data/file; touch /data/x || echo refused") == "1\nrefused"
         delete(server, name)
@@ -192,7 +206,40 @@ def a_volume_in_use_outlives_its_owner():
         delete(server, owner)
         assert run(server, other, "cat /data/file") == "precious"
         delete(server, other)
-        assert os.listdir(server.state / "server/volumes") == ["shared"], "nobody's to remove"
+        assert volume_names(server) == ["shared"], "nobody's to remove"
+
+
+def erases_a_volume_behind_everyone():
+    """While the files of a claim are being erased, which is held up here, nobody waits for it. A
+    server and a broker that are killed meanwhile go on with it when they start again."""
+    gone = claim("gone", deleteOnSandboxTermination=True)
+
+    def erased(server):
+        return [name for name in os.listdir(server.state / "server/volumes") if name[0] == "."]
+
+    with ServerProcess(*PROGRAMS) as server:
+        name = server.create(volumes=[gone])
+        run(server, name, "cd /data; mkdir d; touch $(seq 3000); cd d; touch $(seq 1000); "
+            "i=0; while [ $i -lt 300 ]; do mkdir d; cd d; i=$((i+1)); done")
+        held = os.open(server.state / "trash", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            delete(server, name)
+            assert volume_names(server) == [] and len(erased(server)) == 1
+            again, other = server.create(volumes=[gone]), server.create(volumes=[claim("other")])
+            assert run(server, again, "ls /data | wc -l") == "0", "the name is another volume's"
+            delete(server, again)
+            delete(server, other)
+            assert volume_names(server) == ["other"] and len(erased(server)) == 2
+            server.kill9()
+            server.start()
+            assert run_once(server, "echo in", gone) == "in"
+            assert len(erased(server)) == 3, "somebody did not wait for the lock"
+        finally:
+            os.close(held)
+        wait_for(lambda: not erased(server), "the end of the erasure")
+        wait_for(lambda: not os.listdir(server.state / "trash"), "the end of its notes")
+        assert volume_names(server) == ["other"]
 
 
 # --- images ---
@@ -395,6 +442,7 @@ if __name__ == "__main__":
         makes_and_keeps_named_volumes,
         one_of_many_owns_a_new_volume,
         a_volume_in_use_outlives_its_owner,
+        erases_a_volume_behind_everyone,
         images_are_local_roots,
         the_data_plane_wants_a_token_or_the_key,
         the_data_plane_can_be_open,

@@ -298,9 +298,14 @@ static int snapshot(const char *id, const char *path)
 
 static int erase(const char *path)
 {
-    auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const char *slash = strrchr(path, '/');
+    char parent[PATH_MAX];
+    auto_fd dir = -EBADF;
 
-    return dir < 0 || broker_erase(&client, dir, &err) < 0 ? fail("erase") : 0;
+    if (!slash || str_copy(parent, sizeof(parent), str_make(path, (size_t)(slash - path))) < 0)
+        return fail("erase");
+    dir = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return dir < 0 || broker_erase(&client, dir, slash + 1, &err) < 0 ? fail("erase") : 0;
 }
 
 static int print_info(void)

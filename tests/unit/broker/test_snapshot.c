@@ -1,6 +1,7 @@
 #include "broker/snapshot.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,6 +49,26 @@ TEST(snapshot, erases_all_where_positions_change)
             CHECK_EQ(mknodat(top, name, S_IFREG | 0600, 0), 0);
         }
     }
+    CHECK_EQ(snapshot_erase(top, NULL), 0);
+    CHECK_EQ(count_entries(top), 0);
+}
+
+TEST(snapshot, erases_what_is_nested_deeper_than_it_can_hold_open)
+{
+    auto_fd top = ramfs_open();
+    int at = fcntl(top, F_DUPFD_CLOEXEC, 0);
+
+    for (int i = 0; i < 2000; i++) {
+        int next;
+
+        CHECK_EQ(mkdirat(at, "d", 0700), 0);
+        CHECK_EQ(mknodat(at, "file", S_IFREG | 0600, 0), 0);
+        next = openat(at, "d", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        CHECK(next >= 0);
+        fd_close(at);
+        at = next;
+    }
+    fd_close(at);
     CHECK_EQ(snapshot_erase(top, NULL), 0);
     CHECK_EQ(count_entries(top), 0);
 }

@@ -1,0 +1,190 @@
+/* trash.c - directories of callers whose files are still to be erased.
+ *
+ * A volume may hold millions of files, and whoever waits for their removal keeps others waiting. So
+ * a directory gets another name beside its own, ".erase-<number>", and <state>/trash/<number> is a
+ * link whose target is that path. The remover erases what it finds noted there. The note is written
+ * before the directory is renamed and removed after it is gone: nothing is forgotten, whoever dies.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "broker/broker.h"
+#include "broker/snapshot.h"
+
+#define TRASH_PREFIX ".erase-"
+
+enum {
+    NUMBER_BYTES = 17, /* 64 bits in hexadecimal digits */
+    LINK_BYTES_MAX = 64,
+};
+
+/* --- putting --- */
+
+static int note_write(const struct broker *b, int parent, const char *number, const char *gone,
+                      struct err *e)
+{
+    char link[LINK_BYTES_MAX], path[PATH_MAX];
+    AUTO_BUF(target, PATH_MAX - 1);
+    ssize_t n;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", parent);
+    n = readlink(link, path, sizeof(path));
+    if (n < 0)
+        return err_sys(e, errno, "find the directory that it is in");
+    if (buf_addf(&target, "%.*s/%s", (int)n, path, gone) < 0)
+        return err_set(e, ENAMETOOLONG, "the path is too long");
+    return symlinkat(target.p, b->host.trash, number) < 0 ? err_sys(e, errno, "note what to erase")
+                                                          : 0;
+}
+
+int trash_put(const struct broker *b, int parent, const char *name, struct err *e)
+{
+    char number[NUMBER_BYTES], gone[sizeof(TRASH_PREFIX) + NUMBER_BYTES];
+    struct stat st;
+    uint64_t random;
+    int r;
+
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(e, errno, "find '%s'", name);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, ENOTDIR, "'%s' is no directory", name);
+    id_random_bytes(&random, sizeof(random));
+    (void)snprintf(number, sizeof(number), "%016" PRIx64, random);
+    (void)snprintf(gone, sizeof(gone), TRASH_PREFIX "%s", number);
+    /* note_drop() must not find the note without its directory. */
+    if (flock(b->host.lock, LOCK_SH) < 0)
+        return err_sys(e, errno, "lock the trash");
+    r = note_write(b, parent, number, gone, e);
+    if (r == 0 && renameat2(parent, name, parent, gone, RENAME_NOREPLACE) < 0) {
+        r = err_sys(e, errno, "rename '%s'", name);
+        (void)unlinkat(b->host.trash, number, 0);
+    }
+    (void)flock(b->host.lock, LOCK_UN);
+    if (r == 0)
+        remover_wake(b);
+    return r;
+}
+
+/* --- emptying --- */
+
+/* The directory that a note names, and the one it is in: -ENOENT when it is not there, or something
+ * else is. No link is followed: what lies there may be anyone's. */
+static int noted_open(const char *path, int *ret_parent, const char **ret_name, struct err *e)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    auto_fd above = -EBADF;
+    int fd;
+
+    if (!slash || strncmp(slash + 1, TRASH_PREFIX, sizeof(TRASH_PREFIX) - 1) != 0 ||
+        str_copy(parent, sizeof(parent), str_make(path, (size_t)(slash - path))) < 0)
+        return -ENOENT;
+    above = fd_open_at(AT_FDCWD, parent, O_PATH | O_DIRECTORY, 0, PATH_REAL, e);
+    fd = above < 0 ? above : fd_open_at(above, slash + 1, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
+    if (fd < 0)
+        return fd == -ELOOP || fd == -ENOTDIR ? -ENOENT : fd;
+    *ret_parent = take_fd(&above);
+    *ret_name = slash + 1;
+    return fd;
+}
+
+/* Removes a note whose directory is not there, unless that is just about to come. */
+static void note_drop(const struct broker *b, const char *number, const char *path)
+{
+    auto_fd parent = -EBADF, dir = -EBADF;
+    const char *name;
+
+    if (flock(b->host.lock, LOCK_EX) < 0)
+        return;
+    dir = noted_open(path, &parent, &name, NULL);
+    if (dir == -ENOENT)
+        (void)unlinkat(b->host.trash, number, 0);
+    (void)flock(b->host.lock, LOCK_UN);
+}
+
+/* Returns 1, or 0 when there was nothing to erase. */
+static int note_carry_out(const struct broker *b, const char *number, struct err *e)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlinkat(b->host.trash, number, path, sizeof(path) - 1);
+    auto_fd parent = -EBADF, dir = -EBADF;
+    const char *name;
+    int r;
+
+    if (n < 0)
+        return errno == ENOENT || errno == EINVAL ? 0 : err_sys(e, errno, "read a note");
+    path[n] = '\0';
+    dir = noted_open(path, &parent, &name, e);
+    if (dir == -ENOENT) {
+        note_drop(b, number, path);
+        return 0;
+    }
+    r = dir < 0 ? dir : snapshot_erase(dir, e);
+    if (r == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        r = err_sys(e, errno, "remove the directory");
+    if (r < 0)
+        return err_wrap(e, r, "erase '%s'", path);
+    (void)unlinkat(b->host.trash, number, 0);
+    return 1;
+}
+
+static DIR *trash_list(const struct broker *b, struct err *e)
+{
+    auto_fd fd = openat(b->host.trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (dir)
+        (void)take_fd(&fd);
+    else
+        (void)err_sys(e, errno, "list the trash");
+    return dir;
+}
+
+int trash_empty(const struct broker *b, struct err *e)
+{
+    DIR *dir = trash_list(b, e);
+    int error = 0, count = 0;
+
+    if (!dir)
+        return -EIO;
+    (void)flock(dirfd(dir), LOCK_EX); /* `--sweep` may be at it: two would be no faster */
+    for (const struct dirent *d; (d = readdir(dir));) {
+        int r = d->d_name[0] == '.' ? 0 : note_carry_out(b, d->d_name, error ? NULL : e);
+
+        if (r < 0 && !error)
+            error = r;
+        count += r > 0;
+    }
+    closedir(dir);
+    return error ? error : count;
+}
+
+int trash_sweep(const struct broker *b, struct err *e)
+{
+    DIR *dir;
+    bool found = false;
+
+    if (b->remover < 0)
+        return trash_empty(b, e);
+    dir = trash_list(b, e);
+    if (!dir)
+        return -EIO;
+    for (const struct dirent *d; !found && (d = readdir(dir));)
+        found = d->d_name[0] != '.';
+    closedir(dir);
+    if (found)
+        remover_wake(b);
+    return 0;
+}
