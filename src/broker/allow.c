@@ -106,3 +106,39 @@ int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e)
         fd_close(found);
     return found < 0 ? found : 0;
 }
+
+/* Opens at/name, which is made when it is missing and may be. The last name may be of a file. */
+static int reach_step(int at, struct str name, bool last, bool make, struct err *e)
+{
+    const int flags = O_PATH | (last ? 0 : O_DIRECTORY);
+    char text[NAME_MAX + 1];
+    int fd;
+
+    if (str_copy(text, sizeof(text), name) < 0)
+        return err_set(e, ENAMETOOLONG, "a name in the path is too long");
+    fd = fd_open_at(at, text, flags, 0, PATH_STRICT, e);
+    if (fd != -ENOENT || !make)
+        return fd;
+    if (mkdirat(at, text, 0755) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make the directory '%s'", text);
+    return fd_open_at(at, text, flags, 0, PATH_STRICT, e);
+}
+
+int allow_reach(const struct broker *b, uid_t caller, int dir, struct str path, bool make,
+                struct err *e)
+{
+    /* Our own view of it: the caller may see it read-only, as its service manager wants. */
+    auto_fd at = allow_open(b, caller, dir, e);
+    struct str name;
+
+    while (at >= 0 && str_cut(&path, '/', &name)) {
+        int next;
+
+        if (name.n == 0)
+            continue;
+        next = reach_step(at, name, path.n == 0, make, e);
+        fd_close(at);
+        at = next;
+    }
+    return take_fd(&at);
+}

@@ -51,6 +51,11 @@ int allow_add(struct broker *b, const char *path, struct err *e);
 int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e);
 /* The same, and opens it (O_PATH) as this process sees it: a descriptor, the caller's. */
 int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e);
+/* Opens path (O_PATH), relative to what the caller may have us use and never above it, name by name
+ * without following a symbolic link (-ELOOP): a sandbox that mounts the same directory may put one
+ * in the way at any time. `make` makes directories that are missing: root's, 0755. */
+int allow_reach(const struct broker *b, uid_t caller, int dir, struct str path, bool make,
+                struct err *e);
 
 /* worker.c: the life of a worker. Root and `caller` may connect. */
 NORETURN void worker_main(struct broker *shared, int listener, uid_t caller);
@@ -74,10 +79,10 @@ struct broker_peer {
     struct broker_config config;
 };
 
-/* ops.c: one request; *ret_files get BROKER_FILE_COUNT descriptors when true is returned. */
-bool broker_answer(struct broker *b, struct broker_peer *peer, const union broker_message *message,
-                   size_t bytes, const int *fds, size_t fd_count, struct broker_reply *reply,
-                   int ret_files[BROKER_FILE_COUNT]);
+/* ops.c: one request. Returns how many descriptors for the caller are in ret_files. */
+size_t broker_answer(struct broker *b, struct broker_peer *peer,
+                     const union broker_message *message, size_t bytes, const int *fds,
+                     size_t fd_count, struct broker_reply *reply, int ret_files[BROKER_FILE_COUNT]);
 
 /* life.c: sandboxes by id. -ENOENT when there is none. */
 int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,

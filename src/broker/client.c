@@ -30,11 +30,11 @@ static_assert((int)SHORT_MS > (int)BROKER_FREEZE_MS_MAX, "a sandbox that does no
 static_assert(SPAWN_MS > DISK_LIMIT_MS_MAX + SPAWN_STEPS_MS_MAX + SPAWN_KILL_MS_MAX + SLOT_MS,
               "a step that hangs is told");
 static const uint32_t reply_ms[BROKER_OP_COUNT] = {
-    [BROKER_CONFIG] = TURN_MS, [BROKER_OPEN] = SHORT_MS,     [BROKER_SIGNAL] = SHORT_MS,
-    [BROKER_PAUSE] = LONG_MS,  [BROKER_RESUME] = SHORT_MS,   [BROKER_STAT] = SHORT_MS,
-    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,    [BROKER_SNAPSHOT] = LONG_MS,
-    [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,     [BROKER_INFO] = SHORT_MS,
-    [BROKER_ERASE] = SHORT_MS, [BROKER_MAKE_DIR] = SHORT_MS,
+    [BROKER_CONFIG] = TURN_MS, [BROKER_OPEN] = SHORT_MS,   [BROKER_SIGNAL] = SHORT_MS,
+    [BROKER_PAUSE] = LONG_MS,  [BROKER_RESUME] = SHORT_MS, [BROKER_STAT] = SHORT_MS,
+    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,  [BROKER_SNAPSHOT] = LONG_MS,
+    [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,   [BROKER_INFO] = SHORT_MS,
+    [BROKER_ERASE] = SHORT_MS, [BROKER_REACH] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -68,16 +68,19 @@ static bool is_silence(int r)
     return r == -ETIMEDOUT || r == -EAGAIN;
 }
 
-/* Files that came with the reply go to ret_files, of which there is room for BROKER_FILE_COUNT;
- * NULL expects none. */
+/* Files that came with the reply go to ret_files, which has room for as many as the operation
+ * answers; NULL expects none. */
 static int exchange_bytes(struct broker_client *c, const void *message, size_t bytes,
                           uint32_t timeout_ms, const int *fds, size_t fd_count,
                           struct broker_reply *reply, int *ret_files, struct err *e)
 {
     int got[FD_SEND_MAX];
-    size_t n = 0, count = 0, wanted = ret_files ? BROKER_FILE_COUNT : 0;
-    int r = fd_send(c->sock, message, bytes, fds, fd_count);
+    size_t n = 0, count = 0, wanted = 0;
+    int r;
 
+    if (ret_files)
+        wanted = *(const uint32_t *)message == BROKER_REACH ? 1 : BROKER_FILE_COUNT;
+    r = fd_send(c->sock, message, bytes, fds, fd_count);
     if (r == 0)
         r = await_reply(c->sock, timeout_ms);
     if (r == 0)
@@ -224,25 +227,30 @@ int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err
     return ask_about(c, BROKER_SNAPSHOT, id, &dir, 1, &reply, NULL, e);
 }
 
-static int ask_about_path(struct broker_client *c, enum broker_op op, int dir, const char *path,
-                          struct err *e)
+static int ask_about_path(struct broker_client *c, struct broker_request *request, int dir,
+                          const char *path, int *ret_file, struct err *e)
 {
-    struct broker_request request = {.op = op};
     struct broker_reply reply;
 
-    if (str_copy(request.path.path, sizeof(request.path.path), str_of(path)) < 0)
+    if (str_copy(request->path.path, sizeof(request->path.path), str_of(path)) < 0)
         return err_set(e, ENAMETOOLONG, "the path is too long");
-    return exchange(c, &request, &dir, 1, &reply, NULL, e);
+    return exchange(c, request, &dir, 1, &reply, ret_file, e);
 }
 
 int broker_erase(struct broker_client *c, int dir, const char *name, struct err *e)
 {
-    return ask_about_path(c, BROKER_ERASE, dir, name, e);
+    struct broker_request request = {.op = BROKER_ERASE};
+
+    return ask_about_path(c, &request, dir, name, NULL, e);
 }
 
-int broker_make_dir(struct broker_client *c, int dir, const char *path, struct err *e)
+int broker_reach(struct broker_client *c, int dir, const char *path, bool make, struct err *e)
 {
-    return ask_about_path(c, BROKER_MAKE_DIR, dir, path, e);
+    struct broker_request request = {.op = BROKER_REACH, .path.make = make};
+    int fd = -EBADF;
+    int r = ask_about_path(c, &request, dir, path, &fd, e);
+
+    return r < 0 ? r : fd;
 }
 
 int broker_info(struct broker_client *c, struct broker_info *ret, struct err *e)

@@ -42,8 +42,10 @@ int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err
  * volume. Its name is free at once; the broker erases the files in the background. -ENOENT when
  * there is none. */
 int broker_erase(struct broker_client *c, int dir, const char *name, struct err *e);
-/* Makes dir/path, a relative path, with its parents; no link in it is followed. Root's, 0755. */
-int broker_make_dir(struct broker_client *c, int dir, const char *path, struct err *e);
+/* Opens dir/path, a relative path, by O_PATH and with the broker's rights; `make` makes directories
+ * that are missing, root's and 0755. Follows no symbolic link: -ELOOP. The descriptor is the
+ * caller's. */
+int broker_reach(struct broker_client *c, int dir, const char *path, bool make, struct err *e);
 int broker_fill(struct broker_client *c, const struct broker_config *config, struct err *e);
 /* How many leftovers were removed, or -errno. */
 int broker_sweep(struct broker_client *c, bool dead_too, struct err *e);

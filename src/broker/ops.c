@@ -24,7 +24,7 @@ struct exchange {
     size_t fd_count;
     struct broker_reply *reply;
     int files[BROKER_FILE_COUNT];
-    bool has_files;
+    size_t file_count;
     struct err *e;
 };
 
@@ -45,7 +45,7 @@ static int sandbox_files(struct exchange *x, int dir, int pidfd)
         }
         x->files[i] = fd;
     }
-    x->has_files = true;
+    x->file_count = BROKER_FILE_COUNT;
     return 0;
 }
 
@@ -474,36 +474,14 @@ static int op_erase(struct exchange *x)
     return parent < 0 ? parent : trash_put(x->b, parent, name, x->e);
 }
 
-/* Opens at/name, made if it is missing: root's, as all below an allowed directory is handed out. */
-static int make_step(int at, struct str name, struct err *e)
+static int op_reach(struct exchange *x)
 {
-    char text[NAME_MAX + 1];
+    int fd = allow_reach(x->b, x->peer->uid, x->fds[0], path_of(x), x->request->path.make, x->e);
 
-    if (str_copy(text, sizeof(text), name) < 0)
-        return err_set(e, ENAMETOOLONG, "a name in the path is too long");
-    if (mkdirat(at, text, 0755) < 0 && errno != EEXIST)
-        return err_sys(e, errno, "make the directory '%s'", text);
-    return fd_open_at(at, text, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
-}
-
-/* Name by name below what the caller may use, without following a link: a sandbox that mounts the
- * same directory may put one in the way at any time. */
-static int op_make_dir(struct exchange *x)
-{
-    struct str rest = path_of(x), name;
-    /* Our own view of it: the caller may see it read-only, as its service manager wants. */
-    auto_fd at = allow_open(x->b, x->peer->uid, x->fds[0], x->e);
-
-    while (at >= 0 && str_cut(&rest, '/', &name)) {
-        int next;
-
-        if (name.n == 0)
-            continue;
-        next = make_step(at, name, x->e);
-        fd_close(at);
-        at = next;
-    }
-    return at < 0 ? at : 0;
+    if (fd < 0)
+        return fd;
+    x->files[x->file_count++] = fd;
+    return 0;
 }
 
 static void info_count(void *user, uint32_t slot)
@@ -564,12 +542,12 @@ static const struct {
       [BROKER_SWEEP] = {0,           op_sweep   },
     [BROKER_INFO] = {0,           op_info    },
       [BROKER_ERASE] = {1,           op_erase   },
-    [BROKER_MAKE_DIR] = {1,           op_make_dir},
+    [BROKER_REACH] = {1,           op_reach   },
 };
 
-bool broker_answer(struct broker *b, struct broker_peer *peer, const union broker_message *message,
-                   size_t bytes, const int *fds, size_t fd_count, struct broker_reply *reply,
-                   int ret_files[BROKER_FILE_COUNT])
+size_t broker_answer(struct broker *b, struct broker_peer *peer,
+                     const union broker_message *message, size_t bytes, const int *fds,
+                     size_t fd_count, struct broker_reply *reply, int ret_files[BROKER_FILE_COUNT])
 {
     struct exchange x = {
         .b = b,
@@ -594,7 +572,6 @@ bool broker_answer(struct broker *b, struct broker_peer *peer, const union broke
         reply->result = ops[message->op].run(&x);
     if (reply->result < 0 && !reply->err.code)
         (void)err_sys(&reply->err, -reply->result, "failed");
-    if (x.has_files)
-        memcpy(ret_files, x.files, sizeof(x.files));
-    return x.has_files;
+    memcpy(ret_files, x.files, x.file_count * sizeof(x.files[0]));
+    return x.file_count;
 }

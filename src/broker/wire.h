@@ -34,7 +34,8 @@ enum broker_op {
     BROKER_SWEEP,      /* broker_sweep. Reply: count of what was removed */
     BROKER_INFO,       /* Reply: info */
     BROKER_ERASE,      /* broker_path, one name; descriptor: the directory that it is in */
-    BROKER_MAKE_DIR,   /* broker_path; descriptor: the directory that it is below */
+    BROKER_REACH,      /* broker_path; descriptor: the directory that it is below. Reply: the file,
+                        * opened by O_PATH */
     BROKER_OP_COUNT,
 };
 
@@ -61,6 +62,7 @@ struct broker_sweep {
 };
 
 struct broker_path {
+    uint32_t make;       /* BROKER_REACH: make the directories that are missing */
     char path[PATH_MAX]; /* relative */
 };
 

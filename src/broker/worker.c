@@ -95,8 +95,7 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
     static union broker_message request; /* too large for the stack; single-threaded */
     static struct broker_reply reply;
     int fds[FD_SEND_MAX], files[BROKER_FILE_COUNT];
-    size_t n = 0, count = 0;
-    bool has_files;
+    size_t n = 0, count = 0, file_count;
     int r = fd_recv(sock, &request, sizeof(request), &n, fds, &count);
 
     if (r < 0 || n == 0)
@@ -106,15 +105,14 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
         log_event(LOG_WARN, "request dropped, its caller is gone", LOG_U64("op", request.op));
         return false;
     }
-    has_files = broker_answer(&w->broker, peer, &request, n, fds, count, &reply, files);
+    file_count = broker_answer(&w->broker, peer, &request, n, fds, count, &reply, files);
     close_all(fds, count);
     if (reply.result < 0 && reply.result != -ENOENT)
         log_event(LOG_WARN, "request failed", LOG_U64("op", request.op),
                   LOG_STR("error", reply.err.msg));
-    r = fd_send(sock, &reply, sizeof(reply), files, has_files ? BROKER_FILE_COUNT : 0);
+    r = fd_send(sock, &reply, sizeof(reply), files, file_count);
     w->spawned = request.op == BROKER_SPAWN || (w->spawned && request.op != BROKER_REMOVE);
-    if (has_files)
-        close_all(files, BROKER_FILE_COUNT);
+    close_all(files, file_count);
     return r == 0;
 }
 

@@ -88,6 +88,7 @@ struct call {
     struct broker_info info;
     const char *path; /* in dir */
     int dir;
+    bool make;
     runtime_visit_fn *visit;
     void *user;
 };
@@ -190,16 +191,16 @@ static int call_remove(struct call *c, struct broker_client *client, struct err 
     return r < 0 ? r : removed >= 0;
 }
 
-static int call_make_dir(struct call *c, struct broker_client *client, struct err *e)
+static int call_reach(struct call *c, struct broker_client *client, struct err *e)
 {
-    return broker_make_dir(client, c->dir, c->path, e);
+    return broker_reach(client, c->dir, c->path, c->make, e);
 }
 
-int embedded_make_dir(struct embedded *em, int dir, const char *path, struct err *e)
+int embedded_reach(struct embedded *em, int dir, const char *path, bool make, struct err *e)
 {
-    struct call c = {.em = em, .dir = dir, .path = path};
+    struct call c = {.em = em, .dir = dir, .path = path, .make = make};
 
-    return with_broker(&c, call_make_dir, e);
+    return with_broker(&c, call_reach, e);
 }
 
 static int call_spawn(struct call *c, struct broker_client *client, struct err *e)
@@ -570,7 +571,10 @@ static int open_dir(const char *parent, const char *name, struct err *e)
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(e, errno, "make the directory '%s'", path);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_sys(e, errno, "open the directory '%s'", path) : fd;
+    if (fd < 0)
+        return err_sys(e, errno, "open the directory '%s'", path);
+    (void)fchmod(fd, 0700); /* one that was there before: volumes hold setuid files of root */
+    return fd;
 }
 
 /* The broker that was started for us, at once after its start: it said why. */

@@ -19,8 +19,8 @@ struct embedded {
 
 /* --- embedded.c --- */
 
-/* Makes the directory dir/path as root, with its parents. */
-int embedded_make_dir(struct embedded *em, int dir, const char *path, struct err *e);
+/* Opens dir/path as broker_reach does. */
+int embedded_reach(struct embedded *em, int dir, const char *path, bool make, struct err *e);
 
 /* --- embedded_plan.c --- */
 
@@ -35,8 +35,7 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
 /* --- embedded_volumes.c --- */
 
 /* Whether these volumes may be mounted; makes nothing. */
-int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
-                           struct api_fail *f);
+int embedded_volumes_check(struct embedded *em, const struct api_create *spec, struct api_fail *f);
 /* Makes the host paths that are missing, for a request that was checked. */
 int embedded_volumes_make(struct embedded *em, const struct api_create *spec, struct api_fail *f);
 /* Opens each, making what may be made, and noting in `sandbox`, its directory, what is to go with

@@ -1,7 +1,9 @@
 /* embedded_volumes.c - what a sandbox mounts of the host: allowed paths, and volumes by name.
  *
- * A path is opened beneath the allowed directory that it names, never by its text alone: links that
- * lead out of that directory lead nowhere, also when they are made after the check. */
+ * The broker opens each path (BROKER_REACH), name by name below an allowed directory or a claim,
+ * and follows no symbolic link on the way: a workload may plant links in what it mounts, also after
+ * the check. The broker does it because root's directories need not be open to the server's
+ * account. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -66,75 +68,124 @@ static int relative_path(struct str rest, struct str sub, char out[PATH_MAX])
     return r < 0 ? r : str_copy(out, PATH_MAX, buf_str(&path));
 }
 
-static int check_host(const struct embedded *em, size_t i, const struct api_volume *v,
-                      struct api_fail *f)
+static int refuse_link(size_t i, const struct api_volume *v, struct api_fail *f)
+{
+    if (v->kind == API_VOLUME_HOST)
+        return api_fail_set(f, 400, "VOLUME::HOST_PATH_NOT_ALLOWED",
+                            "volumes[%zu]: host.path or subPath leads over a symbolic link below "
+                            "the allowed directory; links are not followed there, name the "
+                            "directory itself",
+                            i);
+    return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
+                        "volumes[%zu].subPath: it leads over a symbolic link; links in a volume "
+                        "are not followed, name the directory itself",
+                        i);
+}
+
+/* A path below an allowed directory: opens it, and makes it if it may be made. */
+static int reach_host(struct embedded *em, const struct api_volume *v, bool make, struct err *e)
 {
     char path[PATH_MAX];
     struct str rest;
     const struct embedded_path *allowed = find_allowed(em, v->host_path, &rest);
-    int fd;
 
     if (!allowed)
-        return refuse_path(em, i, f);
+        return err_set(e, EACCES, "the path is not allowed");
     if (relative_path(rest, v->sub_path, path) < 0)
-        return api_fail_set(f, 400, "VOLUME::INVALID_HOST_PATH",
-                            "volumes[%zu].host.path: it is too long", i);
-    fd = fd_open_at(allowed->fd, path, O_PATH, 0, PATH_BENEATH, NULL);
-    fd_close(fd);
-    if (fd == -EXDEV || fd == -ELOOP) /* a link leads out */
-        return refuse_path(em, i, f);
-    return 0;
+        return err_set(e, ENAMETOOLONG, "the path is too long");
+    return embedded_reach(em, allowed->fd, path, make, e);
 }
 
-static int check_claim(const struct embedded *em, size_t i, const struct api_volume *v,
-                       struct api_fail *f)
+static int check_host(struct embedded *em, size_t i, const struct api_volume *v, struct api_fail *f)
 {
-    char path[PATH_MAX];
-    struct stat st;
+    struct err e = {0};
+    struct str rest;
     int fd;
 
-    if (relative_path(v->claim_name, STR_NONE, path) < 0)
+    if (!find_allowed(em, v->host_path, &rest))
+        return refuse_path(em, i, f);
+    fd = reach_host(em, v, false, &e);
+    fd_close(fd);
+    if (fd == -ENAMETOOLONG)
+        return api_fail_set(f, 400, "VOLUME::INVALID_HOST_PATH", "volumes[%zu].host.path: %s", i,
+                            e.msg);
+    if (fd == -EPERM)
+        return api_fail_set(
+            f, 400, "VOLUME::HOST_PATH_NOT_ALLOWED",
+            "volumes[%zu].host.path: the server allows it, its broker does not: %s; "
+            "start the broker with --allow for that directory",
+            i, e.msg);
+    return fd == -ELOOP || fd == -EXDEV ? refuse_link(i, v, f) : 0;
+}
+
+/* claim/sub_path in em->volumes. Each name is looked up in the directory before it, so a sub-path
+ * stays in its claim. */
+static int reach_claim(struct embedded *em, const struct api_volume *v, struct err *e)
+{
+    char path[PATH_MAX];
+
+    if (relative_path(v->claim_name, v->sub_path, path) < 0)
+        return err_set(e, ENAMETOOLONG, "the path is too long");
+    return embedded_reach(em, em->volumes, path, false, e);
+}
+
+static int check_sub_path(struct embedded *em, size_t i, const struct api_volume *v,
+                          struct api_fail *f)
+{
+    struct err e = {0};
+    int fd = reach_claim(em, v, &e);
+
+    fd_close(fd);
+    if (fd >= 0)
+        return 0;
+    if (fd == -ELOOP || fd == -EXDEV)
+        return refuse_link(i, v, f);
+    if (fd == -ENOENT || fd == -ENOTDIR)
+        return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
+                            "volumes[%zu].subPath: there is nothing at it in the volume", i);
+    if (fd == -ENAMETOOLONG)
+        return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH", "volumes[%zu].subPath: %s", i,
+                            e.msg);
+    return api_fail_set(f, 500, "VOLUME::PVC_INSPECT_FAILED", "volumes[%zu].subPath: %s", i, e.msg);
+}
+
+static int check_claim(struct embedded *em, size_t i, const struct api_volume *v,
+                       struct api_fail *f)
+{
+    char claim[NAME_MAX + 1];
+    struct stat st = {0};
+    bool found;
+
+    if (str_copy(claim, sizeof(claim), v->claim_name) < 0)
         return api_fail_set(f, 400, "VOLUME::INVALID_PVC_NAME",
                             "volumes[%zu].pvc.claimName: it is too long", i);
-    if (fstatat(em->volumes, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && !v->create_if_missing)
+    found = fstatat(em->volumes, claim, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!found && !v->create_if_missing)
         return api_fail_set(f, 400, "VOLUME::PVC_NOT_FOUND",
                             "volumes[%zu].pvc.claimName: there is no volume '%s'; set "
                             "createIfNotExists to make it",
-                            i, path);
-    if (v->sub_path.n == 0)
-        return 0;
-    if (relative_path(v->claim_name, v->sub_path, path) < 0)
-        return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
-                            "volumes[%zu].subPath: it is too long", i);
-    fd = fd_open_at(em->volumes, path, O_PATH, 0, PATH_BENEATH, NULL);
-    fd_close(fd);
-    return fd >= 0 ? 0
-                   : api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
-                                  "volumes[%zu].subPath: there is nothing at it in the volume", i);
+                            i, claim);
+    if (found && !S_ISDIR(st.st_mode))
+        return api_fail_set(f, 500, "VOLUME::PVC_INSPECT_FAILED",
+                            "volumes[%zu].pvc.claimName: '%s' is no directory on the server", i,
+                            claim);
+    return v->sub_path.n == 0 ? 0 : check_sub_path(em, i, v, f);
 }
 
-/* As root: what is allowed may be root's. */
 static int make_host(struct embedded *em, size_t i, const struct api_volume *v, struct api_fail *f)
 {
-    char path[PATH_MAX];
-    struct str rest;
-    const struct embedded_path *allowed = find_allowed(em, v->host_path, &rest);
     struct err e = {0};
-    int fd, r = 0;
+    int fd = reach_host(em, v, true, &e);
 
-    if (!allowed || relative_path(rest, v->sub_path, path) < 0)
-        return refuse_path(em, i, f);
-    fd = fd_open_at(allowed->fd, path, O_PATH, 0, PATH_BENEATH, &e);
     fd_close(fd);
-    if (fd < 0)
-        r = fd == -ENOENT ? embedded_make_dir(em, allowed->fd, path, &e) : fd;
-    return r < 0 ? api_fail_set(f, 500, "VOLUME::HOST_PATH_CREATE_FAILED",
-                                "volumes[%zu].host.path: cannot make it: %s", i, e.msg)
-                 : 0;
+    if (fd == -ELOOP || fd == -EXDEV) /* made since the check */
+        return refuse_link(i, v, f);
+    return fd < 0 ? api_fail_set(f, 500, "VOLUME::HOST_PATH_CREATE_FAILED",
+                                 "volumes[%zu].host.path: cannot make it: %s", i, e.msg)
+                  : 0;
 }
 
-int embedded_volumes_check(const struct embedded *em, const struct api_create *spec,
-                           struct api_fail *f)
+int embedded_volumes_check(struct embedded *em, const struct api_create *spec, struct api_fail *f)
 {
     for (size_t i = 0; i < spec->volumes_count; i++) {
         const struct api_volume *v = &spec->volumes[i];
@@ -204,31 +255,13 @@ static int note_claim(const struct embedded *em, const struct api_volume *v, int
 static int make_claim(struct embedded *em, const struct api_volume *v, struct err *e)
 {
     char claim[NAME_MAX + 1];
-    struct stat st;
+    int fd;
 
     if (str_copy(claim, sizeof(claim), v->claim_name) < 0)
         return err_set(e, ENAMETOOLONG, "the name is too long");
-    if (fstatat(em->volumes, claim, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return 0;
-    return embedded_make_dir(em, em->volumes, claim, e);
-}
-
-static int open_volume(const struct embedded *em, const struct api_volume *v, struct err *e)
-{
-    char path[PATH_MAX];
-    struct str rest = v->claim_name;
-    int base = em->volumes;
-
-    if (v->kind == API_VOLUME_HOST) {
-        const struct embedded_path *allowed = find_allowed(em, v->host_path, &rest);
-
-        if (!allowed)
-            return err_set(e, EACCES, "the path is not allowed");
-        base = allowed->fd;
-    }
-    if (relative_path(rest, v->sub_path, path) < 0)
-        return err_set(e, ENAMETOOLONG, "the path is too long");
-    return fd_open_at(base, path, O_PATH, 0, PATH_BENEATH, e);
+    fd = embedded_reach(em, em->volumes, claim, v->create_if_missing, e);
+    fd_close(fd);
+    return fd < 0 ? fd : 0;
 }
 
 /* Of several requests that name a new claim, one makes it, and it goes with that one's sandbox. */
@@ -238,13 +271,13 @@ static int note_and_open(struct embedded *em, const struct api_volume *v, int sa
     int r;
 
     if (v->kind != API_VOLUME_PVC)
-        return open_volume(em, v, e);
+        return reach_host(em, v, false, e);
     (void)pthread_mutex_lock(&em->claims);
     r = note_claim(em, v, sandbox, e);
     if (r == 0)
         r = make_claim(em, v, e);
     if (r == 0)
-        r = open_volume(em, v, e);
+        r = reach_claim(em, v, e);
     (void)pthread_mutex_unlock(&em->claims);
     return r;
 }

@@ -209,6 +209,68 @@ def a_volume_in_use_outlives_its_owner():
         assert volume_names(server) == ["shared"], "nobody's to remove"
 
 
+def follows_no_link_of_a_named_volume():
+    """A workload plants links in its claim; the next create must not mount what they lead to."""
+    with ServerProcess(*PROGRAMS) as server:
+        run_once(server, "mkdir /data/inner; echo secret | tee /data/file > /data/inner/file",
+                 claim("victim"))
+        run_once(server, "cd /data; mkdir real; echo own > real/file; ln -s ../victim up; "
+                 "ln -s ../victim/inner deep; ln -s ../victim/file file; ln -s .. top; "
+                 "ln -s / root; ln -s real own; ln -s nowhere dangling; ln -s loop loop",
+                 claim("mine"))
+        for path in ("up", "up/inner", "deep", "file", "top", "top/victim", "root", "own",
+                     "real/../up", "dangling", "loop"):
+            status, code = refused(server, volumes=[claim("mine", sub_path=path)])
+            assert (status, code) == (400, "VOLUME::INVALID_SUB_PATH"), (path, status, code)
+        assert run_once(server, "cat /data/file", claim("mine", sub_path="real")) == "own"
+        assert run_once(server, "cat /data", claim("mine", sub_path="real/file")) == "own"
+        assert refused(server, volumes=[claim("mine", sub_path="missing")]) == \
+            (400, "VOLUME::INVALID_SUB_PATH")
+        volumes = server.state / "server/volumes"
+        (volumes / "link").symlink_to("victim")
+        for path in ("", "inner"):
+            status, code = refused(server, volumes=[claim("link", sub_path=path)])
+            assert status >= 400 and code.startswith("VOLUME::"), (status, code)
+
+
+def follows_no_link_below_an_allowed_directory():
+    with folder() as allowed:
+        (allowed / "victim/inner").mkdir(parents=True)
+        (allowed / "mine/real").mkdir(parents=True)
+        config = {"storage": {"allowed_host_paths": [str(allowed)]}}
+        with ServerProcess(*PROGRAMS, config=config) as server:
+            run_once(server, "ln -s ../victim /data/up; ln -s real /data/own",
+                     host_volume(allowed / "mine"))
+            for path in ("up", "up/inner", "up/new", "own", "own/new"):
+                for volume in (host_volume(allowed / "mine" / path),
+                               host_volume(allowed / "mine", subPath=path)):
+                    assert refused(server, volumes=[volume]) == \
+                        (400, "VOLUME::HOST_PATH_NOT_ALLOWED"), path
+            assert os.listdir(allowed / "victim") == ["inner"], "it was made behind a link"
+            assert os.listdir(allowed / "mine/real") == []
+
+
+def mounts_what_only_root_may_enter():
+    """The operator allowed the directory, and the broker opens it; the server's account cannot."""
+    with folder(0o700) as allowed:
+        (allowed / "closed/in").mkdir(parents=True)
+        (allowed / "closed").chmod(0o700)
+        (allowed / "closed/file").write_text("of root\n")
+        (allowed / "closed/file").chmod(0o600)
+        config = {"storage": {"allowed_host_paths": [str(allowed)]}}
+        with ServerProcess(*PROGRAMS, config=config) as server:
+            for path, line in ((allowed, "cat /data/closed/file"),
+                               (allowed / "closed", "cat /data/file"),
+                               (allowed / "closed/file", "cat /data"),
+                               (allowed / "closed/in", "echo of root"),
+                               (allowed / "closed/new/deep", "echo of root")):
+                assert run_once(server, line, host_volume(path)) == "of root", path
+            assert (allowed / "closed/new/deep").is_dir()
+            run_once(server, "mkdir -p /data/sub; echo in > /data/sub/f; chmod 700 /data /data/sub",
+                     claim("closed"))
+            assert run_once(server, "cat /data/f", claim("closed", sub_path="sub")) == "in"
+
+
 def erases_a_volume_behind_everyone():
     """While the files of a claim are being erased, which is held up here, nobody waits for it. A
     server and a broker that are killed meanwhile go on with it when they start again."""
@@ -442,6 +504,9 @@ if __name__ == "__main__":
         makes_and_keeps_named_volumes,
         one_of_many_owns_a_new_volume,
         a_volume_in_use_outlives_its_owner,
+        follows_no_link_of_a_named_volume,
+        follows_no_link_below_an_allowed_directory,
+        mounts_what_only_root_may_enter,
         erases_a_volume_behind_everyone,
         images_are_local_roots,
         the_data_plane_wants_a_token_or_the_key,
