@@ -1,5 +1,6 @@
 """battery.py - runs probes through any command that reaches a sandbox, and judges what they say."""
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -22,6 +23,11 @@ LOG_BYTES_MAX = 16 << 20
 GROUP_TIMEOUT_S = 900
 LOG_FLOOD = {"group": "exhaustion", "name": "log-flood",
              "why": "the host's disk, through what the runtime keeps of our output"}
+VOLUME_LINKS = {"group": "neighbours", "name": "volume-links",
+                "why": "files of another tenant, by links in our volume that a subPath names"}
+HOST_ROOT = {"group": "runtime", "name": "host-root-tampering",
+             "why": "a local user of the host plants files in sandboxes to come"}
+OUTSIDE = [LOG_FLOOD, VOLUME_LINKS, HOST_ROOT]  # judged from outside, not by the probe program
 
 
 def probe_list(probe):
@@ -64,6 +70,34 @@ def judge_log(size):
     verdict = "OPEN" if size > LOG_BYTES_MAX else "CONTAINED"
     return {"verdict": verdict, "detail": f"{LOG_FLOOD_BYTES >> 20} MiB written, "
                                           f"{size / (1 << 20):.1f} MiB kept on the host"}
+
+
+TAMPERER = """
+import os, sys
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+for path in sys.stdin.read().split("\\0"):
+    if path and os.access(path, os.W_OK | os.X_OK):
+        print(path)
+"""
+
+
+def judge_tampering(top):
+    """Which directories below `top` a local user of the host, nobody, can make files in."""
+    paths, tempting = [], 0
+    for path, _, _, directory in os.fwalk(top):
+        paths.append(path)
+        tempting += os.fstat(directory).st_mode & 0o002 != 0
+    if not tempting:
+        return {"verdict": "N/A", "detail": "there is no directory that everybody may write to"}
+    done = subprocess.run([sys.executable, "-c", TAMPERER], input="\0".join(paths), check=True,
+                          capture_output=True, text=True)
+    found = [os.path.relpath(path, top) for path in done.stdout.splitlines()]
+    if found:
+        return {"verdict": "OPEN", "detail": f"can write to {', '.join(found[:4])}"}
+    return {"verdict": "BLOCKED", "detail": f"{len(paths)} directories, {tempting} of them "
+                                            "everybody's by their mode, and no way in"}
 
 
 def wait_for(what, ready, why=str, seconds=60):

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 
 import battery
+import box_server
 from battery import LOG_FLOOD_BYTES, METADATA, PORT, stop, wait_for
 
 MIB = 1 << 20
@@ -87,9 +88,10 @@ class Ours:
     Everything of it is below one directory, and ends with it.
     """
 
-    def __init__(self, work, probe, broker, execd, sandboxctl):
+    def __init__(self, work, probe, broker, execd, sandboxctl, server=None):
         self.dir = pathlib.Path(work) / "ours"
         self.dir.mkdir()
+        self.server = server
         self.probe, self.broker, self.execd, self.sandboxctl = probe, broker, execd, sandboxctl
         self.root = self.dir / "root"
         self.state = self.dir / "st"
@@ -200,9 +202,18 @@ class Ours:
         results |= battery.run_probes(self.prefix, settings, ["inotify-starved"])[0]
         self.ctl("remove", holder)
         results["log-flood"] = self.log_flood()
+        results["host-root-tampering"] = self.tampering()
+        results["volume-links"] = box_server.volume_links(self.server, self.broker, self.execd,
+                                                          self.sandboxctl)
         wait_for("the neighbour, whatever was tried,",
                  lambda: self.ctl("ping", name, check=False).returncode == 0)
         return results
+
+    def tampering(self):
+        """Others may pass through what is above the state directory, as through /var/lib."""
+        for path in (self.dir.parent, self.dir):
+            path.chmod(0o711)
+        return battery.judge_tampering(self.state)
 
     def log_flood(self):
         name = self.new_id()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """run.py - the isolation battery: the same probes on the bare host, in Docker and in our sandbox.
 
-  run.py --probe PATH [--host] [--docker] [--ours --broker PATH --execd PATH --sandboxctl PATH]
+  run.py --probe PATH [--host] [--docker]
+         [--ours --broker PATH --execd PATH --sandboxctl PATH --server PATH]
          [--out docs/isolation.md] [--json PATH]
 
 --host    a positive control: root of the host, in namespaces of its own so that nothing it opens
@@ -104,13 +105,13 @@ def parse_arguments():
     parser.add_argument("--host", action="store_true")
     parser.add_argument("--docker", action="store_true")
     parser.add_argument("--ours", action="store_true")
-    for program in ("--broker", "--execd", "--sandboxctl"):
+    for program in ("--broker", "--execd", "--sandboxctl", "--server"):
         parser.add_argument(program, type=os.path.abspath)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
-    if args.ours and not (args.broker and args.execd and args.sandboxctl):
-        parser.error("--ours needs --broker, --execd and --sandboxctl")
+    if args.ours and not (args.broker and args.execd and args.sandboxctl and args.server):
+        parser.error("--ours needs --broker, --execd, --sandboxctl and --server")
     return args
 
 
@@ -124,7 +125,7 @@ def run_columns(args, probe, probes, work):
         with Docker(work, probe) as docker:
             columns["docker"] = docker.run(probes, secret)
     if args.ours:
-        with Ours(work, probe, args.broker, args.execd, args.sandboxctl) as ours:
+        with Ours(work, probe, args.broker, args.execd, args.sandboxctl, args.server) as ours:
             columns["ours"] = ours.run(probes, secret)
     return columns
 
@@ -143,7 +144,7 @@ def main():
         args.json.write_text(json.dumps(columns, indent=1) + "\n")
     if args.out:
         args.out.parent.mkdir(exist_ok=True)
-        args.out.write_text(report(probes + [battery.LOG_FLOOD], columns))
+        args.out.write_text(report(probes + battery.OUTSIDE, columns))
     through = [n for n, r in columns.get("ours", {}).items() if r["verdict"] == "OPEN"]
     if through:
         raise SystemExit(f"run.py: got through: {', '.join(through)}")
