@@ -288,6 +288,7 @@ static size_t conn_take_body(struct client_conn *c, struct str in)
 static size_t conn_on_data(struct stream *st, char *p, size_t n)
 {
     struct client_conn *c = container_of(st, struct client_conn, stream);
+    int budget = stream_pieces_max(st);
     size_t used = 0;
 
     st->stall_ms = c->client->conf.stall_ms; /* it is connected, for sure */
@@ -297,8 +298,13 @@ static size_t conn_on_data(struct stream *st, char *p, size_t n)
     }
     while (used < n && c->call && stream_is_open(st) && !st->paused) {
         struct str in = str_make(p + used, n - used);
-        size_t k = c->call->head_done ? conn_take_body(c, in) : conn_take_head(c, in);
+        size_t k;
 
+        if (budget-- == 0) {
+            stream_yield(st);
+            break;
+        }
+        k = c->call->head_done ? conn_take_body(c, in) : conn_take_head(c, in);
         if (k == 0)
             break;
         used += k;

@@ -39,6 +39,9 @@ struct loop {
 
     struct loop_timers timers;
     struct task_list deferred;
+    struct list yields; /* of struct loop_yield */
+    size_t yield_count;
+    bool running_yields;
 
     pthread_mutex_t posted_lock; /* guards posted */
     struct task_list posted;
@@ -148,6 +151,46 @@ static void loop_run_deferred(struct loop *l)
     }
 }
 
+void loop_yield(struct loop *l, struct loop_yield *y, void (*run)(struct loop_yield *))
+{
+    if (y->queued)
+        return;
+    y->run = run;
+    y->queued = true;
+    list_push(&l->yields, &y->link);
+    l->yield_count++;
+}
+
+void loop_yield_stop(struct loop *l, struct loop_yield *y)
+{
+    if (!y->queued)
+        return;
+    y->queued = false;
+    list_remove(&y->link);
+    l->yield_count--;
+}
+
+bool loop_should_yield_early(const struct loop *l)
+{
+    return l->yield_count > 0 && !l->running_yields;
+}
+
+/* What is yielded meanwhile waits for the next poll, even if the queue is short. */
+static void loop_run_yields(struct loop *l)
+{
+    size_t n = min_size(l->yield_count, LOOP_YIELDS_PER_POLL);
+
+    l->running_yields = true;
+    for (size_t i = 0; i < n && l->yield_count > 0; i++) {
+        struct loop_yield *y = container_of(l->yields.next, struct loop_yield, link);
+
+        loop_yield_stop(l, y);
+        y->run(y);
+        loop_run_deferred(l);
+    }
+    l->running_yields = false;
+}
+
 void loop_settle(struct loop *l)
 {
     while (loop_run_posted(l) || l->deferred.first)
@@ -224,7 +267,7 @@ static int loop_wait_ms(const struct loop *l)
 {
     uint64_t due;
 
-    if (l->deferred.first)
+    if (l->deferred.first || l->yield_count > 0)
         return 0;
     due = loop_timers_next_ns(&l->timers);
     return deadline_left_ms(due);
@@ -253,6 +296,7 @@ int loop_new(struct loop **ret_loop, struct err *e)
     if (r < 0)
         goto fail;
     pthread_mutex_init(&l->posted_lock, NULL);
+    list_init(&l->yields);
     l->scratch = mem_alloc(LOOP_SCRATCH_BYTES);
     l->now_ns = time_mono_ns();
     *ret_loop = l;
@@ -315,6 +359,7 @@ int loop_run(struct loop *l, struct err *e)
         loop_dispatch(l);
         loop_run_timers(l);
         loop_run_deferred(l);
+        loop_run_yields(l);
         turn_ns = time_mono_ns() - l->now_ns;
         if (turn_ns > l->lag_ns)
             l->lag_ns = turn_ns;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/list.h"
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
@@ -87,6 +88,28 @@ void loop_defer(struct loop *l, struct loop_task *t, void (*run)(struct loop_tas
 
 /* The same from any thread: wakes the loop. A task may be in one queue at a time only. */
 void loop_post(struct loop *l, struct loop_task *t, void (*run)(struct loop_task *));
+
+/* --- the rest of work that is too long for one turn ---
+ *
+ * A callback whose input is long does a bounded part and yields the rest. Yielded work runs in the
+ * order in which it was yielded, after the loop has polled for new events, LOOP_YIELDS_PER_POLL
+ * items between two polls: new events never wait for all of it. */
+
+enum { LOOP_YIELDS_PER_POLL = 16 };
+
+struct loop_yield {
+    struct list link;
+    void (*run)(struct loop_yield *y);
+    bool queued;
+};
+
+/* Queues behind all others. Queued twice runs once. The owner stays alive until it ran, or until
+ * loop_yield_stop. */
+void loop_yield(struct loop *l, struct loop_yield *y, void (*run)(struct loop_yield *));
+void loop_yield_stop(struct loop *l, struct loop_yield *y); /* not queued is fine */
+/* Whether yielded work waits while the caller was called by an event, not as yielded work: then the
+ * caller does only a little before it yields, too. */
+bool loop_should_yield_early(const struct loop *l);
 
 /* --- signals and processes --- */
 

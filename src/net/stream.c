@@ -73,6 +73,7 @@ void stream_close(struct stream *s, int error)
     s->state = STREAM_CLOSED;
     s->error = error;
     loop_timer_stop(s->loop, &s->stall);
+    loop_yield_stop(s->loop, &s->yield);
     loop_io_stop(s->loop, &s->io);
     fd_close(fd);
     loop_buf_return(s->loop, &s->out);
@@ -319,6 +320,8 @@ void stream_resume(struct stream *s)
     if (!s->paused || s->state != STREAM_OPEN)
         return;
     s->paused = false;
+    if (s->yield.queued)
+        return; /* offered again when it runs */
     if (!s->eof)
         stream_watch(s, EPOLLIN, 0);
     if (s->in.n || (s->eof && !s->eof_told)) {
@@ -349,7 +352,8 @@ static void stream_offer(struct stream *s, char *p, size_t n, bool kept)
 /* Once, and after all input that came before it was offered. */
 static void stream_tell_eof(struct stream *s)
 {
-    if (!s->eof || s->eof_told || s->paused || s->offer_again || s->state != STREAM_OPEN)
+    if (!s->eof || s->eof_told || s->paused || s->offer_again || s->yield.queued ||
+        s->state != STREAM_OPEN)
         return;
     s->eof_told = true;
     if (s->ops->on_eof)
@@ -361,7 +365,7 @@ static void stream_tell_eof(struct stream *s)
 /* Receives once. Returns whether it is worth receiving again now. */
 static bool stream_receive(struct stream *s)
 {
-    size_t room = min_size(LOOP_SCRATCH_BYTES, STREAM_IN_BYTES_MAX - s->in.n);
+    size_t room = min_size(s->recv_bytes, STREAM_IN_BYTES_MAX - s->in.n);
     char *p = loop_scratch(s->loop);
     ssize_t r = room ? s->transport->recv(s, p, room) : -ENOBUFS;
 
@@ -384,7 +388,7 @@ static bool stream_receive(struct stream *s)
         stream_offer(s, s->in.p, s->in.n, true);
     else
         stream_close(s, ENOBUFS);
-    return (size_t)r == room && s->state == STREAM_OPEN && !s->paused;
+    return (size_t)r == room && s->state == STREAM_OPEN && !stream_is_held(s);
 }
 
 static void stream_discard(struct stream *s)
@@ -403,7 +407,7 @@ static void stream_on_readable(struct stream *s)
         stream_discard(s);
         return;
     }
-    if (s->paused || s->state == STREAM_FINISHING) {
+    if (stream_is_held(s) || s->state == STREAM_FINISHING) {
         stream_watch(s, 0, EPOLLIN);
         return;
     }
@@ -426,10 +430,11 @@ static int stream_socket_error(const struct stream *s)
 /* One that reads will meet the end of the input by itself. */
 static void stream_on_rdhup(struct stream *s)
 {
-    if (s->state == STREAM_OPEN && !s->paused)
+    if (s->state == STREAM_OPEN && !stream_is_held(s))
         return;
     stream_watch(s, 0, EPOLLRDHUP);
-    if (s->state == STREAM_OPEN)
+    s->hangup_held = s->yield.queued;
+    if (s->state == STREAM_OPEN && !s->hangup_held)
         s->ops->on_hangup(s);
 }
 
@@ -445,7 +450,7 @@ static void stream_on_ready(struct loop_io *io, uint32_t events)
         stream_flush(s);
     /* Both directions are gone and nothing is left to read that anyone waits for. */
     if (s->state != STREAM_CLOSED && (events & (EPOLLERR | EPOLLHUP)) &&
-        !(events & EPOLLIN && !s->paused)) {
+        !(events & EPOLLIN && !stream_is_held(s))) {
         int error = stream_socket_error(s);
 
         stream_close(s, error ? error : ECONNRESET);
@@ -455,9 +460,40 @@ static void stream_on_ready(struct loop_io *io, uint32_t events)
 static void stream_offer_again(struct stream *s)
 {
     s->offer_again = false;
-    if (s->in.n && !s->paused)
+    if (s->in.n && !stream_is_held(s))
         stream_offer(s, s->in.p, s->in.n, true);
     stream_tell_eof(s);
+}
+
+static void stream_on_yield_over(struct loop_yield *y)
+{
+    struct stream *s = container_of(y, struct stream, yield);
+
+    if (s->state != STREAM_OPEN)
+        return;
+    if (s->hangup_held)
+        stream_watch(s, EPOLLRDHUP, 0);
+    s->hangup_held = false;
+    if (s->paused)
+        return; /* stream_resume offers */
+    if (!s->eof)
+        stream_watch(s, EPOLLIN, 0);
+    stream_offer_again(s);
+}
+
+void stream_yield(struct stream *s)
+{
+    loop_yield(s->loop, &s->yield, stream_on_yield_over);
+}
+
+int stream_pieces_max(const struct stream *s)
+{
+    return loop_should_yield_early(s->loop) ? STREAM_PIECES_MAX_CROWDED : STREAM_PIECES_MAX;
+}
+
+void stream_set_recv(struct stream *s, uint32_t recv_bytes)
+{
+    s->recv_bytes = recv_bytes;
 }
 
 static void stream_on_turn(struct loop_task *t)
@@ -485,6 +521,7 @@ int stream_start(struct stream *s, struct loop *loop, int fd, const struct strea
         .file_fd = -EBADF,
         .stall_ms = STREAM_STALL_MS_DEFAULT,
         .high_bytes = STREAM_HIGH_BYTES,
+        .recv_bytes = LOOP_SCRATCH_BYTES,
     };
     buf_init(&s->in, STREAM_IN_BYTES_MAX);
     buf_init(&s->out, STREAM_OUT_BYTES_MAX);

@@ -44,6 +44,8 @@ enum {
     STREAM_OUT_BYTES_MAX = 32 << 20,     /* hard ceiling of the queue */
     STREAM_IN_BYTES_MAX = 256 * 1024,    /* hard ceiling of what was offered and not taken */
     STREAM_STALL_MS_DEFAULT = 30 * 1000, /* a peer that takes nothing for so long is gone */
+    STREAM_PIECES_MAX = 1024,            /* of input that one on_data handles, then it yields */
+    STREAM_PIECES_MAX_CROWDED = 64,      /* the same while others wait that have yielded */
 };
 
 struct stream {
@@ -53,10 +55,11 @@ struct stream {
     struct loop_io io;
     struct loop_task turn;   /* send, offer kept input again, or report the end */
     struct loop_timer stall; /* armed while the peer takes nothing */
+    struct loop_yield yield; /* queued: kept input is offered again when it runs */
     struct buf in, out;
     size_t out_at; /* sent already */
     int file_fd;   /* being sent behind `out`; borrowed */
-    uint32_t stall_ms, high_bytes;
+    uint32_t stall_ms, high_bytes, recv_bytes;
     int64_t file_at;
     uint64_t file_left;
     uint64_t bytes_in, bytes_out;
@@ -68,6 +71,7 @@ struct stream {
         STREAM_CLOSED,    /* no descriptor any more; on_close is due or done */
     } state;
     bool paused, eof, eof_told, offer_again, want_drain, linger;
+    bool hangup_held; /* EPOLLRDHUP came while the stream had yielded */
 };
 
 /* A connection on its way from one owner to the next. */
@@ -95,6 +99,12 @@ static inline bool stream_is_open(const struct stream *s)
     return s->state == STREAM_OPEN;
 }
 
+/* Nothing is received now: it is paused, or it yielded. */
+static inline bool stream_is_held(const struct stream *s)
+{
+    return s->paused || s->yield.queued;
+}
+
 /* Queues a copy. -EMSGSIZE past the hard ceiling, -ENOMEM; then nothing was queued and the caller
  * decides (usually stream_close). A closed stream swallows. */
 int stream_write(struct stream *s, struct str data);
@@ -115,6 +125,15 @@ void stream_send_file(struct stream *s, int fd, int64_t offset, uint64_t n);
 
 void stream_pause(struct stream *s);  /* no more on_data */
 void stream_resume(struct stream *s); /* offers kept input again, at the end of the turn */
+
+/* From on_data, before it returns fewer bytes than it was offered: the rest of the input is offered
+ * again after other connections had their turn. Until then nothing more is received. */
+void stream_yield(struct stream *s);
+/* How many pieces (chunks, frames) on_data may handle before it yields. */
+int stream_pieces_max(const struct stream *s);
+/* Receives at most so many bytes at a time, LOOP_SCRATCH_BYTES at most: what a stream that yields
+ * or is paused may have to keep. */
+void stream_set_recv(struct stream *s, uint32_t recv_bytes);
 
 /* What was received and not taken yet. */
 struct str stream_kept(const struct stream *s);

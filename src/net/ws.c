@@ -377,11 +377,16 @@ static size_t ws_on_data(struct stream *st, char *p, size_t n)
 {
     struct ws *ws = container_of(st, struct ws, stream);
     struct ws_event event;
+    int budget = stream_pieces_max(st);
     size_t used = 0;
 
     if (ws->state == WS_STATE_OPEN)
         ws_expect_life(ws);
     while (used < n && stream_is_open(st) && !st->paused) {
+        if (budget-- == 0) {
+            stream_yield(st);
+            break;
+        }
         used += ws_decode(&ws->decoder, p + used, n - used, &event);
         if (ws->state != WS_STATE_ENDING)
             ws_handle(ws, &event);
@@ -510,7 +515,7 @@ static void ws_on_ping_timer(struct ws *ws)
         ws_arm(ws, ws->ping_out ? conf->pong_ms : conf->ping_ms);
         return;
     }
-    if (ws->stream.bytes_in == ws->bytes_seen && !ws->stream.paused) {
+    if (ws->stream.bytes_in == ws->bytes_seen && !stream_is_held(&ws->stream)) {
         ws_note_error(ws, ETIMEDOUT, "the peer does not answer pings");
         stream_reset(&ws->stream, ETIMEDOUT);
         return;

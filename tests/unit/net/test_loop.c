@@ -315,6 +315,63 @@ TEST(loop, is_not_starved_by_a_task_that_requeues_itself)
     loop_free(loop);
 }
 
+enum { YIELDS = 3 * LOOP_YIELDS_PER_POLL };
+static struct loop_yield yields[YIELDS];
+static struct loop_timer poll_timer;
+static int yields_run, yields_at_poll[8], polls;
+
+static void run_yield(struct loop_yield *y)
+{
+    CHECK(y == &yields[yields_run % YIELDS]); /* in order */
+    CHECK(!loop_should_yield_early(loop));
+    if (yields_run++ < LOOP_YIELDS_PER_POLL)
+        loop_yield(loop, y, run_yield); /* once more, behind all others */
+}
+
+/* A timer that is due at once comes once per poll. */
+static void on_poll(struct loop_timer *t)
+{
+    yields_at_poll[polls++] = yields_run;
+    CHECK_EQ(loop_should_yield_early(loop), yields_run < YIELDS + LOOP_YIELDS_PER_POLL);
+    if (polls == ARRAY_LEN(yields_at_poll))
+        loop_stop(loop);
+    else
+        loop_timer_set(loop, t, 0, on_poll);
+}
+
+TEST(loop, polls_between_parts_of_yielded_work)
+{
+    start();
+    for (int i = 0; i < YIELDS; i++) {
+        loop_yield(loop, &yields[i], run_yield);
+        loop_yield(loop, &yields[i], run_yield); /* queued twice runs once */
+    }
+    loop_timer_set(loop, &poll_timer, 0, on_poll);
+    run();
+    CHECK_EQ(yields_run, YIELDS + LOOP_YIELDS_PER_POLL);
+    for (int i = 1; i < polls; i++)
+        CHECK(yields_at_poll[i] - yields_at_poll[i - 1] <= LOOP_YIELDS_PER_POLL);
+    loop_free(loop);
+}
+
+static void run_yield_and_stop(struct loop_yield *y)
+{
+    CHECK(y == &yields[0]);
+    loop_stop(loop);
+}
+
+TEST(loop, forgets_yielded_work_that_is_stopped)
+{
+    start();
+    loop_yield(loop, &yields[1], run_yield_and_stop);
+    loop_yield(loop, &yields[0], run_yield_and_stop);
+    loop_yield_stop(loop, &yields[1]);
+    loop_yield_stop(loop, &yields[1]);
+    run();
+    CHECK(!yields[0].queued && !yields[1].queued);
+    loop_free(loop);
+}
+
 enum { POSTS = 1000 };
 static struct loop_task posts[POSTS];
 static int posted;

@@ -18,7 +18,7 @@ struct end {
     size_t take_max;   /* of each offer; SIZE_MAX = all */
     size_t last_offer; /* bytes */
     int offers, eofs, drains, hangups, closes, error;
-    bool pause_in_data;
+    bool pause_in_data, yield_in_data;
     enum { IN_NONE, IN_DATA, IN_EOF, IN_DRAIN } close_in;
 };
 
@@ -36,6 +36,8 @@ static size_t on_data(struct stream *s, char *p, size_t n)
     CHECK_EQ(buf_add(&e->seen, str_make(p, taken)), 0);
     if (e->pause_in_data)
         stream_pause(s);
+    if (e->yield_in_data && taken < n)
+        stream_yield(s);
     if (e->close_in == IN_DATA)
         stream_close(s, ECANCELED);
     return taken;
@@ -214,6 +216,51 @@ TEST(stream, pauses_and_resumes)
     stream_resume(&end.stream);
     run_ms(2);
     CHECK_SPAN(buf_str(&end.seen), "hellomore");
+    finish();
+}
+
+TEST(stream, offers_the_rest_again_after_it_yielded)
+{
+    static const struct stream_ops with_hangup = {on_data, on_eof, on_drain, on_close, on_hangup};
+
+    start_with(&with_hangup);
+    end.take_max = 1;
+    end.yield_in_data = true;
+    CHECK_EQ(write(peer, "abc", 3), 3);
+    CHECK_EQ(shutdown(peer, SHUT_WR), 0);
+    run_ms(2);
+    CHECK_STR(end.seen.p, "abc");
+    CHECK_EQ(end.offers, 3);
+    CHECK_EQ(end.eofs, 1);
+    CHECK_EQ(end.hangups, 0);
+    finish();
+}
+
+TEST(stream, may_be_paused_or_closed_after_it_yielded)
+{
+    start();
+    end.take_max = 1;
+    end.yield_in_data = end.pause_in_data = true;
+    say("abc");
+    CHECK_STR(end.seen.p, "a");
+    end.pause_in_data = false;
+    stream_resume(&end.stream);
+    run_ms(1);
+    CHECK_STR(end.seen.p, "abc");
+    CHECK_EQ(write(peer, "de", 2), 2);
+    end.close_in = IN_DATA;
+    run_ms(1);
+    CHECK_EQ(end.closes, 1);
+    finish();
+}
+
+TEST(stream, receives_as_much_at_a_time_as_it_is_told)
+{
+    start();
+    stream_set_recv(&end.stream, 2);
+    say("abcde");
+    CHECK_STR(end.seen.p, "abcde");
+    CHECK_EQ(end.offers, 3);
     finish();
 }
 
