@@ -16,6 +16,10 @@
 #include "base/time.h"
 #include "net/http_server_internal.h"
 
+/* A request costs as much as so many pieces of a body: while others wait, one connection gets one
+ * request at a time, else 16. */
+enum { HEAD_COST = STREAM_PIECES_MAX_CROWDED };
+
 static void conn_settle(struct http_conn *c);
 
 /* --- requests --- */
@@ -46,7 +50,6 @@ static struct http_req *req_new(struct http_conn *c, struct str head, struct htt
     buf_init(&req->body_buf, conf->body_bytes_max);
     buf_init(&req->reply_headers, HTTP_REPLY_HEADERS_MAX);
     c->server->requests++;
-    c->server->active++;
     return req;
 }
 
@@ -58,8 +61,20 @@ static void req_free(struct http_req *req)
     fd_close(req->file_fd);
     buf_done(&req->body_buf);
     buf_done(&req->reply_headers);
+    http_req_answered(req);
     http_arena_give(s, &a);
-    s->active--;
+}
+
+void http_req_admit(struct http_req *req)
+{
+    req->conn->server->admitted += !req->admitted;
+    req->admitted = true;
+}
+
+void http_req_answered(struct http_req *req)
+{
+    req->conn->server->admitted -= req->admitted;
+    req->admitted = false;
 }
 
 static void conn_end_req(struct http_conn *c, int error)
@@ -68,6 +83,7 @@ static void conn_end_req(struct http_conn *c, int error)
 
     c->req = NULL;
     stream_set_high(&c->stream, STREAM_HIGH_BYTES);
+    stream_set_recv(&c->stream, HTTP_HEAD_RECV_BYTES);
     if (req->on_upgrade)
         req->on_upgrade(req->user, NULL, error ? error : ECONNABORTED);
     else if (req->ops && req->ops->on_close)
@@ -178,6 +194,8 @@ static void conn_begin_req(struct http_conn *c)
     req->continue_due = req->framing.expect_continue;
     h1_body_begin(&c->body, &req->framing);
     req->body_state = h1_body_ended(&c->body) ? HTTP_BODY_DONE : HTTP_BODY_COLLECT;
+    if (req->body_state != HTTP_BODY_DONE)
+        stream_set_recv(&c->stream, LOOP_SCRATCH_BYTES);
     req->in_callback = true;
     req_route(req);
     req->in_callback = false;
@@ -228,7 +246,6 @@ static size_t conn_take_head(struct http_conn *c, struct str in)
     if (error == H1_AGAIN) {
         if (!c->head_begun) {
             c->head_begun = true;
-            http_conn_mark_idle(c, false);
             http_conn_deadline(c, c->server->conf.head_ms);
         }
         return 0;
@@ -240,6 +257,7 @@ static size_t conn_take_head(struct http_conn *c, struct str in)
         return in.n;
     }
     used = (size_t)(head.p + head.n - in.p);
+    c->ahead = str_skip(in, used);
     c->req = req_new(c, head, &rows, &head);
     if (!c->req) {
         stream_close(&c->stream, ENOMEM);
@@ -289,9 +307,10 @@ static void req_body_piece(struct http_req *req, struct str piece)
             reply_too_large(req);
         return;
     }
+    if (req->body_state != HTTP_BODY_STREAM)
+        return; /* discarded, by a deadline for all of it */
     req_body_deadline(req);
-    if (req->body_state == HTTP_BODY_STREAM)
-        req_stream_piece(req, piece);
+    req_stream_piece(req, piece);
 }
 
 static void req_body_end(struct http_req *req)
@@ -331,6 +350,7 @@ static size_t conn_take_body(struct http_conn *c, struct str in)
         conn_refuse(c, error);
         return in.n;
     }
+    c->ahead = str_skip(in, used);
     if (req->framing.body == H1_BODY_CHUNKED)
         req->framing.body_bytes += piece.n; /* as far as known */
     if (req->framing.body_bytes > req_body_max(req) && req->body_state != HTTP_BODY_DISCARD)
@@ -346,16 +366,24 @@ static size_t conn_take_body(struct http_conn *c, struct str in)
 static size_t conn_on_data(struct stream *st, char *p, size_t n)
 {
     struct http_conn *c = container_of(st, struct http_conn, stream);
+    int budget = stream_pieces_max(st);
     size_t used = 0;
 
     while (used < n && stream_is_open(st) && !st->paused) {
         struct str in = str_make(p + used, n - used);
-        size_t k = c->req ? conn_take_body(c, in) : conn_take_head(c, in);
+        size_t k;
 
+        if (budget <= 0) { /* pipelined requests, or tiny chunks: others first */
+            stream_yield(st);
+            break;
+        }
+        budget -= c->req ? 1 : HEAD_COST;
+        k = c->req ? conn_take_body(c, in) : conn_take_head(c, in);
         if (k == 0)
             break;
         used += k;
     }
+    c->ahead = STR_NONE;
     return used;
 }
 
@@ -385,13 +413,27 @@ static bool conn_offer_held(struct http_conn *c)
 
 /* --- settling --- */
 
+/* Whether the rest of the body was received together with what is being looked at. */
+static bool body_has_arrived(const struct http_conn *c)
+{
+    struct h1_body_reader reader = c->body;
+    struct str in = c->ahead, piece = STR_NONE;
+    size_t used = 0;
+
+    for (; !h1_body_ended(&reader); in = str_skip(in, used))
+        if (in.n == 0 || h1_body_next(&reader, in, &piece, &used) != H1_OK)
+            return false;
+    return true;
+}
+
 bool http_req_body_in_the_way(const struct http_req *req)
 {
     const struct h1_body_reader *b = &req->conn->body;
     uint64_t bytes = b->kind == H1_BODY_LENGTH ? b->left : req->framing.body_bytes;
 
     return req->body_state != HTTP_BODY_DONE &&
-           (bytes > HTTP_DISCARD_BYTES_MAX || req->continue_due);
+           (bytes > HTTP_DISCARD_BYTES_MAX || req->continue_due ||
+            (req->status >= 400 && !body_has_arrived(req->conn)));
 }
 
 /* The reply is complete and the client is still sending: read on a little to save the connection,
@@ -400,14 +442,15 @@ static void conn_give_up_body(struct http_conn *c)
 {
     struct http_req *req = c->req;
 
-    if (http_req_body_in_the_way(req))
+    if (http_req_body_in_the_way(req) || c->server->draining)
         req->keep_alive = false;
     if (h1_body_ended(&c->body)) { /* received, only not taken by its handler */
         req->body_state = HTTP_BODY_DONE;
     } else if (req->body_state != HTTP_BODY_DISCARD) {
         req->body_state = HTTP_BODY_DISCARD;
         stream_resume(&c->stream);
-        http_conn_deadline(c, c->server->conf.body_ms);
+        http_conn_mark_idle(c, true);
+        http_conn_deadline(c, HTTP_DISCARD_MS);
     }
 }
 
@@ -426,6 +469,7 @@ static void conn_settle(struct http_conn *c)
     if (replied && !req->keep_alive) {
         conn_end_req(c, req->error);
         stream_finish(&c->stream, !read);
+        http_conn_mark_idle(c, true);
     } else if (replied && read) {
         conn_end_req(c, 0);
         if (stream_room(&c->stream) == 0) { /* a client that asks on and on without reading */
@@ -562,8 +606,11 @@ static const struct stream_ops conn_ops = {
 
 int http_conn_start(struct http_conn *c, int fd, struct err *e)
 {
+    int r = stream_start(&c->stream, c->server->loop, fd, &conn_ops, e);
+
     c->timer.on_due = conn_on_timer;
-    return stream_start(&c->stream, c->server->loop, fd, &conn_ops, e);
+    stream_set_recv(&c->stream, HTTP_HEAD_RECV_BYTES);
+    return r;
 }
 
 /* --- accessors --- */

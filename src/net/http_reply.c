@@ -128,6 +128,7 @@ void http_reply_continue(struct http_req *req)
 static void reply_done(struct http_req *req)
 {
     req->reply_state = HTTP_REPLY_DONE;
+    http_req_answered(req);
     if (!req->in_callback)
         http_conn_settle_soon(req->conn);
 }

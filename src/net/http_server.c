@@ -9,6 +9,8 @@
 
 enum { EVICTION_LOOKS_MAX = 16 };
 
+static void server_on_make_room(struct loop_yield *y);
+
 struct http_listener {
     struct sock_listener sock;
     struct http_server *server;
@@ -114,6 +116,8 @@ void http_conn_mark_idle(struct http_conn *c, bool idle)
     list_move(idle ? &s->idle : &s->busy, &c->link);
     if (idle && s->draining)
         stream_finish(&c->stream, false);
+    if (idle && s->connections > s->conf.connections_max)
+        loop_yield(s->loop, &s->make_room, server_on_make_room);
     server_update_listening(s);
 }
 
@@ -131,9 +135,15 @@ void http_conn_gone(struct http_conn *c)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
 }
 
-/* At the cap, the connection that has idled longest makes room, unless its next request is there
- * already. Should all that are looked at have one, the cap is passed by one until others end. */
-static void server_evict_idle(struct http_server *s)
+/* Not one whose next request has arrived already, if it asks like most: one at a time, and reading
+ * the answers. */
+static bool conn_is_evictable(const struct http_conn *c)
+{
+    return c->req || c->head_begun || c->stream.yield.queued || c->stream.paused ||
+           !stream_is_open(&c->stream) || !stream_has_unread(&c->stream);
+}
+
+static bool server_evict_one(struct http_server *s)
 {
     int looks = 0;
 
@@ -142,13 +152,27 @@ static void server_evict_idle(struct http_server *s)
         struct http_conn *c = container_of(at, struct http_conn, link);
 
         if (looks++ == EVICTION_LOOKS_MAX)
-            return;
-        if (stream_has_unread(&c->stream))
+            break;
+        if (!conn_is_evictable(c))
             continue;
         http_conn_mark_idle(c, false);
         stream_close(&c->stream, 0);
-        return;
+        return true;
     }
+    return false;
+}
+
+/* Above the cap, the connection that has been without a request for longest makes room. Should all
+ * that are looked at have something to say, they are looked at again when it was read. */
+static void server_make_room(struct http_server *s)
+{
+    if (s->connections > s->conf.connections_max && s->idle_count > 0 && !server_evict_one(s))
+        loop_yield(s->loop, &s->make_room, server_on_make_room);
+}
+
+static void server_on_make_room(struct loop_yield *y)
+{
+    server_make_room(container_of(y, struct http_server, make_room));
 }
 
 static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer)
@@ -175,8 +199,7 @@ static void server_on_accept(struct sock_listener *l, int fd, const struct sock_
     list_push(&s->idle, &c->link);
     c->stream.stall_ms = s->conf.stall_ms;
     http_conn_deadline(c, s->conf.head_ms); /* whoever connects has something to say */
-    if (s->connections > s->conf.connections_max)
-        server_evict_idle(s);
+    server_make_room(s);
     server_update_listening(s);
 }
 
@@ -263,6 +286,7 @@ void http_server_free(struct http_server *s)
     loop_settle(s->loop); /* runs the ends of all connections */
     assert(s->connections == 0);
     loop_timer_stop(s->loop, &s->drain_timer);
+    loop_yield_stop(s->loop, &s->make_room);
     while (s->spare_count > 0)
         arena_done(&s->spare[--s->spare_count]);
     router_free(s->router);
@@ -276,7 +300,7 @@ void http_server_stats(const struct http_server *s, struct http_server_stats *re
         .requests = s->requests,
         .connections = s->connections,
         .idle = s->idle_count,
-        .active = s->active,
+        .admitted = s->admitted,
     };
 }
 

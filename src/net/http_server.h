@@ -52,6 +52,7 @@ struct http_req {
     uint64_t reply_bytes; /* body bytes of the reply so far */
     bool say_keep_alive;  /* write "Connection: keep-alive" where HTTP/1.1 implies it */
     struct str id;        /* what it goes by in logs: for on_request to set, in the arena */
+    bool admitted;        /* counts in http_server_stats until it is answered: see http_req_admit */
 
     /* The rest is the server's. */
     struct http_conn *conn;
@@ -100,13 +101,15 @@ struct http_server_conf {
     pid_t peer_pid; /* the only process that may connect, by unix sockets; 0 = any */
 
     /* 0 means the default named beside it. */
-    struct h1_limits head;    /* h1_default_limits */
-    uint64_t body_bytes_max;  /* 1 MiB; for rows that collect the body and name no limit */
-    uint32_t connections_max; /* 10,000 */
-    uint32_t head_ms;         /* 10 s from the first byte of a request to the end of its head */
-    uint32_t body_ms;         /* 30 s between two pieces of a body; collected bodies: in all */
-    uint32_t idle_ms;         /* 30 s between requests */
-    uint32_t stall_ms;        /* 30 s during which the client takes nothing of a reply */
+    struct h1_limits head;   /* h1_default_limits */
+    uint64_t body_bytes_max; /* 1 MiB; for rows that collect the body and name no limit */
+    /* 10,000. Above it the connection that has waited longest without a request to be answered is
+     * closed: an idle one, one in the middle of a head, or one that is closing. */
+    uint32_t connections_max;
+    uint32_t head_ms;  /* 10 s from the first byte of a request to the end of its head */
+    uint32_t body_ms;  /* 30 s between two pieces of a body; collected bodies: in all */
+    uint32_t idle_ms;  /* 30 s between requests */
+    uint32_t stall_ms; /* 30 s during which the client takes nothing of a reply */
 };
 
 int http_server_new(struct loop *loop, const struct http_server_conf *conf,
@@ -124,8 +127,9 @@ void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drain
 
 struct http_server_stats {
     uint64_t accepted, requests;
-    size_t connections, idle;
-    size_t active; /* requests whose head came and whose reply has not ended */
+    size_t connections;
+    size_t idle;     /* of those, without a request that waits for its answer */
+    size_t admitted; /* requests of http_req_admit whose reply has not ended */
 };
 void http_server_stats(const struct http_server *s, struct http_server_stats *ret);
 
@@ -140,6 +144,8 @@ const struct sock_addr *http_req_peer(const struct http_req *req);
 struct loop *http_req_loop(const struct http_req *req);
 /* The row that would answer, were this its path; NULL = none. */
 const struct http_route *http_req_route_at(const struct http_req *req, struct str path);
+/* For on_request: counts the request as admitted until its reply is complete. */
+void http_req_admit(struct http_req *req);
 void http_req_resume(struct http_req *req); /* on_body may be called again */
 /* Lifts body_ms and stall_ms for this request: where it is passed on to somebody else, it is not
  * for us to say how long a pause may be. */

@@ -9,6 +9,8 @@
 
 enum {
     HTTP_DISCARD_BYTES_MAX = 256 * 1024, /* of an unwanted body, to save the connection */
+    HTTP_DISCARD_MS = 2000,              /* for all of it */
+    HTTP_HEAD_RECV_BYTES = 16 * 1024,    /* received at a time between two requests */
     HTTP_ARENA_BYTES_MAX = 1 << 20,      /* of one request: head, parameters, what handlers add */
     HTTP_REPLY_HEADERS_MAX = 32 * 1024,
     HTTP_SPARE_ARENAS = 32,
@@ -20,10 +22,12 @@ struct http_server {
     struct http_server_conf conf;
     struct router *router;
     struct list listeners; /* of struct http_listener */
-    struct list idle;      /* connections in no request, not yet or no longer; longest first */
+    struct list idle;      /* connections without a request that waits for its answer: silent, in
+                            * the middle of a head, or closing; longest first */
     struct list busy;      /* all others */
     bool listening;        /* false: at the cap, newcomers wait in the backlog */
-    size_t connections, idle_count, active;
+    struct loop_yield make_room;
+    size_t connections, idle_count, admitted;
     uint64_t accepted, requests;
     char date_line[sizeof("Date: \r\n") + TIME_HTTP_MAX - 1];
     uint64_t date_until_ns; /* when that line is to be made anew */
@@ -46,6 +50,7 @@ struct http_conn {
     struct h1_scan scan;
     struct h1_body_reader body;
     struct http_req *req; /* the one being read or answered */
+    struct str ahead;     /* during on_data: received behind what is being looked at */
     bool idle, head_begun, dead;
 };
 
@@ -59,8 +64,10 @@ void http_arena_give(struct http_server *s, struct arena *a);
 /* http_conn.c */
 int http_conn_start(struct http_conn *c, int fd, struct err *e);
 void http_conn_settle_soon(struct http_conn *c); /* body or reply may be complete now */
-/* Whether the rest of the body is too much to read away for the sake of the connection. */
+/* Whether the connection is closed rather than the rest of the body read: it is long, the client
+ * waits for 100 Continue, or the request is refused and its body has not arrived yet. */
 bool http_req_body_in_the_way(const struct http_req *req);
+void http_req_answered(struct http_req *req); /* no longer counts as admitted */
 
 /* http_reply.c */
 void http_reply_continue(struct http_req *req); /* 100 Continue */

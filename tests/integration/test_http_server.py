@@ -9,6 +9,7 @@ import contextlib
 import email.utils
 import os
 import random
+import signal
 import socket
 import struct
 import sys
@@ -61,9 +62,15 @@ def is_refused_in_two_pieces(server):
             c.wait_closed()
 
 
+def may_end_the_connection(row):
+    """The request says so, or it is refused and its body may come later."""
+    _, data, statuses, _ = row
+    return b"Connection: close" in data or statuses[0] >= 400 and data.startswith(b"POST")
+
+
 def reads_the_same_however_split(server):
     dice = random.Random(2)
-    rows = [row for row in ANSWERED if b"Connection: close" not in row[1]]
+    rows = [row for row in ANSWERED if not may_end_the_connection(row)]
     for _ in range(20):
         dice.shuffle(rows)
         data = b"".join(row[1] for row in rows)
@@ -251,6 +258,27 @@ def answers_early(server):
         r = c.response()
         assert (r.status, r.body, r.get("Connection")) == (200, b"early\n", "close"), r.rows
         c.wait_closed()
+
+
+def refuses_without_waiting_for_the_body(server):
+    for framing in ("Content-Length: 5", "Transfer-Encoding: chunked"):
+        with server.connect() as c:
+            r = c.ask(post(framing, path="/nowhere"))
+            assert (r.status, r.get("Connection")) == (404, "close"), (framing, r.status, r.rows)
+            c.wait_closed()
+    with server.connect() as c:  # nothing to wait for: the body came with the head
+        r = c.ask(post("Content-Length: 5", body=b"hello", path="/nowhere"))
+        assert (r.status, r.get("Connection")) == (404, None), (r.status, r.rows)
+        assert c.ask(GET_JSON).status == 200
+
+
+def reads_tiny_chunks(server):
+    """In parts, with other connections' turns between them; what follows is read as well."""
+    count = 20000
+    with server.connect() as c:
+        c.send(post("Transfer-Encoding: chunked", path="/upload") + chunks_of(count, 1) + GET_JSON)
+        assert c.response().body == b"%d\n" % count
+        assert c.response().body == OK_JSON
 
 
 def survives_lost_clients(server):
@@ -653,6 +681,43 @@ def evicts_the_silent(program):
         assert silent[-1].ask(GET_JSON).status == 200, "not the longest silent was closed"
 
 
+def evicts_slow_heads(program):
+    """Those who send half a head do not hold the door until their time is up."""
+    with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
+        slow = []
+        for _ in range(120):
+            slow.append(stack.enter_context(server.connect()))
+            slow[-1].send(b"GET /json HTTP/1.1\r\n")
+        server.is_well()
+        slow[0].wait_closed()
+        assert slow[-1].ask(b"Host: x\r\n\r\n").status == 200, "not the slowest was closed"
+
+
+def stop_process(pid):
+    os.kill(pid, signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+
+
+def is_fair_to_one_that_asks_once(program):
+    """The server meets a crowd of connections with many requests each, and one with a single
+    request that came last."""
+    crowd_size, each = 50, 2000
+    with Server(program) as server, contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(server.connect()) for _ in range(crowd_size)]
+        one = stack.enter_context(server.connect())
+        stop_process(server.process.pid)
+        for c in crowd:
+            c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MIB)
+            c.send(GET_JSON * each)
+        one.send(request("GET", "/served"))
+        os.kill(server.process.pid, signal.SIGCONT)
+        served = int(one.response().body)
+        assert served <= crowd_size * each // 20, f"{served} requests were served before"
+        for c in crowd[:3]:
+            for _ in range(each):
+                assert c.response().body == OK_JSON
+
+
 def evicts_once_others_idle(program):
     """Everybody was busy when the newcomer came; it is served as soon as one of them idles."""
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack, \
@@ -748,6 +813,8 @@ def check_bodies(tap, server):
     for sentence, *row in LARGE:
         tap.check(f"{sentence} gets a 413 the client can read", refuses_large, server, *row)
     tap.check("a handler may answer before the body is there", answers_early, server)
+    tap.check("a refusal does not wait for the body", refuses_without_waiting_for_the_body, server)
+    tap.check("chunks of one byte are read", reads_tiny_chunks, server)
     tap.check("clients that vanish harm nobody", survives_lost_clients, server)
     tap.check("a handler that sips holds its client back", holds_a_fast_sender_back, server)
     tap.check("no descriptor is leaked", leaks_no_descriptor, server)
@@ -779,6 +846,9 @@ def check_limits(tap, program):
     tap.check("the last place can be taken", fills_the_last_place, program)
     tap.check("at the cap the longest idle makes room", evicts_the_longest_idle, program)
     tap.check("at the cap the longest silent makes room", evicts_the_silent, program)
+    tap.check("at the cap the slowest head makes room", evicts_slow_heads, program)
+    tap.check("many requests of others do not delay a single one",
+              is_fair_to_one_that_asks_once, program)
     tap.check("at the cap the first to idle makes room", evicts_once_others_idle, program)
     tap.check("SIGTERM lets requests end and refuses others", drains, program)
     tap.check("running out of descriptors is survived",

@@ -37,6 +37,18 @@ static void get_json(struct http_req *req)
     http_reply(req, 200, STR("application/json"), STR("{\"status\":\"ok\",\"count\":42}"));
 }
 
+/* How many requests the server has read so far, this one included. */
+static void get_served(struct http_req *req)
+{
+    const struct httpd *h = req->server_user;
+    struct http_server_stats stats;
+    AUTO_BUF(out, 64);
+
+    http_server_stats(h->server, &stats);
+    (void)buf_addf(&out, "%llu\n", (unsigned long long)stats.requests);
+    http_reply(req, 200, STR("text/plain"), buf_str(&out));
+}
+
 static void post_echo(struct http_req *req)
 {
     http_reply(req, 200, STR("application/octet-stream"), req->body);
@@ -162,6 +174,7 @@ static void any_proxy(struct http_req *req)
 static const struct http_route routes[] = {
     {HTTP_ANY_METHOD,                          "/proxy/*",      ROUTE_STREAM_BODY, any_proxy,      0   },
     {HTTP_BIT(HTTP_GET),                       "/json",         0,                 get_json,       0   },
+    {HTTP_BIT(HTTP_GET),                       "/served",       0,                 get_served,     0   },
     {HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT), "/echo",         0,                 post_echo,      0   },
     {HTTP_BIT(HTTP_POST),                      "/small",        0,                 post_echo,      1024},
     {HTTP_BIT(HTTP_GET),                       "/params/{a}/*", 0,                 get_params,     0   },
