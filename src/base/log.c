@@ -315,6 +315,28 @@ void log_fields_to(int fd, enum log_level level, const char *message,
     errno = saved;
 }
 
+bool log_limit_pass(struct log_limit *l, uint64_t now_ns)
+{
+    if (l->passed == 0 || now_ns - l->begin_ns >= 1000 * TIME_NS_PER_MS) {
+        l->begin_ns = now_ns;
+        l->passed = 0;
+    }
+    if (l->passed < LOG_LIMIT_LINES) {
+        l->passed++;
+        return true;
+    }
+    l->left_out++;
+    return false;
+}
+
+uint64_t log_limit_take(struct log_limit *l)
+{
+    uint64_t left_out = l->left_out;
+
+    l->left_out = 0;
+    return left_out;
+}
+
 int log_err(const struct err *e, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];

@@ -110,5 +110,18 @@ void log_event_fields(enum log_level level, const char *message, const struct lo
 void log_fields_to(int fd, enum log_level level, const char *message,
                    const struct log_field *fields);
 
+/* Bounds the lines of one kind: in a second, those up to LOG_LIMIT_LINES pass, the rest is counted.
+ * All zero is a valid start. */
+enum { LOG_LIMIT_LINES = 20 };
+
+struct log_limit {
+    uint64_t begin_ns; /* of the second that `passed` counts */
+    uint64_t left_out;
+    uint32_t passed;
+};
+
+bool log_limit_pass(struct log_limit *l, uint64_t now_ns); /* monotonic time */
+uint64_t log_limit_take(struct log_limit *l);              /* lines left out since the last call */
+
 /* "context: what happened" at LOG_ERROR; returns -e->code, ready for return. */
 int log_err(const struct err *e, const char *fmt, ...) PRINTF_LIKE(2, 3);

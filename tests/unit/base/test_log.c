@@ -298,6 +298,26 @@ static void *log_many(void *arg)
     return NULL;
 }
 
+TEST(log, limits_lines_per_second_and_counts_the_rest)
+{
+    const uint64_t second = 1000 * TIME_NS_PER_MS, begin = 5 * second + 7;
+    struct log_limit limit = {0};
+
+    CHECK_EQ(log_limit_take(&limit), 0);
+    for (int i = 0; i < LOG_LIMIT_LINES; i++)
+        CHECK(log_limit_pass(&limit, begin + (uint64_t)i));
+    for (int i = 0; i < 1000; i++)
+        CHECK(!log_limit_pass(&limit, begin + second - 1));
+    for (int i = 0; i < LOG_LIMIT_LINES; i++)
+        CHECK(log_limit_pass(&limit, begin + second));
+    CHECK(!log_limit_pass(&limit, begin + 2 * second - 1));
+    CHECK_EQ(log_limit_take(&limit), 1001);
+    CHECK_EQ(log_limit_take(&limit), 0);
+    CHECK(!log_limit_pass(&limit, begin + 2 * second - 1));
+    CHECK(log_limit_pass(&limit, begin + 9 * second));
+    CHECK_EQ(log_limit_take(&limit), 1);
+}
+
 TEST(log, never_mixes_lines_of_threads)
 {
     pthread_t threads[4];
