@@ -112,17 +112,22 @@ static bool is_gateway_path(struct str path)
            str_eq(proxy, STR("proxy")) && str_cut(&rest, '/', &port) && port.n;
 }
 
-static bool needs_key(struct str path)
+bool guard_is_open_path(struct str path)
 {
     static const struct str open_paths[] = {
-        STR_INIT("/docs"),  STR_INIT("/health"),  STR_INIT("/openapi.json"), STR_INIT("/ready"),
-        STR_INIT("/redoc"), STR_INIT("/version"), STR_INIT("/v1/version"),
+        STR_INIT("/"),      STR_INIT("/docs"),  STR_INIT("/health"),  STR_INIT("/openapi.json"),
+        STR_INIT("/ready"), STR_INIT("/redoc"), STR_INIT("/version"), STR_INIT("/v1/version"),
     };
 
     for (size_t i = 0; i < ARRAY_LEN(open_paths); i++)
         if (str_eq(path, open_paths[i]))
-            return false;
-    return !is_gateway_path(path);
+            return true;
+    return false;
+}
+
+static bool needs_key(struct str path)
+{
+    return !guard_is_open_path(path) && !is_gateway_path(path);
 }
 
 static bool guard_check_key(const struct guard *g, struct http_req *req)

@@ -20,10 +20,13 @@ struct guard {
 #define GUARD_KEY_HEADER "OPEN-SANDBOX-API-KEY"
 #define GUARD_ID_HEADER  "X-Request-ID"
 
-/* For on_request: false when it has replied. Paths that need no key: /health, /ready, /version
+/* For on_request: false when it has replied. Paths that need no key: /, /health, /ready, /version
  * (below /v1, too), /docs, /redoc, /openapi.json; and the proxy paths, whose credential the gateway
  * checks. Sets req->id, and the headers X-Request-ID and of CORS on the reply. */
 bool guard_admit(const struct guard *g, struct http_req *req);
+/* Whether the path is one of those above that need no key and are no proxy paths. Anyone may ask
+ * for them, and /health and /ready must be answered under any load. */
+bool guard_is_open_path(struct str path);
 /* For on_refuse: gives what is no request an id, too. */
 void guard_refuse(struct http_req *req);
 

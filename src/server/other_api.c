@@ -41,6 +41,12 @@ void handle_docs_get(struct http_req *req)
                str_make(page_docs_html, page_docs_html_len));
 }
 
+void handle_root_get(struct http_req *req)
+{
+    (void)http_reply_header(req, STR("Location"), STR("/docs"));
+    http_reply(req, 302, STR_NONE, STR_NONE);
+}
+
 /* SDKs report how long they waited; we measure ourselves. */
 void handle_events_post(struct http_req *req)
 {

@@ -14,6 +14,7 @@ enum {
 
     V1 = 1 << 16, /* also under /v1 */
     STREAM = ROUTE_STREAM_BODY,
+    NO_BODY = ROUTE_STREAM_BODY, /* needs no key: answered without waiting for a body */
 
     LOCATION_BYTES_MAX = 64 << 10, /* more than the head of a request */
 };
@@ -50,13 +51,14 @@ static const struct http_route rows[] = {
     {ANY,    "/sandboxes/{sandboxId}/proxy/{port}",  V1 | STREAM, handle_proxy, 0},
     {ANY,    "/sandboxes/{sandboxId}/proxy/{port}/*", V1 | STREAM, handle_proxy, 0},
     {POST,   "/metrics/events",                               V1, handle_events_post, 0},
-    {GET,    "/version",                                      V1, handle_version_get, 0},
-    {GET,    "/health",                                        0, handle_health_get, 0},
-    {GET,    "/ready",                                         0, handle_ready_get, 0},
+    {GET,    "/version",                            V1 | NO_BODY, handle_version_get, 0},
+    {GET,    "/health",                                  NO_BODY, handle_health_get, 0},
+    {GET,    "/ready",                                   NO_BODY, handle_ready_get, 0},
     {GET,    "/metrics",                                       0, handle_metrics_get, 0},
-    {GET,    "/openapi.json",                                  0, handle_openapi_get, 0},
-    {GET,    "/docs",                                          0, handle_docs_get, 0},
-    {GET,    "/redoc",                                         0, handle_docs_get, 0},
+    {GET,    "/openapi.json",                            NO_BODY, handle_openapi_get, 0},
+    {GET,    "/docs",                                    NO_BODY, handle_docs_get, 0},
+    {GET,    "/redoc",                                   NO_BODY, handle_docs_get, 0},
+    {GET,    "/",                                        NO_BODY, handle_root_get, 0},
 };
 /* clang-format on */
 

@@ -23,6 +23,7 @@
 
 enum {
     BROKER_WAIT_MS = 15 * 1000, /* another may have to end first */
+    CONNECTIONS_MAX = 10 * 1000,
     DRAIN_MS = 10 * 1000,
     LOG_NAMES_BYTES_MAX = 1024,
     POOL_QUEUE_MAX = 100 * 1000,
@@ -153,62 +154,21 @@ static void on_access(void *user, struct str sandbox_id)
 static bool on_request(struct http_req *req)
 {
     struct server *s = server_of(req);
+    int64_t limit = s->config->server.limit_concurrency;
     struct http_server_stats stats;
 
     if (!guard_admit(&s->guard, req) || server_redirect(req))
         return false;
+    if (guard_is_open_path(req->head.path))
+        return true; /* answered at once, and under any load */
     http_server_stats(s->http, &stats);
-    if (s->config->server.limit_concurrency == 0 ||
-        (int64_t)stats.active <= s->config->server.limit_concurrency)
+    if (limit == 0 || (int64_t)stats.admitted < limit) {
+        http_req_admit(req);
         return true;
+    }
     http_reply_error(req, 503, "SERVICE_UNAVAILABLE",
-                     "more than %lld requests at a time, try again",
-                     (long long)s->config->server.limit_concurrency);
+                     "more than %lld requests at a time, try again", (long long)limit);
     return false;
-}
-
-static const char *peer_of(const struct http_req *req, char out[SOCK_ADDR_TEXT_MAX])
-{
-    sock_addr_format(http_req_peer(req), out);
-    return out;
-}
-
-/* To a descriptor of the access log, or, when it is none, to the log of all. */
-static void log_request(const struct http_req *req, uint64_t ns, enum log_level level, int access)
-{
-    char peer[SOCK_ADDR_TEXT_MAX];
-    const struct log_field fields[] = {
-        LOG_STR("peer", peer_of(req, peer)),
-        LOG_STR("method", req->head.method_name),
-        LOG_STR("path", req->head.path),
-        LOG_I64("status", req->status),
-        LOG_U64("us", ns / 1000),
-        LOG_U64("bytes", req->reply_bytes),
-        LOG_STR("request_id", req->id),
-        {.key = NULL},
-    };
-
-    if (access >= 0)
-        log_fields_to(access, level, "request", fields);
-    else
-        log_event_fields(level, "request", fields);
-}
-
-/* Requests that change something or fail are news; the rest is detail. With a log of their own,
- * all of them go there. */
-static void on_done(struct http_req *req, int error)
-{
-    struct server *s = server_of(req);
-    uint64_t ns = time_mono_ns() - req->begin_ns;
-    bool news = error || req->status >= 400 ||
-                (req->head.method != HTTP_GET && req->head.method != HTTP_HEAD);
-    enum log_level level = news ? LOG_INFO : LOG_DEBUG;
-
-    metrics_request(s->metrics, req->route, req->head.method, req->status, ns);
-    if (s->access_log)
-        log_request(req, ns, LOG_INFO, logfile_fd(s->access_log));
-    else if (log_enabled(level))
-        log_request(req, ns, level, -EBADF);
 }
 
 /* --- the end --- */
@@ -493,14 +453,26 @@ static int start_parts(struct life *l, struct err *e)
                        &s->gateway, e);
 }
 
+/* Half of the descriptors are left for sandboxes and for connections to them: a client that opens
+ * many connections meets our limit, which evicts idle ones, before it meets the kernel's. */
+static uint32_t connections_max(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return CONNECTIONS_MAX;
+    return (uint32_t)min_size(CONNECTIONS_MAX, limit.rlim_cur / 2);
+}
+
 static int start_http(struct life *l, struct err *e)
 {
     struct server *s = &l->server;
     struct http_server_conf conf = {
         .user = s,
         .on_request = on_request,
-        .on_done = on_done,
+        .on_done = request_log_write,
         .on_refuse = guard_refuse,
+        .connections_max = connections_max(),
         .idle_ms = (uint32_t)s->config->server.timeout_keep_alive * 1000,
     };
 
@@ -617,6 +589,7 @@ static void clean_up(struct life *l)
     metrics_free(s->metrics);
     apikey_done(&l->keys);
     if (s->loop) {
+        request_log_done(s);
         init_log(s->config, STDERR_FILENO);
         logfile_close(s->access_log);
         logfile_close(l->log);

@@ -1,6 +1,7 @@
 /* server_internal.h - the server's parts, as its handlers see them. */
 #pragma once
 
+#include "base/log.h"
 #include "net/http_server.h"
 #include "net/pool.h"
 #include "server/config.h"
@@ -10,6 +11,14 @@
 #include "server/sandboxes.h"
 
 struct asking;
+
+/* What request_log.c keeps. */
+enum { REQUEST_LOG_STATUS_COUNT = 600 };
+
+struct request_log {
+    struct log_limit limits[REQUEST_LOG_STATUS_COUNT]; /* of failed requests, by status */
+    struct loop_timer timer; /* armed while lines were left out and not reported */
+};
 
 struct server {
     const struct config *config;
@@ -23,6 +32,7 @@ struct server {
     struct metrics *metrics;
     struct logfile *access_log; /* NULL = the log */
     struct http_server *http;
+    struct request_log request_log;
     struct asking *asking;   /* of /ready and /metrics, while it is under way; other_api.c */
     uint64_t ready_until_ns; /* until then /ready need not ask again */
     struct err blocked; /* why no sandbox could start when we asked last; code 0 = they could */
@@ -57,6 +67,11 @@ struct pending {
 void pending_init(struct pending *p, struct http_req *req, void (*finish)(struct pending *p));
 /* The work is over. */
 void pending_end(struct pending *p);
+
+/* --- request_log.c: a line for each request, and for failures not too many --- */
+
+void request_log_write(struct http_req *req, int error); /* for on_done */
+void request_log_done(struct server *s); /* reports what was left out; no timer afterwards */
 
 /* --- handlers, by file --- */
 
@@ -93,3 +108,4 @@ void handle_metrics_get(struct http_req *req);
 void handle_events_post(struct http_req *req);
 void handle_openapi_get(struct http_req *req);
 void handle_docs_get(struct http_req *req);
+void handle_root_get(struct http_req *req);

@@ -194,6 +194,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def openapi(self, match, query, body):
         self.json(200, {"openapi": "3.1.0", "info": {}, "paths": {}})
 
+    def root(self, match, query, body):
+        self.answer(302, headers=[("Location", "/docs")])
+
     def docs(self, match, query, body):
         self.answer(200, "text/html; charset=utf-8", b"<!DOCTYPE html>")
 
@@ -226,6 +229,7 @@ ROUTES = [  # method, pattern, whether without a key, handler
     ("GET", "/metrics", False, Handler.metrics),
     ("GET", "/openapi.json", True, Handler.openapi),
     ("GET", "/docs|/redoc", True, Handler.docs),
+    ("GET", "/", True, Handler.root),
 ]
 
 

@@ -429,8 +429,76 @@ def more_requests_than_allowed_are_told_to_come_again():
             sock = socket.create_connection((process.host, process.port))
             slow.enter_context(sock)
             sock.sendall(head.encode())
-        wait_for(lambda: process.request("GET", "/health")[2].get("code") == "SERVICE_UNAVAILABLE",
-                 "a full house")
+        wait_for(lambda: process.request("GET", "/v1/sandboxes")[2].get("code")
+                 == "SERVICE_UNAVAILABLE", "as many requests as are allowed")
+        for path in ("/health", "/ready", "/version", "/docs"):
+            assert process.request("GET", path, key=None)[0] == 200, path
+
+
+# Requests that are never completed, and the status of the answer; None where there is none.
+HALF_REQUESTS = [
+    ("POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", 401),
+    ("POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+     "OPEN-SANDBOX-API-KEY: wrong\r\n\r\n{", 401),
+    ("POST /v1/sandboxes/x/proxy/80/ HTTP/1.1\r\nHost: x\r\n"
+     "Transfer-Encoding: chunked\r\n\r\n", 401),
+    ("GET /version HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", 200),
+    ("POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", 405),
+    ("POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\n", None),
+]
+
+
+def status_of_answer(sock):
+    """Of a blocking socket; the rest of the answer is left unread."""
+    with sock.makefile("rb") as lines:
+        return int(lines.readline().split()[1])
+
+
+def half_requests_without_a_key_keep_nobody_out():
+    """More of each kind than may be worked on at a time."""
+    with contextlib.ExitStack() as half, server(server={"limit_concurrency": 128}) as process:
+        for head, status in HALF_REQUESTS:
+            for _ in range(184):
+                sock = socket.create_connection((process.host, process.port), SECONDS_MAX)
+                half.enter_context(sock)
+                sock.sendall(head.encode())
+                assert status is None or status_of_answer(sock) == status, head
+            for path in ("/health", "/ready"):
+                assert process.request("GET", path, key=None)[0] == 200, (head, path)
+            assert process.request("GET", "/v1/sandboxes")[0] == 200, head
+        name = process.create()
+        assert process.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+
+
+def refusals_are_logged_in_few_lines():
+    count = 2000
+    with server() as process:
+        with socket.create_connection((process.host, process.port), SECONDS_MAX) as sock:
+            sender = threading.Thread(target=sock.sendall, args=(
+                b"GET /v1/sandboxes HTTP/1.1\r\nHost: x\r\n\r\n" * count,))
+            sender.start()
+            with sock.makefile("rb") as answers:
+                seen = 0
+                while seen < count:
+                    seen += b"HTTP/1.1 401 " in answers.readline()
+            sender.join()
+
+        def logged():
+            lines = re.findall(r" request peer=.* status=401 ", process.log())
+            left_out = re.findall(r"left out lines of failed requests status=401 count=(\d+)",
+                                  process.log())
+            return len(lines), sum(map(int, left_out))
+
+        wait_for(lambda: sum(logged()) == count, f"{count} refusals in the log")
+        assert logged()[1] > 0, "a line for each"
+
+
+def the_root_leads_to_the_documentation():
+    with server() as process:
+        for method in ("GET", "HEAD"):
+            status, headers, _ = process.request(method, "/", key=None)
+            assert (status, headers["Location"]) == (302, "/docs"), (status, headers)
+        assert process.request("GET", headers["Location"], key=None)[0] == 200
 
 
 def a_client_that_leaves_does_not_take_its_sandbox_along():
@@ -475,5 +543,8 @@ if __name__ == "__main__":
         what_a_broker_does_too_late_is_found_out,
         who_only_connects_is_no_request,
         more_requests_than_allowed_are_told_to_come_again,
+        half_requests_without_a_key_keep_nobody_out,
+        refusals_are_logged_in_few_lines,
+        the_root_leads_to_the_documentation,
         a_client_that_leaves_does_not_take_its_sandbox_along,
     ]))
