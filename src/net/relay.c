@@ -39,12 +39,14 @@ struct relay {
     struct relay_side a, b;
     struct relay_way a_to_b, b_to_a;
     struct loop_timer idle;
-    struct loop_task turn; /* goes on moving, or reports the end */
+    struct loop_task turn;  /* begins to move, or reports the end */
+    struct loop_yield more; /* goes on moving */
     int error;
     bool over;
 };
 
 static void relay_on_turn(struct loop_task *t);
+static void relay_on_more(struct loop_yield *y);
 
 static void side_close(struct relay_side *s)
 {
@@ -61,6 +63,7 @@ void relay_stop(struct relay *r, int error)
     r->over = true;
     r->error = error;
     loop_timer_stop(r->loop, &r->idle);
+    loop_yield_stop(r->loop, &r->more);
     side_close(&r->a);
     side_close(&r->b);
     loop_pipe_return(r->loop, r->a_to_b.pipe, r->a_to_b.in_pipe == 0);
@@ -178,8 +181,13 @@ static void relay_pump(struct relay *r)
     }
     if (progress)
         relay_touch(r);
-    if (more) /* after the others had their turn */
-        loop_defer(r->loop, &r->turn, relay_on_turn);
+    if (more)
+        loop_yield(r->loop, &r->more, relay_on_more);
+}
+
+static void relay_on_more(struct loop_yield *y)
+{
+    relay_pump(container_of(y, struct relay, more));
 }
 
 static void relay_on_turn(struct loop_task *t)

@@ -90,7 +90,7 @@ bool server_redirect(struct http_req *req)
     struct str path = req->head.path;
     AUTO_BUF(location, LOCATION_BYTES_MAX);
 
-    if (path.n < 2 || !str_ends(path, STR("/")) || http_req_route_at(req, path))
+    if (path.n <= STR("//").n || !str_ends(path, STR("/")) || http_req_route_at(req, path))
         return false;
     path.n--;
     if (!http_req_route_at(req, path))

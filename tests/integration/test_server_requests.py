@@ -111,7 +111,7 @@ def a_slash_at_the_end_is_taken_off():
                                    headers={"X-Forwarded-Proto": "https", "Host": "box.example"})
     assert headers["Location"] == "/v1/sandboxes", headers["Location"]
     assert SERVER.request("GET", "/v1/sandboxes/", key=None)[0] == 401
-    for path in ("/", "//", "/v1/sandboxes//", "/v1/none/", "/v1/", "//v1/sandboxes/",
+    for path in ("//", "/v1/sandboxes//", "/v1/none/", "/v1/", "//v1/sandboxes/",
                  "//box.example/v1/sandboxes/"):
         assert SERVER.request("GET", path)[0] == 404, path
 
