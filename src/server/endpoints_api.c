@@ -104,9 +104,10 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
     if (q->signed_route && !gateway)
         add_header(&ep, STR(GATEWAY_ROUTE_HEADER), str_of(token));
     else if (!q->signed_route &&
-             (sb->secure || config->server.proxy_access == CONFIG_PROXY_TOKEN)) {
+             (sb->facts.secure || config->server.proxy_access == CONFIG_PROXY_TOKEN)) {
         add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
-        add_header(&ep, STR(GATEWAY_EXECD_HEADER), str_of(sb->token)); /* all that some send */
+        if (!sb->facts.execd_token) /* all that some clients pass on; else it is for execd's own */
+            add_header(&ep, STR(GATEWAY_EXECD_HEADER), str_of(sb->token));
     }
     if (r < 0)
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",

@@ -401,7 +401,8 @@ void op_abandon(struct op *op)
     if (op->started_io.fd < 0)
         return;
     create_stop_waiting(op);
-    op_free(op);
+    (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE", "the server is stopping");
+    op_end(op);
 }
 
 /* From now on a client that was not told the sandbox's id hears of the failure alone. */
@@ -492,7 +493,7 @@ static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
     sb->metadata =
         spec->metadata_count ? pairs_json(spec->metadata, spec->metadata_count) : mem_strdup("");
     sb->spec = spec_json_new(spec);
-    sb->secure = spec->secure_access;
+    sb->facts = spec_json_facts(str_of(sb->spec));
     sb->renew_extend_s = spec->renew_extend_s;
     id_token(sb->token);
     return sb->entrypoint && sb->metadata && sb->spec ? 0 : -ENOMEM;

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/sandboxes_internal.h"
-#include "server/spec_json.h"
 
 enum { RECONCILE_ARENA_MAX = 16 << 20 };
 
@@ -219,7 +218,7 @@ static int load_row(void *user, const struct store_sandbox *row)
     sb->entrypoint = sandbox_text(row->entrypoint);
     sb->metadata = sandbox_text(row->metadata);
     sb->spec = sandbox_text(row->spec);
-    sb->secure = spec_json_is_secure(row->spec);
+    sb->facts = spec_json_facts(row->spec);
     sb->renew_extend_s = row->renew_extend_s;
     sandbox_show(sb);
     return 0;

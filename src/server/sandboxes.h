@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "net/pool.h"
 #include "server/runtime.h"
+#include "server/spec_json.h"
 #include "server/store.h"
 #include <stdatomic.h>
 
@@ -27,7 +28,6 @@ struct sandboxes;
 struct sandbox {
     char id[ID_UUID_MAX];
     char token[ID_TOKEN_MAX]; /* opens its data plane */
-    bool secure;              /* secureAccess: nobody enters without a credential */
     enum sandbox_state state;
     char reason[SANDBOX_REASON_MAX];
     char *message;
@@ -35,6 +35,7 @@ struct sandbox {
     char *image, *snapshot_id, *os, *arch;    /* "" = none */
     char *entrypoint, *metadata;              /* JSON; metadata "" = none */
     char *spec;                               /* spec_json.h */
+    struct spec_facts facts;                  /* of it */
     uint32_t renew_extend_s;                  /* on access; 0 = not asked for */
     int64_t renewed_us;                       /* on access, last */
 

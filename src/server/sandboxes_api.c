@@ -1,6 +1,7 @@
 /* sandboxes_api.c - the routes below /sandboxes that change or show sandboxes. */
 #include <errno.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/server_internal.h"
@@ -62,6 +63,9 @@ static void on_created(void *user, struct sandbox *sb, const struct api_fail *fa
 
     c->sb = NULL;
     loop_timer_stop(c->pending.server->loop, &c->timer);
+    if (fail)
+        log_event(fail->status < 500 ? LOG_INFO : LOG_WARN, "sandbox not created",
+                  LOG_STR("error", fail->message));
     if (sb && sb->state == SANDBOX_RUNNING)
         metrics_create(c->pending.server->metrics, time_mono_ns() - c->begin_ns);
     if (req && req->status == 0) {

@@ -79,7 +79,7 @@ void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char
 void sandboxes_op_ended(struct sandboxes *t);
 char *sandbox_text(struct str s); /* as a C string; free() it */
 
-void op_abandon(struct op *op); /* forgets one that waits for its sandbox to start; else nothing */
+void op_abandon(struct op *op); /* ends a create that waits for the entrypoint; else nothing */
 
 void sandbox_expire(struct sandbox *sb); /* begins to end it, as it is due */
 void sandbox_sync(struct sandbox *sb);   /* asks the runtime how it is */

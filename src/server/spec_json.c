@@ -114,19 +114,23 @@ char *spec_json_new(const struct api_create *spec)
 
 /* --- reading --- */
 
-bool spec_json_is_secure(struct str json)
+struct spec_facts spec_json_facts(struct str json)
 {
     const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST};
     AUTO_ARENA(arena, PRINT_ARENA_MAX);
+    struct spec_facts facts = {0};
     struct json *root = NULL;
     const struct json *secure;
 
     if (json.n == 0)
-        return false; /* a row of a server that kept no such text */
+        return facts; /* of a server that kept no such text */
+    facts.secure = true;
     if (json_parse(&arena, json, &limits, &root, NULL) < 0)
-        return true;
+        return facts;
     secure = json_get(root, STR("secure_access"));
-    return secure && !(secure->type == JSON_BOOL && !secure->boolean);
+    facts.secure = secure && !(secure->type == JSON_BOOL && !secure->boolean);
+    facts.execd_token = json_get(json_get(root, STR("env")), STR("EXECD_ACCESS_TOKEN"));
+    return facts;
 }
 
 /* --- printing --- */

@@ -10,9 +10,15 @@
  * when there is too much of it. NULL when there is no memory; free() it. */
 char *spec_json_new(const struct api_create *spec);
 
-/* Whether what spec_json_new made was of a request with secureAccess; also when `json` is damaged,
- * so that access is never opened by mistake. */
-bool spec_json_is_secure(struct str json);
+/* What of it the server itself heeds. */
+struct spec_facts {
+    bool secure;      /* secureAccess was asked for */
+    bool execd_token; /* env has EXECD_ACCESS_TOKEN: execd asks for a token of its own */
+};
+
+/* Of what spec_json_new made. Text that is damaged counts as secure, so that access is never opened
+ * by mistake. */
+struct spec_facts spec_json_facts(struct str json);
 
 /* Lines of "name: value" for what spec_json_new made; nothing for other text. */
 int spec_json_print(struct str json, struct buf *out);

@@ -431,7 +431,9 @@ def the_token_of_execd_passes_the_gateway():
     with ServerProcess(*PROGRAMS) as server:
         name = server.create(env={"EXECD_ACCESS_TOKEN": "tok"})
         path = f"/v1/sandboxes/{name}/proxy/44772/ping"
-        token = Gateway(server, name).headers[TOKEN]
+        headers = Gateway(server, name).headers
+        assert set(headers) == {TOKEN}, "the other header is for execd's own token"
+        token = headers[TOKEN]
         assert ask(server, path, {TOKEN: token}) == 401, "execd asks for its own"
         assert ask(server, path, {TOKEN: token, own: "tok"}) == 200
         assert ask(server, path, {"OPEN-SANDBOX-API-KEY": server.api_key, own: "tok"}) == 200

@@ -109,20 +109,28 @@ TEST(spec_json, leaves_out_an_environment_that_is_too_large)
     CHECK(strstr(out.p, "\nenv:        left out: more than 32 KiB\n"));
 }
 
-static bool is_kept_secure(bool asked)
+static struct spec_facts facts_of(const struct api_create *spec)
 {
-    struct api_create spec = {.secure_access = asked};
-    auto_free char *json = spec_json_new(&spec);
+    auto_free char *json = spec_json_new(spec);
 
-    return spec_json_is_secure(str_of(json));
+    return spec_json_facts(str_of(json));
 }
 
 TEST(spec_json, keeps_secure_access)
 {
-    CHECK(is_kept_secure(true));
-    CHECK(!is_kept_secure(false));
-    CHECK(!spec_json_is_secure(STR("")));
-    CHECK(!spec_json_is_secure(STR("{\"limits\":{}}")));
-    CHECK(spec_json_is_secure(STR("{\"limits\":")));
-    CHECK(spec_json_is_secure(STR("{\"secure_access\":1}")));
+    CHECK(facts_of(&(struct api_create){.secure_access = true}).secure);
+    CHECK(!facts_of(&(struct api_create){0}).secure);
+    CHECK(!spec_json_facts(STR("")).secure);
+    CHECK(!spec_json_facts(STR("{\"limits\":{}}")).secure);
+    CHECK(spec_json_facts(STR("{\"limits\":")).secure);
+    CHECK(spec_json_facts(STR("{\"secure_access\":1}")).secure);
+}
+
+TEST(spec_json, keeps_whether_execd_has_a_token_of_its_own)
+{
+    struct json_pair env[] = {pair("A", "b"), pair("EXECD_ACCESS_TOKEN", "x")};
+
+    CHECK(facts_of(&(struct api_create){.env = env, .env_count = 2}).execd_token);
+    CHECK(!facts_of(&(struct api_create){.env = env, .env_count = 1}).execd_token);
+    CHECK(!facts_of(&(struct api_create){0}).execd_token);
 }
