@@ -4,6 +4,7 @@
 
 #include "base/json_write.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/pages.h"
@@ -149,6 +150,20 @@ static void asking_begin(struct asking *a)
     asking_end(a);
 }
 
+/* Once for each reason; what the broker found out itself it has logged itself. */
+static void log_readiness(struct server *s, const struct asking *a)
+{
+    bool broker_says = a->has_levels && a->levels.blocked.code;
+
+    if (strcmp(a->err.msg, s->not_ready.msg) == 0)
+        return;
+    if (a->err.code && !broker_says)
+        log_event(LOG_WARN, "not ready", LOG_STR("error", a->err.msg));
+    else if (!a->err.code)
+        log_event(LOG_INFO, "ready again");
+    s->not_ready = a->err;
+}
+
 static void asking_done(struct pool_job *job, int error)
 {
     struct asking *a = container_of(job, struct asking, job);
@@ -158,6 +173,8 @@ static void asking_done(struct pool_job *job, int error)
         (void)err_set(&a->err, error, "the server is stopping");
     if (a->has_levels)
         s->blocked = a->levels.blocked;
+    if (a->store)
+        log_readiness(s, a);
     if (a->store && !a->err.code)
         s->ready_until_ns = deadline_in_ms(READY_MS);
     asking_tell(a);

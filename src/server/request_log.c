@@ -74,7 +74,8 @@ void request_log_write(struct http_req *req, int error)
 {
     struct server *s = server_of(req);
     uint64_t ns = time_mono_ns() - req->begin_ns;
-    bool failed = error || req->status >= 400;
+    bool asks_ready = req->route && req->route->handler == handle_ready_get; /* it logs reasons */
+    bool failed = error || (req->status >= 400 && !asks_ready);
     enum log_level level = failed || is_change(req->head.method) ? LOG_INFO : LOG_DEBUG;
 
     metrics_request(s->metrics, req->route, req->head.method, req->status, ns);

@@ -124,7 +124,7 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
         return false;
     *ret = (struct gateway_target){
         .token = str_of(sb->token),
-        .secure = sb->secure,
+        .secure = sb->facts.secure,
         .refusal = refusal_of(sb->state),
     };
     if (sb->state == SANDBOX_TERMINATED || sb->state == SANDBOX_FAILED)

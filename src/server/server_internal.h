@@ -34,6 +34,7 @@ struct server {
     struct http_server *http;
     struct request_log request_log;
     struct asking *asking;   /* of /ready and /metrics, while it is under way; other_api.c */
+    struct err not_ready;    /* why, as it was logged last; code 0 = it was ready */
     uint64_t ready_until_ns; /* until then /ready need not ask again */
     struct err blocked; /* why no sandbox could start when we asked last; code 0 = they could */
     int64_t started_us;

@@ -207,7 +207,8 @@ def a_sandbox_that_fails_is_told(programs):
                              'mount --rbind / /mnt && exec chroot /mnt "$0"')
         tree.go()
         status, output = finish(tree, process)
-        assert status == 1 and "Failed: " in output and "user namespace" in output, output
+        assert status == 1 and "no sandbox can start: " in output, output
+        assert "user namespace" in output, output
 
 
 def without_root_it_says_what_to_do(programs):
