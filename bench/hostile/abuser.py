@@ -22,6 +22,7 @@ UPLOAD_BYTES = 64 << 20
 READ_BYTES = 1 << 20
 
 GET = b"GET /v1/sandboxes/nothing HTTP/1.1\r\nHost: abuse\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: abuse\r\n\r\n"
 HALF = (b"POST /v1/sandboxes HTTP/1.1\r\nHost: abuse\r\nContent-Type: application/json\r\n"
         b"Content-Length: 100000\r\n\r\n{")
 
@@ -116,6 +117,13 @@ class Abuse:
             self.tick()
 
 
+class Idle(Abuse):
+    """After one request: one that never sent any is closed soon."""
+
+    def first(self, _number):
+        return HEALTH
+
+
 class Half(Abuse):
     def first(self, _number):
         return HALF
@@ -147,7 +155,7 @@ class SlowUploads(Abuse):
                 connection.abuse.selector.modify(connection.sock, connection.events(), connection)
 
 
-ABUSES = {"idle_connections": Abuse, "half_requests": Half, "pipelining": Pipelining,
+ABUSES = {"idle_connections": Idle, "half_requests": Half, "pipelining": Pipelining,
           "slow_uploads": SlowUploads}
 
 
