@@ -19,8 +19,11 @@ enum {
     TMPFS_BYTES = 64 << 20, /* of either, where the plan says nothing */
     INIT_PIDS = 64,         /* execd's children are born in its group and then move */
     INIT_CPU_WEIGHT = 1000, /* ten times the workload's */
-    WORK_PIDS = 1024,
-    FREEZE_TO_KILL_MS = 50,
+    WORK_PIDS_PER_MIB = 2,  /* of memory; unless the plan says how many processes */
+    WORK_PIDS_MIN = 128,
+    WORK_PIDS_MAX = 4096,
+    FREEZE_TO_KILL_MS = 100,
+    KILL_AGAIN_MS = 1000, /* what has not ended by then is signalled once more */
 };
 
 static void slot_name(uint32_t slot, char name[CGROUP_NAME_MAX])
@@ -317,6 +320,17 @@ static int limit_init(const struct cgroup *c, const struct plan_limits *limits, 
     return r;
 }
 
+static uint64_t pids_max(const struct plan_limits *limits)
+{
+    uint64_t by_memory = (limits->memory_bytes >> 20) * WORK_PIDS_PER_MIB;
+
+    if (limits->pids)
+        return limits->pids;
+    if (limits->memory_bytes == 0 || by_memory > WORK_PIDS_MAX)
+        return WORK_PIDS_MAX;
+    return by_memory < WORK_PIDS_MIN ? WORK_PIDS_MIN : by_memory;
+}
+
 int cgroup_limit(const struct cgroup *c, const struct plan_limits *limits, struct err *e)
 {
     int r = limit_memory(c, limits->memory_bytes, e);
@@ -324,7 +338,7 @@ int cgroup_limit(const struct cgroup *c, const struct plan_limits *limits, struc
     if (r >= 0)
         r = limit_init(c, limits, e);
     if (r >= 0)
-        r = limit_write(c, CGROUP_LIMIT_PIDS, limits->pids ? limits->pids : WORK_PIDS, e);
+        r = limit_write(c, CGROUP_LIMIT_PIDS, pids_max(limits), e);
     if (r >= 0)
         r = limit_write(c, CGROUP_LIMIT_CPU, limits->cpu_millicores, e);
     if (r >= 0)
@@ -382,49 +396,98 @@ int cgroup_reclaim(const struct cgroup *c, struct err *e)
     return r == -EAGAIN || r == -EBUSY ? 0 : r;       /* some of it had to stay */
 }
 
-/* One round. Without cgroup.kill the group is frozen meanwhile: what cannot run cannot fork. */
-static int kill_round(const struct cgroup_host *h, const char *name, bool freeze, size_t *ret_count,
+/* Takes the CPU quota off the workload, so that thousands of processes do not share one core while
+ * they exit, and refuses it further forks. A failure is no reason not to kill. */
+static void prepare_to_die(const struct cgroup *c)
+{
+    static const struct {
+        enum cgroup_knob knob;
+        uint64_t value;
+    } rows[] = {
+        {KNOB_PIDS_MAX, 1},
+        {KNOB_CPU_MAX,  0}, /* no limit */
+    };
+    char work[CGROUP_PATH_MAX];
+
+    group_path(c->slot, "work", work);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct cgroup_bound *b = &c->host->knobs[rows[i].knob];
+
+        if (b->y)
+            cgroup_knob_write(b, work, -EBADF, rows[i].value, NULL);
+    }
+}
+
+/* Without cgroup.kill: signals every process while the group is frozen, since what cannot run
+ * cannot fork. A process that has not stopped in time stops when it would return to its program, so
+ * the list is good enough; the next round finds what a fork in progress has added to it. */
+static int kill_frozen(const struct cgroup_host *h, const char *name, size_t *ret_count,
+                       struct err *e)
+{
+    int r = set_frozen(h, name, true, deadline_in_ms(FREEZE_TO_KILL_MS), e);
+
+    if (r < 0 && r != -ETIMEDOUT && r != -ENOENT)
+        return r;
+    r = cgroup_tree_signal(h, name, SIGKILL, ret_count, e);
+    cgroup_knob_write(&h->knobs[KNOB_FREEZE], name, -EBADF, false, NULL);
+    return r;
+}
+
+/* The first round freezes. Later ones do not: that would keep processes from exiting, and pids.max
+ * keeps them from forking. */
+static int kill_round(const struct cgroup_host *h, const char *name, bool first, size_t *ret_count,
                       struct err *e)
 {
-    int r;
+    const struct cgroup_bound *at_once = &h->knobs[KNOB_KILL];
 
-    if (freeze) {
-        r = set_frozen(h, name, true, deadline_in_ms(FREEZE_TO_KILL_MS), e);
-        if (r < 0 && r != -ETIMEDOUT)
-            return r == -ENOENT ? 0 : r;
+    if (!at_once->y && first)
+        return kill_frozen(h, name, ret_count, e);
+    if (at_once->y) {
+        int r = cgroup_knob_write(at_once, name, -EBADF, 1, e);
+
+        if (r < 0 && r != -ENOENT)
+            return r;
     }
-    r = cgroup_tree_signal(h, name, SIGKILL, ret_count, e);
-    if (freeze)
-        cgroup_knob_write(&h->knobs[KNOB_FREEZE], name, -EBADF, false, NULL);
-    return r;
+    return cgroup_tree_signal(h, name, SIGKILL, ret_count, e);
+}
+
+/* 1 once the group is empty, 0 when the deadline has passed before. */
+static int wait_empty(const struct cgroup_host *h, const char *name, uint64_t deadline,
+                      struct err *e)
+{
+    long ns = CGROUP_PAUSE_NS;
+
+    for (;;) {
+        bool last = deadline_passed(deadline);
+        int r = cgroup_tree_is_empty(h, name, e);
+
+        if (r != 0 || last)
+            return r;
+        cgroup_pause(&ns);
+    }
 }
 
 int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e)
 {
-    const struct cgroup_host *h = c->host;
-    const struct cgroup_bound *at_once = &h->knobs[KNOB_KILL];
     uint64_t deadline = deadline_in_ms(timeout_ms);
     char name[CGROUP_NAME_MAX];
-    long ns = CGROUP_PAUSE_NS;
+    bool first = true;
     size_t count = 0;
-    int r;
 
     slot_name(c->slot, name);
-    if (at_once->y) {
-        r = cgroup_knob_write(at_once, name, -EBADF, 1, e);
-        if (r < 0 && r != -ENOENT)
-            return r;
-    }
-    for (;;) {
+    prepare_to_die(c);
+    for (;; first = false) {
         bool last = deadline_passed(deadline);
+        int r = kill_round(c->host, name, first, &count, e);
 
-        r = kill_round(h, name, !at_once->y, &count, e);
         if (r < 0 || count == 0)
             return r;
         if (last)
             return err_set(e, ETIMEDOUT, "%zu processes outlive SIGKILL in control group %s", count,
                            name);
-        cgroup_pause(&ns);
+        r = wait_empty(c->host, name, deadline_in_ms(KILL_AGAIN_MS), e);
+        if (r != 0)
+            return r < 0 ? r : 0;
     }
 }
 

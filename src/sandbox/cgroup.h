@@ -96,12 +96,14 @@ int cgroup_make(const struct cgroup_host *h, uint32_t slot, uint32_t owner, stru
 int cgroup_open(const struct cgroup_host *h, uint32_t slot, struct cgroup *ret, struct err *e);
 void cgroup_close(struct cgroup *c); /* descriptors only */
 
-/* Of "work". -ENOTSUP names a limit that was asked for and cannot be had. */
+/* Of "work". Without a limit of processes it has two per MiB of memory, 128 to 4,096 of them.
+ * -ENOTSUP names a limit that was asked for and cannot be had. */
 int cgroup_limit(const struct cgroup *c, const struct plan_limits *limits, struct err *e);
 /* The whole slot. -ETIMEDOUT leaves it running. */
 int cgroup_freeze(const struct cgroup *c, bool frozen, uint32_t timeout_ms, struct err *e);
 int cgroup_reclaim(const struct cgroup *c, struct err *e); /* best effort, after freezing */
-/* SIGKILL to everything in it, also while frozen; returns once it is empty. */
+/* Lifts the CPU quota, then sends SIGKILL to everything in it, by cgroup.kill or while it is
+ * frozen; returns once it is empty. -ETIMEDOUT: some processes have not ended yet. */
 int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e);
 int cgroup_remove(const struct cgroup_host *h, uint32_t slot, struct err *e); /* absent is fine */
 

@@ -18,6 +18,11 @@
 
 #define PROBE "probe." /* and the number of the process that tries things out */
 
+enum {
+    /* Of all sandboxes together, where a service of the host has 100 (cpu.weight of v2, 1024
+     * cpu.shares of v1). */
+    ALL_CPU_WEIGHT = 50,
+};
 enum { PROC_BYTES_MAX = 1 << 20, MOUNTS_MAX = 16, MOUNTINFO_FIELDS = 16, NAME_BYTES_MAX = 48 };
 
 static const struct {
@@ -387,6 +392,14 @@ static void host_clear_probes(const struct cgroup_host *h)
     closedir(dir);
 }
 
+/* The group of our name, which holds all sandboxes, is what competes with the host's services. */
+static int host_weigh(const struct cgroup_host *h, struct err *e)
+{
+    const struct cgroup_bound *b = &h->knobs[KNOB_CPU_WEIGHT];
+
+    return b->y ? cgroup_knob_write(b, ".", -EBADF, ALL_CPU_WEIGHT, e) : 0;
+}
+
 static int host_probe(struct cgroup_host *h, unsigned lacks, struct err *e)
 {
     char probe[CGROUP_NAME_MAX];
@@ -402,7 +415,7 @@ static int host_probe(struct cgroup_host *h, unsigned lacks, struct err *e)
     if (r < 0)
         return r;
     host_drop_idle(h);
-    return 0;
+    return host_weigh(h, e);
 }
 
 static bool name_is_valid(struct str name)

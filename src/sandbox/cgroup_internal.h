@@ -134,6 +134,9 @@ int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err
  * looking: time alone is no failure. */
 enum { CGROUP_PAUSE_NS = 50 * 1000 };
 void cgroup_pause(long *ns);
-/* Counts the processes in it, and signals each when `signal` is not 0. */
+/* Counts the processes in it (the most that any hierarchy has), and signals each when `signal` is
+ * not 0. */
 int cgroup_tree_signal(const struct cgroup_host *h, const char *name, int signal, size_t *ret_count,
                        struct err *e);
+/* 1 when no hierarchy has a process in it, else 0: it stops looking at the first one. */
+int cgroup_tree_is_empty(const struct cgroup_host *h, const char *name, struct err *e);

@@ -193,26 +193,55 @@ static size_t signal_listed(struct str list, int signal)
     return count;
 }
 
+static const char *const all_groups[] = {"", "/init", "/work"};
+
+/* The processes of one of a sandbox's groups, one number per line; nothing when the group is gone.
+ */
+static int list_group(const struct cgroup_hierarchy *y, const char *name, const char *group,
+                      struct buf *list, struct err *e)
+{
+    char path[CGROUP_PATH_MAX];
+    int r;
+
+    snprintf(path, sizeof(path), "%s%s/cgroup.procs", name, group);
+    buf_clear(list);
+    r = io_read_file(y->root_fd, path, PROCS_BYTES_MAX, list, e);
+    return r == -ENOENT || r == -ENODEV ? 0 : r;
+}
+
 int cgroup_tree_signal(const struct cgroup_host *h, const char *name, int signal, size_t *ret_count,
                        struct err *e)
 {
-    static const char *const groups[] = {"", "/init", "/work"};
     AUTO_BUF(list, PROCS_BYTES_MAX);
-    char path[CGROUP_PATH_MAX];
-    size_t count = 0;
-    int r;
+    size_t most = 0;
 
-    for (size_t i = 0; i < h->count * ARRAY_LEN(groups); i++) {
-        snprintf(path, sizeof(path), "%s%s/cgroup.procs", name, groups[i % ARRAY_LEN(groups)]);
-        buf_clear(&list);
-        r = io_read_file(h->hierarchies[i / ARRAY_LEN(groups)].root_fd, path, PROCS_BYTES_MAX,
-                         &list, e);
-        if (r == -ENOENT || r == -ENODEV)
-            continue; /* gone, or going */
-        if (r < 0)
-            return r;
-        count += signal_listed(buf_str(&list), signal);
+    for (size_t i = 0; i < h->count; i++) {
+        size_t count = 0;
+
+        for (size_t k = 0; k < ARRAY_LEN(all_groups); k++) {
+            int r = list_group(&h->hierarchies[i], name, all_groups[k], &list, e);
+
+            if (r < 0)
+                return r;
+            count += signal_listed(buf_str(&list), signal);
+        }
+        if (count > most)
+            most = count;
     }
-    *ret_count = count;
+    *ret_count = most;
     return 0;
+}
+
+int cgroup_tree_is_empty(const struct cgroup_host *h, const char *name, struct err *e)
+{
+    AUTO_BUF(list, PROCS_BYTES_MAX);
+
+    for (size_t i = 0; i < h->count; i++)
+        for (size_t k = ARRAY_LEN(all_groups); k-- > 0;) {
+            int r = list_group(&h->hierarchies[i], name, all_groups[k], &list, e);
+
+            if (r < 0 || list.n > 0)
+                return r < 0 ? r : 0;
+        }
+    return 1;
 }

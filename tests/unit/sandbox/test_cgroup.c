@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -470,6 +471,176 @@ static void check_fork_bomb(struct cgroup_host *h)
 TEST(cgroup, kills_a_fork_bomb)
 {
     on_each_host(check_fork_bomb);
+}
+
+/* What a fork bomb has by default: a core, and as many processes as 2 GiB of memory allow. */
+static void check_default_fork_bomb(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.memory_bytes = UINT64_C(2) << 30, .cpu_millicores = 1000};
+    uint64_t *counter = shared_counter();
+    struct err e = {0};
+    size_t left = 1;
+
+    if (!(cgroup_host_abilities(h) & CGROUP_CPU))
+        limits.cpu_millicores = 0;
+    ok(cgroup_limit(&c, &limits, &e), &e);
+    start_in(&c, fork_bomb, counter);
+    wait_until_above(counter, 1000);
+    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
+    CHECK_EQ(left, 0);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, kills_a_fork_bomb_with_default_limits)
+{
+    on_each_host(check_default_fork_bomb);
+}
+
+/* The text of a knob's file in a group. */
+static void knob_text(const struct cgroup_host *h, enum cgroup_knob k, const char *group,
+                      char text[64])
+{
+    const struct cgroup_bound *b = &h->knobs[k];
+    struct err e = {0};
+
+    CHECK(b->y);
+    ok(cgroup_file_read(b->y, group, b->file->name, text, 64, &e), &e);
+}
+
+static void check_kill_lifts_quota(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct plan_limits limits = {.cpu_millicores = 20};
+    struct err e = {0};
+    char text[64];
+
+    if (cgroup_host_abilities(h) & CGROUP_CPU) {
+        const char *none = h->knobs[KNOB_CPU_MAX].file->none;
+
+        ok(cgroup_limit(&c, &limits, &e), &e);
+        start_in(&c, sleep_forever, NULL);
+        ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+        knob_text(h, KNOB_CPU_MAX, "7/work", text);
+        CHECK_EQ(strncmp(text, none, strlen(none)), 0);
+    }
+    remove_and_check(h, &c);
+}
+
+/* Thousands of processes that share a core take long to exit. */
+TEST(cgroup, lifts_the_cpu_quota_of_what_it_kills)
+{
+    on_each_host(check_kill_lifts_quota);
+}
+
+static int watch(int inotify, const struct cgroup_hierarchy *y, const char *file, uint32_t events)
+{
+    AUTO_BUF(path, 4096);
+    int wd;
+
+    CHECK_EQ(buf_addf(&path, "%s/%s", y->path, file), 0);
+    wd = inotify_add_watch(inotify, path.p, events);
+    CHECK(wd >= 0);
+    return wd;
+}
+
+/* The kernel queues every access to the watched files in order. */
+static void check_kill_order(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    const struct cgroup_bound *freeze = &h->knobs[KNOB_FREEZE], *cpu = &h->knobs[KNOB_CPU_MAX];
+    auto_fd inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    bool at_once = cgroup_host_abilities(h) & CGROUP_KILL;
+    char file[64], events[16384];
+    int lifted = -1, frozen, listed;
+    struct err e = {0};
+    size_t n = 0;
+    int order[4] = {0};
+    ssize_t size;
+
+    start_in(&c, sleep_forever, NULL);
+    if (cpu->y) {
+        (void)snprintf(file, sizeof(file), "7/work/%s", cpu->file->name);
+        lifted = watch(inotify, cpu->y, file, IN_MODIFY);
+    }
+    (void)snprintf(file, sizeof(file), "7/%s", freeze->file->name);
+    frozen = watch(inotify, freeze->y, file, IN_MODIFY);
+    listed = watch(inotify, h->knobs[KNOB_PIDS_MAX].y, "7/work/cgroup.procs", IN_ACCESS);
+    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+
+    size = read(inotify, events, sizeof(events));
+    CHECK(size > 0 || at_once);
+    for (ssize_t at = 0; at < size && n < ARRAY_LEN(order);) {
+        const struct inotify_event *event = (const void *)(events + at);
+
+        if (n == 0 || order[n - 1] != event->wd)
+            order[n++] = event->wd;
+        at += (ssize_t)(sizeof(*event) + event->len);
+    }
+    n = 0;
+    if (cpu->y)
+        CHECK_EQ(order[n++], lifted);
+    if (!at_once) { /* cgroup.kill needs neither a freezer nor a list */
+        CHECK_EQ(order[n++], frozen);
+        CHECK_EQ(order[n++], listed);
+        CHECK_EQ(order[n], frozen); /* thawed, to let them die */
+    }
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, lifts_the_quota_then_freezes_then_kills_then_thaws)
+{
+    on_each_host(check_kill_order);
+}
+
+static void check_default_pids(struct cgroup_host *h)
+{
+    static const struct {
+        uint64_t memory_mib;
+        uint32_t asked, expected;
+    } rows[] = {
+        {16,    0,  128 },
+        {256,   0,  512 },
+        {2048,  0,  4096},
+        {65536, 0,  4096},
+        {0,     0,  4096},
+        {256,   77, 77  },
+    };
+    struct cgroup c = make_slot(h, SLOT);
+    struct err e = {0};
+    char text[64];
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct plan_limits limits = {.memory_bytes = rows[i].memory_mib * MIB,
+                                     .pids = rows[i].asked};
+
+        ok(cgroup_limit(&c, &limits, &e), &e);
+        knob_text(h, KNOB_PIDS_MAX, "7/work", text);
+        CHECK_EQ(strtoull(text, NULL, 10), rows[i].expected);
+    }
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, limits_processes_by_memory_unless_told)
+{
+    on_each_host(check_default_pids);
+}
+
+static void check_weight(struct cgroup_host *h)
+{
+    char text[64];
+
+    if (!h->knobs[KNOB_CPU_WEIGHT].y)
+        return;
+    knob_text(h, KNOB_CPU_WEIGHT, ".", text);
+    CHECK_EQ(strtoull(text, NULL, 10),
+             h->knobs[KNOB_CPU_WEIGHT].y->version == &cgroup_v2 ? 50 : 512);
+}
+
+TEST(cgroup, gives_all_sandboxes_together_half_the_cpu_weight_of_a_service)
+{
+    on_each_host(check_weight);
 }
 
 static void check_into(struct cgroup_host *h)
