@@ -11,7 +11,10 @@
 #include "base/proc.h"
 #include "broker/broker.h"
 
-enum { KILL_MS_MAX = 10 * 1000 };
+enum {
+    KILL_MS_MAX = 30 * 1000, /* thousands of processes exit slowly while the host is busy */
+    OWNER_MS_MAX = 10 * 1000,
+};
 
 int life_name(const struct broker *b, const char *id, uint32_t slot, struct err *e)
 {
@@ -121,7 +124,7 @@ static int life_kill_owner(int dir, struct err *e)
         return r == -ESRCH ? 0 : err_sys(e, -r, "kill its first process");
     p.fd = proc.pidfd;
     do
-        r = poll(&p, 1, KILL_MS_MAX);
+        r = poll(&p, 1, OWNER_MS_MAX);
     while (r < 0 && errno == EINTR);
     return r > 0 ? 0 : err_set(e, ETIMEDOUT, "its first process outlives SIGKILL");
 }

@@ -228,6 +228,19 @@ def contains_a_fork_bomb():
         assert BROKER.pings("x")
 
 
+def removes_a_fork_bomb_that_has_default_limits():
+    """The process limit follows from the memory limit: 512 at 256 MiB."""
+    with created("x", "b() { b | b & }; b; sleep 1000", "--memory", 256 * MIB, "--cpu", 1000):
+        wait_for(lambda: BROKER.stat("x")["pids"] >= 256, "a bomb")
+        assert BROKER.stat("x")["pids"] <= 512 + 8, BROKER.stat("x")
+        slot = BROKER.sandbox("x").slot
+        BROKER.ok("remove", "x")
+        assert not BROKER.sandbox("x")
+        left = [path for path in BROKER.groups() if path.endswith(f"/{slot}/")]
+        for path in left:  # the slot may be another's by now
+            assert not pathlib.Path(path, "work/cgroup.procs").read_text().split(), path
+
+
 def cpu_limit(name):
     """Microseconds that it has of each period, and how often it was held back for having had them,
     as the kernel counts."""
@@ -613,6 +626,7 @@ TESTS = [
     reaches_neither_host_nor_neighbours_over_the_bridge,
     kills_what_takes_too_much_memory_but_not_execd,
     contains_a_fork_bomb,
+    removes_a_fork_bomb_that_has_default_limits,
     answers_beside_a_burning_workload,
     limits_open_files_and_temporary_room,
     takes_the_quick_for_what_they_are,
