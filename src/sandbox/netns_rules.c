@@ -4,7 +4,8 @@
  *           MAC is held to it by the bridge (locked port), its IP addresses by their last two
  *           bytes, which are the MAC's.
  *   inet:   from the bridge nothing new goes to an address of the host, to other sandboxes, to
- *           link-local, metadata, loopback or multicast addresses; nothing new goes to a sandbox
+ *           link-local, metadata, loopback or multicast addresses, nor to the forms that these
+ *           IPv4 addresses have in IPv6 (NAT64, 6to4, ISATAP, ...); nothing new goes to a sandbox
  *           but from the host itself; a sandbox has so many connections at a time, since the table
  *           that tracks them is everybody's; what leaves is masqueraded.
  */
@@ -74,6 +75,7 @@ struct prefix {
     const struct ip_version *ip;
     uint8_t bits;
     uint8_t bytes[16];
+    uint8_t from; /* the byte of the address that it begins at */
 };
 
 /* Nowhere a sandbox has business. The sandboxes' own networks come from the configuration. */
@@ -88,12 +90,25 @@ static const struct prefix forbidden[] = {
     {&ip_v4, 4,   {240}                                             }, /* and broadcast */
     {&ip_v6, 96,  {0}                                               }, /* ::1, ::a.b.c.d */
     {&ip_v6, 96,  {[10] = 0xff, [11] = 0xff}                        }, /* ::ffff:a.b.c.d */
-    {&ip_v6, 112, {0, 0x64, 0xff, 0x9b, [12] = 169, [13] = 254}     }, /* NAT64 */
-    {&ip_v6, 32,  {0x20, 0x02, 169, 254}                            }, /* 6to4 */
+    {&ip_v6, 96,  {[8] = 0xff, [9] = 0xff}                          }, /* ::ffff:0:a.b.c.d, SIIT */
+    {&ip_v6, 48,  {0, 0x64, 0xff, 0x9b, 0, 1}                       }, /* NAT64, v4 anywhere in it */
+    {&ip_v6, 32,  {0x20, 0x01}                                      }, /* Teredo, v4 scrambled */
     {&ip_v6, 128, {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54}}, /* Amazon */
     {&ip_v6, 128, {0xfd, 0x20, 0x00, 0xce, [14] = 0x02, [15] = 0x54}}, /* Google */
     {&ip_v6, 10,  {0xfe, 0x80}                                      }, /* link-local */
     {&ip_v6, 8,   {0xff}                                            }, /* multicast */
+};
+
+/* Forms of an IPv4 address in IPv6 that translators and tunnels take for that address: these bytes,
+ * and the address behind them. Each forbidden IPv4 prefix is forbidden in all of them. */
+static const struct {
+    uint8_t from, n;
+    uint8_t bytes[12];
+} v4_forms[] = {
+    {0, 12, {0, 0x64, 0xff, 0x9b}}, /* NAT64, 64:ff9b::a.b.c.d */
+    {0, 2,  {0x20, 0x02}         }, /* 6to4, 2002:a.b.c.d:: */
+    {8, 4,  {0, 0, 0x5e, 0xfe}   }, /* ISATAP, any prefix and ::5efe:a.b.c.d */
+    {8, 4,  {0x02, 0, 0x5e, 0xfe}}, /* the same, ::200:5efe:a.b.c.d */
 };
 
 /* What the kernel itself would take for its own, or for many. */
@@ -118,7 +133,7 @@ static void policy_fill(const struct netns_conf *conf, struct policy *p)
     *p = (struct policy){
         .bridge = conf->bridge,
         .flows_max = conf->flows_max,
-        .own = {{&ip_v4, conf->v4_bits, {0}}, {&ip_v6, NETNS_V6_BITS, {0}}},
+        .own = {{&ip_v4, conf->v4_bits, {0}, 0}, {&ip_v6, NETNS_V6_BITS, {0}, 0}},
         .own_count = conf->v6 ? 2 : 1,
     };
     (void)snprintf(p->table, sizeof(p->table), "opensandbox%s%s", usual ? "" : "-",
@@ -224,8 +239,26 @@ static void drop_to(struct netlink_batch *b, const struct nft_table *t, const st
 {
     rule_from_bridge(b, t, "prerouting", p);
     nft_match_nfproto(b, to->ip->nfproto);
-    nft_match_prefix(b, to->ip->daddr, to->ip->addr_bytes, to->bytes, to->bits);
+    nft_match_prefix(b, byte_of(to->ip->daddr, to->from), (size_t)to->ip->addr_bytes - to->from,
+                     to->bytes, to->bits);
     nft_drop(b);
+}
+
+/* The prefix, and where it is one of IPv4 all its forms in IPv6. */
+static void drop_to_all_forms(struct netlink_batch *b, const struct nft_table *t,
+                              const struct policy *p, const struct prefix *to)
+{
+    drop_to(b, t, p, to);
+    if (to->ip != &ip_v4)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(v4_forms); i++) {
+        uint8_t n = v4_forms[i].n;
+        struct prefix form = {&ip_v6, (uint8_t)(n * 8 + to->bits), {0}, v4_forms[i].from};
+
+        memcpy(form.bytes, v4_forms[i].bytes, n);
+        memcpy(form.bytes + n, to->bytes, ip_v4.addr_bytes);
+        drop_to(b, t, p, &form);
+    }
 }
 
 static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
@@ -243,9 +276,9 @@ static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
         nft_drop(b);
     }
     for (size_t i = 0; i < p->own_count; i++)
-        drop_to(b, t, p, &p->own[i]);
+        drop_to_all_forms(b, t, p, &p->own[i]);
     for (size_t i = 0; i < ARRAY_LEN(forbidden); i++)
-        drop_to(b, t, p, &forbidden[i]);
+        drop_to_all_forms(b, t, p, &forbidden[i]);
     /* What is dropped above is never tracked. An address's last two bytes are the slot's, in both
      * versions: they share a counter. */
     for (size_t i = 0; i < p->own_count; i++) {

@@ -438,6 +438,42 @@ static const char *const forbidden[] = {
     "fd00:ec2::254",   "fd20:ce::254",    "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1",
 };
 
+/* IPv6 addresses that translators and tunnels take for an IPv4 address. */
+struct v6_form {
+    const char *before, *after;
+};
+static const struct v6_form v4_in_v6[] = {
+    {"64:ff9b::",             ""   }, /* NAT64 */
+    {"64:ff9b:1::",           ""   }, /* NAT64 of a network's own, where the prefix has 96 bits, */
+    {"64:ff9b:1:",            "::" }, /* 48, */
+    {"64:ff9b:1:2:",          "::" }, /* or about 64 */
+    {"2002:",                 "::1"}, /* 6to4 */
+    {"2001:0:",               "::1"}, /* Teredo: its server, */
+    {"2001::",                ""   }, /* and its client */
+    {"::ffff:0:",             ""   }, /* SIIT */
+    {"2001:db8:3::5efe:",     ""   }, /* ISATAP */
+    {"2001:db8:3::200:5efe:", ""   }, /* the same of a global address */
+};
+
+static void spell_in_v6(const struct v6_form *form, const char *v4, char ret[INET6_ADDRSTRLEN])
+{
+    uint8_t b[4];
+
+    CHECK_EQ(inet_pton(AF_INET, v4, b), 1);
+    (void)snprintf(ret, INET6_ADDRSTRLEN, "%s%02x%02x:%02x%02x%s", form->before, b[0], b[1], b[2],
+                   b[3], form->after);
+}
+
+static void add_to_internet(const struct world *w, const char *v6)
+{
+    char command[128];
+
+    (void)snprintf(command, sizeof(command), "ip addr replace %s/128 dev lo nodad", v6);
+    enter(w->internet);
+    run(command);
+    enter(w->host);
+}
+
 TEST(netns, keeps_sandboxes_from_metadata_services)
 {
     struct world w;
@@ -449,6 +485,29 @@ TEST(netns, keeps_sandboxes_from_metadata_services)
         CHECK_EQ(connect_from(w.host, fd, forbidden[i], SILENCE_MS), -ETIMEDOUT);
     for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) /* while the host gets there */
         CHECK_EQ(connect_from(w.host, w.host, forbidden[i], ANSWER_MS), 0);
+}
+
+TEST(netns, keeps_sandboxes_from_ipv6_forms_of_forbidden_ipv4_addresses)
+{
+    static const char *const v4[] = {"169.254.169.254", "100.100.100.200", "168.63.129.16",
+                                     "192.0.0.192",     "10.231.0.9",      "127.0.0.1"};
+    char v6[INET6_ADDRSTRLEN];
+    struct world w;
+    int fd;
+
+    world_make(&w);
+    fd = sandbox_make(0);
+    for (size_t i = 0; i < ARRAY_LEN(v4) * ARRAY_LEN(v4_in_v6); i++) {
+        spell_in_v6(&v4_in_v6[i % ARRAY_LEN(v4_in_v6)], v4[i / ARRAY_LEN(v4_in_v6)], v6);
+        add_to_internet(&w, v6);
+        if (connect_from(w.host, fd, v6, SILENCE_MS) != -ETIMEDOUT)
+            test_fail(__FILE__, __LINE__, "reached %s", v6);
+        CHECK_EQ(connect_from(w.host, w.host, v6, ANSWER_MS), 0); /* while the host gets there */
+    }
+    /* What is translated to an address that is not forbidden stays open. */
+    spell_in_v6(&v4_in_v6[0], "203.0.113.9", v6);
+    add_to_internet(&w, v6);
+    CHECK_EQ(connect_from(w.host, fd, v6, ANSWER_MS), 0);
 }
 
 /* A frame that names its sender at will, and how to recognise it. */
