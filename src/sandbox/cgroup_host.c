@@ -23,123 +23,20 @@ enum {
      * cpu.shares of v1). */
     ALL_CPU_WEIGHT = 50,
 };
-enum { PROC_BYTES_MAX = 1 << 20, MOUNTS_MAX = 16, MOUNTINFO_FIELDS = 16, NAME_BYTES_MAX = 48 };
+enum { PROC_BYTES_MAX = 1 << 20, NAME_BYTES_MAX = 48 };
 
-static const struct {
-    const char *name;
-    enum cgroup_controller controller;
-} v1_controllers[] = {
-    {"memory",  CONTROLLER_MEMORY },
-    {"cpu",     CONTROLLER_CPU    },
-    {"cpuacct", CONTROLLER_CPUACCT},
-    {"pids",    CONTROLLER_PIDS   },
-    {"blkio",   CONTROLLER_IO     },
-    {"freezer", CONTROLLER_FREEZER},
-};
-
-static unsigned controllers_in(struct str list)
-{
-    struct str word;
-    unsigned found = 0;
-
-    while (str_cut(&list, ',', &word))
-        for (size_t i = 0; i < ARRAY_LEN(v1_controllers); i++)
-            if (str_eq(word, str_of(v1_controllers[i].name)))
-                found |= 1U << v1_controllers[i].controller;
-    return found;
-}
-
-/* Our own group in the hierarchy: of /proc/self/cgroup the line "7:cpu,cpuacct:/path" or
- * "0::/path", as seen from the mount, whose root need not be that of the hierarchy. */
-static struct str own_group(struct str groups, const struct cgroup_mount *m, struct str mount_root)
-{
-    struct str line, id, list;
-
-    while (str_cut(&groups, '\n', &line)) {
-        if (!str_cut(&line, ':', &id) || !str_cut(&line, ':', &list))
-            continue;
-        if (m->version == &cgroup_v2 ? !str_eq(id, STR("0"))
-                                     : !(controllers_in(list) & m->controllers))
-            continue;
-        if (mount_root.n > 1 && !str_starts(line, mount_root))
-            return STR("");
-        line = str_skip(line, mount_root.n > 1 ? mount_root.n : 0);
-        return str_eq(line, STR("/")) ? STR("") : line;
-    }
-    return STR("");
-}
-
-static char *str_dup(struct str s)
-{
-    char *copy = mem_alloc(s.n + 1);
-
-    if (s.n)
-        memcpy(copy, s.p, s.n);
-    copy[s.n] = '\0';
-    return copy;
-}
-
-struct mounts {
-    struct cgroup_mount at[MOUNTS_MAX];
-    size_t count;
-    unsigned seen; /* v1 controllers that have been found */
-    bool has_v2;
-};
-
-static void mounts_done(struct mounts *all)
-{
-    for (size_t i = 0; i < all->count; i++) {
-        free(all->at[i].point);
-        free(all->at[i].own);
-    }
-}
-
-/* "36 35 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory" */
-static void mounts_add_line(struct mounts *all, struct str line, struct str groups)
-{
-    struct str f[MOUNTINFO_FIELDS];
-    struct cgroup_mount m = {0};
-    size_t n = 0, dash = 6;
-
-    while (n < ARRAY_LEN(f) && str_cut(&line, ' ', &f[n]))
-        n++;
-    while (dash < n && !str_eq(f[dash], STR("-")))
-        dash++;
-    if (dash + 3 >= n || all->count == MOUNTS_MAX)
-        return;
-    if (str_eq(f[dash + 1], STR("cgroup2")) && !all->has_v2) {
-        m.version = &cgroup_v2;
-        all->has_v2 = true;
-    } else if (str_eq(f[dash + 1], STR("cgroup"))) {
-        m.version = &cgroup_v1;
-        m.controllers = controllers_in(f[dash + 3]) & ~all->seen;
-        all->seen |= m.controllers;
-        if (!m.controllers)
-            return;
-    } else {
-        return;
-    }
-    m.point = str_dup(f[4]);
-    m.own = str_dup(own_group(groups, &m, f[3]));
-    all->at[all->count++] = m;
-}
-
-static int mounts_read(struct mounts *ret, struct err *e)
+static int mounts_read(struct cgroup_mounts *ret, struct err *e)
 {
     AUTO_BUF(mountinfo, PROC_BYTES_MAX);
     AUTO_BUF(groups, PROC_BYTES_MAX);
-    struct str rest, line;
     int r;
 
     r = io_read_file(AT_FDCWD, "/proc/self/mountinfo", PROC_BYTES_MAX, &mountinfo, e);
     if (r >= 0)
         r = io_read_file(AT_FDCWD, "/proc/self/cgroup", PROC_BYTES_MAX, &groups, e);
-    if (r < 0)
-        return r;
-    rest = buf_str(&mountinfo);
-    while (str_cut(&rest, '\n', &line))
-        mounts_add_line(ret, line, buf_str(&groups));
-    return 0;
+    if (r >= 0)
+        cgroup_mounts_parse(buf_str(&mountinfo), buf_str(&groups), ret);
+    return r;
 }
 
 int cgroup_place_at(struct cgroup_hierarchy *ret, struct err *e)
@@ -156,7 +53,7 @@ int cgroup_place_at(struct cgroup_hierarchy *ret, struct err *e)
 }
 
 /* A hierarchy we may not use is left out; `e` keeps the reason, for the case that it is missed. */
-static void host_place(struct cgroup_host *h, const struct mounts *all, const char *name,
+static void host_place(struct cgroup_host *h, const struct cgroup_mounts *all, const char *name,
                        unsigned versions, struct err *e)
 {
     for (int version = 2; version >= 1; version--)
@@ -427,7 +324,7 @@ static bool name_is_valid(struct str name)
 int cgroup_host_open_as(const char *name, unsigned versions, unsigned lacks,
                         struct cgroup_host **ret_host, struct err *e)
 {
-    struct mounts all = {0};
+    struct cgroup_mounts all = {0};
     struct err why = {0};
     struct cgroup_host *h;
     int r;
@@ -444,7 +341,7 @@ int cgroup_host_open_as(const char *name, unsigned versions, unsigned lacks,
         r = host_probe(h, lacks, &why);
     if (r >= 0)
         r = host_check(h, &why);
-    mounts_done(&all);
+    cgroup_mounts_done(&all);
     if (r < 0) {
         cgroup_host_remove(h, NULL); /* goes only where nobody else uses it */
         cgroup_host_close(h);

@@ -97,9 +97,28 @@ int cgroup_host_open_as(const char *name, unsigned versions, unsigned lacks,
 struct cgroup_mount {
     const struct cgroup_version *version;
     unsigned controllers;
-    char *point; /* where it is mounted */
-    char *own;   /* our own group below the mount: "" or "/..." */
+    char *point;   /* where it is mounted */
+    char *own;     /* our own group below the mount: "" or "/..." */
+    unsigned rank; /* of several mounts of a hierarchy the highest is taken */
 };
+
+enum {
+    CGROUP_MOUNT_USUAL = 1 << 0, /* it is below /sys/fs/cgroup */
+    CGROUP_MOUNT_WRITABLE = 1 << 1,
+    CGROUP_MOUNT_COVERS = 1 << 2, /* it shows our own group */
+};
+
+enum { CGROUP_MOUNTS_MAX = 16 };
+
+/* One mount per hierarchy. */
+struct cgroup_mounts {
+    struct cgroup_mount at[CGROUP_MOUNTS_MAX];
+    size_t count;
+};
+
+/* cgroup_mounts.c: chooses by the texts of /proc/self/mountinfo and /proc/self/cgroup. */
+void cgroup_mounts_parse(struct str mountinfo, struct str groups, struct cgroup_mounts *ret);
+void cgroup_mounts_done(struct cgroup_mounts *all);
 
 /* cgroup_v2.c: finds a place for `name` where controllers can be had, and fills *ret. */
 int cgroup_v2_place(const struct cgroup_mount *m, const char *name, struct cgroup_hierarchy *ret,

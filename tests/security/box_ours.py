@@ -48,12 +48,24 @@ class Groups:
             elif V1_CONTROLLERS & set(options.split(",")):
                 self.v1.append(f"{point}{self.own(options)}/{name}")
 
-    @staticmethod
-    def mounts():
-        for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
-            _, point, kind, options = line.split()[:4]
-            if kind.startswith("cgroup"):
-                yield point, kind, options
+    @classmethod
+    def mounts(cls):
+        """One mount per hierarchy, of several the one that shows our own group, as the broker has it:
+        a chroot may have a bind mount of the same tree."""
+        best = {}
+        for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+            fields, _, rest = line.partition(" - ")
+            root, point, flags = fields.split()[3:6]
+            kind, _, options = rest.split()
+            key = kind if kind == "cgroup2" else frozenset(V1_CONTROLLERS & set(options.split(",")))
+            if not kind.startswith("cgroup") or not key:
+                continue
+            own = cls.own(options) if kind == "cgroup" else ""
+            rank = (root == "/" or (own + "/").startswith(root + "/"), flags.startswith("rw"),
+                    point.startswith("/sys/fs/cgroup"))
+            if key not in best or rank > best[key][0]:
+                best[key] = rank, (point, kind, options)
+        return [mount for _, mount in best.values()]
 
     @staticmethod
     def own(options):

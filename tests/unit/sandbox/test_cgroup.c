@@ -486,7 +486,7 @@ static void check_default_fork_bomb(struct cgroup_host *h)
         limits.cpu_millicores = 0;
     ok(cgroup_limit(&c, &limits, &e), &e);
     start_in(&c, fork_bomb, counter);
-    wait_until_above(counter, 1000);
+    wait_until_above(counter, 100);
     ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
     ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
     CHECK_EQ(left, 0);
@@ -851,6 +851,82 @@ static void check_each_slot(struct cgroup_host *h)
 TEST(cgroup, lists_the_slots_that_have_groups)
 {
     on_each_host(check_each_slot);
+}
+
+static const char groups_v1[] = "9:cpu,cpuacct:/app\n8:memory:/app/one\n0::/app/one\n";
+
+/* What is chosen of a mountinfo: "point own" of each mount, in order. */
+static void check_choice(const char *mountinfo, const char *expected)
+{
+    struct cgroup_mounts all = {0};
+    AUTO_BUF(text, 4096);
+
+    cgroup_mounts_parse(str_of(mountinfo), str_of(groups_v1), &all);
+    for (size_t i = 0; i < all.count; i++)
+        CHECK_EQ(buf_addf(&text, "%s %s\n", all.at[i].point, all.at[i].own), 0);
+    CHECK_STR(text.n ? text.p : "", expected);
+    cgroup_mounts_done(&all);
+}
+
+#define V1(root, point, flags, controllers)                                                        \
+    "36 35 0:32 " root " " point " " flags " shared:9 - cgroup cgroup rw," controllers "\n"
+#define V2(root, point, flags) "40 35 0:29 " root " " point " " flags " - cgroup2 cgroup2 rw\n"
+#define USUAL                  "/sys/fs/cgroup"
+#define CHROOT                 "/srv/chroot/sys/fs/cgroup"
+
+TEST(cgroup, takes_the_mount_that_shows_its_own_group)
+{
+    check_choice(V1("/", USUAL "/memory", "rw", "memory"), USUAL "/memory /app/one\n");
+    /* A chroot's bind mount is no better for being listed first, ... */
+    check_choice(V1("/", CHROOT "/memory", "rw", "memory") V1("/", USUAL "/memory", "rw", "memory"),
+                 USUAL "/memory /app/one\n");
+    check_choice(V2("/", CHROOT, "rw") V2("/", USUAL, "rw"), USUAL " /app/one\n");
+    /* ... one of another part of the tree is none, wherever it is, ... */
+    check_choice(V2("/app/on", USUAL, "rw") V2("/app", "/mnt", "rw"), "/mnt /one\n");
+    check_choice(V2("/app/two", USUAL, "rw") V2("/app/one", "/mnt", "rw"), "/mnt \n");
+    /* ... and so is one that cannot be written, or seen. */
+    check_choice(V2("/", USUAL, "ro") V2("/", "/mnt", "rw"), "/mnt /app/one\n");
+    check_choice(V2("/", USUAL, "rw") V2("/other", USUAL, "rw") V2("/", "/mnt", "rw"),
+                 "/mnt /app/one\n");
+    check_choice(V2("/", USUAL, "rw") "41 35 0:30 / " USUAL " rw - tmpfs tmpfs rw\n", "");
+    /* The only one is taken, whatever it shows. */
+    check_choice(V2("/other", USUAL, "rw"), USUAL " \n");
+    /* Each hierarchy on its own. */
+    check_choice(V1("/", CHROOT "/cpu", "rw", "cpu,cpuacct")
+                     V1("/", CHROOT "/memory", "rw", "memory")
+                         V1("/", USUAL "/memory", "rw", "memory") V2("/", USUAL "/unified", "rw"),
+                 CHROOT "/cpu /app\n" USUAL "/memory /app/one\n" USUAL "/unified /app/one\n");
+}
+
+/* A real second mount, which the kernel lists before the usual one. */
+TEST(cgroup, is_not_confused_by_a_second_mount_of_the_tree)
+{
+    char command[256], folder[] = "/tmp/osbtest-XXXXXX", name[32] = "osbtest-";
+    struct err e = {0};
+    int status;
+    pid_t pid;
+
+    if (geteuid() != 0)
+        test_skip("mounts are made by root");
+    CHECK(mkdtemp(folder));
+    id_short(name + strlen(name), 8);
+    (void)snprintf(command, sizeof(command),
+                   "mount --make-rprivate / && mount --rbind /sys/fs/cgroup %s && "
+                   "umount -l /sys/fs/cgroup && mount --rbind %s /sys/fs/cgroup",
+                   folder, folder);
+    pid = fork();
+    if (pid == 0) {
+        CHECK_EQ(unshare(CLONE_NEWNS), 0);
+        CHECK_EQ(system(command), 0);
+        atexit(clean_up);
+        ok(cgroup_host_open(name, &open_host, &e), &e);
+        for (size_t i = 0; i < open_host->count; i++)
+            CHECK(str_starts(str_of(open_host->hierarchies[i].path), STR(USUAL)));
+        exit(0);
+    }
+    status = wait_status(pid);
+    CHECK_EQ(rmdir(folder), 0);
+    CHECK_EQ(status, 0);
 }
 
 TEST(cgroup, refuses_a_name_that_leads_elsewhere)
