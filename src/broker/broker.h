@@ -35,12 +35,14 @@ struct broker {
     size_t allowed_count;
     struct slot_owner self;
     struct list ready[2]; /* by enum plan_net */
-    uint32_t ready_count[2], ready_wanted[2];
-    bool expects_host;  /* the last plan wanted that root: so may the next */
-    bool tied;          /* ends with whoever started it */
-    struct err blocked; /* why no user namespace could be made the last time; code 0 = it could */
-    uint32_t slot_hint; /* where to look for a free number */
-    int remover;        /* wakes it; -EBADF = there is none, remove everything yourself */
+    uint32_t ready_count[2];
+    uint32_t ready_total[2];  /* that all workers together are to keep ready */
+    uint32_t worker, workers; /* which of how many we are */
+    bool expects_host;        /* the last plan wanted that root: so may the next */
+    bool tied;                /* ends with whoever started it */
+    struct err blocked;       /* why no user namespace could be made the last time; 0 = it could */
+    uint32_t slot_hint;       /* where to look for a free number */
+    int remover;              /* wakes it; -EBADF = there is none, remove everything yourself */
 };
 
 /* allow.c */
@@ -58,18 +60,20 @@ int allow_reach(const struct broker *b, uid_t caller, int dir, struct str path, 
                 struct err *e);
 
 /* worker.c: the life of a worker. Root and `caller` may connect. */
-NORETURN void worker_main(struct broker *shared, int listener, uid_t caller);
+NORETURN void worker_main(struct broker *shared, uint32_t index, int listener, uid_t caller);
 
 /* ready.c */
 /* userns_make() for the ids of a slot; sets or clears b->blocked. */
 int ready_userns(struct broker *b, uint32_t slot, struct err *e);
-/* Raises what is wanted to what one connection wants: the most of them counts. */
+/* Raises the total that is wanted to what one connection wants: the most of them counts. */
 void ready_want(struct broker *b, const struct broker_config *c);
+/* This worker's part of that total. */
+uint32_t ready_share(const struct broker *b, enum plan_net net);
 int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct err *e);
 void ready_free(struct broker *b, struct ready *r);            /* gives the slot back */
 struct ready *ready_take(struct broker *b, enum plan_net net); /* NULL when there is none */
 /* Makes one more if fewer than wanted are there: 1 = made, 0 = enough, -errno. */
-int ready_fill_one(struct broker *b, struct err *e);
+int ready_fill_one(struct broker *b, const uint32_t wanted[2], struct err *e);
 void ready_free_all(struct broker *b);
 
 /* One connection. */

@@ -80,14 +80,14 @@ struct supervisor {
     struct tidier tidiers[TIDIER_COUNT];
 };
 
-static pid_t start_worker(struct supervisor *s)
+static pid_t start_worker(struct supervisor *s, unsigned index)
 {
     pid_t pid = fork();
 
     if (pid == 0) {
         fd_close(s->signals);
         fd_close(s->options->until_eof);
-        worker_main(s->broker, s->listener, s->options->caller);
+        worker_main(s->broker, index, s->listener, s->options->caller);
     }
     return pid;
 }
@@ -137,7 +137,7 @@ static bool start_missing(struct supervisor *s)
 
     for (unsigned i = 0; i < s->options->workers; i++) {
         if (s->workers[i] == 0)
-            s->workers[i] = start_worker(s);
+            s->workers[i] = start_worker(s, i);
         if (s->workers[i] < 0) {
             log_event(LOG_ERROR, "cannot start a worker, trying again");
             s->workers[i] = 0;
@@ -245,7 +245,9 @@ static const char help[] =
     "  --state DIR    where sandboxes live (default /var/lib/opensandbox)\n"
     "  --socket PATH  where to listen (default DIR/broker.sock)\n"
     "  --execd PATH   the static program every sandbox begins with\n"
-    "  --workers N    processes that serve, 1 to 16 (default 2)\n"
+    "  --workers N    processes that serve, 1 to 16 (default 2); the sandboxes that a caller wants "
+    "to\n"
+    "                 have ready ahead are divided among them\n"
     "  --caller UID   who may connect, beside root (default 0)\n"
     "  --allow DIR    where that caller may take layers and volumes from, and have snapshots put;\n"
     "                 all of DIR is then the caller's to read and write. Up to 64 times\n"
@@ -438,6 +440,7 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(022); /* what we make has the mode we say */
     b.tied = o.until_eof >= 0;
+    b.workers = o.workers;
     r = broker_check_privileges(&e);
     if (r == 0)
         r = host_open(&b.host, o.state, o.execd, !o.sweep_only, &e);

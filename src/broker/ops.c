@@ -114,9 +114,12 @@ static int op_config(struct exchange *x)
 
 static int op_fill(struct exchange *x)
 {
+    const struct broker_config *c = &x->request->config;
+    const uint32_t wanted[] = {
+        [PLAN_NET_NONE] = c->ready_none, [PLAN_NET_BRIDGE] = c->ready_bridge};
     int r = configure(x);
 
-    while (r >= 0 && (r = ready_fill_one(x->b, x->e)) > 0)
+    while (r >= 0 && (r = ready_fill_one(x->b, wanted, x->e)) > 0)
         ;
     return r;
 }
@@ -508,8 +511,8 @@ static int op_info(struct exchange *x)
         fd_close(ready_userns(b, 0, NULL));
     x->reply->info = (struct broker_info){
         .tied = b->tied,
-        .here = {b->ready_count[PLAN_NET_NONE],  b->ready_count[PLAN_NET_BRIDGE] },
-        .wanted = {b->ready_wanted[PLAN_NET_NONE], b->ready_wanted[PLAN_NET_BRIDGE]},
+        .here = {b->ready_count[PLAN_NET_NONE], b->ready_count[PLAN_NET_BRIDGE]},
+        .wanted = {b->ready_total[PLAN_NET_NONE], b->ready_total[PLAN_NET_BRIDGE]},
         .blocked = b->blocked,
     };
     return slot_each(&b->host, info_count, x, x->e);

@@ -69,8 +69,15 @@ void ready_want(struct broker *b, const struct broker_config *c)
     uint32_t wanted[] = {[PLAN_NET_NONE] = c->ready_none, [PLAN_NET_BRIDGE] = c->ready_bridge};
 
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
-        if (wanted[i] > b->ready_wanted[i])
-            b->ready_wanted[i] = wanted[i];
+        if (wanted[i] > b->ready_total[i])
+            b->ready_total[i] = wanted[i];
+}
+
+uint32_t ready_share(const struct broker *b, enum plan_net net)
+{
+    uint32_t total = b->ready_total[net];
+
+    return total / b->workers + (b->worker < total % b->workers);
 }
 
 int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct err *e)
@@ -126,13 +133,13 @@ struct ready *ready_take(struct broker *b, enum plan_net net)
     return r;
 }
 
-int ready_fill_one(struct broker *b, struct err *e)
+int ready_fill_one(struct broker *b, const uint32_t wanted[2], struct err *e)
 {
     for (enum plan_net net = PLAN_NET_NONE; net <= PLAN_NET_BRIDGE; net++) {
         struct ready *r;
         int error;
 
-        if (b->ready_count[net] >= b->ready_wanted[net])
+        if (b->ready_count[net] >= wanted[net])
             continue;
         error = ready_make(b, net, &r, e);
         if (error < 0)

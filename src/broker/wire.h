@@ -40,8 +40,10 @@ enum broker_op {
 };
 
 struct broker_config {
-    uint32_t version;                  /* BROKER_WIRE_VERSION */
-    uint32_t ready_none, ready_bridge; /* slots to keep ready, of each network mode */
+    uint32_t version; /* BROKER_WIRE_VERSION */
+    /* Slots to keep ready, of each network mode: by all workers together. Of BROKER_FILL: by the
+     * worker that answers, now. */
+    uint32_t ready_none, ready_bridge;
 };
 
 struct broker_id {
@@ -116,7 +118,7 @@ struct broker_info {
     uint32_t live, dead;         /* sandboxes, with and without their PID 1 */
     struct broker_levels ready;  /* slots made ahead, by all workers */
     struct broker_levels here;   /* of these, by the worker that answers */
-    struct broker_levels wanted; /* what it was asked to keep ready */
+    struct broker_levels wanted; /* what it was asked that all workers keep ready */
     struct err blocked;          /* why no sandbox can start now; code 0 = they can */
 };
 

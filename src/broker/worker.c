@@ -43,7 +43,7 @@ static void worker_drop(struct worker *w, size_t i)
     fd_close(w->polls[i].fd);
     w->polls[i] = w->polls[--w->count];
     w->peers[i] = w->peers[w->count];
-    b->ready_wanted[PLAN_NET_NONE] = b->ready_wanted[PLAN_NET_BRIDGE] = 0;
+    b->ready_total[PLAN_NET_NONE] = b->ready_total[PLAN_NET_BRIDGE] = 0;
     for (size_t k = 1; k < w->count; k++)
         ready_want(b, &w->peers[k].config);
 }
@@ -119,17 +119,21 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
 /* Whether of either kind less than one in `share` of those wanted is there. */
 static bool worker_lacks_slots(const struct broker *b, uint32_t share)
 {
-    return b->ready_count[0] * share < b->ready_wanted[0] ||
-           b->ready_count[1] * share < b->ready_wanted[1];
+    for (enum plan_net net = PLAN_NET_NONE; net <= PLAN_NET_BRIDGE; net++)
+        if (b->ready_count[net] * share < ready_share(b, net))
+            return true;
+    return false;
 }
 
 /* Nobody asks: make one slot. */
 static void worker_idle(struct worker *w)
 {
+    const uint32_t wanted[] = {ready_share(&w->broker, PLAN_NET_NONE),
+                               ready_share(&w->broker, PLAN_NET_BRIDGE)};
     struct err e = {0};
 
     w->spawned = false;
-    if (ready_fill_one(&w->broker, &e) >= 0) {
+    if (ready_fill_one(&w->broker, wanted, &e) >= 0) {
         if (w->retry_ms)
             log_event(LOG_INFO, "slots can be made ahead again");
         w->fill_after = w->retry_ms = 0;
@@ -188,7 +192,7 @@ static void worker_run(struct worker *w)
     }
 }
 
-void worker_main(struct broker *shared, int listener, uid_t caller)
+void worker_main(struct broker *shared, uint32_t index, int listener, uid_t caller)
 {
     static struct worker w;
     struct sigaction stop = {.sa_handler = worker_on_signal};
@@ -205,6 +209,7 @@ void worker_main(struct broker *shared, int listener, uid_t caller)
         &shared->host); /* the first process alone holds it: its successor need not wait for us */
     fd_close(shared->host.lock);
     w.broker = *shared;
+    w.broker.worker = index;
     w.caller = caller;
     w.parent = shared->self.pid;
     for (size_t i = 0; i < ARRAY_LEN(w.broker.ready); i++)

@@ -17,8 +17,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from broker_process import (PAUSE, SECONDS_MAX, Broker, children, comm, is_alive,  # noqa: E402
-                            wait_for, why_not)
+from broker_process import (CONFIG, PAUSE, SECONDS_MAX, WIRE_VERSION,  # noqa: E402
+                            Broker, ask, children, comm, is_alive, wait_for, why_not)
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 CALLER = 65534
@@ -458,6 +458,30 @@ def tells_how_many_slots_are_ready():
         assert info()["live"] == 0
 
 
+def keeps_as_many_slots_ready_as_wanted_by_all_workers_together():
+    wanted = 5
+    with Broker(*PROGRAMS, workers=2) as broker, contextlib.ExitStack() as stack:
+        def ready():
+            words = broker.ok("info").split()
+            return int(dict(word.split("=") for word in words)["ready_none"])
+
+        def connect():
+            sock = stack.enter_context(broker.connect(configure=False))
+            reply = ask(sock, struct.pack("=I4xIII", CONFIG, WIRE_VERSION, wanted, 0))
+            assert reply and reply[0] == 0, reply
+
+        connections = iter(range(32))
+
+        def complete():  # until every worker has a connection
+            if next(connections, None) is not None:
+                connect()
+            return ready() >= wanted
+
+        wait_for(complete, "slots")
+        for _ in range(50):  # a worker makes one more whenever it has nothing else to do
+            assert ready() == wanted, ready()
+
+
 TESTS = [
     lets_callers_pass_to_what_is_theirs_only,
     takes_from_callers_what_is_allowed_only,
@@ -478,6 +502,7 @@ TESTS = [
     makes_the_hosts_root_again_when_it_would_be_another,
     hides_a_root_that_everybody_could_write_to,
     tells_how_many_slots_are_ready,
+    keeps_as_many_slots_ready_as_wanted_by_all_workers_together,
 ]
 
 
