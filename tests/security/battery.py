@@ -27,7 +27,11 @@ VOLUME_LINKS = {"group": "neighbours", "name": "volume-links",
                 "why": "files of another tenant, by links in our volume that a subPath names"}
 HOST_ROOT = {"group": "runtime", "name": "host-root-tampering",
              "why": "a local user of the host plants files in sandboxes to come"}
-OUTSIDE = [LOG_FLOOD, VOLUME_LINKS, HOST_ROOT]  # judged from outside, not by the probe program
+FORK_BOMB_DEFAULT = {"group": "exhaustion", "name": "fork-bomb-default",
+                     "why": "processes of all, with no limit of them asked for; and outlives its "
+                            "removal"}
+# Judged from outside of the sandbox, not by the probe program.
+OUTSIDE = [LOG_FLOOD, VOLUME_LINKS, HOST_ROOT, FORK_BOMB_DEFAULT]
 
 
 def probe_list(probe):
@@ -98,6 +102,12 @@ def judge_tampering(top):
         return {"verdict": "OPEN", "detail": f"can write to {', '.join(found[:4])}"}
     return {"verdict": "BLOCKED", "detail": f"{len(paths)} directories, {tempting} of them "
                                             "everybody's by their mode, and no way in"}
+
+
+def judge_bomb(peak, limit, left):
+    verdict = "OPEN" if peak > limit or left else "CONTAINED"
+    return {"verdict": verdict,
+            "detail": f"{peak} processes, {'some' if left else 'none'} of them after the removal"}
 
 
 def wait_for(what, ready, why=str, seconds=60):

@@ -50,8 +50,8 @@ class Groups:
 
     @classmethod
     def mounts(cls):
-        """One mount per hierarchy, of several the one that shows our own group, as the broker has it:
-        a chroot may have a bind mount of the same tree."""
+        """One mount per hierarchy, of several the one that shows our own group, as the broker has
+        it: a chroot may have a bind mount of the same tree."""
         best = {}
         for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
             fields, _, rest = line.partition(" - ")
@@ -217,6 +217,7 @@ class Ours:
         results["host-root-tampering"] = self.tampering()
         results["volume-links"] = box_server.volume_links(self.server, self.broker, self.execd,
                                                           self.sandboxctl)
+        results["fork-bomb-default"] = self.fork_bomb_default()
         wait_for("the neighbour, whatever was tried,",
                  lambda: self.ctl("ping", name, check=False).returncode == 0)
         return results
@@ -235,3 +236,28 @@ class Ours:
         size = os.stat(f"{self.state}/slots/{self.sandboxes()[name]['slot']}/log").st_size
         self.ctl("remove", name)
         return battery.judge_log(size)
+
+    def processes(self, slot):
+        """How many the kernel counts in a slot; 0 once its groups are gone."""
+        for top in self.groups.v1 + [path for _, path in self.groups.v2]:
+            for path in pathlib.Path(top).glob(f"**/{slot}/work/pids.current"):
+                with contextlib.suppress(OSError):
+                    return int(path.read_text())
+        return 0
+
+    def fork_bomb_default(self):
+        """Memory and CPU have limits, processes only the one that follows from the memory."""
+        name = self.new_id()
+        limit = 2 * LIMITS["memory"] // MIB
+        self.ctl("create", *self.options(without=["pids"]), name, "--", "/bin/sh", "-c",
+                 "b() { b | b & }; b; while :; do /bin/busybox sleep 1; done")
+        slot = self.sandboxes()[name]["slot"]
+        seen = []
+
+        def is_large():
+            seen.append(self.processes(slot))
+            return max(seen) >= limit / 2
+        wait_for("a fork bomb", is_large, seconds=240)
+        seen += [self.processes(slot) for _ in range(100)]
+        self.ctl("remove", name)
+        return battery.judge_bomb(max(seen), limit, self.processes(slot))
