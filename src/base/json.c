@@ -303,12 +303,23 @@ static struct json_limits json_limits_or_default(const struct json_limits *given
     return l;
 }
 
+static size_t json_count_invalid(struct str text)
+{
+    size_t count = 0, good;
+
+    while ((good = utf8_prefix(text)) < text.n) {
+        text = str_skip(text, good + 1);
+        count++;
+    }
+    return count;
+}
+
 /* Copies text, each byte of invalid UTF-8 as U+FFFD: a character for a byte, so that columns still
  * count alike. */
 static struct str json_repair(struct arena *a, struct str text)
 {
     struct str mark = STR(UTF8_REPLACEMENT);
-    char *to = arena_alloc(a, text.n * mark.n), *from = to;
+    char *to = arena_alloc(a, text.n + json_count_invalid(text) * (mark.n - 1)), *from = to;
 
     while (to && text.n) {
         size_t good = utf8_prefix(text);

@@ -13,7 +13,7 @@
 #include "execd/workdir.h"
 
 enum {
-    ARENA_BYTES_MAX = 64 << 20,
+    ARENA_BYTES_MAX = 24 << 20,
     LIST_BYTES_MAX = 4 << 20,
     COMMAND_BYTES_MAX = 6 * CODE_BODY_BYTES_MAX + 64,
 };
@@ -342,8 +342,11 @@ static void run_in_context(struct http_req *req, struct arena *a, const struct c
     struct cell_run run = {.code = b->code, .timeout_ms = (uint64_t)b->timeout};
     struct context *c = NULL;
     struct err e = {0};
-    int r = find_context(req, a, &b->context, &c, &e);
+    int r;
 
+    if (http_req_hold(req, b->code.n) < 0)
+        return;
+    r = find_context(req, a, &b->context, &c, &e);
     if (r >= 0)
         r = context_revive(c, &e);
     if (r < 0) {

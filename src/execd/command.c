@@ -67,7 +67,7 @@ static void command_drop(struct command *c)
 {
     struct commands *all = c->all;
 
-    all->text_bytes -= strlen(c->text);
+    all->text_bytes -= c->text_bytes;
     all->ended_count--;
     list_remove(&c->link);
     (void)map_take(&all->by_id, str_of(c->id));
@@ -116,13 +116,28 @@ static void make_id(char out[COMMAND_ID_MAX])
     out[n] = '\0';
 }
 
+int commands_hold(struct commands *all, size_t bytes, struct err *e)
+{
+    if (bytes > COMMANDS_HELD_BYTES_MAX - all->held_bytes)
+        return err_set(e, EAGAIN,
+                       "running commands hold %zu of %d bytes of memory for their texts and for "
+                       "input that they did not read: wait until one ends",
+                       all->held_bytes, COMMANDS_HELD_BYTES_MAX);
+    all->held_bytes += bytes;
+    return 0;
+}
+
 int command_new(struct commands *all, struct str text, bool background, struct command **ret,
                 struct err *e)
 {
     struct command *c;
+    int r;
 
     if (all->running >= COMMANDS_RUNNING_MAX)
         return err_set(e, EAGAIN, "%d commands run already", COMMANDS_RUNNING_MAX);
+    r = commands_hold(all, text.n, e);
+    if (r < 0)
+        return r;
     c = mem_new(struct command);
     for (size_t i = 0; i < COMMAND_STREAMS; i++)
         c->logs[i] = COMMAND_LOG_NONE(COMMAND_LOG_BYTES_MAX);
@@ -135,10 +150,12 @@ int command_new(struct commands *all, struct str text, bool background, struct c
     c->text = mem_try_realloc(NULL, text.n + 1);
     if (!c->text || map_add(&all->by_id, str_of(c->id), c) < 0) {
         command_free(c);
+        all->held_bytes -= text.n;
         return err_set(e, ENOMEM, "no memory for another command");
     }
     memcpy(c->text, text.p, text.n);
     c->text[text.n] = '\0';
+    c->text_bytes = text.n;
     all->running++;
     *ret = c;
     return 0;
@@ -199,13 +216,14 @@ static void command_ended(struct command *c)
             command_pipe_leave_over(c->pipes[i]);
     run_free(run);
     all->running--;
+    all->held_bytes -= c->text_bytes;
     command_count(c);
     if (ops)
         ops->on_end(user, c);
     command_log_spare(&c->logs[COMMAND_STDOUT]);
     list_push(&all->ended, &c->link);
     all->ended_count++;
-    all->text_bytes += strlen(c->text);
+    all->text_bytes += c->text_bytes;
     commands_prune(all);
 }
 

@@ -28,6 +28,7 @@ enum {
     COMMANDS_RUNNING_MAX = 1000,
     COMMANDS_KEPT_MAX = 1000,
     COMMANDS_TEXT_BYTES_MAX = 512 << 10,
+    COMMANDS_HELD_BYTES_MAX = 16 << 20, /* texts of running commands, and input they did not read */
     COMMAND_LOGS_MAX = 200,
     COMMAND_LOGS_BYTES_MAX = 256 << 20,
     /* What one call of on_output brings at most. As short lines, that makes some 30 KiB of events,
@@ -50,9 +51,10 @@ struct command {
     char id[COMMAND_ID_MAX];   /* 32 hexadecimal digits */
     char session[ID_UUID_MAX]; /* the isolated one it runs in; "" = none */
     bool background, running;
-    bool started;       /* its shell ran */
-    int exit_code;      /* -1: ended by a signal */
-    char *text;         /* as it was asked for */
+    bool started;  /* its shell ran */
+    int exit_code; /* -1: ended by a signal */
+    char *text;    /* as it was asked for */
+    size_t text_bytes;
     char *error;        /* "exit status 3", "signal: killed", ...; NULL = none */
     int64_t started_us; /* wall clock */
     int64_t ended_us;

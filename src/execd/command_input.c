@@ -19,6 +19,15 @@ static void input_ignore(struct input *in)
     in->watched = false;
 }
 
+static void input_drop_text(struct input *in)
+{
+    if (!in->text)
+        return;
+    container_of(in, struct run, input)->command->all->held_bytes -= in->n;
+    free(in->text);
+    in->text = NULL;
+}
+
 /* Ends the input without a word to its writer, who is returned. */
 static struct command_writer *input_shut(struct input *in)
 {
@@ -26,8 +35,7 @@ static struct command_writer *input_shut(struct input *in)
 
     input_ignore(in);
     fd_close(take_fd(&in->fd));
-    free(in->text);
-    in->text = NULL;
+    input_drop_text(in);
     in->writer = NULL;
     if (w)
         w->command = NULL;
@@ -84,8 +92,7 @@ static bool input_put_text(struct input *in)
     in->at += (size_t)n;
     if (in->at < in->n)
         return false;
-    free(in->text);
-    in->text = NULL;
+    input_drop_text(in);
     if (!in->stays_open)
         input_close(in);
     return in->stays_open;
@@ -106,11 +113,16 @@ static void input_on_ready(struct loop_io *io, uint32_t events UNUSED)
 
 static int input_take_text(struct input *in, struct str text, struct err *e)
 {
-    if (text.n == 0)
-        return 0;
+    struct commands *all = container_of(in, struct run, input)->command->all;
+    int r = commands_hold(all, text.n, e);
+
+    if (r < 0 || text.n == 0)
+        return r;
     in->text = mem_try_realloc(NULL, text.n);
-    if (!in->text)
+    if (!in->text) {
+        all->held_bytes -= text.n;
         return err_set(e, ENOMEM, "no memory for its standard input");
+    }
     memcpy(in->text, text.p, text.n);
     in->n = text.n;
     return 0;

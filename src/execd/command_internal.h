@@ -20,6 +20,7 @@ struct commands {
     struct list leftovers; /* of struct command_pipe, oldest first */
     size_t running, ended_count, leftover_count;
     size_t text_bytes;           /* of the ended */
+    size_t held_bytes;           /* texts of the running ones, and input they did not read yet */
     bool log_failed;             /* said so once */
     struct telemetry *telemetry; /* NULL = none */
 };
@@ -64,6 +65,11 @@ struct run {
     bool timed_out; /* we killed it for that */
     char shell[SHELL_BYTES_MAX];
 };
+
+/* --- command.c --- */
+
+/* Counts memory that a running command keeps; -EAGAIN when all together would keep too much. */
+int commands_hold(struct commands *all, size_t bytes, struct err *e) MUST_USE;
 
 /* --- command_input.c --- */
 

@@ -103,7 +103,7 @@ const struct json *file_op_body(struct file_op *op, enum json_type type)
         .first_only = true,
         .replace_invalid = true,
     };
-    struct json *v;
+    struct json *v = NULL;
     struct err e = {0};
 
     if (json_parse(&op->arena, op->req->body, &limits, &v, &e) == 0 && v->type != type &&
@@ -111,8 +111,14 @@ const struct json *file_op_body(struct file_op *op, enum json_type type)
         (void)err_set(&e, EBADMSG, "expected %s, got %s",
                       type == JSON_OBJECT ? "an object" : "an array", json_type_name(v));
     if (e.code == 0)
-        return v;
-    answer_bad_body(op->req, e.msg);
+        return http_req_hold(op->req, op->arena.used) == 0 ? v : NULL;
+    if (e.code == ENOMEM || e.code == EMSGSIZE)
+        answer_error(
+            op->req, 413, "CONTENT_TOO_LARGE",
+            "the parsed body takes more than %d MiB of memory: send it in several requests",
+            FILE_OP_ARENA_MAX >> 20);
+    else
+        answer_bad_body(op->req, e.msg);
     return NULL;
 }
 

@@ -11,7 +11,8 @@
 #include "execd/slice.h"
 #include "net/http_server.h"
 
-enum { FILE_OP_ARENA_MAX = 96 << 20 }; /* a body as large as its row lets it be, as JSON */
+/* A body as large as its row lets it be, as JSON: a copy of 16 MiB, and 100,000 values. */
+enum { FILE_OP_ARENA_MAX = 24 << 20 };
 
 struct file_op {
     struct slice slice;

@@ -27,7 +27,6 @@ enum {
     CONNECTIONS_MAX = 1024, /* as many as whoever passes them on has */
     DRAIN_MS = 1000,
     LAST_DRAIN_MS = 100, /* all of the sandbox ends soon: the rest is for undoing uploads */
-    BODY_ARENA_BYTES_MAX = 96 << 20,
 };
 
 /* --- what may be asked for --- */
@@ -95,14 +94,16 @@ static const struct http_route *route_behind(const struct http_route *row)
     return NULL;
 }
 
-/* In place of each handler that gets its body whole. What is no JSON it will say itself. */
+/* In place of each handler that gets its body whole. What is no JSON it will say itself: the limits
+ * are those of file_op_body, so that both read the same. */
 static void view_checked(struct http_req *req)
 {
     static const struct json_limits limits = {
         .duplicates = JSON_DUPLICATES_LAST,
+        .first_only = true,
         .replace_invalid = true,
     };
-    AUTO_ARENA(arena, BODY_ARENA_BYTES_MAX);
+    AUTO_ARENA(arena, FILE_OP_ARENA_MAX);
     const struct http_route *behind = route_behind(req->route);
     struct json *body;
 
@@ -190,6 +191,7 @@ static int view_serve(const struct file_view_task *task)
         .on_unrouted = execd_on_unrouted,
         .peer_pid = task->client,
         .connections_max = CONNECTIONS_MAX,
+        .held_bytes_max = EXECD_HELD_BYTES_MAX,
     };
     int r = loop_new(&v.loop, NULL);
 

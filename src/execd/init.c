@@ -276,6 +276,7 @@ static int init_serve(struct init *i, struct err *e)
         .on_unrouted = execd_on_unrouted,
         .on_done = init_on_request_done,
         .connections_max = CONNECTIONS_MAX,
+        .held_bytes_max = EXECD_HELD_BYTES_MAX,
         .stall_ms = STALL_MS,
     };
     auto_fd fd = i->conf->listen_fd;

@@ -17,6 +17,11 @@ struct ptys;
 struct sessions;
 struct telemetry;
 
+/* Of request bodies and what is made of them, for all requests together: two of the largest (16
+ * MiB, POST /files/replace), parsed. The broker gives execd 64 MiB, and one more body may be
+ * parsed. */
+enum { EXECD_HELD_BYTES_MAX = 36 << 20 };
+
 #define EXECD_TOKEN_HEADER "X-EXECD-ACCESS-TOKEN"
 
 struct execd_api { /* server_user of every request */

@@ -53,13 +53,20 @@ static struct http_req *req_new(struct http_conn *c, struct str head, struct htt
     return req;
 }
 
+static void req_drop_body(struct http_req *req)
+{
+    buf_done(&req->body_buf);
+    req->conn->server->held -= req->held;
+    req->held = 0;
+}
+
 static void req_free(struct http_req *req)
 {
     struct http_server *s = req->conn->server;
     struct arena a = req->arena;
 
     fd_close(req->file_fd);
-    buf_done(&req->body_buf);
+    req_drop_body(req);
     buf_done(&req->reply_headers);
     http_req_answered(req);
     http_arena_give(s, &a);
@@ -125,24 +132,66 @@ static void reply_unrouted(struct http_req *req, unsigned allowed)
 
 static uint64_t req_body_max(const struct http_req *req)
 {
-    if (req->route && req->route->body_bytes_max)
-        return req->route->body_bytes_max;
-    return req->body_state == HTTP_BODY_STREAM ? UINT64_MAX
-                                               : req->conn->server->conf.body_bytes_max;
+    const struct http_server_conf *conf = &req->conn->server->conf;
+    uint64_t max = req->route ? req->route->body_bytes_max : 0;
+
+    if (req->body_state == HTTP_BODY_STREAM)
+        return max ? max : UINT64_MAX;
+    max = max ? max : conf->body_bytes_max;
+    return max < conf->held_bytes_max ? max : conf->held_bytes_max;
 }
 
 static void reply_too_large(struct http_req *req)
 {
+    req_drop_body(req);
     req->keep_alive = false;
     req->error = EMSGSIZE;
     http_reply_error(req, 413, NULL, "the body is larger than the %llu bytes allowed here",
                      (unsigned long long)req_body_max(req));
 }
 
+static void reply_no_room(struct http_req *req)
+{
+    const struct http_server *s = req->conn->server;
+
+    req_drop_body(req);
+    req->error = EAGAIN;
+    (void)http_reply_header(req, STR("Retry-After"), STR("1"));
+    http_reply_error(req, 503, NULL,
+                     "other requests hold %llu of the %llu bytes of memory for request bodies: try "
+                     "again when they are over, or send a smaller body",
+                     (unsigned long long)s->held, (unsigned long long)s->conf.held_bytes_max);
+}
+
+int http_req_hold(struct http_req *req, uint64_t bytes)
+{
+    struct http_server *s = req->conn->server;
+    uint64_t others = s->held - req->held;
+
+    if (bytes <= HTTP_BODY_FREE_BYTES)
+        bytes = 0;
+    if (bytes > s->conf.held_bytes_max - others) {
+        reply_no_room(req);
+        return -EAGAIN;
+    }
+    s->held = others + bytes;
+    req->held = bytes;
+    return 0;
+}
+
+/* A collected body goes when the handler returns, and only what http_req_hold told of stays in the
+ * total. */
 static void req_call_handler(struct http_req *req)
 {
+    bool collected = req->body_buf.n > 0;
+
     req->body = buf_str(&req->body_buf);
+    req->conn->server->held -= req->held;
+    req->held = 0;
     req->route->handler(req);
+    req->body = STR_NONE;
+    if (collected)
+        buf_done(&req->body_buf);
 }
 
 const struct http_route *http_req_route_at(const struct http_req *req, struct str path)
@@ -171,11 +220,13 @@ static void req_route(struct http_req *req)
     memcpy(req->params, match.params, match.param_count * sizeof(match.params[0]));
     if (req->route->flags & ROUTE_STREAM_BODY && req->body_state != HTTP_BODY_DONE)
         req->body_state = HTTP_BODY_STREAM;
-    req->body_buf.max = req_body_max(req);
     if (req->framing.body_bytes > req_body_max(req))
         reply_too_large(req);
     else if (req->body_state != HTTP_BODY_COLLECT)
         req_call_handler(req);
+    else if (http_req_hold(req, req->framing.body_bytes) == 0)
+        req->body_buf.max =
+            req->framing.body == H1_BODY_LENGTH ? req->framing.body_bytes : req_body_max(req);
 }
 
 static void req_body_deadline(struct http_req *req)
@@ -303,8 +354,9 @@ static void req_stream_piece(struct http_req *req, struct str piece)
 static void req_body_piece(struct http_req *req, struct str piece)
 {
     if (req->body_state == HTTP_BODY_COLLECT) {
-        if (buf_add(&req->body_buf, piece) < 0)
-            reply_too_large(req);
+        /* A chunked body tells its size piece by piece, any other told it at its head. */
+        if (http_req_hold(req, req->framing.body_bytes) == 0 && buf_add(&req->body_buf, piece) < 0)
+            reply_no_room(req);
         return;
     }
     if (req->body_state != HTTP_BODY_STREAM)

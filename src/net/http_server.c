@@ -20,6 +20,7 @@ struct http_listener {
 static const struct http_server_conf conf_defaults = {
     .head = {H1_HEAD_BYTES_MAX, H1_TARGET_BYTES_MAX, H1_HEADERS_MAX},
     .body_bytes_max = 1 << 20,
+    .held_bytes_max = 64 << 20,
     .connections_max = 10000,
     .head_ms = 10 * 1000,
     .body_ms = 30 * 1000,
@@ -35,6 +36,7 @@ static struct http_server_conf conf_complete(struct http_server_conf conf)
     DEFAULT(head.target_bytes_max);
     DEFAULT(head.headers_max);
     DEFAULT(body_bytes_max);
+    DEFAULT(held_bytes_max);
     DEFAULT(connections_max);
     DEFAULT(head_ms);
     DEFAULT(body_ms);

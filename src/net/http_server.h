@@ -9,7 +9,8 @@
  *     }
  *
  * Rows with ROUTE_STREAM_BODY get their handler called at the head; it sets req->ops and takes the
- * body in pieces. All others get the complete body, bounded by the row, in req->body. */
+ * body in pieces. All others get the complete body, bounded by the row, in req->body; the server
+ * frees it when the handler returns. One total bounds what all connections hold in this way. */
 #pragma once
 
 #include "base/arena.h"
@@ -22,6 +23,10 @@
 
 struct http_conn;
 struct http_server;
+
+/* A collected body of up to this size is not part of the total (held_bytes_max): large bodies
+ * cannot keep ordinary requests out, and connections_max bounds the sum of small ones. */
+enum { HTTP_BODY_FREE_BYTES = 8 * 1024 };
 
 /* What a handler that goes on after it returned wants to hear. Any may be NULL. */
 struct http_req_ops {
@@ -42,7 +47,7 @@ struct http_req {
     struct h1_request head; /* method, path, query, headers */
     struct h1_framing framing;
     const struct http_route *route;
-    struct str body;    /* complete, on rows without ROUTE_STREAM_BODY */
+    struct str body;    /* complete, on rows without ROUTE_STREAM_BODY; until the handler returns */
     struct arena arena; /* lives as long as the request; bounded */
     const struct http_req_ops *ops;
     void *user;        /* the handler's */
@@ -59,6 +64,7 @@ struct http_req {
     struct route_param params[ROUTE_PARAMS_MAX];
     size_t param_count;
     struct buf body_buf;      /* the body being collected, or what on_body did not take */
+    uint64_t held;            /* bytes of this request in the server's total */
     struct buf reply_headers; /* added by http_reply_header */
     uint64_t reply_left;
     int file_fd, error;
@@ -103,6 +109,7 @@ struct http_server_conf {
     /* 0 means the default named beside it. */
     struct h1_limits head;   /* h1_default_limits */
     uint64_t body_bytes_max; /* 1 MiB; for rows that collect the body and name no limit */
+    uint64_t held_bytes_max; /* 64 MiB; of collected bodies and http_req_hold, all together */
     /* 10,000. Above it the connection that has waited longest without a request to be answered is
      * closed: an idle one, one in the middle of a head, or one that is closing. */
     uint32_t connections_max;
@@ -147,6 +154,10 @@ const struct http_route *http_req_route_at(const struct http_req *req, struct st
 /* For on_request: counts the request as admitted until its reply is complete. */
 void http_req_admit(struct http_req *req);
 void http_req_resume(struct http_req *req); /* on_body may be called again */
+/* Counts what a handler keeps of a collected body after it returned (such as the parsed JSON) in
+ * the server's total, until the request is over. A second call replaces the first. Up to
+ * HTTP_BODY_FREE_BYTES count as nothing. -EAGAIN: it does not fit, and this was replied (503). */
+int http_req_hold(struct http_req *req, uint64_t bytes) MUST_USE;
 /* Lifts body_ms and stall_ms for this request: where it is passed on to somebody else, it is not
  * for us to say how long a pause may be. */
 void http_req_be_patient(struct http_req *req);

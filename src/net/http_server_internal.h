@@ -29,6 +29,7 @@ struct http_server {
     struct loop_yield make_room;
     size_t connections, idle_count, admitted;
     uint64_t accepted, requests;
+    uint64_t held; /* bytes of collected bodies, and what handlers keep of them */
     char date_line[sizeof("Date: \r\n") + TIME_HTTP_MAX - 1];
     uint64_t date_until_ns; /* when that line is to be made anew */
     struct arena spare[HTTP_SPARE_ARENAS];

@@ -499,6 +499,13 @@ def replaces(x):
     assert not list(x.home.glob(".opensandbox*"))
 
 
+def refuses_a_body_that_is_large_once_parsed(x):
+    rows = ",".join(f'"/no/{number}":{{}}' for number in range(400_000))
+    x.ask("POST", "/files/replace", ("{" + rows + "}").encode()).check_error(
+        413, "CONTENT_TOO_LARGE",
+        "the parsed body takes more than 24 MiB of memory: send it in several requests")
+
+
 def replaces_across_pieces(x):
     """Occurrences at, before and across the edges of the pieces files are read in."""
     file = x.home / "f"
@@ -1180,7 +1187,8 @@ TESTS = [
     undoes_a_copy_that_fails, searches, explains_a_search_that_fails,
     serves_others_during_long_work, serves_others_while_it_moves_a_tree, refuses_to_list_too_much,
     skips_what_it_may_not_read, lists,
-    makes_directories, replaces, replaces_across_pieces, replaces_nothing_in_a_pipe,
+    makes_directories, replaces, refuses_a_body_that_is_large_once_parsed,
+    replaces_across_pieces, replaces_nothing_in_a_pipe,
     replaces_in_constant_memory, downloads,
     refuses_what_is_no_file, downloads_ranges, downloads_from_a_large_file, downloads_lines,
     tells_of_an_empty_file_what_it_tells_of_others, takes_null_for_nothing_said,

@@ -182,6 +182,9 @@ def refuses_writes_outside_the_workspace():
         for path in ("/x", "/etc/x", "/usr/x", "/var/x", "/root/x", "/home/x", "/proc/sys/x"):
             ran = s.run(f"echo x > {path}")
             assert ran.exit_code != 0 and box.run(f"test -e {path}").exit_code != 0, path
+        for rest in (b"", b" and what nobody reads"):
+            reply = s.ask("POST", "/directories", b'{"/tmp/d": {}}' + rest)
+            assert reply.status == 400 and "outside" in reply.json()["message"], reply
         assert s.out("echo x > w; cat w") == ["x"]
         assert box.run("cat /work/w").of("stdout") == ["x"]
         assert Session(box, mode="ro").run("echo x > n").exit_code != 0

@@ -11,9 +11,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 import tap  # noqa: E402
 from broker_process import Broker, wait_for, why_not  # noqa: E402
 from execd_client import Client  # noqa: E402
+from held_bodies import hold, replace_body  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 MEMORY = "134217728"
+MIB = 1 << 20
 BROKER = None
 
 
@@ -72,6 +74,20 @@ def limits_commands_as_the_workload():
         assert box.run("echo alive").of("stdout") == ["alive"]
 
 
+def survives_40_held_bodies_of_16_mib():
+    with sandbox("--memory", str(256 * MIB)) as box:
+        assert box.run("echo a > /root/f").exit_code == 0
+        body = replace_body("/root/f", 16 * MIB)
+        answers = hold(box.socket_path, 40, body)
+        statuses = [status for status, _, _ in answers]
+        assert statuses.count(200) >= 1 and set(statuses) == {200, 503}, statuses
+        for status, headers, text in answers:
+            if status == 503:
+                assert int(headers["retry-after"]) >= 1 and b"try again" in text, (headers, text)
+        assert hold(box.socket_path, 1, body)[0][0] == 200, "memory was given back"
+        assert box.run("echo alive").of("stdout") == ["alive"]
+
+
 def reaps_what_commands_leave_behind():
     with sandbox() as box:
         box.run("for i in 1 2 3 4 5 6 7 8; do (sleep 0.1 &) ; done; exit 0")
@@ -125,6 +141,7 @@ TESTS = [
     becomes_users_of_the_sandbox,
     serves_files_with_no_more_rights_than_a_command_has,
     limits_commands_as_the_workload,
+    survives_40_held_bodies_of_16_mib,
     reaps_what_commands_leave_behind,
     keeps_logs_out_of_reach,
     measures_the_sandbox_and_not_the_host,

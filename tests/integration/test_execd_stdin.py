@@ -158,6 +158,19 @@ def is_checked_in_the_request():
         assert (status, code) == (400, "INVALID_REQUEST_BODY") and word in text, text
 
 
+def has_a_total_for_what_nobody_reads():
+    """A command that does not read its input leaves it in execd's memory: 16 MiB for all."""
+    text, sleepers = "x" * (3 << 20), []
+    while (ran := EXECD.run("exec sleep 1000", background=True, stdin=text)) and \
+            EXECD.status(ran.id)["running"] and len(sleepers) < 6:
+        sleepers.append(ran.id)
+    assert len(sleepers) == 5 and "memory" in EXECD.status(ran.id)["error"], sleepers
+    for command_id in sleepers:
+        assert EXECD.ask("DELETE", f"/command?id={command_id}").status == 200
+        EXECD.wait_ended(command_id)
+    assert EXECD.run("wc -c", stdin=text).of("stdout") == [str(len(text))]
+
+
 def leaves_no_descriptor_behind():
     def count():
         return len(os.listdir(f"/proc/{EXECD.process.pid}/fd"))
@@ -172,7 +185,7 @@ def leaves_no_descriptor_behind():
 TESTS = [is_empty_unless_given, is_read_and_then_ends, may_be_left_unread, stays_open_on_request,
          ends_without_a_body, takes_any_bytes_at_the_commands_pace, says_why_it_takes_nothing,
          says_when_nobody_reads_any_more, lets_the_next_one_go_on, is_checked_in_the_request,
-         leaves_no_descriptor_behind]
+         has_a_total_for_what_nobody_reads, leaves_no_descriptor_behind]
 
 
 if __name__ == "__main__":

@@ -841,7 +841,34 @@ def check_deadlines(tap, server):
     tap.check("one that only asks is not read any more", stops_for_one_that_only_asks, server)
 
 
+def bounds_collected_bodies(program):
+    """One total for all connections. What does not fit is refused at once, small bodies always fit,
+    and memory is given back when a request is over or its client left."""
+    large = b"x" * 40000
+    length, pieces = f"Content-Length: {len(large)}", chunked(b"%x\r\n" % len(large) + large)
+    with Server(program, "--held", "65536") as server, server.connect() as holder:
+        holder.send(post(length, body=large[:1]))
+        wait_for(lambda: server.ask(post(length, body=large)).status == 503, "a body that is held")
+        for data in (post(length, "Expect: 100-continue"), pieces + b"\r\n0\r\n\r\n"):
+            r = server.ask(data)
+            assert r.status == 503 and r.get("Retry-After") == "1", (r.status, r.rows)
+            assert b"40000 of the 65536 bytes" in r.body, r.body
+        r = server.ask(post("Content-Length: 65537"))
+        assert r.status == 413 and b"65536" in r.body, (r.status, r.body)
+        with server.connect() as other:
+            for _ in range(3):
+                assert other.ask(post("Content-Length: 5", body=b"hello")).body == b"hello"
+        holder.send(large[1:])
+        assert holder.response().body == large
+        with server.connect() as other:
+            assert other.ask(post(length, body=large)).status == 200
+            other.send(pieces)  # which does not end
+        for data in (post(length, body=large), pieces + b"\r\n0\r\n\r\n"):
+            wait_for(lambda data=data: server.ask(data).status == 200, "room")
+
+
 def check_limits(tap, program):
+    tap.check("collected bodies have one total", bounds_collected_bodies, program)
     tap.check("at the cap newcomers wait", lets_the_next_wait, program)
     tap.check("the last place can be taken", fills_the_last_place, program)
     tap.check("at the cap the longest idle makes room", evicts_the_longest_idle, program)

@@ -21,17 +21,20 @@ METADATA = "169.254.169.254"
 LOG_FLOOD_BYTES = 32 << 20
 LOG_BYTES_MAX = 16 << 20
 GROUP_TIMEOUT_S = 900
-LOG_FLOOD = {"group": "exhaustion", "name": "log-flood",
-             "why": "the host's disk, through what the runtime keeps of our output"}
-VOLUME_LINKS = {"group": "neighbours", "name": "volume-links",
-                "why": "files of another tenant, by links in our volume that a subPath names"}
-HOST_ROOT = {"group": "runtime", "name": "host-root-tampering",
-             "why": "a local user of the host plants files in sandboxes to come"}
-FORK_BOMB_DEFAULT = {"group": "exhaustion", "name": "fork-bomb-default",
-                     "why": "processes of all, with no limit of them asked for; and outlives its "
-                            "removal"}
+HELD_BODIES, HELD_BODY_BYTES = 40, 16 << 20
 # Judged from outside of the sandbox, not by the probe program.
-OUTSIDE = [LOG_FLOOD, VOLUME_LINKS, HOST_ROOT, FORK_BOMB_DEFAULT]
+OUTSIDE = [
+    {"group": "exhaustion", "name": "log-flood",
+     "why": "the host's disk, through what the runtime keeps of our output"},
+    {"group": "exhaustion", "name": "fork-bomb-default",
+     "why": "processes of all, with no limit of them asked for; and outlives its removal"},
+    {"group": "exhaustion", "name": "held-bodies",
+     "why": "execd's memory, by request bodies that it must hold: without execd the sandbox ends"},
+    {"group": "neighbours", "name": "volume-links",
+     "why": "files of another tenant, by links in our volume that a subPath names"},
+    {"group": "runtime", "name": "host-root-tampering",
+     "why": "a local user of the host plants files in sandboxes to come"},
+]
 
 
 def probe_list(probe):
@@ -108,6 +111,14 @@ def judge_bomb(peak, limit, left):
     verdict = "OPEN" if peak > limit or left else "CONTAINED"
     return {"verdict": verdict,
             "detail": f"{peak} processes, {'some' if left else 'none'} of them after the removal"}
+
+
+def judge_bodies(statuses, alive):
+    told = ", ".join(f"{statuses.count(s)} answered {s}" if s else f"{statuses.count(s)} cut"
+                     for s in sorted(set(statuses)))
+    return {"verdict": "CONTAINED" if alive and 200 in statuses else "OPEN",
+            "detail": f"{HELD_BODIES} bodies of {HELD_BODY_BYTES >> 20} MiB held: {told}; the "
+                      f"sandbox {'runs on' if alive else 'ended'}"}
 
 
 def wait_for(what, ready, why=str, seconds=60):

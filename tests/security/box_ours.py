@@ -8,10 +8,14 @@ import re
 import secrets
 import shutil
 import subprocess
+import sys
 
-import battery
-import box_server
-from battery import LOG_FLOOD_BYTES, METADATA, PORT, stop, wait_for
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import battery  # noqa: E402 # beside this file
+import box_server  # noqa: E402
+from battery import (  # noqa: E402
+    HELD_BODIES, HELD_BODY_BYTES, LOG_FLOOD_BYTES, METADATA, PORT, stop, wait_for)
+from held_bodies import hold, replace_body  # noqa: E402
 
 MIB = 1 << 20
 CPU_MILLICORES = 500
@@ -218,6 +222,7 @@ class Ours:
         results["volume-links"] = box_server.volume_links(self.server, self.broker, self.execd,
                                                           self.sandboxctl)
         results["fork-bomb-default"] = self.fork_bomb_default()
+        results["held-bodies"] = self.held_bodies()
         wait_for("the neighbour, whatever was tried,",
                  lambda: self.ctl("ping", name, check=False).returncode == 0)
         return results
@@ -227,6 +232,15 @@ class Ours:
         for path in (self.dir.parent, self.dir):
             path.chmod(0o711)
         return battery.judge_tampering(self.state)
+
+    def held_bodies(self):
+        """Many requests whose bodies execd must hold, sent to its socket as the gateway does."""
+        name = self.start("/bin/sh", "-c", "echo text > /file; echo ready; sleep 600")
+        body = replace_body("/file", HELD_BODY_BYTES)
+        answers = hold(f"{self.state}/{name}.sock", HELD_BODIES, body)
+        alive = self.ctl("ping", name, check=False).returncode == 0
+        self.ctl("remove", name)
+        return battery.judge_bodies([status for status, _, _ in answers], alive)
 
     def log_flood(self):
         name = self.new_id()

@@ -1,7 +1,7 @@
 /* httpd.c - the HTTP engine with each of its features on a route, for tests and benchmarks.
  *
  * usage: httpd ADDRESS [--file PATH] [--backend ADDRESS] [--deadlines MS] [--connections N]
- *              [--ping MS] [--pong MS] [--stall MS]
+ *              [--ping MS] [--pong MS] [--stall MS] [--held BYTES]
  * Prints the address it listens on, then serves until SIGTERM, which drains. Without --deadlines a
  * client may take its time: a test that stood still for a while is no bad client. */
 #include <errno.h>
@@ -252,6 +252,8 @@ static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_serve
             h->ws.conf.pong_ms = n;
         else if (str_eq(option, STR("--connections")))
             conf->connections_max = n;
+        else if (str_eq(option, STR("--held")))
+            conf->held_bytes_max = n;
         else
             return err_set(e, EINVAL, "unknown option %s", argv[i]);
     }
