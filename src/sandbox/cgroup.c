@@ -502,7 +502,7 @@ int cgroup_remove(const struct cgroup_host *h, uint32_t slot, struct err *e)
 int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e)
 {
     struct cgroup_stat s = {0};
-    uint64_t frozen = 0;
+    uint64_t frozen = 0, init_oom_kills = 0;
     const struct {
         enum cgroup_knob knob;
         const char *leaf;
@@ -514,6 +514,7 @@ int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e)
         {KNOB_CPU_USED,    ".",    &s.cpu_us           },
         {KNOB_PIDS_NOW,    ".",    &s.pids             },
         {KNOB_OOM_KILLS,   "work", &s.oom_kills        }, /* v1 does not add up those below */
+        {KNOB_OOM_KILLS,   "init", &init_oom_kills     },
         {KNOB_FROZEN,      ".",    &frozen             },
     };
     char group[CGROUP_PATH_MAX];
@@ -530,6 +531,7 @@ int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e)
             return r;
     }
     s.frozen = frozen != 0;
+    s.init_oom_kills = (uint32_t)init_oom_kills;
     if (!c->host->knobs[KNOB_MEMORY_PEAK].y)
         s.memory_peak_bytes = s.memory_bytes;
     *ret = s;

@@ -111,6 +111,7 @@ struct cgroup_stat {
     uint64_t memory_bytes, memory_peak_bytes, kernel_bytes, cpu_us, pids;
     uint64_t oom_kills; /* of "work"; with CGROUP_OOM_GROUP the kernel counts the first one twice */
     bool frozen;
+    uint32_t init_oom_kills; /* of "init": execd, and children of it that had not moved yet */
 };
 int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e);
 

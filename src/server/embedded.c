@@ -349,16 +349,17 @@ static int call_stat(struct call *c, struct broker_client *client, struct err *e
     return broker_stat(client, c->id, &c->sandbox, &c->stat, e);
 }
 
-/* A dead sandbox's report, which a hostile PID 1 may have forged: it can lie about itself only. */
-static void read_report(int fd, struct runtime_status *ret)
+/* A dead sandbox's report, which a hostile PID 1 may have forged: it can lie about itself only.
+ * False when execd was killed before it could tell of an end. */
+static bool read_report(int fd, struct runtime_status *ret)
 {
     struct exit_report report = {0};
     int r = exit_report_read(fd, &report);
 
     ret->state = RUNTIME_EXITED;
     if (r < 0 || report.phase == REPORT_STARTING || report.phase == REPORT_RUNNING) {
-        ret->exit_signal = SIGKILL; /* it had no time to say */
-        return;
+        ret->exit_signal = SIGKILL;
+        return false;
     }
     ret->exit_code = report.exit_code;
     ret->exit_signal = report.exit_signal;
@@ -367,6 +368,7 @@ static void read_report(int fd, struct runtime_status *ret)
         ret->state = RUNTIME_FAILED;
         (void)err_set(&ret->err, report.error_code ? report.error_code : EIO, "%s", report.message);
     }
+    return true;
 }
 
 static int embedded_start_error(struct runtime *r, struct str id, const struct runtime_birth *birth,
@@ -398,8 +400,12 @@ static int embedded_adopt(struct runtime *r, struct str id, int *ret_watch,
     *ret = (struct runtime_status){
         .state = c.handle.sandbox.state == BROKER_PAUSED ? RUNTIME_PAUSED : RUNTIME_RUNNING};
     if (c.handle.sandbox.state == BROKER_DEAD) {
-        read_report(c.handle.files[BROKER_FILE_EXIT], ret);
-        ret->out_of_memory = with_broker(&c, call_stat, NULL) >= 0 && c.stat.oom_kills > 0;
+        bool told = read_report(c.handle.files[BROKER_FILE_EXIT], ret);
+
+        if (with_broker(&c, call_stat, NULL) >= 0) {
+            ret->out_of_memory = c.stat.oom_kills > 0;
+            ret->execd_out_of_memory = !told && c.stat.init_oom_kills > 0;
+        }
     } else {
         *ret_watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
     }

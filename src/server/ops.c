@@ -242,7 +242,10 @@ static void status_of_runtime(const struct runtime_status *status, struct op *op
     case RUNTIME_EXITED:
         break;
     }
-    if (status->exit_signal)
+    if (status->execd_out_of_memory)
+        (void)snprintf(message, sizeof(message),
+                       "execd ran out of memory: the kernel killed it, and the sandbox with it");
+    else if (status->exit_signal)
         (void)snprintf(message, sizeof(message), "the entrypoint was ended by signal %d%s",
                        status->exit_signal,
                        status->out_of_memory ? ", after the sandbox ran out of memory" : "");

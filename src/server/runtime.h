@@ -21,7 +21,8 @@ enum runtime_state {
 struct runtime_status {
     enum runtime_state state;
     int exit_code, exit_signal; /* of RUNTIME_EXITED */
-    bool out_of_memory;         /* it met its memory limit */
+    bool out_of_memory;         /* its workload met the memory limit */
+    bool execd_out_of_memory;   /* execd met its own limit, and all of the sandbox ended with it */
     int64_t ended_us;           /* 0 = unknown */
     struct err err;             /* of RUNTIME_FAILED: why */
 };

@@ -4,6 +4,7 @@ Usage: test_server.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Ne
 """
 import concurrent.futures
 import contextlib
+import glob
 import http.client
 import json
 import os
@@ -239,6 +240,30 @@ def running_out_of_memory_is_named():
     status = ends_as("Failed", entrypoint=["tail", "/dev/zero"],
                      resourceLimits={"cpu": "1", "memory": "64Mi"})
     assert "memory" in status["message"], status
+
+
+def limit_execd_memory(name, more_bytes):
+    """Leaves execd of a sandbox so many bytes beside what it uses now."""
+    slot = SERVER.broker.sandbox(name).slot
+    for now, limit in (("memory.usage_in_bytes", "memory.limit_in_bytes"),
+                       ("memory.current", "memory.max")):
+        for group in glob.glob(f"/sys/fs/cgroup/**/{SERVER.broker.group}/{slot}/init",
+                               recursive=True):
+            with contextlib.suppress(FileNotFoundError):
+                used = int(pathlib.Path(group, now).read_text(encoding="ascii"))
+                pathlib.Path(group, limit).write_text(str(used + more_bytes), encoding="ascii")
+
+
+def execd_out_of_memory_is_not_the_workload_out_of_memory():
+    _, body = post(entrypoint=["sleep", "1000"])
+    name = body["id"]
+    limit_execd_memory(name, 2 << 20)
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        SERVER.request("POST", f"/v1/sandboxes/{name}/proxy/44772/files/replace", b" " * (15 << 20))
+    wait_for(lambda: get(name)[1]["status"]["state"] == "Failed", "its end")
+    status = get(name)[1]["status"]
+    assert "execd ran out of memory" in status["message"], status
+    assert delete(name) == 204
 
 
 EDGE = "an-edge-that-no-file-contains"
@@ -857,6 +882,7 @@ if __name__ == "__main__":
             exit_3_is_failed,
             a_signal_is_failed,
             running_out_of_memory_is_named,
+            execd_out_of_memory_is_not_the_workload_out_of_memory,
             half_of_the_memory_may_be_files_in_tmp,
             history_is_kept_until_the_end,
             inspection_tells_of_limits_and_end_and_hides_secrets,

@@ -247,10 +247,11 @@ static int print_stat(const char *id)
     if (broker_stat(&client, id, &s, &st, &err) < 0)
         return fail("stat");
     print_sandbox(NULL, &s);
-    printf("memory=%llu peak=%llu kernel=%llu cpu_us=%llu pids=%llu oom_kills=%llu\n",
+    printf("memory=%llu peak=%llu kernel=%llu cpu_us=%llu pids=%llu oom_kills=%llu "
+           "init_oom_kills=%u\n",
            (unsigned long long)st.memory_bytes, (unsigned long long)st.memory_peak_bytes,
            (unsigned long long)st.kernel_bytes, (unsigned long long)st.cpu_us,
-           (unsigned long long)st.pids, (unsigned long long)st.oom_kills);
+           (unsigned long long)st.pids, (unsigned long long)st.oom_kills, st.init_oom_kills);
     return 0;
 }
 
