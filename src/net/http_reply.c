@@ -210,20 +210,53 @@ void http_reply_begin_as(struct http_req *req, int status, struct str reason,
         reply_done(req);
 }
 
+/* Bytes of the last chunk's data, if all of it is still in the queue, at its end, and it has room
+ * for n bytes more; else 0. */
+static size_t reply_open_chunk(const struct http_req *req, size_t n)
+{
+    const struct stream *st = &req->conn->stream;
+    uint64_t queue_end = st->bytes_out + stream_queued(st);
+
+    if (req->chunk.bytes == 0 || req->chunk.end != queue_end || req->chunk.begin < st->bytes_out ||
+        n > HTTP_CHUNK_BYTES_MAX - req->chunk.bytes)
+        return 0;
+    return req->chunk.bytes;
+}
+
+/* Writes that wait for the end of the turn, or for the client, become one chunk: clients spend as
+ * much on a chunk as on a line in it. The data moves up when the header takes one more digit. */
+static int reply_write_chunk(struct http_req *req, struct str data)
+{
+    struct stream *st = &req->conn->stream;
+    struct buf *out = stream_out(st);
+    size_t had = reply_open_chunk(req, data.n);
+    size_t had_total = had ? (size_t)(req->chunk.end - req->chunk.begin) : 0;
+    size_t begin = out->n - had_total, old = had ? had_total - had - H1_CHUNK_END.n : 0;
+    char header[H1_CHUNK_HEADER_MAX];
+    size_t new = h1_chunk_header(header, had + data.n);
+    int r = buf_reserve(out, data.n + H1_CHUNK_HEADER_MAX + H1_CHUNK_END.n);
+
+    if (r < 0)
+        return r;
+    memmove(out->p + begin + new, out->p + begin + old, had);
+    memcpy(out->p + begin, header, new);
+    out->n = begin + new + had;
+    (void)buf_add(out, data);
+    (void)buf_add(out, H1_CHUNK_END);
+    req->chunk.bytes = (uint32_t)min_size(had + data.n, HTTP_CHUNK_BYTES_MAX);
+    req->chunk.end = st->bytes_out + stream_queued(st);
+    req->chunk.begin = req->chunk.end - (out->n - begin);
+    stream_flush_soon(st);
+    return 0;
+}
+
 static int reply_write_piece(struct http_req *req, struct str data)
 {
     struct stream *st = &req->conn->stream;
-    char header[H1_CHUNK_HEADER_MAX];
-    int r;
 
     if (req->reply_state != HTTP_REPLY_CHUNKED || !stream_is_open(st))
         return stream_write(st, data); /* a closed stream swallows */
-    r = buf_reserve(stream_out(st), data.n + H1_CHUNK_HEADER_MAX + H1_CHUNK_END.n);
-    if (r < 0)
-        return r;
-    (void)stream_write(st, str_make(header, h1_chunk_header(header, data.n)));
-    (void)stream_write(st, data);
-    return stream_write(st, H1_CHUNK_END);
+    return reply_write_chunk(req, data);
 }
 
 /* The part of a write that is due now: checked against the promise and the room in the queue. */

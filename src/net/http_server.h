@@ -67,6 +67,10 @@ struct http_req {
     uint64_t held;            /* bytes of this request in the server's total */
     struct buf reply_headers; /* added by http_reply_header */
     uint64_t reply_left;
+    struct {                 /* the last chunk of the reply, which grows until it is sent */
+        uint64_t begin, end; /* with its header, counted in bytes of the connection */
+        uint32_t bytes;      /* of data; 0 = there is none */
+    } chunk;
     int file_fd, error;
     void (*on_upgrade)(void *user, struct stream_parts *parts, int error);
     enum http_body_state {

@@ -13,6 +13,7 @@ enum {
     HTTP_HEAD_RECV_BYTES = 16 * 1024,    /* received at a time between two requests */
     HTTP_ARENA_BYTES_MAX = 1 << 20,      /* of one request: head, parameters, what handlers add */
     HTTP_REPLY_HEADERS_MAX = 32 * 1024,
+    HTTP_CHUNK_BYTES_MAX = 0xffff, /* to which a chunk of small writes grows */
     HTTP_SPARE_ARENAS = 32,
     HTTP_SPARE_ARENA_BYTES_MAX = 32 * 1024,
 };

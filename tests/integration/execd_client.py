@@ -31,6 +31,7 @@ class Stream:
 
     def __init__(self, client, path, body, headers=()):
         self.client, self.file = client, client.makefile("rb")
+        self.ready = []  # events of the last chunk that were not asked for yet
         self.status, self.headers = send(client, self.file, "POST" if body is not None else "GET",
                                          path, body, headers)
 
@@ -42,13 +43,16 @@ class Stream:
         return data
 
     def event(self):
-        """The next event, or None at the end. One chunk holds one event and nothing else."""
-        data = self.chunk()
-        if not data:
-            return None
-        assert data.endswith(b"\n\n") and data.count(b"\n") == 2, data
+        """The next event, or None at the end. A chunk holds whole events and nothing else."""
+        if not self.ready:
+            data = self.chunk()
+            if not data:
+                return None
+            assert data.endswith(b"\n\n"), data
+            self.ready = data[:-2].split(b"\n\n")[::-1]
+        data = self.ready.pop()
         assert len(data) < 4 << 20, f"an event of {len(data)} bytes"
-        text = data[:-2].decode()
+        text = data.decode()
         assert len(text.splitlines()) == 1, f"more than a line: {text!r}"
         return json.loads(text)
 

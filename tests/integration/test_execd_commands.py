@@ -51,20 +51,31 @@ def streams_events_in_their_exact_form():
         rows = {key: stream.headers[key] for key in (
             "content-type", "cache-control", "connection", "x-accel-buffering",
             "transfer-encoding")}
-        chunks = []
-        while (chunk := stream.chunk()):
-            chunks.append(chunk)
+        events = b"".join(iter(stream.chunk, b"")).split(b"\n\n")
     assert rows == {"content-type": "text/event-stream", "cache-control": "no-cache",
                     "connection": "keep-alive", "x-accel-buffering": "no",
                     "transfer-encoding": "chunked"}, rows
-    forms = [rb'\{"type":"init","text":"[0-9a-f]{32}","timestamp":\d{13}\}\n\n',
-             rb'\{"type":"ping","text":"pong","timestamp":\d{13}\}\n\n',
-             rb'\{"type":"stdout","text":"hi","timestamp":\d{13}\}\n\n',
-             rb'\{"type":"execution_complete",("execution_time":\d+,)?"timestamp":\d{13}\}\n\n']
-    chunks[2:] = [chunk for chunk in chunks[2:] if b'"ping"' not in chunk]  # on a slow machine
-    assert len(chunks) == len(forms), chunks
-    for chunk, form in zip(chunks, forms):
-        assert re.fullmatch(form, chunk), chunk
+    forms = [rb'\{"type":"init","text":"[0-9a-f]{32}","timestamp":\d{13}\}',
+             rb'\{"type":"ping","text":"pong","timestamp":\d{13}\}',
+             rb'\{"type":"stdout","text":"hi","timestamp":\d{13}\}',
+             rb'\{"type":"execution_complete",("execution_time":\d+,)?"timestamp":\d{13}\}', rb""]
+    events[2:] = [event for event in events[2:] if b'"ping"' not in event]  # on a slow machine
+    assert len(events) == len(forms), events
+    for event, form in zip(events, forms):
+        assert re.fullmatch(form, event), event
+
+
+def sends_lines_that_are_ready_in_few_chunks():
+    """A client's work is per chunk as much as per line. The first line does not wait for others."""
+    with EXECD.stream("head -c 5000 /dev/zero | tr '\\0' '\\n'; sleep 1000") as stream:
+        sizes, lines = [], 0
+        while lines < 5000:
+            sizes.append(len(chunk := stream.chunk()))
+            lines += chunk.count(b'"type":"stdout"')
+    assert len(sizes) < 100 and max(sizes) <= 0xffff, sizes
+    with EXECD.stream("echo one; read x; echo two", stdin_open=True) as stream:
+        assert [stream.event()["type"] for _ in range(2)] == ["init", "ping"]
+        assert stream.output()["text"] == "one"  # while the command waits
 
 
 def reports_failures_as_the_clients_infer_them():

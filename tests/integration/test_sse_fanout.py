@@ -41,7 +41,7 @@ RECEIVE_BUFFER = (0, 32 * 1024, 4 * 1024)  # by kind; 0 is what the kernel likes
 
 
 class Client:
-    """One connection: checks the events as they come, one HTTP chunk each."""
+    """One connection: checks the events as they come, whole ones in each HTTP chunk."""
 
     expected = {}  # sequence number -> the event's bytes, checked once
 
@@ -90,7 +90,8 @@ class Client:
             begin, size = line_end + 2, int(self.buffer[at:line_end], 16)
             if len(self.buffer) < begin + size + 2:
                 break
-            self.take(self.buffer[begin:begin + size])
+            for event in self.buffer[begin:begin + size].split(b"\n\n")[:-1] or [b""]:
+                self.take(event + b"\n\n" if event else event)
             at = begin + size + 2
         self.buffer = self.buffer[at:]
 

@@ -193,6 +193,25 @@ static struct str body_of(const struct buf *b)
     return str_skip(buf_str(b), at + 4);
 }
 
+/* Adds the data of whole chunks; returns how many there were. */
+static size_t text_of(const struct buf *b, struct buf *out)
+{
+    struct str rest = body_of(b);
+    size_t count = 0, size, head;
+
+    for (; rest.n > 0; count++) {
+        char *end;
+
+        size = strtoul(rest.p, &end, 16);
+        head = (size_t)(end - rest.p) + 2;
+        if (rest.n < head + size + 2)
+            break;
+        CHECK_EQ(buf_add(out, str_make(rest.p + head, size)), 0);
+        rest = str_skip(rest, head + size + 2);
+    }
+    return count;
+}
+
 static bool has(const struct buf *b, const char *text)
 {
     return str_find_str(buf_str(b), str_of(text)) < b->n;
@@ -249,7 +268,7 @@ static void rig_get_one(struct http_req *req)
 static const char get_one[] = "GET /one HTTP/1.1\r\nHost: x\r\n\r\n";
 static const char get_hub[] = "GET /hub HTTP/1.1\r\nHost: x\r\n\r\n";
 
-TEST(sse, sends_its_head_with_the_first_event_and_a_chunk_per_event)
+TEST(sse, sends_its_head_with_the_first_event_and_ready_ones_as_one_chunk)
 {
     struct rig r;
     AUTO_BUF(b, 1 << 20);
@@ -270,8 +289,8 @@ TEST(sse, sends_its_head_with_the_first_event_and_a_chunk_per_event)
     CHECK(has(&b, "\r\nConnection: keep-alive\r\n"));
     CHECK(has(&b, "\r\nX-Accel-Buffering: no\r\n"));
     CHECK(has(&b, "\r\nTransfer-Encoding: chunked\r\n"));
-    CHECK_SPAN(body_of(&b), "11\r\n{\"type\":\"init\"}\n\n\r\n"
-                            "1a\r\nevent: n\ndata: 1\ndata: 2\n\n\r\n0\r\n\r\n");
+    CHECK_SPAN(body_of(&b), "2b\r\n{\"type\":\"init\"}\n\n"
+                            "event: n\ndata: 1\ndata: 2\n\n\r\n0\r\n\r\n");
     CHECK_EQ(r.closed, 0);
     fd_close(fd);
     rig_done(&r);
@@ -354,6 +373,8 @@ TEST(sse, takes_a_burst_past_full_and_tells_when_there_is_room_again)
     static char line[10000];
     struct rig r;
     AUTO_BUF(b, 8 << 20);
+    AUTO_BUF(text, 8 << 20);
+    size_t chunks;
     int fd, sent = 0;
 
     memset(line, 'x', sizeof(line) - 2);
@@ -367,12 +388,49 @@ TEST(sse, takes_a_burst_past_full_and_tells_when_there_is_room_again)
     CHECK(sse_is_full(&r.sse));
     CHECK_EQ(sse_send_bytes(&r.sse, str_make(line, sizeof(line))), -EAGAIN);
     client_read_text(&r, fd, &b, "\r\n\r\n");
-    while (body_of(&b).n < sent * (sizeof(line) + strlen("2710\r\n\r\n"))) {
+    while (buf_clear(&text), chunks = text_of(&b, &text), text.n < sent * sizeof(line)) {
         rig_run(&r, 1);
         CHECK_EQ(client_read(fd, &b), 0);
     }
     CHECK(r.drains >= 1 && !sse_is_full(&r.sse));
-    CHECK_EQ(body_of(&b).n, sent * (sizeof(line) + strlen("2710\r\n\r\n")));
+    CHECK_EQ(text.n, sent * sizeof(line));
+    CHECK_EQ(chunks, 17); /* of six lines: no chunk has more than 64 KiB */
+    fd_close(fd);
+    rig_done(&r);
+}
+
+/* A client's work is per chunk as much as per line. */
+TEST(sse, sends_a_burst_in_few_chunks_and_a_single_event_at_once)
+{
+    struct rig r;
+    AUTO_BUF(b, 8 << 20);
+    AUTO_BUF(text, 8 << 20);
+    AUTO_BUF(want, 8 << 20);
+    size_t chunks;
+    int fd;
+
+    rig_init(&r);
+    fd = client_open(&r, get_one);
+    for (int i = 0; i < 2000; i++) {
+        size_t start = want.n;
+
+        CHECK_EQ(buf_addf(&want, "%0*d\n\n", i % 150 + 1, i), 0);
+        CHECK_EQ(sse_push_bytes(&r.sse, str_skip(buf_str(&want), start)), 0);
+    }
+    client_read_text(&r, fd, &b, "\r\n\r\n");
+    while (buf_clear(&text), chunks = text_of(&b, &text), text.n < want.n) {
+        rig_run(&r, 1);
+        CHECK_EQ(client_read(fd, &b), 0);
+    }
+    CHECK(str_eq(buf_str(&text), buf_str(&want)));
+    CHECK_EQ(chunks, want.n / 0xffff + 1);
+    for (int i = 0; i < 3; i++) {
+        buf_clear(&b);
+        CHECK_EQ(sse_push_bytes(&r.sse, STR("one\n\n")), 0);
+        rig_run(&r, 0); /* a single turn */
+        CHECK_EQ(client_read(fd, &b), 0);
+        CHECK_SPAN(buf_str(&b), "5\r\none\n\n\r\n");
+    }
     fd_close(fd);
     rig_done(&r);
 }
@@ -632,18 +690,21 @@ static void publish_many(struct rig *r, unsigned count, int fast, struct buf *b)
 
 static void check_numbers(const struct buf *b, unsigned count)
 {
-    struct str rest = body_of(b);
+    AUTO_BUF(text, 8 << 20);
+    struct str rest;
 
+    (void)text_of(b, &text);
+    rest = buf_str(&text);
     for (unsigned i = 0; i < count; i++) {
         char want[32];
         size_t at;
 
         snprintf(want, sizeof(want), "event: n\ndata: %06u", i);
         at = str_find_str(rest, str_of(want));
-        CHECK(at < 10); /* the next one, behind its chunk header */
-        at = str_find_str(rest, STR("\n\n\r\n"));
+        CHECK_EQ(at, 0);
+        at = str_find_str(rest, STR("\n\n"));
         CHECK(at < rest.n);
-        rest = str_skip(rest, at + 4);
+        rest = str_skip(rest, at + 2);
     }
 }
 
@@ -664,9 +725,9 @@ TEST(sse_hub, gives_every_event_to_every_client)
              0);
     client_read_up_to(&r, one, &a, "data: t\n\n\r\n");
     client_read_up_to(&r, two, &b, "data: t\n\n\r\n");
-    CHECK_SPAN(body_of(&a), "7\r\nfirst\n\n\r\n17\r\nevent: e\ndata: second\n\n\r\n"
-                            "f\r\nid: 3\ndata: t\n\n\r\n");
-    CHECK_SPAN(body_of(&b), "17\r\nevent: e\ndata: second\n\n\r\nf\r\nid: 3\ndata: t\n\n\r\n");
+    CHECK_SPAN(body_of(&a), "7\r\nfirst\n\n\r\n"
+                            "26\r\nevent: e\ndata: second\n\nid: 3\ndata: t\n\n\r\n");
+    CHECK_SPAN(body_of(&b), "26\r\nevent: e\ndata: second\n\nid: 3\ndata: t\n\n\r\n");
     CHECK_EQ(hub_stats(&r).lag_bytes, 0); /* nothing is kept that nobody waits for */
     CHECK_EQ(hub_stats(&r).clients, 2);
     fd_close(one);
