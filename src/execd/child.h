@@ -2,11 +2,19 @@
  * rights, into a user and a directory. Nothing here allocates, locks or logs. */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/proc.h"
 
 struct child_box;
+
+/* What tells that the kernel killed processes of the workload for want of memory: memory.events
+ * (v2) or memory.oom_control (v1) of its group. */
+struct child_memory {
+    int events_fd;        /* 0 = there is none */
+    uint64_t limit_bytes; /* 0 = unknown */
+};
 
 /* Where a process belongs; the same for all of a sandbox, but for those of isolated sessions. Who
  * starts one hands the groups to proc_spec, and the rest to child_settle(). */
@@ -14,6 +22,7 @@ struct child_place {
     struct proc_groups groups;
     bool limit; /* to caps_sandbox, without nesting.h: the workload has less than PID 1 */
     const struct child_box *box; /* an isolated session to enter, see isolated_box.h, or NULL */
+    struct child_memory memory;
 };
 
 struct child_user {

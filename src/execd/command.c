@@ -171,6 +171,8 @@ static void command_set_exit(struct command *c, const struct run *run, const str
     if (how->by_signal && run->timed_out)
         (void)buf_addf(&text, "timeout after %s: ", duration_text_of_ms(run->timeout_ms).s);
     exit_text_add(&text, how);
+    if (!run->timed_out)
+        exit_text_add_memory(&text, &c->all->place.memory, run->oom_kills);
     c->exit_code = how->by_signal ? -1 : how->code;
     c->error = text.n ? mem_strdup(text.p) : NULL;
     c->running = false;
@@ -407,6 +409,7 @@ void command_run(struct command *c, const struct command_spec *spec, const struc
     *run = (struct run){.command = c, .ops = ops, .user = user, .timeout_ms = spec->timeout_ms};
     run->report.fd = -EBADF;
     run->input.fd = -EBADF;
+    run->oom_kills = exit_oom_kills(&c->all->place.memory);
     (void)snprintf(run->shell, sizeof(run->shell), "%s", spec->shell);
     (void)snprintf(c->session, sizeof(c->session), "%s", spec->session ? spec->session : "");
     list_push(&c->all->runs, &run->link);

@@ -58,6 +58,7 @@ struct run {
     struct loop_io report; /* of the spawn; fd is -EBADF once it was read */
     struct loop_timer timeout;
     uint64_t timeout_ms;
+    uint64_t oom_kills; /* when it began, see exit_text.h */
     struct input input;
     struct list link;
     bool paused;    /* whoever follows has enough for now */

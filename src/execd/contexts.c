@@ -6,11 +6,13 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "execd/exit_text.h"
 #include "execd/telemetry.h"
 
 enum {
     MEMORY_BYTES_MAX = 4 << 20,   /* of a context: its environment, above all */
     WAITING_BYTES_MAX = 16 << 20, /* code of all cells that wait */
+    VALUE_BYTES_MAX = 64 << 10,   /* of an error to which something is added */
 };
 
 /* In the order in which they are tried. */
@@ -178,14 +180,34 @@ static void context_on_display(void *user, struct str id, bool update, const str
         c->follower->on_display(c->user, id, update, bundle);
 }
 
+static void context_add_memory(const struct context *c, struct buf *out)
+{
+    exit_text_add_memory(out, &c->all->place.memory, c->oom_kills);
+}
+
+/* A cell that failed when the kernel killed a process of it (a compiler, above all) says so: in its
+ * value, and in front of its traceback. */
 static void context_on_error(void *user, struct str name, struct str value,
                              const struct json *traceback)
 {
     struct context *c = user;
+    AUTO_BUF(text, VALUE_BYTES_MAX);
+    struct json line = {.type = JSON_STRING, .next = traceback ? traceback->first : NULL};
+    struct json list = {.type = JSON_ARRAY, .first = &line, .count = json_count(traceback) + 1};
 
     c->failed = true;
-    if (c->follower)
-        c->follower->on_error(c->user, name, value, traceback);
+    if (!c->follower)
+        return;
+    if (buf_add(&text, value.n > 0 ? value : name) == 0) {
+        size_t had = text.n;
+
+        context_add_memory(c, &text);
+        if (text.n > had) {
+            line.string = value = buf_str(&text);
+            traceback = &list;
+        }
+    }
+    c->follower->on_error(c->user, name, value, traceback);
 }
 
 static void context_on_done(void *user, enum kernel_end end)
@@ -218,8 +240,11 @@ static void context_on_death(void *user, const char *why)
 {
     struct context *c = user;
     const struct kernel_owner *follower = take_follower(c, false);
+    AUTO_BUF(text, VALUE_BYTES_MAX);
 
-    (void)snprintf(c->why, sizeof(c->why), "%s", why);
+    if (buf_addf(&text, "%s", why) == 0)
+        context_add_memory(c, &text);
+    (void)snprintf(c->why, sizeof(c->why), "%s", text.p);
     c->dead = true;
     c->running->ops->free(c->running);
     c->running = NULL;
@@ -276,7 +301,7 @@ static int start_any(struct context *c, const struct kernel_conf *conf, struct e
 
 static int context_start(struct context *c, struct err *e)
 {
-    const struct kernel_conf conf = {
+    struct kernel_conf conf = {
         .loop = c->all->loop,
         .reaper = c->all->reaper,
         .place = c->all->place,
@@ -287,8 +312,11 @@ static int context_start(struct context *c, struct err *e)
         .user = c,
     };
     struct err told = {0};
-    int r = start_any(c, &conf, &told);
+    int r;
 
+    conf.place.memory = (struct child_memory){0}; /* told here, for all kinds of kernels */
+    c->oom_kills = exit_oom_kills(&c->all->place.memory);
+    r = start_any(c, &conf, &told);
     if (r < 0)
         return err_set(e, -r, "%s", told.msg);
     (void)snprintf(c->kernel, sizeof(c->kernel), "%s", c->running->name);
@@ -464,6 +492,7 @@ int context_run(struct context *c, struct str code, uint64_t timeout_ms,
         return err_set(e, EBUSY, "session is busy");
     if (!c->running)
         return err_set(e, EPIPE, "%s", c->why);
+    c->oom_kills = exit_oom_kills(&c->all->place.memory);
     r = c->running->ops->run(c->running, code, timeout_ms, e);
     if (r < 0)
         return r;

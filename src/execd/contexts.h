@@ -55,6 +55,7 @@ struct context {
     const struct kernel_owner *follower; /* NULL: nobody */
     void *user;
     uint64_t begin_ns;       /* of what runs */
+    uint64_t oom_kills;      /* when it, or its kernel, began: see exit_text.h */
     bool failed;             /* it told an error */
     bool doubtful;           /* its follower may have left */
     bool abandoned;          /* its follower left: it was interrupted, and must end */

@@ -1,6 +1,9 @@
 #include "execd/exit_text.h"
 
 #include <signal.h>
+#include <unistd.h>
+
+#include "execd/metrics.h"
 
 static const char *signal_text(int signo)
 {
@@ -37,4 +40,26 @@ void exit_text_add(struct buf *out, const struct proc_exit *how)
         (void)buf_addf(out, "exit status %d", how->code);
     if (how->core_dumped)
         (void)buf_add(out, STR(" (core dumped)"));
+}
+
+uint64_t exit_oom_kills(const struct child_memory *m)
+{
+    char text[1024]; /* a few lines of a name and a number */
+    ssize_t n = m->events_fd > 0 ? pread(m->events_fd, text, sizeof(text), 0) : -1;
+    uint64_t kills = 0;
+
+    if (n > 0 && metrics_parse_field(str_make(text, (size_t)n), "oom_kill", &kills) < 0)
+        kills = 0;
+    return kills;
+}
+
+void exit_text_add_memory(struct buf *out, const struct child_memory *m, uint64_t before)
+{
+    if (out->n == 0 || exit_oom_kills(m) <= before)
+        return;
+    if (m->limit_bytes > 0)
+        (void)buf_addf(out, ": out of memory (limit %llu MiB)",
+                       (unsigned long long)(m->limit_bytes >> 20));
+    else
+        (void)buf_add(out, STR(": out of memory"));
 }

@@ -71,6 +71,14 @@ static struct proc_groups execd_groups(const struct execd_options *o)
     return (struct proc_groups){o->work_dir_fds > 0 ? dir : -EBADF, FD_WORK, o->work_fds};
 }
 
+static struct child_memory execd_memory(const struct execd_options *o)
+{
+    return (struct child_memory){
+        .events_fd = o->stat_fds > 0 ? (int)(FD_WORK + o->work_fds + METRICS_FILES) : 0,
+        .limit_bytes = (uint64_t)o->memory_mib << 20,
+    };
+}
+
 static struct entry_conf execd_entry(const struct execd_options *o)
 {
     return (struct entry_conf){
@@ -78,7 +86,9 @@ static struct entry_conf execd_entry(const struct execd_options *o)
         .cwd = o->cwd,
         .uid = o->uid,
         .gid = o->gid,
-        .place = {execd_groups(o), o->mode == EXECD_INIT},
+        .place = {.groups = execd_groups(o),
+                  .limit = o->mode == EXECD_INIT,
+                  .memory = execd_memory(o)},
     };
 }
 
@@ -88,7 +98,7 @@ static struct metrics_source execd_metrics(const struct execd_options *o)
 
     s.memory_bytes = (uint64_t)o->memory_mib << 20;
     s.cpu_millis = o->cpu_millis;
-    for (uint32_t i = 0; i < o->stat_fds; i++)
+    for (uint32_t i = 0; i < METRICS_FILES && o->stat_fds > 0; i++)
         s.fds[i] = (int)(FD_WORK + o->work_fds + i);
     if (o->stat_fds == 0)
         (void)metrics_find_own_group(&s);

@@ -26,7 +26,8 @@ const char execd_help[] =
     "  --gid N           its group; supplementary groups are dropped with either (ours)\n"
     "  --cwd DIR         its working directory (ours)\n"
     "  --work-fds N      how many cgroup.procs files there are, with --init (0)\n"
-    "  --stat-fds N      3 when memory usage, memory.stat and cpu usage follow, with --init (0)\n"
+    "  --stat-fds N      4 when memory usage, memory.stat, cpu usage and oom_kill counts of the\n"
+    "                    workload follow, with --init (0)\n"
     "  --work-dir-fds N  1 when the directory follows that the first cgroup.procs is in, to start\n"
     "                    processes there by clone3, with --init (0)\n"
     "  --cpu-millis N    limit of the workload in thousandths of a core (none)\n"
@@ -96,7 +97,7 @@ static const struct option_row option_rows[] = {
     {"--memory-mib",                 OPTION_U32,       AT(memory_mib),            UINT32_MAX,         EXECD_NONE     },
     {"--port",                       OPTION_U32,       AT(port),                  UINT16_MAX,         EXECD_NONE     },
     {"--print-routes",               OPTION_MODE,      0,                         0,                  EXECD_ROUTES   },
-    {"--stat-fds",                   OPTION_U32,       AT(stat_fds),              METRICS_FILES,      EXECD_NONE     },
+    {"--stat-fds",                   OPTION_U32,       AT(stat_fds),              EXECD_STAT_FDS,     EXECD_NONE     },
     {"--uid",                        OPTION_U32,       AT(uid),                   UINT32_MAX - 1,     EXECD_NONE     },
     {"--version",                    OPTION_MODE,      0,                         0,                  EXECD_VERSION  },
     {"--work-dir-fds",               OPTION_U32,       AT(work_dir_fds),          1,                  EXECD_NONE     },
@@ -219,8 +220,8 @@ static int options_check(const struct execd_options *o, struct err *e)
         return err_set(e, EINVAL, "--exit-file and --log-file go with --listen");
     if (o->mode != EXECD_INIT && o->work_fds > 0)
         return err_set(e, EINVAL, "--work-fds goes with --init");
-    if (o->stat_fds > 0 && (o->mode != EXECD_INIT || o->stat_fds != METRICS_FILES))
-        return err_set(e, EINVAL, "--stat-fds is %d, and goes with --init", METRICS_FILES);
+    if (o->stat_fds > 0 && (o->mode != EXECD_INIT || o->stat_fds != EXECD_STAT_FDS))
+        return err_set(e, EINVAL, "--stat-fds is %d, and goes with --init", EXECD_STAT_FDS);
     if (o->work_dir_fds > 0 && o->work_fds == 0)
         return err_set(e, EINVAL, "--work-dir-fds goes with --work-fds");
     if (runs && !(o->entry_argv && o->entry_argv[0]))

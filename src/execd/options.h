@@ -29,11 +29,13 @@ enum {
 #define EXECD_KEEP_ID UINT32_MAX /* of uid and gid: as ours */
 
 /* Texts are borrowed from argv. NULL = not given. */
+enum { EXECD_STAT_FDS = 4 }; /* enum metrics_file, and the oom_kill counts of the workload */
+
 struct execd_options {
     enum execd_mode mode;
     uint32_t uid, gid;
     uint32_t work_fds;               /* how many */
-    uint32_t stat_fds;               /* METRICS_FILES, or 0 */
+    uint32_t stat_fds;               /* EXECD_STAT_FDS, or 0 */
     uint32_t work_dir_fds;           /* 1 or 0 */
     uint32_t certificates_fd;        /* of EXECD_ENTRY, to tell what it installed; 0 = nobody */
     uint32_t cpu_millis, memory_mib; /* limits of the workload; 0 = none */

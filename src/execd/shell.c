@@ -135,6 +135,8 @@ static void shell_set_end(struct shell *s, const struct proc_exit *how)
         shell_stop_text(s, how, &text);
     else
         exit_text_add(&text, how);
+    if (!stopped)
+        exit_text_add_memory(&text, &s->conf.place.memory, s->oom_kills);
     (void)snprintf(s->end.error, sizeof(s->end.error), "%s", text.p);
 }
 
@@ -256,6 +258,7 @@ int shell_run(struct shell *s, const struct shell_job *job, struct err *e)
     s->stop = SHELL_STOP_NOT;
     s->end = (struct shell_end){0};
     s->timeout_ms = job->timeout_ms;
+    s->oom_kills = exit_oom_kills(&s->conf.place.memory);
     id_short(s->nonce, sizeof(s->nonce) - 1);
     if (job->timeout_ms > 0)
         loop_timer_set(s->conf.loop, &s->timeout, deadline_in_ms(job->timeout_ms),

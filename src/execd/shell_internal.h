@@ -42,6 +42,7 @@ struct shell {
     /* The run. */
     bool busy, sent, over, paused;
     char nonce[SHELL_NONCE_MAX];
+    uint64_t oom_kills; /* when the run began, see exit_text.h */
     struct shell_end end;
     struct loop_timer timeout, stopping;
     uint64_t timeout_ms, kill_ns, since_ticks;

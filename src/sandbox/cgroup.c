@@ -94,23 +94,26 @@ static int open_usage(struct cgroup *c, struct err *e)
 {
     const struct cgroup_bound *memory = &c->host->knobs[KNOB_MEMORY_NOW];
     const struct cgroup_bound *cpu = &c->host->knobs[KNOB_CPU_USED];
+    const struct cgroup_bound *oom = &c->host->knobs[KNOB_OOM_KILLS];
     char group[CGROUP_PATH_MAX];
 
-    if (!memory->y || !cpu->y)
+    if (!memory->y || !cpu->y || !oom->y)
         return 0;
     const struct {
         const struct cgroup_hierarchy *y;
-        const char *name;
+        const char *name, *leaf;
     } files[CGROUP_USAGE_COUNT] = {
-        [CGROUP_USAGE_MEMORY] = {memory->y, memory->file->name},
-        [CGROUP_USAGE_MEMORY_STAT] = {memory->y, "memory.stat"     },
-        [CGROUP_USAGE_CPU] = {cpu->y,    cpu->file->name   },
+        [CGROUP_USAGE_MEMORY] = {memory->y, memory->file->name, "."   },
+        [CGROUP_USAGE_MEMORY_STAT] = {memory->y, "memory.stat",      "."   },
+        [CGROUP_USAGE_CPU] = {cpu->y,    cpu->file->name,    "."   },
+        [CGROUP_USAGE_OOM] = {oom->y,    oom->file->name,    "work"},
     };
 
-    group_path(c->slot, ".", group);
     for (size_t i = 0; i < CGROUP_USAGE_COUNT; i++) {
-        int fd = cgroup_file_open(files[i].y, group, files[i].name, O_RDONLY, e);
+        int fd;
 
+        group_path(c->slot, files[i].leaf, group);
+        fd = cgroup_file_open(files[i].y, group, files[i].name, O_RDONLY, e);
         if (fd < 0)
             return fd;
         c->usage_fds[c->usage_count++] = fd;

@@ -56,6 +56,7 @@ enum cgroup_usage_file {
     CGROUP_USAGE_MEMORY,
     CGROUP_USAGE_MEMORY_STAT,
     CGROUP_USAGE_CPU,
+    CGROUP_USAGE_OOM, /* of "work": its oom_kill count */
     CGROUP_USAGE_COUNT,
 };
 
@@ -78,8 +79,8 @@ struct cgroup {
      * whose root is the slot, since the kernel wants both ends seen. Pure v2 only; or -EBADF. */
     int work_fd, ns_fd;
     int limit_fds[CGROUP_LIMIT_COUNT];
-    /* For execd: what the whole slot uses, read-only, in the order of enum metrics_file of execd.
-     * All of them, or none where a controller is missing. */
+    /* For execd: what the whole slot uses, read-only, in the order of enum metrics_file of execd,
+     * and the oom_kill count of "work". All of them, or none where a controller is missing. */
     int usage_fds[CGROUP_USAGE_COUNT];
     size_t usage_count;
 };

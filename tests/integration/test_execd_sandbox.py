@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from broker_process import Broker, wait_for, why_not  # noqa: E402
-from execd_client import Client  # noqa: E402
+from execd_client import Client, Stream  # noqa: E402
 from held_bodies import hold, replace_body  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
@@ -72,6 +72,35 @@ def limits_commands_as_the_workload():
         ran = box.run("python3 -c 'x = bytearray(400 << 20)'")
         assert ran.last["type"] == "error", ran.last
         assert box.run("echo alive").of("stdout") == ["alive"]
+
+
+def says_that_the_memory_limit_ended_it():
+    """Whatever was killed: the command, a child of it, the process of a context or its child."""
+    eater = "python3 -c 'x = bytearray(400 << 20)'"
+    told = "out of memory (limit 128 MiB)"
+    with sandbox("--memory", MEMORY) as box:
+        assert box.run("exit 3").last["error"]["traceback"] == ["exit status 3"]
+        for command in (f"exec {eater}", f"{eater}; exit 3"):
+            ran = box.run(command)
+            assert ran.last["error"]["traceback"][0].endswith(told), ran.last
+            assert box.status(ran.id)["error"].endswith(told), box.status(ran.id)
+        assert box.run("kill -9 $$").last["error"]["traceback"] == ["signal: killed"]
+        session = box.ask("POST", "/session", {}).json()["session_id"]
+        for language, code in (
+                (None, f"{eater} || false"), ("bash", f"{eater} || false"),
+                ("python", "x = bytearray(400 << 20)"),
+                ("python", f"import subprocess; subprocess.run({eater!r}, shell=True, check=True)"),
+                ("python", "1 / 0")):
+            path = "/code" if language else f"/session/{session}/run"
+            body = {"code": code, "context": {"language": language}} if language else \
+                {"command": code}
+            with Stream(box.connect(), path, body) as stream:
+                errors = [e["error"] for e in stream.events() if e["type"] == "error"]
+            assert len(errors) == 1, (code, errors)
+            if "bytearray" in code:
+                assert told in errors[0]["traceback"][0], (code, errors)
+            else:
+                assert told not in str(errors), (code, errors)
 
 
 def survives_40_held_bodies_of_16_mib():
@@ -141,6 +170,7 @@ TESTS = [
     becomes_users_of_the_sandbox,
     serves_files_with_no_more_rights_than_a_command_has,
     limits_commands_as_the_workload,
+    says_that_the_memory_limit_ended_it,
     survives_40_held_bodies_of_16_mib,
     reaps_what_commands_leave_behind,
     keeps_logs_out_of_reach,

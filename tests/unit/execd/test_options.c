@@ -18,7 +18,7 @@ TEST(options, reads_a_full_line)
         "--grace-ms",
         "250",
         "--stat-fds",
-        "3",
+        "4",
         "--work-dir-fds",
         "1",
         "--cpu-millis",
@@ -42,7 +42,7 @@ TEST(options, reads_a_full_line)
     CHECK_STR(o.cwd, "/srv");
     CHECK_EQ(o.work_fds, 3);
     CHECK_EQ(o.grace_ms, 250);
-    CHECK_EQ(o.stat_fds, 3);
+    CHECK_EQ(o.stat_fds, 4);
     CHECK_EQ(o.work_dir_fds, 1);
     CHECK_EQ(o.cpu_millis, 500);
     CHECK_EQ(o.memory_mib, 512);
@@ -119,8 +119,8 @@ TEST(options, says_what_is_wrong)
         {{"--init", "--log-file", "x"},            "--exit-file and --log-file go with --listen"        },
         {{"--init", "--work-dir-fds", "1"},        "--work-dir-fds goes with --work-fds"                },
         {{"--listen", "x", "--work-fds", "1"},     "--work-fds goes with --init"                        },
-        {{"--init", "--stat-fds", "2", "--", "x"}, "--stat-fds is 3, and goes with --init"              },
-        {{"--listen", "x", "--stat-fds", "3"},     "--stat-fds is 3, and goes with --init"              },
+        {{"--init", "--stat-fds", "2", "--", "x"}, "--stat-fds is 4, and goes with --init"              },
+        {{"--listen", "x", "--stat-fds", "4"},     "--stat-fds is 4, and goes with --init"              },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
