@@ -20,7 +20,6 @@ def main():
         print(f"1..0 # SKIP {why}")
         return 0
     probes = battery.probe_list(programs[0])
-    rows = probes + battery.OUTSIDE
     with tempfile.TemporaryDirectory(prefix="osb-battery-") as directory:
         secret = pathlib.Path(directory, "secret")
         secret.write_text("of the host\n", encoding="utf-8")
