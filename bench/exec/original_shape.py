@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """original_shape.py LINES LINE_BYTES: answers every request with a stream in the original's shape.
 
-Events have the original's keys in its order, and no others. Each is written by a call of its own, as
-a chunk of its own, which is how the original flushes them. Nothing else is modelled: the lines are
-ready, so that its pace is the reader's. Prints its port.
+Events have the original's keys in its order, and no others. Each is written by a call of its own,
+as a chunk of its own, which is how the original flushes them. Nothing else is modelled: the lines
+are ready, so that its pace is the reader's. Prints its port.
 """
 import socket
 import sys

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """sdk_lines.py LINES COMMAND TURNS PORT...: how long the official SDK reads a command's output.
 
-Runs by the Python that has the SDK. Each turn asks every port, and prints a JSON array with a pair for
-each: seconds, and seconds of CPU of this client.
+Runs by the Python that has the SDK. Each turn asks every port, and prints a JSON array with a pair
+for each: seconds, and seconds of CPU of this client.
 """
 import json
 import sys
