@@ -156,3 +156,21 @@ int fd_recv(int sock, void *data, size_t size, size_t *ret_n, int fds[FD_SEND_MA
     *ret_fd_count = count;
     return 0;
 }
+
+int fd_pwrite_all(int fd, const void *p, size_t n, off_t offset)
+{
+    const char *bytes = p;
+
+    while (n > 0) {
+        ssize_t done = pwrite(fd, bytes, n, offset);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return done < 0 ? -errno : -EIO;
+        bytes += done;
+        offset += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}

@@ -45,6 +45,9 @@ int fd_open_at(int dirfd, const char *path, int flags, mode_t mode, enum path_po
 
 int fd_set_nonblock(int fd, bool on) MUST_USE;
 
+/* Writes all n bytes at `offset` of a regular file; the file position stays. */
+int fd_pwrite_all(int fd, const void *p, size_t n, off_t offset) MUST_USE;
+
 /* A pipe between a child and us, who keep the named end. It does not block; the other does, as
  * programs expect. */
 enum fd_pipe_end { FD_PIPE_READ, FD_PIPE_WRITE };

@@ -7,7 +7,6 @@
 #include "base/caps.h"
 #include "base/fd.h"
 #include "base/nesting.h"
-#include "execd/isolated_box.h"
 
 /* Whoever opens /dev/stdout opens the pipe by name, and must own it for that. Where it cannot be
  * given away, only that is lost. */
@@ -54,8 +53,8 @@ int child_settle(const struct child_place *place, const struct child_user *user,
 {
     int r;
 
-    if (place->box)
-        return box_enter(place, user, cwd, name, ret_step);
+    if (place->enter)
+        return place->enter(place, user, cwd, name, ret_step);
     *ret_step = (struct proc_step){"limit the system calls of", name};
     r = place->limit ? nesting_forbid() : 0;
     if (r < 0)

@@ -2,12 +2,14 @@
  * rights, into a user and a directory. Nothing here allocates, locks or logs. */
 #pragma once
 
+#include <signal.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/proc.h"
 
 struct child_box;
+struct child_user;
 
 /* What tells that the kernel killed processes of the workload for want of memory: memory.events
  * (v2) or memory.oom_control (v1) of its group. */
@@ -21,9 +23,18 @@ struct child_memory {
 struct child_place {
     struct proc_groups groups;
     bool limit; /* to caps_sandbox, without nesting.h: the workload has less than PID 1 */
-    const struct child_box *box; /* an isolated session to enter, see isolated_box.h, or NULL */
+    /* Of an isolated session: enters its namespaces and settles there, instead of what
+     * child_settle() does; returns in another process. `box` is for it. NULL in all other places.
+     */
+    int (*enter)(const struct child_place *place, const struct child_user *user, const char *cwd,
+                 const char *name, struct proc_step *ret_step);
+    const struct child_box *box;
     struct child_memory memory;
 };
+
+/* A process that place.enter() started has a process group that another process signals for it:
+ * this signal to that other process is SIGKILL to the whole group. */
+#define CHILD_KILL_GROUP SIGRTMIN
 
 struct child_user {
     bool change; /* false: as ours, and the rest is not looked at */
@@ -43,7 +54,7 @@ int child_enter(const char *cwd);
 
 /* Limits capabilities and system calls, becomes the user (who then owns its standard output and
  * error, if they are ours to give), changes to `cwd` (NULL stays). `name` is for the step's
- * sentence only. Becoming who one is already needs no privilege. In an isolated session all is as
- * box_enter() does it: it returns in another process. */
+ * sentence only. Becoming who one is already needs no privilege. With place->enter
+ * all of it is left to that function. */
 int child_settle(const struct child_place *place, const struct child_user *user, const char *cwd,
                  const char *name, struct proc_step *ret_step);

@@ -10,6 +10,7 @@
 #include "execd/command_api.h"
 #include "execd/envs.h"
 #include "execd/routes.h"
+#include "execd/session_api.h"
 #include "execd/workdir.h"
 
 enum {
@@ -376,18 +377,20 @@ void post_code(struct http_req *req)
         run_as_command(req, b.code, engine == ENGINE_BACKGROUND);
 }
 
-/* An id is a context's, or a command's. */
-void delete_code(struct http_req *req)
+/* The id is that of a code context, a command or a shell session. */
+void delete_run(struct http_req *req)
 {
-    struct str id = STR("");
-    struct context *c = NULL;
+    struct context *c;
+    struct str id;
 
-    if (url_query_get(req->head.query, STR("id"), &req->arena, &id) > 0)
-        c = contexts_find(contexts_of(req), id);
-    if (!c) {
-        delete_command(req);
+    if (!answer_query_need(req, STR("id"), &id))
         return;
+    c = contexts_find(contexts_of(req), id);
+    if (c) {
+        context_interrupt(c);
+        answer_empty(req);
+    } else if (!command_interrupt_answer(req, id) && !session_interrupt_answer(req, id)) {
+        answer_error(req, 500, "RUNTIME_ERROR",
+                     "error interruptting code context. no such session");
     }
-    context_interrupt(c);
-    answer_empty(req);
 }

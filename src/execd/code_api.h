@@ -6,7 +6,7 @@
 enum { CODE_BODY_BYTES_MAX = 8 << 20, CONTEXT_BODY_BYTES_MAX = 1 << 20 };
 
 void post_code(struct http_req *req);            /* POST /code */
-void delete_code(struct http_req *req);          /* DELETE /code?id= and DELETE /command?id= */
+void delete_run(struct http_req *req);           /* DELETE /code?id= and DELETE /command?id= */
 void post_code_context(struct http_req *req);    /* POST /code/context */
 void get_code_contexts(struct http_req *req);    /* GET /code/contexts?language= */
 void delete_code_contexts(struct http_req *req); /* DELETE /code/contexts?language= */

@@ -13,7 +13,6 @@
 #include "execd/command_internal.h"
 #include "execd/duration.h"
 #include "execd/exit_text.h"
-#include "execd/isolated_box.h"
 #include "execd/telemetry.h"
 
 enum { NS_PER_US = 1000 };
@@ -346,7 +345,7 @@ pid_t command_group(const struct command *c)
 
 int command_kill_signal(const struct command *c)
 {
-    return c->session[0] ? BOX_KILL : SIGKILL;
+    return c->session[0] ? CHILD_KILL_GROUP : SIGKILL;
 }
 
 /* --- the start --- */

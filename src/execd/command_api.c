@@ -10,7 +10,6 @@
 #include "execd/command_request.h"
 #include "execd/exec_stream.h"
 #include "execd/routes.h"
-#include "execd/session_api.h"
 #include "execd/use_log.h"
 
 enum {
@@ -108,26 +107,22 @@ static void interrupt_on_close(struct http_req *req, int error UNUSED)
 
 static const struct http_req_ops interrupt_req_ops = {.on_close = interrupt_on_close};
 
-void delete_command(struct http_req *req)
+bool command_interrupt_answer(struct http_req *req, struct str id)
 {
     struct execd_api *api = req->server_user;
-    struct command *c;
-    struct str id;
+    struct command *c = commands_find(api->commands, id);
 
-    if (!answer_query_need(req, STR("id"), &id))
-        return;
-    c = commands_find(api->commands, id);
-    if (c && command_group(c) > 0) {
+    if (!c)
+        return false;
+    if (command_group(c) > 0) {
         req->ops = &interrupt_req_ops;
         req->user = interrupt_start(&api->interrupts, command_group(c), command_kill_signal(c),
                                     interrupt_on_done, req);
-    } else if (c) {
+    } else {
         answer_error(req, 500, "RUNTIME_ERROR",
                      "error interruptting code context. command session %s is not running", c->id);
-    } else if (!session_interrupt_answer(req, id)) {
-        answer_error(req, 500, "RUNTIME_ERROR",
-                     "error interruptting code context. no such session");
     }
+    return true;
 }
 
 /* --- status --- */

@@ -8,7 +8,6 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/io.h"
-#include "execd/exit_report.h"
 
 /* Older overlays know no file without a name: then one that loses its name at once. */
 static int open_nameless(const char *dir)
@@ -67,7 +66,7 @@ int command_log_add(struct command_log *log, struct str data)
         uint64_t at = log->written % log->capacity;
         size_t n = min_size(data.n, log->capacity - at);
 
-        r = report_pwrite(log->fd, data.p, n, (off_t)at);
+        r = fd_pwrite_all(log->fd, data.p, n, (off_t)at);
         if (r < 0)
             break;
         log->written += n;

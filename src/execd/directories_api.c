@@ -12,6 +12,7 @@
 #include "execd/permission.h"
 #include "execd/remove.h"
 #include "execd/routes.h"
+#include "execd/upload_kept.h"
 #include "execd/walk.h"
 
 /* --- GET /directories/list --- */
@@ -136,7 +137,7 @@ static int make_one(struct execd_api *api, const char *path, const struct json *
         return err_set(e, -r, "mkdir %s: %s", path, fs_text(-r));
     if (made)
         return permission_apply(&ids, path, e);
-    api->uploads.dirs_found++;
+    api->uploads->dirs_found++;
     return 0;
 }
 

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "api/report.h"
+#include "base/fd.h"
 #include "base/time.h"
-#include "execd/exit_report.h"
 
 static int log_write_head(const struct entry_log *log)
 {
@@ -17,7 +17,7 @@ static int log_write_head(const struct entry_log *log)
     };
 
     head.sum = report_sum(&head, offsetof(struct entry_log_head, sum));
-    return report_pwrite(log->fd, &head, sizeof(head), 0);
+    return fd_pwrite_all(log->fd, &head, sizeof(head), 0);
 }
 
 int entry_log_init(struct entry_log *log, int fd)
@@ -39,7 +39,7 @@ static void log_mark(struct entry_log *log)
 
     if (log->marks > 0 && now_ms - log->marked_ms < ENTRY_LOG_MARK_MS)
         return;
-    if (report_pwrite(log->fd, &mark, sizeof(mark), at) < 0)
+    if (fd_pwrite_all(log->fd, &mark, sizeof(mark), at) < 0)
         return;
     log->marks++;
     log->marked_ms = now_ms;
@@ -55,7 +55,7 @@ int entry_log_add(struct entry_log *log, struct str data)
         size_t at = log->written % ENTRY_LOG_BYTES;
         size_t n = min_size(min_size(data.n, ENTRY_LOG_CHUNK_MAX), ENTRY_LOG_BYTES - at);
 
-        r = report_pwrite(log->fd, data.p, n, (off_t)(ENTRY_LOG_DATA_OFFSET + at));
+        r = fd_pwrite_all(log->fd, data.p, n, (off_t)(ENTRY_LOG_DATA_OFFSET + at));
         if (r < 0)
             break;
         log->written += n;

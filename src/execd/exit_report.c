@@ -1,33 +1,13 @@
 #include "execd/exit_report.h"
 
-#include <errno.h>
-#include <unistd.h>
-
+#include "base/fd.h"
 #include "base/time.h"
-
-int report_pwrite(int fd, const void *p, size_t n, off_t offset)
-{
-    const char *bytes = p;
-
-    while (n > 0) {
-        ssize_t done = pwrite(fd, bytes, n, offset);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return done < 0 ? -errno : -EIO;
-        bytes += done;
-        offset += done;
-        n -= (size_t)done;
-    }
-    return 0;
-}
 
 static int report_write(struct exit_reporter *r, enum report_phase phase)
 {
     r->now.phase = phase;
     r->now.sum = report_sum(&r->now, offsetof(struct exit_report, sum));
-    return r->fd < 0 ? 0 : report_pwrite(r->fd, &r->now, sizeof(r->now), 0);
+    return r->fd < 0 ? 0 : fd_pwrite_all(r->fd, &r->now, sizeof(r->now), 0);
 }
 
 int exit_report_starting(struct exit_reporter *r, int fd)

@@ -5,9 +5,6 @@
 #include "base/err.h"
 #include <sys/types.h>
 
-/* Writes all of it at an offset of a regular file, whose position stays. */
-int report_pwrite(int fd, const void *p, size_t n, off_t offset) MUST_USE;
-
 struct exit_reporter {
     int fd; /* -EBADF: nobody listens */
     struct exit_report now;

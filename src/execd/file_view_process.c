@@ -119,6 +119,7 @@ struct view_server {
     struct loop *loop;
     struct http_server *http;
     struct execd_api api;
+    struct uploads uploads;
     struct loop_io channel;
     struct loop_signals signals;
     const char *over;
@@ -198,8 +199,8 @@ static int view_serve(const struct file_view_task *task)
     if (r < 0)
         return r;
     v.over = task->plan->over;
-    v.api = (struct execd_api){.view = task->plan->workspace};
-    list_init(&v.api.undoing);
+    v.api = (struct execd_api){.view = task->plan->workspace, .uploads = &v.uploads};
+    uploads_init(&v.uploads);
     trim_init(&v.api.trim, v.loop);
     collect_routes(&v);
     conf.route_count = v.count;
@@ -213,7 +214,7 @@ static int view_serve(const struct file_view_task *task)
     if (r >= 0)
         r = loop_run(v.loop, NULL);
     http_server_free(v.http); /* uploads that go on end here, and leave nothing */
-    upload_kept_finish(&v.api.undoing);
+    uploads_finish(&v.uploads);
     return r;
 }
 

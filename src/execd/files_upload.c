@@ -459,7 +459,6 @@ static void upload_on_body_end(struct http_req *req)
 
 static void upload_on_close(struct http_req *req, int error UNUSED)
 {
-    struct execd_api *api = req->server_user;
     struct upload *u = req->user;
 
     slice_stop(&u->slice);
@@ -467,7 +466,7 @@ static void upload_on_close(struct http_req *req, int error UNUSED)
     if (u->form_open)
         multipart_done(&u->form);
     target_drop(&u->target);
-    upload_kept_free(u->kept, http_req_loop(req), &api->undoing);
+    upload_kept_free(u->kept, http_req_loop(req));
     fd_close(u->spool);
     buf_done(&u->meta_text);
     buf_done(&u->fail_message);
@@ -492,7 +491,7 @@ void files_upload(struct http_req *req)
     }
     u->req = req;
     u->spool = -EBADF;
-    u->kept = upload_kept_new(FILE_OP_ARENA_MAX, &api->uploads);
+    u->kept = upload_kept_new(FILE_OP_ARENA_MAX, api->uploads);
     u->target = TARGET_NONE;
     u->metas_tail = &u->metas;
     u->spooled_tail = &u->spooled;

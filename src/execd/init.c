@@ -15,6 +15,7 @@
 #include "execd/exit_report.h"
 #include "execd/file_identity.h"
 #include "execd/file_routes.h"
+#include "execd/metrics_api.h"
 #include "execd/pty.h"
 #include "execd/pty_client.h"
 #include "execd/reaper.h"
@@ -48,6 +49,8 @@ struct init {
     struct reaper_child entry_child;
     struct loop_task reap_task;
     struct execd_api api;
+    struct metrics_memory metrics_memory;
+    struct uploads uploads;
     struct sock_listener code_port;
     struct loop_timer timer; /* of INIT_ENDING and INIT_KILLING */
     struct loop_timer log_timer;
@@ -320,7 +323,9 @@ static int init_start_entry(struct init *i, struct err *e)
 static void init_make_api(struct init *i)
 {
     i->api = (struct execd_api){
-        .metrics = i->conf->metrics,
+        .metrics = &i->conf->metrics,
+        .metrics_memory = &i->metrics_memory,
+        .uploads = &i->uploads,
         .access_token = i->conf->access_token,
         .log_use = i->conf->log_use,
     };
@@ -332,7 +337,7 @@ static void init_make_api(struct init *i)
     trim_soon(&i->api.trim);
     ptys_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.ptys);
     list_init(&i->api.pty_clients);
-    list_init(&i->api.undoing);
+    uploads_init(&i->uploads);
     isolated_new_all(i->loop, &i->reaper, &i->conf->entry.place, &i->conf->isolated,
                      &i->api.isolated);
     identities_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.identities);
@@ -388,7 +393,7 @@ static void init_done(struct init *i)
     entry_done(&i->entry);
     http_server_free(i->server);
     if (i->api.commands) {
-        upload_kept_finish(&i->api.undoing);
+        uploads_finish(&i->uploads);
         interrupts_done(&i->api.interrupts);
     }
     isolated_free_all(i->api.isolated);

@@ -134,6 +134,7 @@ int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e)
 
     s->all = all;
     s->place = all->place;
+    s->place.enter = box_enter;
     s->place.box = &s->box;
     s->workspace = s->channel = s->report.fd = -EBADF;
     for (size_t i = 0; i < BOX_FDS; i++)

@@ -542,7 +542,7 @@ static NORETURN void end_as(const siginfo_t *how)
 static void pass_on(pid_t group, int signo)
 {
     if (signo > 0 && signo != SIGCHLD)
-        (void)kill(-group, signo == BOX_KILL ? SIGKILL : signo);
+        (void)kill(-group, signo == CHILD_KILL_GROUP ? SIGKILL : signo);
 }
 
 /* Outside the box, for the parent to know. Signals are for the group of the one inside. */

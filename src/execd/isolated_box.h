@@ -59,7 +59,7 @@ int box_become(void *plan, struct proc_step *ret_step);
  * as its child does. After a SIGTERM it waits for all of the group. */
 int box_enter(const struct child_place *place, const struct child_user *user, const char *cwd,
               const char *name, struct proc_step *ret_step);
-/* For the one who waits: SIGKILL to that group. His own would reach the first of it alone. */
-#define BOX_KILL SIGRTMIN
+/* The waiting process turns CHILD_KILL_GROUP into SIGKILL for that group: SIGKILL itself would end
+ * the waiting process alone. */
 /* The mount namespace only, as ourselves: to see files as the box does. */
 int box_enter_view(const struct child_place *place, struct proc_step *ret_step);

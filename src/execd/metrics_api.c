@@ -43,14 +43,14 @@ static void metrics_fail(struct http_req *req, const struct err *e)
 static void metrics_reply(struct http_req *req, const struct metrics_point *from)
 {
     struct execd_api *api = req->server_user;
-    struct metrics_memory *memory = &api->metrics_memory;
+    struct metrics_memory *memory = api->metrics_memory;
     AUTO_BUF(body, METRICS_BYTES_MAX);
     struct metrics_point now;
     struct metrics m;
     struct err e = {0};
 
-    if (metrics_take_point(&api->metrics, &now, &e) < 0 ||
-        metrics_measure(&api->metrics, from, &now, &m, &e) < 0) {
+    if (metrics_take_point(api->metrics, &now, &e) < 0 ||
+        metrics_measure(api->metrics, from, &now, &m, &e) < 0) {
         metrics_fail(req, &e);
         return;
     }
@@ -97,12 +97,12 @@ static void metrics_wait(struct http_req *req, const struct metrics_point *now)
 void get_metrics(struct http_req *req)
 {
     struct execd_api *api = req->server_user;
-    const struct metrics_memory *memory = &api->metrics_memory;
+    const struct metrics_memory *memory = api->metrics_memory;
     struct metrics_point now;
     struct err e = {0};
     uint64_t age_ms;
 
-    if (metrics_take_point(&api->metrics, &now, &e) < 0) {
+    if (metrics_take_point(api->metrics, &now, &e) < 0) {
         metrics_fail(req, &e);
         return;
     }
@@ -147,10 +147,10 @@ static int watch_measure(struct watch *w, struct buf *out)
     struct metrics_point now;
     struct metrics m;
     struct err e = {0};
-    int r = metrics_take_point(&api->metrics, &now, &e);
+    int r = metrics_take_point(api->metrics, &now, &e);
 
     if (r >= 0)
-        r = metrics_measure(&api->metrics, &w->last, &now, &m, &e);
+        r = metrics_measure(api->metrics, &w->last, &now, &m, &e);
     if (r < 0)
         return format_failure(out, &e);
     w->last = now;
@@ -185,7 +185,7 @@ void get_metrics_watch(struct http_req *req)
     struct metrics_point now;
     struct err e = {0};
 
-    if (metrics_take_point(&api->metrics, &now, &e) < 0) {
+    if (metrics_take_point(api->metrics, &now, &e) < 0) {
         metrics_fail(req, &e);
         return;
     }

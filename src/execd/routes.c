@@ -8,6 +8,7 @@
 #include "execd/file_routes.h"
 #include "execd/isolated_api.h"
 #include "execd/isolated_request.h"
+#include "execd/metrics_api.h"
 #include "execd/port_proxy.h"
 #include "execd/pty_api.h"
 #include "execd/session_api.h"
@@ -24,7 +25,7 @@ static void get_ping(struct http_req *req)
 const struct http_route execd_routes[] = {
     {GET,             "/ping",                                           0,                 get_ping,                  0                      },
     {POST,            "/command",                                        0,                 post_command,              COMMAND_BODY_BYTES_MAX },
-    {DEL,             "/command",                                        0,                 delete_code,               0                      },
+    {DEL,             "/command",                                        0,                 delete_run,                0                      },
     {GET,             "/command/status/{id}",                            0,                 get_command_status,        0                      },
     {GET,             "/command/{id}/logs",                              0,                 get_command_logs,          0                      },
     {POST,            "/command/{id}/stdin",                             ROUTE_STREAM_BODY, post_command_stdin,        0                      },
@@ -32,7 +33,7 @@ const struct http_route execd_routes[] = {
     {POST,            "/session/{id}/run",                               0,                 post_session_run,          SESSION_BODY_BYTES_MAX },
     {DEL,             "/session/{id}",                                   0,                 delete_session,            0                      },
     {POST,            "/code",                                           0,                 post_code,                 CODE_BODY_BYTES_MAX    },
-    {DEL,             "/code",                                           0,                 delete_code,               0                      },
+    {DEL,             "/code",                                           0,                 delete_run,                0                      },
     {POST,            "/code/context",                                   0,                 post_code_context,         CONTEXT_BODY_BYTES_MAX },
     {GET,             "/code/contexts",                                  0,                 get_code_contexts,         0                      },
     {DEL,             "/code/contexts",                                  0,                 delete_code_contexts,      0                      },

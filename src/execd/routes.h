@@ -1,10 +1,8 @@
-/* routes.h - what execd answers to, with what, and what its handlers work on. */
+/* routes.h - execd's routes, and what their handlers share: its parts, by pointer. */
 #pragma once
 
 #include "execd/interrupt.h"
-#include "execd/metrics_api.h"
 #include "execd/trim.h"
-#include "execd/upload_kept.h"
 #include "net/http_server.h"
 
 struct commands;
@@ -13,9 +11,12 @@ struct directory_watch;
 struct http_client;
 struct identities;
 struct isolated_all;
+struct metrics_memory;
+struct metrics_source;
 struct ptys;
 struct sessions;
 struct telemetry;
+struct uploads;
 
 /* Of request bodies and what is made of them, for all requests together: two of the largest (16
  * MiB, POST /files/replace), parsed. The broker gives execd 64 MiB, and one more body may be
@@ -32,11 +33,10 @@ struct execd_api { /* server_user of every request */
     struct trim trim;
     struct isolated_all *isolated;
     struct identities *identities;
-    struct metrics_source metrics;
-    struct metrics_memory metrics_memory;
+    const struct metrics_source *metrics;
+    struct metrics_memory *metrics_memory;
     struct directory_watch *watches; /* all that go on */
-    struct list undoing;             /* uploads, see upload_kept.h */
-    struct upload_common uploads;
+    struct uploads *uploads;
     struct http_client *proxy;   /* to the ports of the sandbox */
     uint16_t port;               /* where execd listens; 0 for a unix socket */
     struct telemetry *telemetry; /* NULL: nobody asks for it */
@@ -44,7 +44,7 @@ struct execd_api { /* server_user of every request */
     struct list pty_clients;  /* their WebSockets */
     const char *access_token; /* NULL or "": everyone may ask */
     bool log_use;             /* requests and commands, see use_log.h */
-    const char *view;         /* of a process that serves files in a workspace alone: that */
+    const char *view;         /* of a process that serves only files: its workspace; else NULL */
 };
 
 extern const struct http_route execd_routes[];

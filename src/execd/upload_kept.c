@@ -25,17 +25,17 @@ struct upload_kept {
     struct list undoing; /* beside the others of which that is so */
     struct arena arena;
     struct list rows; /* in the order of the form */
-    struct upload_common *common;
+    struct uploads *all;
     mode_t dir_mode;
 };
 
-struct upload_kept *upload_kept_new(size_t bytes_max, struct upload_common *common)
+struct upload_kept *upload_kept_new(size_t bytes_max, struct uploads *all)
 {
     struct upload_kept *k = mem_new(struct upload_kept);
 
     arena_init(&k->arena, bytes_max);
     list_init(&k->rows);
-    k->common = common;
+    k->all = all;
     return k;
 }
 
@@ -67,7 +67,7 @@ static void remove_made(const struct upload_kept *k, const struct kept_row *row)
 {
     AUTO_BUF(at, PATH_MAX);
 
-    if (row->dirs_found != k->common->dirs_found || buf_add(&at, row->parent) < 0)
+    if (row->dirs_found != k->all->dirs_found || buf_add(&at, row->parent) < 0)
         return;
     while (at.n > row->parent_kept) {
         struct str above = path_parent(buf_str(&at));
@@ -87,7 +87,7 @@ static int make_parent(struct upload_kept *k, struct kept_row *row, const char *
         return -ENOMEM;
     row->parent = str_of(parent);
     row->parent_kept = existing_part(parent);
-    row->dirs_found = k->common->dirs_found;
+    row->dirs_found = k->all->dirs_found;
     return row->parent.n == 0 ? 0 : fs_make_dirs(parent, k->dir_mode, NULL);
 }
 
@@ -129,13 +129,13 @@ int upload_kept_open(struct upload_kept *k, const char *path, struct target *ret
 int upload_kept_add(struct upload_kept *k, struct target *t, struct str name, struct err *e)
 {
     struct kept_row *row = last_row(k);
-    int r = target_keep(t, k->common->nameless < UPLOAD_NAMELESS_MAX, &row->kept, e);
+    int r = target_keep(t, k->all->nameless < UPLOAD_NAMELESS_MAX, &row->kept, e);
 
     if (r < 0)
         return r;
     row->name = name;
     row->written = row->kept.fd >= 0 || row->kept.temp[0];
-    k->common->nameless += row->kept.fd >= 0;
+    k->all->nameless += row->kept.fd >= 0;
     return 0;
 }
 
@@ -161,7 +161,7 @@ static int place(const struct upload_kept *k, struct kept_row *row)
 
     if (r >= 0)
         r = target_kept_place(&row->kept, dir, name);
-    k->common->nameless -= nameless && row->kept.fd < 0; /* it may have one, and not yet that one */
+    k->all->nameless -= nameless && row->kept.fd < 0; /* it may have one, and not yet that one */
     return r;
 }
 
@@ -170,7 +170,7 @@ static void drop(const struct upload_kept *k, struct kept_row *row)
     struct str base;
     auto_fd dir = fs_open_parent(row->path, &base);
 
-    k->common->nameless -= row->kept.fd >= 0;
+    k->all->nameless -= row->kept.fd >= 0;
     target_kept_drop(&row->kept, dir);
 }
 
@@ -219,9 +219,15 @@ static bool undo_step(struct slice *s)
     return false;
 }
 
-void upload_kept_finish(struct list *undoing)
+void uploads_init(struct uploads *all)
 {
-    for (struct list *at = undoing->next, *next; at != undoing; at = next) {
+    *all = (struct uploads){0};
+    list_init(&all->undoing);
+}
+
+void uploads_finish(struct uploads *all)
+{
+    for (struct list *at = all->undoing.next, *next; at != &all->undoing; at = next) {
         struct upload_kept *k = container_of(at, struct upload_kept, undoing);
 
         next = at->next;
@@ -231,8 +237,8 @@ void upload_kept_finish(struct list *undoing)
     }
 }
 
-void upload_kept_free(struct upload_kept *k, struct loop *loop, struct list *undoing)
+void upload_kept_free(struct upload_kept *k, struct loop *loop)
 {
-    list_push(undoing, &k->undoing);
+    list_push(&k->all->undoing, &k->undoing);
     slice_start(&k->slice, loop, undo_step);
 }

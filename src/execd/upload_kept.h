@@ -17,13 +17,16 @@ enum { UPLOAD_NAMELESS_MAX = 256 };
 
 struct upload_kept;
 
-struct upload_common {   /* of all forms, outlives them */
+struct uploads {         /* shared by all forms, outlives them */
     size_t nameless;     /* files without a name */
     uint64_t dirs_found; /* how often POST /directories was asked for one that was there */
+    struct list undoing; /* forms that are being undone */
 };
 
+void uploads_init(struct uploads *all);
+
 /* `bytes_max` is for the paths of all files. */
-struct upload_kept *upload_kept_new(size_t bytes_max, struct upload_common *common);
+struct upload_kept *upload_kept_new(size_t bytes_max, struct uploads *all);
 
 /* Makes the directories above the next file, with `mode` minus the umask. */
 int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode,
@@ -42,7 +45,7 @@ int upload_kept_place(struct upload_kept *k, struct str *ret_name, struct err *e
 /* Removes the last file, and what was made for it. False when there is none left. */
 bool upload_kept_undo(struct upload_kept *k);
 
-/* Undoes what is left, a little per turn of the loop; meanwhile it is a member of `undoing`. */
-void upload_kept_free(struct upload_kept *k, struct loop *loop, struct list *undoing);
-/* Undoes all of those to the end, at once: no turn will come any more. */
-void upload_kept_finish(struct list *undoing);
+/* Undoes what is left, a little per turn of the loop. */
+void upload_kept_free(struct upload_kept *k, struct loop *loop);
+/* Undoes every form that upload_kept_free() is still undoing, at once: the loop has ended. */
+void uploads_finish(struct uploads *all);
