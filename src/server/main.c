@@ -7,9 +7,9 @@
 
 #include "base/io.h"
 #include "base/time.h"
-#include "server/init_config.h"
-#include "server/options.h"
-#include "server/routes.h"
+#include "server/config/init_config.h"
+#include "server/config/options.h"
+#include "server/http/routes.h"
 #include "server/server.h"
 #include "version.h"
 

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "broker/client.h"
-#include "server/embedded.h"
+#include "server/runtime/embedded/embedded.h"
 
 enum {
     BROKER_ARGS_MAX = 256,

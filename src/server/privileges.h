@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/proc.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 /* Directories opened while that was possible. Old sets are kept: workers may still use them. */
 struct roots {

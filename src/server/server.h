@@ -1,7 +1,7 @@
 /* server.h - opensandbox-server as a whole: from a configuration to its last request. */
 #pragma once
 
-#include "server/config.h"
+#include "server/config/config.h"
 
 /* Serves until told to stop. `options` are what the configuration was loaded from, for SIGHUP. The
  * exit status. */

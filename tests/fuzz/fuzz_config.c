@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 enum { PRINT_MAX = 8 * 1024 * 1024 };
 

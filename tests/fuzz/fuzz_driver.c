@@ -1,8 +1,8 @@
 /* What a language's driver tells about a cell: whatever bytes come, the owner hears of one end per
  * cell at most, and only of values it can tell on. */
 #include "base/mem.h"
-#include "execd/driver_internal.h"
-#include "execd/events.h"
+#include "execd/code/driver_internal.h"
+#include "execd/core/events.h"
 #include "fuzz.h"
 
 enum { INPUT_MAX = 1 << 14 };

@@ -1,7 +1,7 @@
 /* The text of an EXECD_ENVS file: whatever it holds, rows are NAME=VALUE, each name once, and no
  * secret of ours is among them. */
 #include "base/log.h"
-#include "execd/envs.h"
+#include "execd/core/envs.h"
 #include "fuzz.h"
 
 enum { INPUT_MAX = 1 << 14 };

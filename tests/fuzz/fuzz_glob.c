@@ -1,6 +1,6 @@
 /* Input: a pattern, a newline, a text. Whatever they are, matching ends; what holds for all
  * patterns is checked. */
-#include "execd/glob.h"
+#include "execd/tree/glob.h"
 
 #include "base/buf.h"
 #include "base/str.h"

@@ -6,8 +6,8 @@
 
 #include "base/codec.h"
 #include "base/sha.h"
-#include "execd/jupyter_message.h"
-#include "execd/kernelspec.h"
+#include "execd/code/jupyter/jupyter_message.h"
+#include "execd/code/jupyter/kernelspec.h"
 #include "fuzz.h"
 
 enum { ARENA_BYTES_MAX = 8 << 20 };

@@ -2,7 +2,7 @@
  * same lines, and no piece is empty or too long. The first byte sets the size of the pieces, the
  * second how often is flushed. */
 #include "base/buf.h"
-#include "execd/lines.h"
+#include "execd/core/lines.h"
 #include "fuzz.h"
 
 enum { INPUT_MAX = 1 << 20 };

@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "base/json.h"
-#include "execd/pty_frames.h"
+#include "execd/pty/pty_frames.h"
 #include "fuzz.h"
 
 static void check_frame(const struct pty_frame *f)

@@ -1,5 +1,5 @@
 /* The metadata of an uploaded file: read or refused, and what is read makes sense. */
-#include "execd/upload_form.h"
+#include "execd/files/upload_form.h"
 
 #include <errno.h>
 

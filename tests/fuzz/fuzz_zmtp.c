@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "execd/zmtp.h"
+#include "execd/code/jupyter/zmtp.h"
 #include "fuzz.h"
 
 enum { LOG_BYTES_MAX = 64 << 20 };

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "server/gateway.h"
-#include "server/guard.h"
+#include "server/gateway/gateway.h"
+#include "server/http/guard.h"
 
 enum { SANDBOXES_MAX = 512 };
 

@@ -1,7 +1,7 @@
 /* metrics_text - prints what /metrics would say after some requests, for other readers to judge. */
 #include <stdio.h>
 
-#include "server/metrics.h"
+#include "server/http/metrics.h"
 
 enum { TEXT_MAX = 1 << 20 };
 

@@ -47,7 +47,7 @@ def the_server_has_no_privilege():
 
 def the_account_is_the_one_the_units_name():
     text = (ROOT / "deploy/systemd/opensandbox.conf").read_text(encoding="utf-8")
-    header = (ROOT / "src/server/config.h").read_text(encoding="utf-8")
+    header = (ROOT / "src/server/config/config.h").read_text(encoding="utf-8")
     number = re.search(r"CONFIG_ID_DEFAULT = (\d+)", header)[1]
     assert re.search(rf"^u opensandbox {number} ", text, re.MULTILINE)
 

@@ -1,7 +1,7 @@
 /* config_fixture.h - configurations from text, and what was said about them. */
 #pragma once
 
-#include "server/config_internal.h"
+#include "server/config/config_internal.h"
 #include "test.h"
 
 struct parsed {

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/tree.h"
-#include "server/store.h"
+#include "server/store/store.h"
 #include "test.h"
 
 #define RUNNING (STATE_BIT(SANDBOX_RUNNING))

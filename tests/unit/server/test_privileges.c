@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/tree.h"
-#include "server/embedded.h"
+#include "server/runtime/embedded/embedded.h"
 #include "test.h"
 
 enum { ACCOUNT = 54321, STRANGER = 54322 };

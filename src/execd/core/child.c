@@ -1,0 +1,72 @@
+#include "execd/core/child.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <unistd.h>
+
+#include "base/caps.h"
+#include "base/fd.h"
+#include "base/nesting.h"
+
+/* Whoever opens /dev/stdout opens the pipe by name, and must own it for that. Where it cannot be
+ * given away, only that is lost. */
+static void child_own_output(uint32_t uid, uint32_t gid)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        (void)!fchown(fd, uid, gid);
+}
+
+int child_set_ids(const struct child_user *user)
+{
+    uint32_t uid = user->uid, gid = user->gid;
+
+    if (!user->change)
+        return 0;
+    if (setgroups(user->group_count, user->groups) < 0 &&
+        !(errno == EPERM && uid == getuid() && gid == getgid()))
+        return -errno;
+    if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        return -errno;
+    return 0;
+}
+
+int child_become(const struct child_user *user)
+{
+    if (user->change)
+        child_own_output(user->uid, user->gid);
+    return child_set_ids(user);
+}
+
+int child_enter(const char *cwd)
+{
+    auto_fd dir = fd_open_at(AT_FDCWD, cwd, O_PATH | O_DIRECTORY, 0, PATH_BY_NAME, NULL);
+
+    if (dir == -ENOSYS) /* an old kernel, on which no broker has given us anything */
+        return chdir(cwd) < 0 ? -errno : 0;
+    if (dir < 0)
+        return dir;
+    return fchdir(dir) < 0 ? -errno : 0;
+}
+
+int child_settle(const struct child_place *place, const struct child_user *user, const char *cwd,
+                 const char *name, struct proc_step *ret_step)
+{
+    int r;
+
+    if (place->enter)
+        return place->enter(place, user, cwd, name, ret_step);
+    *ret_step = (struct proc_step){"limit the system calls of", name};
+    r = place->limit ? nesting_forbid() : 0;
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"limit the capabilities of", name};
+    r = place->limit ? caps_limit(caps_sandbox) : 0;
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"change to the user of", name};
+    r = child_become(user);
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"change directory to", cwd};
+    return cwd ? child_enter(cwd) : 0;
+}

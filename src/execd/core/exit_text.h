@@ -1,0 +1,18 @@
+/* exit_text.h - how a process ended, in the words that clients of this API know. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/proc.h"
+#include "execd/core/child.h"
+
+enum { EXIT_TEXT_MAX = 128 }; /* bytes that are enough for one */
+
+/* Appends "exit status 3", "signal: killed", "signal: aborted (core dumped)"; nothing after a clean
+ * exit. */
+void exit_text_add(struct buf *out, const struct proc_exit *how);
+
+/* Processes of the workload that the kernel killed for want of memory, so far; 0 when unknown. */
+uint64_t exit_oom_kills(const struct child_memory *m);
+/* Appends ": out of memory (limit 256 MiB)" to what is said of a failure when there are more of
+ * them now than `before`. */
+void exit_text_add_memory(struct buf *out, const struct child_memory *m, uint64_t before);

@@ -1,0 +1,216 @@
+#include "execd/files/file_view.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "execd/core/reaper.h"
+#include "execd/core/routes.h"
+#include "execd/files/file_view_process.h"
+
+enum {
+    LISTEN_BACKLOG = 1024, /* all that we may have taken at once: more is no waiting but EAGAIN */
+    END_MS = 10 * 1000,    /* it has uploads to undo, and a machine may be slow */
+};
+
+struct file_view {
+    struct reaper_child process;
+    struct sock_addr addr;
+    int channel, report;
+    struct file_views *all;
+    struct list ending;
+    struct loop_timer timer;
+    bool is_ending;
+};
+
+void file_views_init(struct file_views *all, struct loop *loop, struct reaper *reaper)
+{
+    *all = (struct file_views){.loop = loop, .reaper = reaper};
+    list_init(&all->ending);
+}
+
+/* --- the end --- */
+
+static void view_forget(struct file_view *v)
+{
+    reaper_unwatch(&v->process);
+    loop_timer_stop(v->all->loop, &v->timer);
+    if (v->is_ending)
+        list_remove(&v->ending);
+    fd_close(v->report);
+    free(v);
+}
+
+static void view_on_due(struct loop_timer *t)
+{
+    (void)kill(container_of(t, struct file_view, timer)->process.pid, SIGKILL);
+}
+
+void file_view_free(struct file_view *v)
+{
+    if (!v)
+        return;
+    fd_close(take_fd(&v->channel)); /* it tells those who watch, and ends */
+    if (v->process.pid <= 0) {
+        view_forget(v);
+        return;
+    }
+    v->is_ending = true;
+    list_push(&v->all->ending, &v->ending);
+    loop_timer_after(v->all->loop, &v->timer, END_MS, view_on_due);
+}
+
+/* Waits as the timer would, which no longer comes. */
+static void view_await(struct file_view *v)
+{
+    struct proc process;
+    struct proc_exit how;
+
+    if (proc_open(v->process.pid, &process) < 0)
+        return;
+    if (proc_wait(process.pidfd, v->timer.due_ns, &how) == -ETIMEDOUT)
+        view_on_due(&v->timer);
+    proc_close(&process);
+}
+
+void file_views_finish(struct file_views *all)
+{
+    for (struct list *at = all->ending.next, *next; at != &all->ending; at = next) {
+        struct file_view *v = container_of(at, struct file_view, ending);
+
+        next = at->next;
+        view_await(v);
+        view_forget(v);
+    }
+}
+
+/* --- the start --- */
+
+/* A name of the kernel's choice that only exists as long as its socket. */
+static int view_listen(struct sock_addr *ret, struct err *e)
+{
+    struct sockaddr_un any = {.sun_family = AF_UNIX};
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t size = sizeof(ret->path);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any.sun_family)) < 0 ||
+        listen(fd, LISTEN_BACKLOG) < 0 || getsockname(fd, (struct sockaddr *)&ret->path, &size) < 0)
+        return err_sys(e, errno, "make a socket");
+    ret->size = size;
+    ret->ours = true; /* it may be gone before a request is passed on, and its name taken */
+    return take_fd(&fd);
+}
+
+/* Its owner finds out, or has asked for it. */
+static void view_on_exit(struct reaper_child *c, const struct proc_exit *how UNUSED)
+{
+    struct file_view *v = container_of(c, struct file_view, process);
+
+    if (v->is_ending)
+        view_forget(v);
+}
+
+static int view_spawn(struct file_view *v, const struct file_view_plan *plan, struct err *e)
+{
+    const char *const argv[] = {"view", NULL};
+    struct proc_spec how = PROC_SPEC("view", argv);
+    struct proc_groups groups = plan->groups;
+    struct file_view_task task = {.plan = plan, .client = getpid()};
+    auto_fd listener = view_listen(&v->addr, e), theirs = -EBADF;
+    int pair[2], r;
+    pid_t pid;
+
+    if (listener < 0)
+        return listener;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(e, errno, "make a channel");
+    v->channel = pair[0];
+    theirs = pair[1];
+    task.listener = listener;
+    task.channel = theirs;
+    groups.dir_fd = -EBADF; /* it lives on as a copy of us */
+    how.flags = PROC_NEW_SESSION;
+    how.groups = &groups;
+    how.prepare = file_view_become;
+    how.user = &task;
+    r = proc_spawn_start(&how, &pid, &v->report, e);
+    if (r >= 0)
+        reaper_watch(v->all->reaper, &v->process, pid, view_on_exit);
+    return r;
+}
+
+int file_view_start(struct file_views *all, const struct file_view_plan *plan,
+                    struct file_view **ret, struct err *e)
+{
+    struct file_view *v = mem_new(struct file_view);
+    int r;
+
+    *v = (struct file_view){.all = all, .channel = -EBADF, .report = -EBADF};
+    r = view_spawn(v, plan, e);
+    if (r < 0)
+        file_view_free(v);
+    else
+        *ret = v;
+    return r;
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return poll(&p, 1, 0) > 0;
+}
+
+int file_view_failure(struct file_view *v, struct err *e)
+{
+    auto_fd report = -EBADF;
+
+    if (v->report < 0 || !is_readable(v->report))
+        return 0;
+    report = take_fd(&v->report);
+    return proc_spawn_result(report, "view", e);
+}
+
+/* --- use --- */
+
+/* One that died a moment ago let go of its channel, and may not have been reaped yet. */
+bool file_view_serves(const struct file_view *v)
+{
+    struct pollfd p = {.fd = v->channel};
+
+    return v->process.pid > 0 && (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP));
+}
+
+static struct str target_behind(struct http_req *req, const char *param)
+{
+    struct str value = http_req_param(req, param), query = req->head.query;
+    struct str rest = str_skip(req->head.path, (size_t)(value.p + value.n - req->head.path.p));
+
+    return str_of(
+        arena_printf(&req->arena, "%.*s%s%.*s", STR_ARG(rest), query.p ? "?" : "", STR_ARG(query)));
+}
+
+void file_view_forward(const struct file_view *v, struct http_req *req, const char *param,
+                       struct http_proxy_target *how)
+{
+    static const struct str drop = STR_INIT(EXECD_TOKEN_HEADER); /* it asks for none */
+    const struct execd_api *api = req->server_user;
+    struct err e = {0};
+
+    how->target = target_behind(req, param);
+    if (!how->target.p) {
+        (void)err_set(&e, ENOMEM, "no memory for this request");
+        how->on_fail(how->user, req, 503, &e);
+        how->on_end(how->user);
+        return;
+    }
+    how->addr = &v->addr;
+    how->drop = &drop;
+    how->drop_count = 1;
+    http_proxy_forward(req, api->proxy, how);
+}

@@ -1,0 +1,256 @@
+#include "execd/files/file_view_process.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/url.h"
+#include "execd/core/answer.h"
+#include "execd/core/path.h"
+#include "execd/core/routes.h"
+#include "execd/files/file_op.h"
+#include "execd/files/file_routes.h"
+#include "execd/files/upload_kept.h"
+#include "execd/tree/fs.h"
+
+enum {
+    FD_LISTENER = 3,
+    FD_CHANNEL = 4,
+    FD_ROOT = 5, /* of fs_confine() */
+    FD_PARK = 64,
+    ROUTES_MAX = 48,
+    CONNECTIONS_MAX = 1024, /* as many as whoever passes them on has */
+    DRAIN_MS = 1000,
+    LAST_DRAIN_MS = 100, /* all of the sandbox ends soon: the rest is for undoing uploads */
+};
+
+/* --- what may be asked for --- */
+
+bool file_view_allows(const struct http_req *req, struct str path)
+{
+    const struct execd_api *api = req->server_user;
+    struct str view = str_of(api->view);
+    AUTO_BUF(clean, EXECD_PATH_BYTES_MAX);
+
+    if (view.n == 0)
+        return true;
+    return path_resolve(path, (const char *const *)environ, &clean, NULL) < 0 /* will be told */ ||
+           (str_starts(buf_str(&clean), view) && (clean.n == view.n || clean.p[view.n] == '/'));
+}
+
+static bool refuse(struct http_req *req, struct str path)
+{
+    answer_error(req, 400, "INVALID_REQUEST_BODY", "path is outside of the workspace: %.*s",
+                 STR_ARG(path));
+    return false;
+}
+
+/* The paths of the query. */
+static bool view_on_request(struct http_req *req)
+{
+    struct url_query_iter it;
+
+    if (!execd_on_request(req))
+        return false;
+    http_req_be_patient(req); /* how long a client may pause is for who passes it on to say */
+    url_query_init(&it, req->head.query, &req->arena);
+    while (url_query_next(&it) > 0)
+        if (str_eq(it.key, STR("path")) && !file_view_allows(req, it.value))
+            return refuse(req, it.value);
+    return true;
+}
+
+/* Names of members are paths, or, in the body of a move, their src and dest. */
+static bool view_allows_body(struct http_req *req, const struct json *body)
+{
+    json_each(item, body)
+    {
+        struct str src = STR_NONE, dest = STR_NONE;
+
+        if (body->type == JSON_OBJECT && !file_view_allows(req, item->key))
+            return refuse(req, item->key);
+        if (body->type != JSON_ARRAY || item->type != JSON_OBJECT)
+            continue;
+        (void)json_to_str(file_member(item, STR("src")), &src);
+        (void)json_to_str(file_member(item, STR("dest")), &dest);
+        if (src.p && !file_view_allows(req, src))
+            return refuse(req, src);
+        if (dest.p && !file_view_allows(req, dest))
+            return refuse(req, dest);
+    }
+    return true;
+}
+
+static const struct http_route *route_behind(const struct http_route *row)
+{
+    for (size_t i = 0; i < execd_route_count; i++)
+        if (execd_routes[i].methods == row->methods && strcmp(execd_routes[i].path, row->path) == 0)
+            return &execd_routes[i];
+    return NULL;
+}
+
+/* In place of each handler that gets its body whole. What is no JSON it will say itself: the limits
+ * are those of file_op_body, so that both read the same. */
+static void view_checked(struct http_req *req)
+{
+    static const struct json_limits limits = {
+        .duplicates = JSON_DUPLICATES_LAST,
+        .first_only = true,
+        .replace_invalid = true,
+    };
+    AUTO_ARENA(arena, FILE_OP_ARENA_MAX);
+    const struct http_route *behind = route_behind(req->route);
+    struct json *body;
+
+    if (req->body.n > 0 && json_parse(&arena, req->body, &limits, &body, NULL) == 0 &&
+        !view_allows_body(req, body))
+        return;
+    behind->handler(req);
+}
+
+/* --- the process --- */
+
+struct view_server {
+    struct loop *loop;
+    struct http_server *http;
+    struct execd_api api;
+    struct uploads uploads;
+    struct loop_io channel;
+    struct loop_signals signals;
+    const char *over;
+    bool ending;
+    struct http_route rows[ROUTES_MAX];
+    size_t count;
+};
+
+static void collect_routes(struct view_server *v)
+{
+    for (size_t i = 0; i < execd_route_count && v->count < ROUTES_MAX; i++) {
+        struct http_route row = execd_routes[i];
+
+        if (!str_starts(str_of(row.path), STR("/files")) &&
+            !str_starts(str_of(row.path), STR("/directories")))
+            continue;
+        if (v->api.view && !(row.flags & ROUTE_STREAM_BODY))
+            row.handler = view_checked;
+        v->rows[v->count++] = row;
+    }
+}
+
+static void on_drained(void *user)
+{
+    loop_stop(((struct view_server *)user)->loop);
+}
+
+/* What goes on has a moment left to say so. */
+static void view_end(struct view_server *v, uint32_t drain_ms)
+{
+    if (v->ending)
+        return;
+    v->ending = true;
+    directories_watch_end_all(&v->api, v->over);
+    http_server_drain(v->http, drain_ms, on_drained, v);
+}
+
+/* Our owner ends us, or has ended. */
+static void on_channel(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct view_server *v = container_of(io, struct view_server, channel);
+
+    loop_io_stop(v->loop, io);
+    view_end(v, DRAIN_MS);
+}
+
+/* The sandbox ends: every process of it is asked to. */
+static void on_signal(struct loop_signals *s, int signo UNUSED)
+{
+    view_end(container_of(s, struct view_server, signals), LAST_DRAIN_MS);
+}
+
+static int watch_signals(struct view_server *v)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return loop_signals_start(v->loop, &v->signals, &set, on_signal, NULL);
+}
+
+static int view_serve(const struct file_view_task *task)
+{
+    static struct view_server v; /* the process is for nothing else */
+    struct http_server_conf conf = {
+        .routes = v.rows,
+        .user = &v.api,
+        .on_request = view_on_request,
+        .on_unrouted = execd_on_unrouted,
+        .peer_pid = task->client,
+        .connections_max = CONNECTIONS_MAX,
+        .held_bytes_max = EXECD_HELD_BYTES_MAX,
+    };
+    int r = loop_new(&v.loop, NULL);
+
+    if (r < 0)
+        return r;
+    v.over = task->plan->over;
+    v.api = (struct execd_api){.view = task->plan->workspace, .uploads = &v.uploads};
+    uploads_init(&v.uploads);
+    trim_init(&v.api.trim, v.loop);
+    collect_routes(&v);
+    conf.route_count = v.count;
+    r = http_server_new(v.loop, &conf, &v.http, NULL);
+    if (r >= 0)
+        r = http_server_listen(v.http, FD_LISTENER, NULL);
+    if (r >= 0)
+        r = loop_io_start(v.loop, &v.channel, FD_CHANNEL, EPOLLIN, on_channel, NULL);
+    if (r >= 0)
+        r = watch_signals(&v);
+    if (r >= 0)
+        r = loop_run(v.loop, NULL);
+    http_server_free(v.http); /* uploads that go on end here, and leave nothing */
+    uploads_finish(&v.uploads);
+    return r;
+}
+
+/* Two passes, so that none is in the other's way. The rest goes, the report of the spawn, too. The
+ * directory that paths are confined to is opened anew: from here, and with our rights. */
+static int place_descriptors(const struct file_view_task *task)
+{
+    int listener = fcntl(task->listener, F_DUPFD_CLOEXEC, FD_PARK);
+    int channel = fcntl(task->channel, F_DUPFD_CLOEXEC, FD_PARK);
+    int last = fs_is_confined() ? FD_ROOT : FD_CHANNEL;
+    int r;
+
+    if (listener < 0 || channel < 0 || dup3(listener, FD_LISTENER, O_CLOEXEC) < 0 ||
+        dup3(channel, FD_CHANNEL, O_CLOEXEC) < 0)
+        return -errno;
+    r = fs_confine_again(FD_ROOT);
+    if (r < 0)
+        return r;
+    return syscall(SYS_close_range, last + 1, ~0U, 0) < 0 ? -errno : 0;
+}
+
+int file_view_become(void *user, struct proc_step *ret_step)
+{
+    static const struct log_conf log = {.format = LOG_JSON_BRIEF, .fd = STDERR_FILENO};
+    const struct file_view_task *task = user;
+    int r = task->plan->enter(task->plan->user, ret_step);
+
+    if (r < 0)
+        return r;
+    *ret_step = (struct proc_step){"hide the memory of", "the view"};
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) /* new ids may have changed that */
+        return -errno;
+    *ret_step = (struct proc_step){"open again", "the root of files"};
+    r = place_descriptors(task);
+    if (r < 0)
+        return r;
+    log_init(&log); /* its file was closed with the rest, and the number is another's soon */
+    _exit(view_serve(task) < 0); /* a single thread forked us: memory may be had */
+}

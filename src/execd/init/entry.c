@@ -1,0 +1,151 @@
+#include "execd/init/entry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "api/report.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "execd/init/options.h"
+
+enum {
+    READ_BYTES = ENTRY_LOG_CHUNK_MAX,
+    LAST_READS_MAX = 64, /* a pipe of root's may hold a mebibyte, and others may go on writing */
+};
+static_assert((int)READ_BYTES <= (int)LOOP_SCRATCH_BYTES, "output is read into the loop's scratch");
+
+/* --- in the child, between fork and exec --- */
+
+static int child_prepare(void *user, struct proc_step *ret_step)
+{
+    const struct entry_conf *conf = user;
+    struct child_user who = {
+        .change = conf->uid != EXECD_KEEP_ID || conf->gid != EXECD_KEEP_ID,
+        .uid = conf->uid,
+        .gid = conf->gid,
+    };
+    int r = child_settle(&conf->place, &who, conf->cwd, conf->argv[0], ret_step);
+
+    if (r < 0)
+        return r;
+    if (conf->keep_fd > 0)
+        (void)fcntl(conf->keep_fd, F_SETFD, 0);
+    *ret_step = (struct proc_step){"exec", conf->argv[0]};
+    execvp(conf->argv[0], (char *const *)conf->argv); /* reads them only */
+    return -errno;
+}
+
+/* --- its output --- */
+
+static void pipe_close(struct entry_pipe *p)
+{
+    int fd = p->io.fd;
+
+    if (!p->entry)
+        return;
+    loop_io_stop(p->entry->loop, &p->io);
+    fd_close(fd);
+}
+
+/* A log that cannot be written must not stop the entrypoint, so its output is read all the same. */
+static void entry_log_output(struct entry *en, struct str data)
+{
+    int r = entry_log_add(en->log, data);
+
+    if (r < 0 && !en->log_failed) {
+        log_event(LOG_WARN, "output of the entrypoint is lost, going on", LOG_I64("errno", -r));
+        en->log_failed = true;
+    }
+}
+
+/* Reads once. False when there is nothing more for now, or for good. */
+static bool pipe_read(struct entry_pipe *p)
+{
+    char *room;
+    ssize_t n;
+
+    if (!p->entry || p->io.fd < 0)
+        return false;
+    room = loop_scratch(p->entry->loop);
+    n = read(p->io.fd, room, READ_BYTES);
+    if (n > 0)
+        entry_log_output(p->entry, str_make(room, (size_t)n));
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        pipe_close(p);
+    return n > 0;
+}
+
+static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
+{
+    (void)pipe_read(container_of(io, struct entry_pipe, io));
+}
+
+/* Makes a pipe whose reading end we watch. *ret_end is the child's, for the caller to close. */
+static int pipe_open(struct entry *en, struct entry_pipe *p, int *ret_end, struct err *e)
+{
+    auto_fd ours = -EBADF, theirs = -EBADF;
+    int r = fd_pipe(FD_PIPE_READ, &ours, &theirs, e);
+
+    if (r >= 0)
+        r = loop_io_start(en->loop, &p->io, ours, EPOLLIN, pipe_on_ready, e);
+    if (r < 0)
+        return r;
+    p->entry = en;
+    (void)take_fd(&ours);
+    *ret_end = take_fd(&theirs);
+    return 0;
+}
+
+/* --- from outside --- */
+
+int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,
+                const struct entry_conf *conf, struct err *e)
+{
+    auto_fd out = -EBADF, err = -EBADF;
+    struct proc_spec spec = PROC_SPEC(conf->argv[0], conf->argv);
+    int r;
+
+    *en = (struct entry){.loop = loop, .log = log, .proc = PROC_NONE};
+    r = conf->keep_output ? 0 : pipe_open(en, &en->pipes[0], &out, e);
+    if (r >= 0 && !conf->keep_output)
+        r = pipe_open(en, &en->pipes[1], &err, e);
+    if (r >= 0) {
+        spec.env = (const char *const *)environ;
+        spec.stdio[1] = conf->keep_output ? STDOUT_FILENO : out;
+        spec.stdio[2] = conf->keep_output ? STDERR_FILENO : err;
+        spec.flags = PROC_NEW_SESSION;
+        spec.groups = &conf->place.groups;
+        spec.prepare = child_prepare;
+        spec.user = (void *)conf; /* the child only reads it */
+        r = proc_spawn(&spec, &en->proc, e);
+    }
+    if (r < 0)
+        entry_done(en);
+    return r;
+}
+
+static void entry_drain(struct entry *en)
+{
+    for (size_t i = 0; i < ARRAY_LEN(en->pipes); i++)
+        for (int reads = 0; reads < LAST_READS_MAX && pipe_read(&en->pipes[i]);)
+            reads++;
+}
+
+void entry_ended(struct entry *en)
+{
+    entry_drain(en);
+    proc_close(&en->proc);
+    en->proc = PROC_NONE;
+}
+
+void entry_done(struct entry *en)
+{
+    if (!en->loop)
+        return;
+    entry_drain(en); /* of those who outlived the process */
+    for (size_t i = 0; i < ARRAY_LEN(en->pipes); i++)
+        pipe_close(&en->pipes[i]);
+    proc_close(&en->proc);
+    en->proc = PROC_NONE;
+}

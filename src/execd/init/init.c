@@ -1,0 +1,431 @@
+#include "execd/init/init.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "execd/code/code_port.h"
+#include "execd/code/contexts.h"
+#include "execd/command/command.h"
+#include "execd/core/reaper.h"
+#include "execd/core/routes.h"
+#include "execd/core/use_log.h"
+#include "execd/files/file_identity.h"
+#include "execd/files/file_routes.h"
+#include "execd/files/upload_kept.h"
+#include "execd/init/certificates.h"
+#include "execd/init/exit_report.h"
+#include "execd/metrics/metrics_api.h"
+#include "execd/metrics/telemetry.h"
+#include "execd/pty/pty.h"
+#include "execd/pty/pty_client.h"
+#include "execd/shell/session.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+
+enum {
+    REAPS_PER_TURN = 256, /* then requests get their turn, also while something forks like mad */
+    LEFTOVERS_MS = 1000,  /* for those who outlive the entrypoint */
+    LAST_WAIT_MS = 1000,  /* for killed processes to disappear */
+    CONNECTIONS_MAX = 1024,
+    STALL_MS = 300 * 1000, /* a client may stop reading its command for so long */
+    STATUS_SIGNAL = 128,   /* + signal, as shells have it */
+    STATUS_CANNOT_RUN = 126,
+    STATUS_NOT_FOUND = 127,
+};
+
+enum init_state { INIT_RUNNING, INIT_ENDING, INIT_KILLING };
+
+struct init {
+    const struct init_conf *conf;
+    struct loop *loop;
+    struct http_server *server;
+    struct loop_signals signals;
+    struct reaper reaper;
+    struct reaper_child entry_child;
+    struct loop_task reap_task;
+    struct execd_api api;
+    struct metrics_memory metrics_memory;
+    struct uploads uploads;
+    struct sock_listener code_port;
+    struct loop_timer timer; /* of INIT_ENDING and INIT_KILLING */
+    struct loop_timer log_timer;
+    struct loop_io certificates;
+    enum init_state state;
+    bool everyone; /* we are PID 1: kill(-1) means the sandbox, and not the machine */
+    bool idle;     /* there is no entrypoint process and never was */
+    bool draining; /* no process is left that matters */
+    struct entry entry;
+    struct entry_log log;
+    struct exit_reporter report;
+    int status;
+};
+
+static bool entry_runs(const struct init *i)
+{
+    return i->entry.proc.pid > 0;
+}
+
+static void init_warn(int r, const char *what)
+{
+    if (r < 0)
+        log_event(LOG_WARN, what, LOG_I64("errno", -r));
+}
+
+/* --- the end --- */
+
+/* Failure means that nobody is left to hear it. */
+static void init_signal(const struct init *i, int signo)
+{
+    if (i->everyone)
+        (void)kill(-1, signo);
+    else if (entry_runs(i))
+        (void)kill(-i->entry.proc.pid, signo); /* unreaped, so the number is still its group's */
+    if (!i->everyone && i->api.commands)
+        commands_signal(i->api.commands, signo);
+    if (i->api.sessions)
+        sessions_signal(i->api.sessions, signo); /* also of everyone: shells ignore SIGTERM */
+    if (!i->everyone && i->api.ptys)
+        ptys_signal(i->api.ptys, signo);
+    if (signo != SIGKILL && i->api.ptys)
+        ptys_hang_up(i->api.ptys);
+}
+
+static void init_on_drained(void *user)
+{
+    struct init *i = user;
+
+    loop_stop(i->loop);
+}
+
+/* Nobody is left. What streams still have to say is said, and no more. */
+static void init_finish(struct init *i)
+{
+    if (i->draining)
+        return;
+    i->draining = true;
+    directories_watch_end_all(&i->api, "execd is ending");
+    contexts_end_cells(i->api.contexts, "execd is ending");
+    isolated_end_streams(i->api.isolated);
+    identities_end(i->api.identities);
+    http_server_drain(i->server, i->conf->drain_ms, init_on_drained, i);
+}
+
+static void init_on_entry_exit(struct init *i, int code, int signo);
+
+static void init_on_timer(struct loop_timer *t)
+{
+    struct init *i = container_of(t, struct init, timer);
+
+    if (i->state == INIT_KILLING) {
+        if (entry_runs(i)) /* stuck in the kernel; our own end takes it along */
+            init_on_entry_exit(i, 0, SIGKILL);
+        init_finish(i);
+        return;
+    }
+    i->state = INIT_KILLING;
+    init_signal(i, SIGKILL);
+    loop_timer_after(i->loop, t, LAST_WAIT_MS, init_on_timer);
+}
+
+/* Everyone was asked to end, and has this long; never longer than promised before. */
+static void init_end_within(struct init *i, uint32_t ms)
+{
+    uint64_t due = loop_now_ns(i->loop) + ms * TIME_NS_PER_MS;
+
+    if (i->state == INIT_KILLING || (i->state == INIT_ENDING && i->timer.due_ns <= due))
+        return;
+    i->state = INIT_ENDING;
+    loop_timer_set(i->loop, &i->timer, due, init_on_timer);
+}
+
+static void init_on_entry_exit(struct init *i, int code, int signo)
+{
+    entry_ended(&i->entry);
+    i->status = signo ? STATUS_SIGNAL + signo : code;
+    init_warn(exit_report_exited(&i->report, code, signo), "the exit report is lost");
+    if (i->state == INIT_RUNNING)
+        init_signal(i, SIGTERM);
+    if (!i->everyone && commands_running(i->api.commands) == 0)
+        init_finish(i); /* whom it left behind are the system's, as ever */
+    else
+        init_end_within(i, LEFTOVERS_MS);
+}
+
+/* --- processes --- */
+
+static void init_on_entry_reaped(struct reaper_child *c, const struct proc_exit *how)
+{
+    init_on_entry_exit(container_of(c, struct init, entry_child), how->by_signal ? 0 : how->code,
+                       how->by_signal ? how->code : 0);
+}
+
+/* Reaps one. False when no more have ended; then, without any child left, an end is complete. */
+static bool init_reap_one(struct init *i)
+{
+    int r = reaper_reap(&i->reaper);
+
+    if (r == -ECHILD && i->state != INIT_RUNNING && !entry_runs(i))
+        init_finish(i);
+    return r > 0;
+}
+
+static void init_reap(struct loop_task *t)
+{
+    struct init *i = container_of(t, struct init, reap_task);
+
+    trim_soon(&i->api.trim);
+    for (int reaped = 0; reaped < REAPS_PER_TURN; reaped++)
+        if (!init_reap_one(i))
+            return;
+    loop_defer(i->loop, t, init_reap);
+}
+
+static void init_on_signal(struct loop_signals *s, int signo)
+{
+    struct init *i = container_of(s, struct init, signals);
+
+    if (signo == SIGINT || signo == SIGTERM) {
+        init_signal(i, signo);
+        if (!entry_runs(i)) /* or our end waits for theirs */
+            identities_end(i->api.identities);
+        init_end_within(i, entry_runs(i) ? i->conf->grace_ms : LEFTOVERS_MS);
+    } else if (signo != SIGCHLD && entry_runs(i)) {
+        (void)kill(i->entry.proc.pid, signo);
+    }
+    loop_defer(i->loop, &i->reap_task, init_reap);
+}
+
+/* --- the log --- */
+
+static void init_on_log_timer(struct loop_timer *t)
+{
+    struct init *i = container_of(t, struct init, log_timer);
+
+    log_file_check(i->conf->log);
+    loop_timer_after(i->loop, t, LOG_FILE_CHECK_MS, init_on_log_timer);
+}
+
+static void init_on_request_done(struct http_req *req, int error)
+{
+    const struct execd_api *api = req->server_user;
+
+    telemetry_request(api->telemetry, req, error);
+    use_log_request(req, error);
+}
+
+/* --- certificates --- */
+
+static void init_on_certificates(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct init *i = container_of(io, struct init, certificates);
+    int fd = io->fd;
+
+    if (!certificates_hear(fd))
+        return;
+    loop_io_stop(i->loop, io);
+    fd_close(fd);
+}
+
+/* What is started from then on is told. */
+static int init_watch_certificates(struct init *i, struct err *e)
+{
+    int fd = i->conf->certificates_fd;
+
+    return fd < 0 ? 0
+                  : loop_io_start(i->loop, &i->certificates, fd, EPOLLIN, init_on_certificates, e);
+}
+
+/* --- the start --- */
+
+static int init_watch_signals(struct init *i, struct err *e)
+{
+    static const int forwarded[] = {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+    sigset_t set;
+
+    /* Had whoever started us ignored it, so would we, and lose every exit. */
+    (void)signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    for (size_t n = 0; i->conf->forward_signals && n < ARRAY_LEN(forwarded); n++)
+        sigaddset(&set, forwarded[n]);
+    return loop_signals_start(i->loop, &i->signals, &set, init_on_signal, e);
+}
+
+/* A socket that does not listen would be accepted from in vain, again and again. */
+static int listener_check(int fd, struct err *e)
+{
+    socklen_t size = sizeof(int);
+    int listens = 0;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0)
+        return err_sys(e, errno, "descriptor %d, the listener", fd);
+    return listens ? 0 : err_set(e, EINVAL, "descriptor %d does not listen", fd);
+}
+
+static int init_serve(struct init *i, struct err *e)
+{
+    struct http_server_conf conf = {
+        .routes = execd_routes,
+        .route_count = execd_route_count,
+        .user = &i->api,
+        .on_request = execd_on_request,
+        .on_unrouted = execd_on_unrouted,
+        .on_done = init_on_request_done,
+        .connections_max = CONNECTIONS_MAX,
+        .held_bytes_max = EXECD_HELD_BYTES_MAX,
+        .stall_ms = STALL_MS,
+    };
+    auto_fd fd = i->conf->listen_fd;
+    struct sock_addr addr;
+    int r = listener_check(fd, e);
+
+    if (r < 0)
+        return r;
+    if (sock_local_addr(fd, &addr) == 0)
+        i->api.port = sock_addr_port(&addr);
+    r = http_client_new(i->loop, &(struct http_client_conf){0}, &i->api.proxy, e);
+    if (r < 0)
+        return r;
+    r = http_server_new(i->loop, &conf, &i->server, e);
+    if (r < 0)
+        return r;
+    r = fd_set_nonblock(fd, true);
+    if (r < 0)
+        return err_sys(e, -r, "descriptor %d, the listener", fd);
+    return http_server_listen(i->server, take_fd(&fd), e);
+}
+
+static int init_start_entry(struct init *i, struct err *e)
+{
+    int r;
+
+    init_warn(entry_log_init(&i->log, i->conf->log_fd), "the entrypoint's log cannot be written");
+    i->idle = entry_is_idle(i->conf->entry.argv);
+    if (!i->idle) {
+        r = entry_start(&i->entry, i->loop, &i->log, &i->conf->entry, e);
+        if (r < 0)
+            return r;
+        if (i->conf->entry.keep_fd > 0)
+            fd_close(i->conf->entry.keep_fd);
+        reaper_watch(&i->reaper, &i->entry_child, i->entry.proc.pid, init_on_entry_reaped);
+    }
+    init_warn(exit_report_running(&i->report, i->entry.proc.pid), "the exit report is lost");
+    return 0;
+}
+
+static void init_make_api(struct init *i)
+{
+    i->api = (struct execd_api){
+        .metrics = &i->conf->metrics,
+        .metrics_memory = &i->metrics_memory,
+        .uploads = &i->uploads,
+        .access_token = i->conf->access_token,
+        .log_use = i->conf->log_use,
+    };
+    commands_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.commands);
+    sessions_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.sessions);
+    contexts_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.contexts);
+    interrupts_init(&i->api.interrupts, i->loop);
+    trim_init(&i->api.trim, i->loop);
+    trim_soon(&i->api.trim);
+    ptys_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.ptys);
+    list_init(&i->api.pty_clients);
+    uploads_init(&i->uploads);
+    isolated_new_all(i->loop, &i->reaper, &i->conf->entry.place, &i->conf->isolated,
+                     &i->api.isolated);
+    identities_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.identities);
+}
+
+static void init_observe(struct init *i)
+{
+    struct telemetry_parts parts = {i->loop, i->api.proxy, &i->api.trim, &i->conf->entry.place,
+                                    &i->conf->metrics};
+    struct telemetry *t = telemetry_start(&parts, (const char *const *)environ);
+
+    i->api.telemetry = t;
+    commands_observe(i->api.commands, t);
+    sessions_observe(i->api.sessions, t);
+    contexts_observe(i->api.contexts, t);
+}
+
+/* Listening comes first: when the entrypoint runs, its sandbox answers. */
+static int init_start(struct init *i, struct err *e)
+{
+    int r = loop_new(&i->loop, e);
+
+    if (r < 0)
+        return r;
+    r = init_watch_signals(i, e);
+    if (r < 0)
+        return r;
+    if (i->conf->log)
+        init_on_log_timer(&i->log_timer);
+    reaper_init(&i->reaper);
+    init_make_api(i);
+    r = init_serve(i, e);
+    if (r < 0)
+        return err_wrap(e, r, "serve");
+    init_observe(i);
+    if (i->everyone) /* elsewhere the port is not ours to take */
+        code_port_open(&i->code_port, i->loop, (const char *const *)environ);
+    r = init_watch_certificates(i, e);
+    return r < 0 ? r : init_start_entry(i, e);
+}
+
+static int init_failed(struct init *i, const struct err *e)
+{
+    init_warn(exit_report_failed(&i->report, e), "the exit report is lost");
+    (void)log_err(e, "start");
+    return e->code == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN;
+}
+
+static void init_done(struct init *i)
+{
+    if (!i->loop)
+        return;
+    entry_done(&i->entry);
+    http_server_free(i->server);
+    if (i->api.commands) {
+        uploads_finish(&i->uploads);
+        interrupts_done(&i->api.interrupts);
+    }
+    isolated_free_all(i->api.isolated);
+    identities_free(i->api.identities);
+    commands_free(i->api.commands);
+    sessions_free(i->api.sessions);
+    contexts_free(i->api.contexts);
+    code_port_close(&i->code_port);
+    if (i->api.ptys)
+        pty_clients_cut(&i->api.pty_clients, i->loop);
+    ptys_free(i->api.ptys);
+    telemetry_stop(i->api.telemetry);
+    if (i->api.proxy)
+        http_client_free(i->api.proxy);
+    trim_done(&i->api.trim);
+    loop_timer_stop(i->loop, &i->timer);
+    loop_timer_stop(i->loop, &i->log_timer);
+    if (i->signals.loop)
+        loop_signals_stop(&i->signals);
+    loop_free(i->loop);
+}
+
+int init_run(const struct init_conf *conf)
+{
+    struct init i = {.conf = conf, .everyone = getpid() == 1};
+    struct err e = {0};
+
+    init_warn(exit_report_starting(&i.report, conf->exit_fd), "the exit report is lost");
+    if (init_start(&i, &e) < 0 || loop_run(i.loop, &e) < 0)
+        i.status = init_failed(&i, &e);
+    else if (i.idle)
+        init_warn(exit_report_exited(&i.report, 0, 0), "the exit report is lost");
+    init_done(&i);
+    return i.status;
+}

@@ -1,0 +1,33 @@
+/* isolated_request.h - the bodies of /v1/isolated, read, checked and filled up with defaults. */
+#pragma once
+
+#include "base/json_bind.h"
+#include "execd/isolated/isolated.h"
+#include "net/http_server.h"
+
+enum { ISOLATED_BODY_BYTES_MAX = 64 << 10, ISOLATED_RUN_BYTES_MAX = 4 << 20 };
+
+/* Fills in the spec of a new session; makes its workspace when that is missing. All but the last
+ * answer the request themselves when they return an error. */
+int isolated_request_create(struct http_req *req, struct isolated *s) MUST_USE;
+
+struct isolated_job { /* in the arena */
+    struct str code;
+    const char *cwd;        /* NULL: where the shell is */
+    const char *const *env; /* of a shell that is started for it, without the next */
+    const struct json_pair *envs;
+    size_t envs_count;
+    bool background;     /* without a timeout */
+    uint64_t timeout_ms; /* 0 = none */
+};
+int isolated_request_run(struct http_req *req, struct arena *a, const struct isolated *s,
+                         struct isolated_job *ret) MUST_USE;
+
+struct isolated_commit {
+    bool reset_upper_after;
+};
+int isolated_request_commit(struct http_req *req, struct isolated_commit *ret) MUST_USE;
+
+/* The rows of `env` that pass into a session. */
+int isolated_env_filter(struct arena *a, const struct isolated_spec *spec, const char *const *env,
+                        const char *const **ret) MUST_USE;

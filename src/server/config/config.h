@@ -1,0 +1,163 @@
+/* config.h - the server's configuration: file, environment and command line as one struct.
+ *
+ * The fields are those of config_table.inc: config->server.port is key port of section [server].
+ * All memory belongs to the struct, which is read-only once loaded and may be shared by threads.
+ * Loading reads files and the environment and may block: it is for start-up. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/log.h"
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Values of the WORD keys on which the server acts, in the order of the table's words. */
+enum config_runtime { CONFIG_RUNTIME_EMBEDDED, CONFIG_RUNTIME_DOCKER, CONFIG_RUNTIME_KUBERNETES };
+enum config_proxy { CONFIG_PROXY_TOKEN, CONFIG_PROXY_OPEN };
+enum config_log { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
+enum config_start { CONFIG_START_AUTO, CONFIG_START_ALWAYS, CONFIG_START_NEVER };
+enum config_network { CONFIG_NETWORK_BRIDGE, CONFIG_NETWORK_NONE };
+enum config_ingress { CONFIG_INGRESS_DIRECT, CONFIG_INGRESS_GATEWAY };
+enum config_route {
+    CONFIG_ROUTE_UNSET,
+    CONFIG_ROUTE_WILDCARD,
+    CONFIG_ROUTE_HEADER,
+    CONFIG_ROUTE_URI
+};
+enum config_secure {
+    CONFIG_SECURE_NONE,
+    CONFIG_SECURE_GVISOR,
+    CONFIG_SECURE_KATA,
+    CONFIG_SECURE_FIRECRACKER
+};
+
+enum {
+    CONFIG_SECONDS_MAX = 10 * 366 * 86400,
+    CONFIG_FILE_BYTES_MAX = 256 * 1024,
+    CONFIG_REPORT_BYTES_MAX = 64 * 1024,
+    CONFIG_MILLICORES_MAX = 1024 * 1000,
+    CONFIG_DNS_MAX = 3,
+    CONFIG_KEYS_MAX = 16, /* API keys */
+    CONFIG_ID_DEFAULT = 61700,
+};
+#define CONFIG_BYTES_MAX    (INT64_C(1) << 50)
+#define CONFIG_USER_DEFAULT "opensandbox"
+
+struct config_list {
+    const char *const *at;
+    size_t count;
+};
+
+struct config_pair {
+    const char *name, *value;
+};
+struct config_pairs { /* in the order of the file */
+    struct config_pair *at;
+    size_t count;
+};
+
+struct config_key { /* of [ingress.secure_access] */
+    char id;        /* 0-9a-z */
+    struct str secret;
+};
+struct config_keys {
+    struct config_key *at;
+    size_t count;
+};
+
+enum config_image_kind { CONFIG_IMAGE_HOST, CONFIG_IMAGE_DIR };
+struct config_image {
+    const char *pattern;
+    enum config_image_kind kind;
+    const char *dir; /* of CONFIG_IMAGE_DIR: absolute */
+};
+
+/* Where a value came from: at most one of the two. */
+struct config_origin {
+    uint32_t line;    /* of the file; 0 = not from there */
+    const char *name; /* of an option or a variable; NULL = not from there */
+};
+
+enum config_row_id {
+#define CONF_SECTION(section, path, help)
+#define CONF(section, key, kind, fallback, limits, help) CONFIG_ROW_##section##_##key,
+#define CONF_END(section)
+#include "server/config/config_table.inc"
+    CONFIG_ROW_COUNT,
+};
+
+#define CONF_TYPE_TEXT  const char * /* never NULL */
+#define CONF_TYPE_WORD  int          /* an enum above */
+#define CONF_TYPE_INT   int64_t
+#define CONF_TYPE_REAL  double
+#define CONF_TYPE_BOOL  bool
+#define CONF_TYPE_BYTES uint64_t
+#define CONF_TYPE_CPU   uint32_t /* millicores */
+#define CONF_TYPE_LIST  struct config_list
+#define CONF_TYPE_PAIRS struct config_pairs
+#define CONF_TYPE_KEYS  struct config_keys
+
+struct config {
+#define CONF_SECTION(section, path, help)                struct {
+#define CONF(section, key, kind, fallback, limits, help) CONF_TYPE_##kind key;
+#define CONF_END(section)                                                                          \
+    }                                                                                              \
+    section;
+#include "server/config/config_table.inc"
+
+    /* What follows from these. */
+    const char *path;            /* of the file; NULL = there was none */
+    const char *dir;             /* of store.path: the server's own */
+    bool insecure;               /* OPENSANDBOX_INSECURE_SERVER=YES: no key is fine */
+    enum log_level log_level;    /* of log.level */
+    struct config_image *images; /* of embedded.images */
+    size_t image_count;
+    uint32_t dns[CONFIG_DNS_MAX]; /* of embedded.dns; network order */
+    size_t dns_count;
+
+    struct config_origin origins[CONFIG_ROW_COUNT];
+    struct arena arena;
+};
+
+/* What loading found, a line for each: "FILE:LINE:COLUMN: error: KEY: what is wrong, what would be
+ * right". Warnings keep nothing from starting. */
+struct config_report {
+    struct buf lines;
+    unsigned errors, warnings;
+};
+void config_report_init(struct config_report *report);
+void config_report_done(struct config_report *report);
+
+/* What the command line says; NULL = nothing. */
+struct config_options {
+    const char *path, *host, *port, *state;
+    struct str text; /* what the file holds, when it was read already; path names it then */
+};
+
+/* Finds the file (options->path, SANDBOX_CONFIG_PATH, ~/.sandbox.toml, the system's, none), reads
+ * it, lets environment and options override it, and checks the whole. On failure the report has at
+ * least one error, and tells all that were found. */
+int config_load(const struct config_options *options, struct config **ret_config,
+                struct config_report *report) MUST_USE;
+/* The same from text; no environment. `filename` is for messages. */
+int config_parse(struct str text, const char *filename, struct config **ret_config,
+                 struct config_report *report) MUST_USE;
+void config_free(struct config *config); /* NULL is fine */
+
+/* What only this host can tell: that directories and programs are there, that the runtime is one of
+ * ours. A server that starts checks it too. */
+int config_check_host(const struct config *config, struct config_report *report) MUST_USE;
+
+/* What stands for an image, or NULL. */
+const struct config_image *config_image_find(const struct config *config, struct str image);
+
+/* The account of embedded.user. */
+int config_account(const struct config *config, uid_t *ret_uid, gid_t *ret_gid, struct err *e);
+
+/* As TOML, all keys, with the origin of each that is not a default. `reveal` shows secrets. */
+int config_print(const struct config *config, bool reveal, struct buf *out);
+/* A file with every key, its default and its help, all in comments. */
+int config_print_skeleton(struct buf *out);
+/* docs/config.md. */
+int config_print_reference(struct buf *out);

@@ -1,0 +1,248 @@
+/* reconcile.c - brings store, table and runtime together: whole at the start, then by and by. */
+#include <errno.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "server/core/sandboxes_internal.h"
+
+enum { RECONCILE_ARENA_MAX = 16 << 20 };
+
+/* A sandbox the runtime knows. */
+struct known {
+    struct known *next;
+    struct str id;
+    enum runtime_state state;
+};
+
+struct reconcile {
+    struct pool_job job;
+    struct sandboxes *table;
+    struct arena arena;
+    struct known *known;
+    struct map by_id; /* of known */
+    int64_t begin_us;
+    struct err err; /* code 0 = fine */
+};
+
+static void on_known(void *user, struct str id, enum runtime_state state)
+{
+    struct reconcile *rc = user;
+    struct known *k = arena_new(&rc->arena, struct known);
+
+    if (!k)
+        return;
+    *k = (struct known){rc->known, arena_str(&rc->arena, id), state};
+    rc->known = k;
+    if (map_add(&rc->by_id, k->id, k) < 0)
+        rc->known = k->next;
+}
+
+static struct reconcile *reconcile_new(struct sandboxes *t)
+{
+    struct reconcile *rc = mem_new(struct reconcile);
+
+    rc->table = t;
+    rc->begin_us = time_wall_us();
+    arena_init(&rc->arena, RECONCILE_ARENA_MAX);
+    map_init(&rc->by_id, t->conf.max * 2, NULL);
+    return rc;
+}
+
+static void reconcile_free(struct reconcile *rc)
+{
+    map_done(&rc->by_id);
+    arena_done(&rc->arena);
+    free(rc);
+}
+
+static void list_work(struct pool_job *job)
+{
+    struct reconcile *rc = container_of(job, struct reconcile, job);
+    struct runtime *rt = rc->table->conf.runtime;
+    struct err e = {0};
+
+    /* Once per round: a flush of the disk for each deletion would hold up those who create. */
+    if (store_forget(rc->table->conf.store, &e) < 0 && e.code != EBUSY)
+        log_event(LOG_WARN, "what was deleted is still on the disk, trying again later",
+                  LOG_STR("error", e.msg));
+    (void)rt->ops->list(rt, on_known, rc, &rc->err);
+}
+
+/* Removes those that are still in the list. */
+static void orphans_work(struct pool_job *job)
+{
+    struct reconcile *rc = container_of(job, struct reconcile, job);
+    struct runtime *rt = rc->table->conf.runtime;
+
+    for (struct known *k = rc->known; k; k = k->next) {
+        struct err e = {0};
+        int r = rt->ops->remove(rt, k->id, &e);
+
+        if (r < 0)
+            log_event(LOG_WARN, "cannot remove a sandbox that nobody knows, trying again later",
+                      LOG_STR("sandbox", k->id), LOG_STR("error", e.msg));
+        else if (r > 0) /* else it was removed meanwhile by whoever knew it */
+            log_event(LOG_WARN, "removed a sandbox that nobody knows", LOG_STR("sandbox", k->id));
+    }
+}
+
+/* Whether it should not be there: nobody knows it, or it was given up before we looked and runs all
+ * the same (its broker was slower than our restart). */
+static bool is_orphan(const struct reconcile *rc, const struct known *k)
+{
+    const struct sandbox *sb = map_get(&rc->table->by_id, k->id);
+
+    if (!sb)
+        return true;
+    return sb->op_count == 0 && sb->since_us < rc->begin_us && sb->state == SANDBOX_FAILED &&
+           (k->state == RUNTIME_RUNNING || k->state == RUNTIME_PAUSED);
+}
+
+/* Leaves only those in the list. */
+static void keep_orphans(struct reconcile *rc)
+{
+    struct known **at = &rc->known;
+
+    while (*at) {
+        if (is_orphan(rc, *at))
+            at = &(*at)->next;
+        else
+            *at = (*at)->next;
+    }
+}
+
+static bool agrees(const struct sandbox *sb, const struct known *k)
+{
+    switch (sb->state) {
+    case SANDBOX_RUNNING:
+        return k && k->state == RUNTIME_RUNNING;
+    case SANDBOX_PAUSED:
+        return k && k->state == RUNTIME_PAUSED;
+    case SANDBOX_TERMINATED:
+    case SANDBOX_FAILED:
+        return true; /* kept for its logs, if it is there at all */
+    default:
+        return false;
+    }
+}
+
+static void repair(struct reconcile *rc, struct sandbox *sb)
+{
+    /* What is being done to it, or was made after we looked, is no drift. */
+    if (sb->op_count || sb->since_us >= rc->begin_us ||
+        agrees(sb, map_get(&rc->by_id, str_of(sb->id))))
+        return;
+    log_event(LOG_WARN, "the runtime disagrees, looking again", LOG_STR("sandbox", sb->id),
+              LOG_STR("state", sandbox_state_name(sb->state)));
+    if (sb->state == SANDBOX_STOPPING)
+        sandbox_delete(sb, NULL, NULL);
+    else
+        sandbox_sync(sb);
+}
+
+static void reconcile_begin(struct sandboxes *t);
+
+static void on_timer(struct loop_timer *timer)
+{
+    reconcile_begin(container_of(timer, struct sandboxes, reconcile));
+}
+
+static void reconcile_end(struct reconcile *rc)
+{
+    struct sandboxes *t = rc->table;
+
+    t->reconciling = NULL;
+    reconcile_free(rc);
+    loop_timer_set(t->conf.loop, &t->reconcile, deadline_in_ms(t->conf.reconcile_ms), on_timer);
+    sandboxes_op_ended(t);
+}
+
+static void on_orphans_done(struct pool_job *job, int error UNUSED)
+{
+    reconcile_end(container_of(job, struct reconcile, job));
+}
+
+static void on_list_done(struct pool_job *job, int error)
+{
+    struct reconcile *rc = container_of(job, struct reconcile, job);
+    struct sandboxes *t = rc->table;
+
+    if (error || rc->err.code) {
+        log_event(LOG_WARN, "cannot ask the runtime for its sandboxes, trying again later",
+                  LOG_STR("error", rc->err.msg));
+        reconcile_end(rc);
+        return;
+    }
+    LIST_EACH(&t->order, at)
+    repair(rc, container_of(at, struct sandbox, link));
+    keep_orphans(rc);
+    if (!rc->known || pool_submit(t->conf.pool, &rc->job, t->conf.loop, orphans_work,
+                                  on_orphans_done, POOL_SLOW) < 0)
+        reconcile_end(rc);
+}
+
+/* Compares store, table and runtime, and repairs; by and by again. */
+static void reconcile_begin(struct sandboxes *t)
+{
+    struct reconcile *rc;
+
+    if (t->reconciling)
+        return;
+    rc = t->reconciling = reconcile_new(t);
+    t->busy++;
+    if (pool_submit(t->conf.pool, &rc->job, t->conf.loop, list_work, on_list_done, POOL_SLOW) < 0)
+        reconcile_end(rc);
+}
+
+/* --- the start --- */
+
+static int load_row(void *user, const struct store_sandbox *row)
+{
+    struct sandboxes *t = user;
+    struct sandbox *sb = sandbox_new(t, row->id);
+
+    if (!sb || str_copy(sb->token, sizeof(sb->token), row->token) < 0 ||
+        str_copy(sb->reason, sizeof(sb->reason), row->reason) < 0)
+        return -EBADMSG;
+    sb->state = row->state;
+    sb->message = sandbox_text(row->message);
+    sb->created_us = row->created_us;
+    sb->since_us = row->since_us;
+    sb->expires_us = row->expires_us;
+    sb->image = sandbox_text(row->image);
+    sb->snapshot_id = sandbox_text(row->snapshot_id);
+    sb->os = sandbox_text(row->os);
+    sb->arch = sandbox_text(row->arch);
+    sb->entrypoint = sandbox_text(row->entrypoint);
+    sb->metadata = sandbox_text(row->metadata);
+    sb->spec = sandbox_text(row->spec);
+    sb->facts = spec_json_facts(row->spec);
+    sb->renew_extend_s = row->renew_extend_s;
+    sandbox_show(sb);
+    return 0;
+}
+
+/* What was left half done is finished, what ran is adopted, what expired is ended: all of it as
+ * operations that are queued from here on, not by timers, so that whoever waits for them to end
+ * waits for all. */
+static void resume_life(struct sandbox *sb)
+{
+    if (STATE_LIVE & STATE_BIT(sb->state))
+        sandbox_sync(sb);
+    sandbox_attend(sb);
+}
+
+int sandboxes_load(struct sandboxes *t, struct err *e)
+{
+    int r = store_each(t->conf.store, load_row, t, e);
+
+    if (r < 0)
+        return err_wrap(e, r, "read the sandboxes of before");
+    LIST_EACH(&t->order, at)
+    resume_life(container_of(at, struct sandbox, link));
+    log_event(LOG_INFO, "sandboxes of before", LOG_U64("count", t->by_id.n));
+    reconcile_begin(t);
+    return 0;
+}

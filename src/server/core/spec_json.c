@@ -1,0 +1,214 @@
+#include "server/core/spec_json.h"
+
+#include "base/arena.h"
+#include "base/json_write.h"
+
+enum { SPEC_KIB_MAX = 32, PRINT_ARENA_MAX = 1 << 20 };
+
+/* --- what is not kept --- */
+
+static bool is_alnum_at(struct str s, size_t at)
+{
+    return at < s.n && (ascii_is_alpha(s.p[at]) || ascii_is_digit(s.p[at]));
+}
+
+/* In any case. As a word of its own it has no letter or digit beside it. */
+static bool name_has(struct str name, struct str part, bool as_word)
+{
+    for (size_t at = 0; at + part.n <= name.n; at++)
+        if (str_eq_nocase(str_make(name.p + at, part.n), part) &&
+            (!as_word ||
+             ((at == 0 || !is_alnum_at(name, at - 1)) && !is_alnum_at(name, at + part.n))))
+            return true;
+    return false;
+}
+
+static bool name_looks_secret(struct str name)
+{
+    static const struct {
+        struct str part;
+        bool as_word;
+    } rows[] = {
+        {STR_INIT("SECRET"),  false},
+        {STR_INIT("TOKEN"),   false},
+        {STR_INIT("PASS"),    false},
+        {STR_INIT("PWD"),     false},
+        {STR_INIT("KEY"),     false},
+        {STR_INIT("CRED"),    false},
+        {STR_INIT("AUTH"),    false},
+        {STR_INIT("DSN"),     false},
+        {STR_INIT("PRIVATE"), false},
+        {STR_INIT("SESSION"), false},
+        {STR_INIT("COOKIE"),  false},
+        {STR_INIT("PAT"),     true }, /* a personal access token, not a path */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (name_has(name, rows[i].part, rows[i].as_word))
+            return true;
+    return false;
+}
+
+/* scheme://user:password@host, somewhere. A password may hold anything, so all that matters is an
+ * '@' behind: an address with one in its path is taken for a secret, too. */
+static bool value_looks_secret(struct str value)
+{
+    struct str rest = str_skip(value, str_find_str(value, STR("://")));
+
+    return str_find(rest, '@') < rest.n;
+}
+
+static struct str kept_value(const struct json_pair *variable)
+{
+    bool secret = name_looks_secret(variable->key) || value_looks_secret(variable->value);
+
+    return secret ? STR("***") : variable->value;
+}
+
+/* --- writing --- */
+
+static void write_limits(struct json_writer *w, const struct api_limits *limits)
+{
+    json_write_key(w, STR("limits"));
+    json_write_object(w);
+    json_member_u64(w, STR("cpu_millicores"), limits->cpu_millicores);
+    json_member_u64(w, STR("memory_bytes"), limits->memory_bytes);
+    json_member_u64(w, STR("disk_bytes"), limits->disk_bytes);
+    json_write_object_end(w);
+}
+
+static void write_env(struct json_writer *w, const struct api_create *spec)
+{
+    json_write_object(w);
+    for (size_t i = 0; i < spec->env_count; i++)
+        json_member_string(w, spec->env[i].key, kept_value(&spec->env[i]));
+    json_write_object_end(w);
+}
+
+static int write_spec(const struct api_create *spec, bool with_env, struct buf *out)
+{
+    struct json_writer w;
+
+    json_write_begin(&w, out);
+    json_write_object(&w);
+    write_limits(&w, &spec->limits);
+    if (spec->secure_access)
+        json_member_bool(&w, STR("secure_access"), true);
+    json_write_key(&w, STR("env"));
+    if (with_env)
+        write_env(&w, spec);
+    else
+        json_write_null(&w);
+    json_write_object_end(&w);
+    return json_write_end(&w);
+}
+
+char *spec_json_new(const struct api_create *spec)
+{
+    AUTO_BUF(out, SPEC_KIB_MAX << 10);
+
+    if (write_spec(spec, true, &out) < 0 && write_spec(spec, false, &out) < 0)
+        return NULL;
+    return buf_take(&out);
+}
+
+/* --- reading --- */
+
+struct spec_facts spec_json_facts(struct str json)
+{
+    const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST};
+    AUTO_ARENA(arena, PRINT_ARENA_MAX);
+    struct spec_facts facts = {0};
+    struct json *root = NULL;
+    const struct json *secure;
+
+    if (json.n == 0)
+        return facts; /* of a server that kept no such text */
+    facts.secure = true;
+    if (json_parse(&arena, json, &limits, &root, NULL) < 0)
+        return facts;
+    secure = json_get(root, STR("secure_access"));
+    facts.secure = secure && !(secure->type == JSON_BOOL && !secure->boolean);
+    facts.execd_token = json_get(json_get(root, STR("env")), STR("EXECD_ACCESS_TOKEN"));
+    return facts;
+}
+
+/* --- printing --- */
+
+static int print_limits(const struct json *limits, struct buf *out)
+{
+    static const struct {
+        const char *key, *name, *unit;
+    } rows[] = {
+        {"cpu_millicores", "cpu limit:",  "millicores"},
+        {"memory_bytes",   "mem. limit:", "bytes"     },
+        {"disk_bytes",     "disk limit:", "bytes"     },
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(rows); i++) {
+        uint64_t value = 0;
+
+        if (json_to_u64(json_get(limits, str_of(rows[i].key)), &value) == 0 && value > 0)
+            r = buf_addf(out, "%-12s%llu %s\n", rows[i].name, (unsigned long long)value,
+                         rows[i].unit);
+        else
+            r = buf_addf(out, "%-12sthe server's default\n", rows[i].name);
+    }
+    return r;
+}
+
+/* Text may hold anything: it stays on its line, quoted as in JSON where it has to be. */
+static int print_text(struct str text, struct buf *out)
+{
+    struct json_writer w;
+
+    if (json_plain_bytes(text) == text.n)
+        return buf_add(out, text);
+    json_write_begin(&w, out);
+    json_write_string(&w, text);
+    return json_write_end(&w);
+}
+
+static int print_variable(const struct json *v, struct buf *out)
+{
+    struct str value = STR_NONE;
+    int r = buf_addf(out, "%-12s", "env:");
+
+    (void)!json_to_str(v, &value);
+    if (r == 0)
+        r = print_text(v->key, out);
+    if (r == 0)
+        r = buf_add_char(out, '=');
+    if (r == 0)
+        r = print_text(value, out);
+    return r < 0 ? r : buf_add_char(out, '\n');
+}
+
+/* Without a word for none, which is what an older server kept of one that was too large. */
+static int print_env(const struct json *env, struct buf *out)
+{
+    int r = 0;
+
+    if (env && env->type == JSON_NULL)
+        return buf_addf(out, "%-12sleft out: more than %d KiB\n", "env:", SPEC_KIB_MAX);
+    json_each(v, env) if (r == 0) r = print_variable(v, out);
+    return r;
+}
+
+int spec_json_print(struct str json, struct buf *out)
+{
+    const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST};
+    struct arena arena;
+    struct json *root = NULL;
+    int r = 0;
+
+    arena_init(&arena, PRINT_ARENA_MAX);
+    if (json.n > 0 && json_parse(&arena, json, &limits, &root, NULL) == 0) {
+        r = print_limits(json_get(root, STR("limits")), out);
+        if (r == 0)
+            r = print_env(json_get(root, STR("env")), out);
+    }
+    arena_done(&arena);
+    return r;
+}

@@ -1,0 +1,150 @@
+/* endpoints_api.c - where a port of a sandbox is reached, and with which headers.
+ *
+ * Everything goes through this server's gateway, asked for as a server proxy or not. With
+ * ingress.mode = "gateway" the address is that of the gateway in front, in its three forms. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/codec.h"
+#include "base/time.h"
+#include "server/http/server_internal.h"
+
+enum { ENDPOINT_MAX = 1024, ENDPOINT_JSON_MAX = 8192 };
+
+struct endpoint {
+    struct buf text; /* "host:port/path", no scheme */
+    struct json_pair headers[3];
+    size_t header_count;
+};
+
+/* "https://box.example.com/" -> "box.example.com" */
+static struct str bare_host(struct str text)
+{
+    size_t scheme = str_find_str(text, STR("://"));
+
+    if (scheme < text.n)
+        text = str_skip(text, scheme + 3);
+    while (text.n > 0 && text.p[text.n - 1] == '/')
+        text.n--;
+    return text;
+}
+
+static void add_header(struct endpoint *ep, struct str name, struct str value)
+{
+    ep->headers[ep->header_count++] = (struct json_pair){name, value};
+}
+
+/* Where we listen, for a client that does not say how it found us. */
+static int add_own_address(struct buf *text, const struct config *config)
+{
+    const char *host = config->server.host;
+
+    if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
+        host = "127.0.0.1"; /* everywhere is no place to go to */
+    return buf_addf(text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, (int)config->server.port);
+}
+
+/* By way of this server. -EMSGSIZE when the client calls it by too long a name. */
+static int direct(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
+                  uint16_t port)
+{
+    const struct config *config = server_of(req)->config;
+    struct str base = str_of(config->server.eip);
+    int r;
+
+    base = bare_host(base.n ? base : http_req_header(req, STR("Host")));
+    r = base.n ? buf_add(&ep->text, base) : add_own_address(&ep->text, config);
+    return r ? r : buf_addf(&ep->text, "/sandboxes/%s/proxy/%u", sb->id, port);
+}
+
+/* By way of a gateway in front; `token` is "id-port" or the signed route, `path_tail` what signing
+ * adds where the route is a path. */
+static int by_gateway(struct endpoint *ep, const struct config *config, const struct sandbox *sb,
+                      uint16_t port, struct str token, const char *path_tail)
+{
+    const char *address = config->ingress_gateway.address;
+
+    if (config->ingress_route.mode == CONFIG_ROUTE_WILDCARD)
+        return buf_addf(&ep->text, "%.*s%s", STR_ARG(token), address + 1); /* "*.base" */
+    if (config->ingress_route.mode == CONFIG_ROUTE_URI)
+        return buf_addf(&ep->text, "%s/%s/%u%s", address, sb->id, port, path_tail);
+    add_header(ep, STR(GATEWAY_ROUTE_HEADER), token);
+    return buf_addf(&ep->text, "%s", address);
+}
+
+static const struct config_key *active_key(const struct config *config)
+{
+    for (size_t i = 0; i < config->ingress_secure.keys.count; i++)
+        if (config->ingress_secure.keys.at[i].id == config->ingress_secure.active_key[0])
+            return &config->ingress_secure.keys.at[i];
+    return NULL;
+}
+
+static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint16_t port,
+                           const struct api_endpoint_query *q)
+{
+    const struct config *config = server_of(req)->config;
+    bool gateway = config->ingress.mode == CONFIG_INGRESS_GATEWAY && !q->use_server_proxy;
+    const struct config_key *key = active_key(config);
+    char token[128], tail[64] = "", e36[BASE36_TEXT_MAX], signature[API_SIGNATURE_MAX];
+    struct endpoint ep = {0};
+    AUTO_BUF(body, ENDPOINT_JSON_MAX);
+    int r;
+
+    buf_init(&ep.text, ENDPOINT_MAX);
+    (void)snprintf(token, sizeof(token), "%s-%u", sb->id, port);
+    if (q->signed_route && key) {
+        base36_encode(q->expires_s, e36);
+        api_route_sign(key->secret, key->id, str_of(sb->id), port, q->expires_s, signature);
+        (void)snprintf(token, sizeof(token), "%s-%u-%s-%s", sb->id, port, e36, signature);
+        (void)snprintf(tail, sizeof(tail), "/%s/%s", e36, signature);
+    }
+    r = gateway ? by_gateway(&ep, config, sb, port, str_of(token), tail)
+                : direct(&ep, req, sb, port);
+    if (q->signed_route && !gateway)
+        add_header(&ep, STR(GATEWAY_ROUTE_HEADER), str_of(token));
+    else if (!q->signed_route &&
+             (sb->facts.secure || config->server.proxy_access == CONFIG_PROXY_TOKEN)) {
+        add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
+        if (!sb->facts.execd_token) /* all that some clients pass on; else it is for execd's own */
+            add_header(&ep, STR(GATEWAY_EXECD_HEADER), str_of(sb->token));
+    }
+    if (r < 0)
+        http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
+                         "the name of this server, from header Host or its configuration, is too "
+                         "long for an endpoint");
+    else
+        reply_json(req, 200, &body,
+                   api_endpoint_write(&body, buf_str(&ep.text), ep.headers, ep.header_count));
+    buf_done(&ep.text);
+}
+
+void handle_endpoint_get(struct http_req *req)
+{
+    const struct config *config = server_of(req)->config;
+    struct api_endpoint_query q = {0};
+    struct api_fail f = {0};
+    struct sandbox *sb;
+    uint16_t port;
+
+    if (api_port_parse(http_req_param(req, "port"), &port, &f) < 0 ||
+        api_endpoint_query_parse(&req->arena, req->head.query, &q, &f) < 0) {
+        reply_fail(req, &f);
+        return;
+    }
+    sb = require_sandbox(req);
+    if (!sb)
+        return;
+    if (sb->state == SANDBOX_FAILED || sb->state == SANDBOX_TERMINATED)
+        http_reply_error(req, 409, "DOCKER::SANDBOX_NOT_RUNNING", "the sandbox has %s: %s",
+                         sb->state == SANDBOX_FAILED ? "failed" : "ended", sb->message);
+    else if (q.signed_route && !active_key(config))
+        http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
+                         "expires: this server has no keys to sign with; it needs section "
+                         "ingress.secure_access in its configuration");
+    else if (q.signed_route && q.expires_s <= (uint64_t)(time_wall_us() / TIME_US_PER_S))
+        http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
+                         "expires: must be a Unix time, in seconds, that lies in the future");
+    else
+        reply_endpoint(req, sb, port, &q);
+}

@@ -1,0 +1,156 @@
+#include "server/http/guard.h"
+
+#include "base/id.h"
+
+/* --- request ids --- */
+
+/* What may stand in a log line and a header. */
+static bool is_request_id(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] < ' ' || s.p[i] > '~')
+            return false;
+    return s.n > 0 && s.n <= GUARD_ID_BYTES_MAX;
+}
+
+static void guard_name(struct http_req *req, struct str wanted)
+{
+    char made[ID_REQUEST_MAX];
+
+    if (is_request_id(wanted)) {
+        req->id = wanted; /* in the head, which lives as long */
+    } else {
+        id_request(made);
+        req->id = arena_str(&req->arena, str_of(made));
+    }
+    (void)http_reply_header(req, STR(GUARD_ID_HEADER), req->id);
+}
+
+void guard_refuse(struct http_req *req)
+{
+    if (!req->id.p)
+        guard_name(req, STR_NONE);
+}
+
+/* --- CORS --- */
+
+size_t guard_cors_rows(const struct http_req *req, struct http_header rows[GUARD_CORS_ROWS])
+{
+    struct str origin = http_req_header(req, STR("Origin"));
+
+    if (!origin.n)
+        return 0;
+    rows[0] = (struct http_header){STR("Access-Control-Allow-Origin"), origin};
+    rows[1] = (struct http_header){STR("Vary"), STR("Origin")};
+    return GUARD_CORS_ROWS;
+}
+
+/* True when there was an origin to welcome. */
+static bool guard_add_cors(struct http_req *req)
+{
+    struct http_header rows[GUARD_CORS_ROWS];
+    size_t n = guard_cors_rows(req, rows);
+
+    for (size_t i = 0; i < n; i++)
+        (void)http_reply_header(req, rows[i].name, rows[i].value);
+    return n > 0;
+}
+
+static bool is_preflight(const struct http_req *req)
+{
+    return req->head.method == HTTP_OPTIONS &&
+           http_req_header(req, STR("Access-Control-Request-Method")).n > 0;
+}
+
+static void reply_preflight(struct http_req *req)
+{
+    struct str asked = http_req_header(req, STR("Access-Control-Request-Headers"));
+
+    (void)http_reply_header(req, STR("Access-Control-Allow-Methods"),
+                            STR("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"));
+    (void)http_reply_header(req, STR("Access-Control-Max-Age"), STR("600"));
+    if (asked.n)
+        (void)http_reply_header(req, STR("Access-Control-Allow-Headers"), asked);
+    http_reply(req, 200, STR("text/plain; charset=utf-8"), STR("OK"));
+}
+
+/* --- API keys --- */
+
+bool guard_is_key(const struct guard *g, struct str key)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < g->key_count; i++) /* all of them: time must not tell which */
+        found |= str_eq_secret(key, g->keys[i]);
+    return found && key.n > 0;
+}
+
+bool guard_holds_key(const struct guard *g, struct str text)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < g->key_count; i++)
+        found |= str_holds_secret(text, g->keys[i]);
+    return found;
+}
+
+/* /sandboxes/{id}/proxy/{port} and beneath, with and without /v1: what the router gives to the
+ * gateway, and nothing else, read segment by raw segment. Spelled with percent codes it needs a
+ * key. */
+static bool is_gateway_path(struct str path)
+{
+    struct str collection = STR_NONE, id = STR_NONE, proxy = STR_NONE, port = STR_NONE;
+    struct str rest = path;
+
+    if (str_starts(rest, STR("/v1/")))
+        rest = str_skip(rest, STR("/v1").n);
+    if (!str_starts(rest, STR("/")))
+        return false;
+    rest = str_skip(rest, 1);
+    return str_cut(&rest, '/', &collection) && str_eq(collection, STR("sandboxes")) &&
+           str_cut(&rest, '/', &id) && id.n && str_cut(&rest, '/', &proxy) &&
+           str_eq(proxy, STR("proxy")) && str_cut(&rest, '/', &port) && port.n;
+}
+
+bool guard_is_open_path(struct str path)
+{
+    static const struct str open_paths[] = {
+        STR_INIT("/"),      STR_INIT("/docs"),  STR_INIT("/health"),  STR_INIT("/openapi.json"),
+        STR_INIT("/ready"), STR_INIT("/redoc"), STR_INIT("/version"), STR_INIT("/v1/version"),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(open_paths); i++)
+        if (str_eq(path, open_paths[i]))
+            return true;
+    return false;
+}
+
+static bool needs_key(struct str path)
+{
+    return !guard_is_open_path(path) && !is_gateway_path(path);
+}
+
+static bool guard_check_key(const struct guard *g, struct http_req *req)
+{
+    struct str key = http_req_header(req, STR(GUARD_KEY_HEADER));
+
+    if (guard_is_key(g, key))
+        return true;
+    if (key.n)
+        http_reply_error(req, 401, "INVALID_API_KEY",
+                         "the API key in header " GUARD_KEY_HEADER " is not one of this server's");
+    else
+        http_reply_error(req, 401, "MISSING_API_KEY",
+                         "this needs an API key in header " GUARD_KEY_HEADER);
+    return false;
+}
+
+bool guard_admit(const struct guard *g, struct http_req *req)
+{
+    guard_name(req, http_req_header(req, STR(GUARD_ID_HEADER)));
+    if (guard_add_cors(req) && is_preflight(req)) {
+        reply_preflight(req);
+        return false;
+    }
+    return g->key_count == 0 || !needs_key(req->head.path) || guard_check_key(g, req);
+}

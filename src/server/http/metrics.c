@@ -1,0 +1,387 @@
+/* Counters and histograms in flat arrays, one place for each (row of the route table, method). */
+#include "server/http/metrics.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/mem.h"
+#include "version.h"
+
+enum {
+    BUCKETS_MAX = 16,
+    STATUS_CLASSES = 6, /* by hundreds; 0 holds requests without an answer */
+};
+
+#define MS UINT64_C(1000000)
+#define S  (1000 * MS)
+
+/* Upper bounds of buckets, inclusive, as numbers and as labels. What is above the last has a
+ * bucket, too. */
+struct bound {
+    uint64_t ns;
+    const char *le;
+};
+
+static const struct bound request_rows[] = {
+    {MS / 2,   "0.0005"},
+    {1 * MS,   "0.001" },
+    {2 * MS,   "0.002" },
+    {5 * MS,   "0.005" },
+    {10 * MS,  "0.01"  },
+    {20 * MS,  "0.02"  },
+    {50 * MS,  "0.05"  },
+    {100 * MS, "0.1"   },
+    {200 * MS, "0.2"   },
+    {500 * MS, "0.5"   },
+    {1 * S,    "1"     },
+    {10 * S,   "10"    },
+};
+
+static const struct bound create_rows[] = {
+    {1 * MS,   "0.001"},
+    {2 * MS,   "0.002"},
+    {3 * MS,   "0.003"},
+    {5 * MS,   "0.005"},
+    {10 * MS,  "0.01" },
+    {20 * MS,  "0.02" },
+    {50 * MS,  "0.05" },
+    {100 * MS, "0.1"  },
+    {200 * MS, "0.2"  },
+    {500 * MS, "0.5"  },
+    {1 * S,    "1"    },
+    {2 * S,    "2"    },
+    {5 * S,    "5"    },
+    {10 * S,   "10"   },
+};
+
+struct bounds {
+    const struct bound *rows;
+    size_t count;
+};
+
+static const struct bounds request_bounds = {request_rows, ARRAY_LEN(request_rows)};
+static const struct bounds create_bounds = {create_rows, ARRAY_LEN(create_rows)};
+static_assert(ARRAY_LEN(request_rows) <= BUCKETS_MAX && ARRAY_LEN(create_rows) <= BUCKETS_MAX,
+              "histograms have room for all");
+
+struct histogram {
+    uint64_t counts[BUCKETS_MAX + 1]; /* each bucket alone; they add up when written */
+    uint64_t sum_ns;
+};
+
+struct series { /* of a route and a method */
+    uint64_t by_class[STATUS_CLASSES];
+    struct histogram durations;
+};
+
+struct metrics {
+    const struct http_route *routes;
+    size_t route_count;
+    struct series *series; /* [row * HTTP_METHOD_COUNT + method]; one row more, for no route */
+    struct histogram creations;
+};
+
+struct metrics *metrics_new(const struct http_route *routes, size_t route_count)
+{
+    struct metrics *m = mem_new(struct metrics);
+
+    for (size_t i = 0; i < route_count; i++)
+        assert(!strpbrk(routes[i].path, "\\\"\n")); /* it becomes a label as it is */
+    m->routes = routes;
+    m->route_count = route_count;
+    m->series = mem_new_array(struct series, (route_count + 1) * HTTP_METHOD_COUNT);
+    return m;
+}
+
+void metrics_free(struct metrics *m)
+{
+    if (!m)
+        return;
+    free(m->series);
+    free(m);
+}
+
+static void observe(struct histogram *h, const struct bounds *bounds, uint64_t ns)
+{
+    size_t i = 0;
+
+    while (i < bounds->count && ns > bounds->rows[i].ns)
+        i++;
+    h->counts[i]++;
+    h->sum_ns += ns;
+}
+
+void metrics_request(struct metrics *m, const struct http_route *route, enum http_method method,
+                     int status, uint64_t duration_ns)
+{
+    size_t row = route ? (size_t)(route - m->routes) : m->route_count;
+    int class = status / 100;
+    struct series *s;
+
+    assert(row <= m->route_count && method < HTTP_METHOD_COUNT);
+    s = &m->series[row * HTTP_METHOD_COUNT + method];
+    s->by_class[class > 0 && class < STATUS_CLASSES ? class : 0]++;
+    observe(&s->durations, &request_bounds, duration_ns);
+}
+
+void metrics_create(struct metrics *m, uint64_t duration_ns)
+{
+    observe(&m->creations, &create_bounds, duration_ns);
+}
+
+/* --- the process --- */
+
+static uint64_t read_resident_bytes(void)
+{
+    AUTO_BUF(text, 256);
+    struct str rest, pages;
+    uint64_t n;
+
+    if (io_read_file(AT_FDCWD, "/proc/self/statm", 256, &text, NULL) < 0)
+        return 0;
+    rest = buf_str(&text);
+    if (!str_cut(&rest, ' ', &pages)) /* all of it */
+        return 0;
+    if (!str_cut(&rest, ' ', &pages) || str_to_u64(pages, &n) < 0)
+        return 0;
+    return n * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t count_open_fds(void)
+{
+    struct stat st;
+    uint64_t n = 0;
+    DIR *dir;
+
+    if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+        return (uint64_t)st.st_size; /* so since Linux 6.2 */
+    dir = opendir("/proc/self/fd");
+    if (!dir)
+        return 0;
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+        n += entry->d_name[0] != '.';
+    (void)closedir(dir);
+    return n - 1; /* without the one that looked */
+}
+
+void metrics_read_process(struct metrics_gauges *g)
+{
+    g->resident_bytes = read_resident_bytes();
+    g->open_fds = count_open_fds();
+}
+
+/* --- the text --- */
+
+/* Adds lines, and remembers the first failure. */
+struct text {
+    struct buf *out;
+    int r;
+};
+
+static PRINTF_LIKE(2, 3) void add(struct text *t, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (t->r < 0)
+        return;
+    va_start(ap, fmt);
+    t->r = buf_vaddf(t->out, fmt, ap);
+    va_end(ap);
+}
+
+static void add_head(struct text *t, const char *name, const char *type, const char *help)
+{
+    add(t, "# HELP opensandbox_%s %s\n# TYPE opensandbox_%s %s\n", name, help, name, type);
+}
+
+/* Without loss, and without the locale's decimal sign. */
+static void add_seconds(struct text *t, uint64_t ns)
+{
+    add(t, "%llu.%09llu\n", (unsigned long long)(ns / S), (unsigned long long)(ns % S));
+}
+
+/* labels: "" or `name="value",`, as `le` follows in the buckets. */
+static void add_histogram(struct text *t, const char *name, const char *labels,
+                          const struct bounds *bounds, const struct histogram *h)
+{
+    uint64_t count = 0;
+    int bare = (int)strlen(labels) - (labels[0] != '\0'); /* without the last comma */
+    const char *open = bare ? "{" : "", *close = bare ? "}" : "";
+
+    for (size_t i = 0; i <= bounds->count; i++) {
+        count += h->counts[i];
+        add(t, "opensandbox_%s_bucket{%sle=\"%s\"} %llu\n", name, labels,
+            i < bounds->count ? bounds->rows[i].le : "+Inf", (unsigned long long)count);
+    }
+    add(t, "opensandbox_%s_sum%s%.*s%s ", name, open, bare, labels, close);
+    add_seconds(t, h->sum_ns);
+    add(t, "opensandbox_%s_count%s%.*s%s %llu\n", name, open, bare, labels, close,
+        (unsigned long long)count);
+}
+
+/* What a series is told by: its route and method. */
+enum { LABELS_MAX = 256 };
+
+static void series_labels(const struct metrics *m, size_t i, char out[LABELS_MAX])
+{
+    size_t row = i / HTTP_METHOD_COUNT;
+    struct str method = http_method_name((enum http_method)(i % HTTP_METHOD_COUNT));
+
+    (void)snprintf(out, LABELS_MAX, "route=\"%.200s\",method=\"%.*s\",",
+                   row < m->route_count ? m->routes[row].path : "none",
+                   STR_ARG(method.n ? method : STR("other")));
+}
+
+static bool series_is_used(const struct series *s)
+{
+    for (size_t i = 0; i < STATUS_CLASSES; i++) {
+        if (s->by_class[i] > 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_series_counts(struct text *t, const char *labels, const struct series *s)
+{
+    static const char *const classes[STATUS_CLASSES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
+
+    for (size_t i = 0; i < STATUS_CLASSES; i++) {
+        if (s->by_class[i] > 0)
+            add(t, "opensandbox_http_requests_total{%sstatus=\"%s\"} %llu\n", labels, classes[i],
+                (unsigned long long)s->by_class[i]);
+    }
+}
+
+/* A family's lines stand together, hence two walks. */
+static void add_requests(struct text *t, const struct metrics *m)
+{
+    static const char duration[] = "http_request_duration_seconds";
+    size_t count = (m->route_count + 1) * HTTP_METHOD_COUNT;
+    char labels[LABELS_MAX];
+
+    add_head(t, "http_requests_total", "counter", "Requests that ended, by status class.");
+    for (size_t i = 0; i < count; i++) {
+        series_labels(m, i, labels);
+        add_series_counts(t, labels, &m->series[i]);
+    }
+    add_head(t, duration, "histogram", "Time from a request's first byte to the end of its reply.");
+    for (size_t i = 0; i < count; i++) {
+        if (!series_is_used(&m->series[i]))
+            continue;
+        series_labels(m, i, labels);
+        add_histogram(t, duration, labels, &request_bounds, &m->series[i].durations);
+    }
+}
+
+/* What is one value per line: families, in a table that follows the enum, and their lines. */
+enum family {
+    FAMILY_SLOTS,
+    FAMILY_GATEWAY,
+    FAMILY_ACCEPTED,
+    FAMILY_CONNECTIONS,
+    FAMILY_IDLE,
+    FAMILY_RUNNING,
+    FAMILY_QUEUED,
+    FAMILY_LAG,
+    FAMILY_RESIDENT,
+    FAMILY_FDS,
+    FAMILY_START,
+    FAMILY_COUNT,
+};
+
+static const struct {
+    const char *name, *type, *help;
+} families[FAMILY_COUNT] = {
+    {"slots",                      "gauge",   "Places for sandboxes: ready, wanted ready, in use."},
+    {"gateway_requests_total",     "counter", "Requests into sandboxes, by outcome."              },
+    {"connections_accepted_total", "counter", "Connections from clients."                         },
+    {"connections",                "gauge",   "Connections that are open."                        },
+    {"connections_idle",           "gauge",   "Open connections between two requests."            },
+    {"jobs_running",               "gauge",   "Jobs that workers are at."                         },
+    {"jobs_queued",                "gauge",   "Jobs that wait for a worker."                      },
+    {"loop_lag_seconds",           "gauge",   "Longest turn of the loop since last asked."        },
+    {"resident_memory_bytes",      "gauge",   "Memory of the server that is in RAM."              },
+    {"open_fds",                   "gauge",   "Descriptors of the server that are open."          },
+    {"start_time_seconds",         "gauge",   "When the server started, since 1970."              },
+};
+
+enum unit { UNIT_NONE, UNIT_NS, UNIT_US };
+
+#define AT(field) offsetof(struct metrics_gauges, field)
+static const struct line {
+    enum family family;
+    const char *labels;
+    size_t offset;
+    enum unit unit;
+} lines[] = {
+    {FAMILY_SLOTS,       "{kind=\"ready\"}",        AT(slots_ready),          UNIT_NONE},
+    {FAMILY_SLOTS,       "{kind=\"wanted\"}",       AT(slots_ready_wanted),   UNIT_NONE},
+    {FAMILY_SLOTS,       "{kind=\"live\"}",         AT(slots_live),           UNIT_NONE},
+    {FAMILY_GATEWAY,     "{outcome=\"forwarded\"}", AT(gateway_forwarded),    UNIT_NONE},
+    {FAMILY_GATEWAY,     "{outcome=\"refused\"}",   AT(gateway_refused),      UNIT_NONE},
+    {FAMILY_GATEWAY,     "{outcome=\"failed\"}",    AT(gateway_failed),       UNIT_NONE},
+    {FAMILY_ACCEPTED,    "",                        AT(connections_accepted), UNIT_NONE},
+    {FAMILY_CONNECTIONS, "",                        AT(connections),          UNIT_NONE},
+    {FAMILY_IDLE,        "",                        AT(connections_idle),     UNIT_NONE},
+    {FAMILY_RUNNING,     "",                        AT(jobs_running),         UNIT_NONE},
+    {FAMILY_QUEUED,      "",                        AT(jobs_queued),          UNIT_NONE},
+    {FAMILY_LAG,         "",                        AT(loop_lag_ns),          UNIT_NS  },
+    {FAMILY_RESIDENT,    "",                        AT(resident_bytes),       UNIT_NONE},
+    {FAMILY_FDS,         "",                        AT(open_fds),             UNIT_NONE},
+    {FAMILY_START,       "",                        AT(started_us),           UNIT_US  },
+};
+
+static void add_line(struct text *t, const struct line *line, const struct metrics_gauges *g)
+{
+    uint64_t value;
+
+    memcpy(&value, (const char *)g + line->offset, sizeof(value));
+    add(t, "opensandbox_%s%s ", families[line->family].name, line->labels);
+    if (line->unit == UNIT_NONE)
+        add(t, "%llu\n", (unsigned long long)value);
+    else
+        add_seconds(t, line->unit == UNIT_US ? value * 1000 : value);
+}
+
+static void add_lines(struct text *t, const struct metrics_gauges *g)
+{
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        enum family family = lines[i].family;
+
+        if (family == FAMILY_SLOTS && !g->has_slots)
+            continue;
+        if (i == 0 || lines[i - 1].family != family)
+            add_head(t, families[family].name, families[family].type, families[family].help);
+        add_line(t, &lines[i], g);
+    }
+}
+
+static void add_sandboxes(struct text *t, const struct metrics_gauges *g)
+{
+    add_head(t, "sandboxes", "gauge", "Sandboxes, by state.");
+    for (unsigned i = 0; i < SANDBOX_STATE_COUNT; i++)
+        add(t, "opensandbox_sandboxes{state=\"%s\"} %llu\n",
+            sandbox_state_name((enum sandbox_state)i), (unsigned long long)g->sandboxes[i]);
+}
+
+int metrics_render(const struct metrics *m, const struct metrics_gauges *g, struct buf *out)
+{
+    struct text t = {.out = out};
+    size_t before = out->n;
+
+    add_head(&t, "build_info", "gauge", "Always 1; its label says which release this is.");
+    add(&t, "opensandbox_build_info{version=\"%s\"} 1\n", OPENSANDBOX_VERSION);
+    add_sandboxes(&t, g);
+    add_lines(&t, g);
+    add_head(&t, "sandbox_create_duration_seconds", "histogram",
+             "Time from a request for a sandbox to the answer that it runs.");
+    add_histogram(&t, "sandbox_create_duration_seconds", "", &create_bounds, &m->creations);
+    add_requests(&t, m);
+    if (t.r < 0)
+        buf_cut(out, before);
+    return t.r < 0 ? t.r : 0;
+}

@@ -1,0 +1,402 @@
+/* other_api.c - what says something about the server itself, and what this runtime has not. */
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/json_write.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "server/http/pages.h"
+#include "server/http/server_internal.h"
+#include "version.h"
+
+enum {
+    METRICS_TEXT_MAX = 1 << 20,
+    INQUIRY_MS = 2000, /* who watches us wants an answer, not a wait */
+    READY_MS = 1000,   /* for which a server that was ready counts as such */
+};
+
+/* --- the server itself --- */
+
+void handle_version_get(struct http_req *req)
+{
+    AUTO_BUF(body, 256);
+
+    (void)buf_addf(&body, "{\"version\":\"" OPENSANDBOX_VERSION "\",\"runtime\":\"%s\"}",
+                   server_of(req)->runtime->name);
+    http_reply(req, 200, STR("application/json"), buf_str(&body));
+}
+
+void handle_openapi_get(struct http_req *req)
+{
+    http_reply(req, 200, STR("application/json"),
+               str_make(page_openapi_json, page_openapi_json_len));
+}
+
+void handle_docs_get(struct http_req *req)
+{
+    (void)http_reply_header(req, STR("Content-Security-Policy"),
+                            STR("default-src 'self' 'unsafe-inline'"));
+    http_reply(req, 200, STR("text/html; charset=utf-8"),
+               str_make(page_docs_html, page_docs_html_len));
+}
+
+void handle_root_get(struct http_req *req)
+{
+    (void)http_reply_header(req, STR("Location"), STR("/docs"));
+    http_reply(req, 302, STR_NONE, STR_NONE);
+}
+
+/* SDKs report how long they waited; we measure ourselves. */
+void handle_events_post(struct http_req *req)
+{
+    http_reply(req, 204, STR_NONE, STR_NONE);
+}
+
+/* --- what asks store and runtime first --- */
+
+/* One round of questions at a time, whoever waits for it: if something hangs, one worker does. */
+struct asking {
+    struct pool_job job;
+    struct server *server;
+    bool store;    /* is asked, too: that is a write */
+    atomic_int at; /* enum asking_step */
+    bool has_levels;
+    struct runtime_levels levels;
+    struct err err;      /* code 0 = who was asked has answered */
+    struct list waiting; /* of struct inquiry */
+};
+
+enum asking_step { ASKING_WORKERS, ASKING_STORE, ASKING_RUNTIME };
+
+struct inquiry {
+    struct pending pending;
+    struct list link;
+    struct loop_timer timer;
+    bool store; /* is what it asks for, too */
+    bool has_levels;
+    struct runtime_levels levels;
+    struct err err;
+    void (*answer)(struct inquiry *q, struct http_req *req);
+};
+
+static void inquiry_free(struct pending *p)
+{
+    struct inquiry *q = container_of(p, struct inquiry, pending);
+
+    loop_timer_stop(p->server->loop, &q->timer);
+    free(q);
+}
+
+static void inquiry_end(struct inquiry *q)
+{
+    list_remove(&q->link);
+    if (q->pending.req && q->pending.req->status == 0)
+        q->answer(q, q->pending.req);
+    pending_end(&q->pending);
+}
+
+static void asking_work(struct pool_job *job)
+{
+    struct asking *a = container_of(job, struct asking, job);
+    struct runtime *rt = a->server->runtime;
+    struct err e = {0};
+
+    atomic_store(&a->at, ASKING_STORE);
+    if (a->store)
+        (void)store_probe(a->server->store, &a->err);
+    atomic_store(&a->at, ASKING_RUNTIME);
+    a->has_levels = rt->ops->levels(rt, &a->levels, &e) >= 0;
+    if (!a->err.code)
+        a->err = a->has_levels ? a->levels.blocked : e;
+}
+
+/* Not for those who also want to know of the store, if that was not asked. A failure is for all. */
+static void asking_tell(struct asking *a)
+{
+    LIST_EACH(&a->waiting, at)
+    {
+        struct inquiry *q = container_of(at, struct inquiry, link);
+
+        if (q->store && !a->store && !a->err.code)
+            continue;
+        q->has_levels = a->has_levels;
+        q->levels = a->levels;
+        q->err = a->err;
+        inquiry_end(q);
+    }
+}
+
+static void asking_end(struct asking *a)
+{
+    a->server->asking = NULL;
+    free(a);
+}
+
+static void asking_done(struct pool_job *job, int error);
+
+static void asking_begin(struct asking *a)
+{
+    struct server *s = a->server;
+
+    LIST_EACH(&a->waiting, at)
+    a->store |= container_of(at, struct inquiry, link)->store;
+    atomic_store(&a->at, ASKING_WORKERS);
+    if (pool_submit(s->pool, &a->job, s->loop, asking_work, asking_done, 0) >= 0)
+        return;
+    (void)err_set(&a->err, EAGAIN, "all workers are busy");
+    asking_tell(a);
+    asking_end(a);
+}
+
+/* Once for each reason; what the broker found out itself it has logged itself. */
+static void log_readiness(struct server *s, const struct asking *a)
+{
+    bool broker_says = a->has_levels && a->levels.blocked.code;
+
+    if (strcmp(a->err.msg, s->not_ready.msg) == 0)
+        return;
+    if (a->err.code && !broker_says)
+        log_event(LOG_WARN, "not ready", LOG_STR("error", a->err.msg));
+    else if (!a->err.code)
+        log_event(LOG_INFO, "ready again");
+    s->not_ready = a->err;
+}
+
+static void asking_done(struct pool_job *job, int error)
+{
+    struct asking *a = container_of(job, struct asking, job);
+    struct server *s = a->server;
+
+    if (error)
+        (void)err_set(&a->err, error, "the server is stopping");
+    if (a->has_levels)
+        s->blocked = a->levels.blocked;
+    if (a->store)
+        log_readiness(s, a);
+    if (a->store && !a->err.code)
+        s->ready_until_ns = deadline_in_ms(READY_MS);
+    asking_tell(a);
+    if (list_empty(&a->waiting))
+        asking_end(a);
+    else
+        asking_begin(a);
+}
+
+/* The next one asks anew, once this round has ended. */
+static void on_inquiry_late(struct loop_timer *timer)
+{
+    static const char *const whose[] = {
+        [ASKING_WORKERS] = "all workers are busy",
+        [ASKING_STORE] = "the store does not answer",
+        [ASKING_RUNTIME] = "the runtime does not answer",
+    };
+    struct inquiry *q = container_of(timer, struct inquiry, timer);
+
+    (void)err_set(&q->err, ETIMEDOUT, "%s", whose[atomic_load(&q->pending.server->asking->at)]);
+    inquiry_end(q);
+}
+
+static void inquire(struct http_req *req, bool store,
+                    void (*answer)(struct inquiry *, struct http_req *))
+{
+    struct server *s = server_of(req);
+    struct inquiry *q = mem_new(struct inquiry);
+    bool first = !s->asking;
+
+    if (first) {
+        s->asking = mem_new(struct asking);
+        s->asking->server = s;
+        list_init(&s->asking->waiting);
+    }
+    pending_init(&q->pending, req, inquiry_free);
+    q->store = store;
+    q->answer = answer;
+    list_push(&s->asking->waiting, &q->link);
+    loop_timer_set(s->loop, &q->timer, deadline_in_ms(INQUIRY_MS), on_inquiry_late);
+    if (first)
+        asking_begin(s->asking);
+}
+
+static void reply_ready(struct http_req *req, const struct err *e)
+{
+    if (e->code || server_of(req)->stopping)
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "not ready: %s",
+                         e->code ? e->msg : "the server is stopping");
+    else
+        http_reply(req, 200, STR("application/json"), STR("{\"status\":\"ready\"}"));
+}
+
+static void answer_ready(struct inquiry *q, struct http_req *req)
+{
+    reply_ready(req, &q->err);
+}
+
+/* Anybody may ask, and the answer costs a write: a good one serves for a while. */
+void handle_ready_get(struct http_req *req)
+{
+    if (time_mono_ns() < server_of(req)->ready_until_ns)
+        reply_ready(req, &(struct err){0});
+    else
+        inquire(req, true, answer_ready);
+}
+
+/* Alive, whatever the matter is; and what that is. */
+static void answer_health(struct inquiry *q, struct http_req *req)
+{
+    const struct err *e = &q->pending.server->blocked;
+    struct json_writer w;
+    AUTO_BUF(body, 1024);
+
+    json_write_begin(&w, &body);
+    json_write_object(&w);
+    json_member_string(&w, STR("status"), STR("healthy"));
+    if (e->code)
+        json_member_string(&w, STR("message"), str_of(e->msg));
+    json_write_object_end(&w);
+    reply_json(req, 200, &body, json_write_end(&w));
+}
+
+/* Without waiting for anybody, unless no sandbox could start the last time we asked. */
+void handle_health_get(struct http_req *req)
+{
+    if (server_of(req)->blocked.code)
+        inquire(req, false, answer_health);
+    else
+        http_reply(req, 200, STR("application/json"), STR("{\"status\":\"healthy\"}"));
+}
+
+static void answer_metrics(struct inquiry *q, struct http_req *req)
+{
+    struct server *s = q->pending.server;
+    struct metrics_gauges g = {
+        .has_slots = q->has_levels,
+        .slots_ready = q->levels.ready,
+        .slots_ready_wanted = q->levels.ready_wanted,
+        .slots_live = q->levels.live,
+        .loop_lag_ns = loop_take_lag_ns(s->loop),
+        .started_us = (uint64_t)s->started_us,
+    };
+    struct http_server_stats http;
+    struct gateway_stats gateway;
+    struct pool_stats pool;
+    AUTO_BUF(body, METRICS_TEXT_MAX);
+
+    sandboxes_count(s->sandboxes, g.sandboxes);
+    http_server_stats(s->http, &http);
+    gateway_stats(s->gateway, &gateway);
+    pool_stats(s->pool, &pool);
+    g.connections_accepted = http.accepted;
+    g.connections = http.connections;
+    g.connections_idle = http.idle;
+    g.gateway_forwarded = gateway.forwarded;
+    g.gateway_refused = gateway.refused;
+    g.gateway_failed = gateway.failed;
+    g.jobs_running = pool.running;
+    g.jobs_queued = pool.queued;
+    metrics_read_process(&g);
+    if (metrics_render(s->metrics, &g, &body) < 0)
+        http_reply_error(req, 500, "GENERAL::UNKNOWN_ERROR", "the metrics are too large");
+    else
+        http_reply(req, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));
+}
+
+void handle_metrics_get(struct http_req *req)
+{
+    inquire(req, false, answer_metrics);
+}
+
+/* --- snapshots: none yet --- */
+
+void handle_snapshots_post(struct http_req *req)
+{
+    struct api_fail f = {0};
+    struct str name;
+
+    if (!require_sandbox(req))
+        return;
+    if (api_snapshot_create_parse(&req->arena, http_req_header(req, STR("Content-Type")), req->body,
+                                  &name, &f) < 0)
+        reply_fail(req, &f);
+    else
+        http_reply_error(req, 501, "SNAPSHOT::NOT_IMPLEMENTED",
+                         "this runtime does not make snapshots yet");
+}
+
+void handle_snapshots_get(struct http_req *req)
+{
+    struct api_snapshot_query q = {0};
+    struct api_fail f = {0};
+    struct api_page page;
+    AUTO_BUF(body, 1024);
+
+    if (api_snapshot_query_parse(&req->arena, req->head.query, &q, &f) < 0) {
+        reply_fail(req, &f);
+        return;
+    }
+    api_page_begin(&page, &body, q.page, q.page_size);
+    reply_json(req, 200, &body, api_page_end(&page, 0));
+}
+
+static void no_snapshot(struct http_req *req)
+{
+    struct str id = http_req_param(req, "snapshotId");
+
+    http_reply_error(req, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot '%.*s'", STR_ARG(id));
+}
+
+void handle_snapshot_get(struct http_req *req)
+{
+    no_snapshot(req);
+}
+
+void handle_snapshot_delete(struct http_req *req)
+{
+    no_snapshot(req);
+}
+
+/* --- pools: of Kubernetes only --- */
+
+static void no_pools(struct http_req *req)
+{
+    http_reply_error(req, 501, "KUBERNETES::POOL_NOT_SUPPORTED",
+                     "pools need the kubernetes runtime; this server has the %s runtime",
+                     server_of(req)->runtime->name);
+}
+
+static void check_pool(struct http_req *req, bool create)
+{
+    struct api_fail f = {0};
+
+    if (api_pool_parse(&req->arena, http_req_header(req, STR("Content-Type")), req->body, create,
+                       &f) < 0)
+        reply_fail(req, &f);
+    else
+        no_pools(req);
+}
+
+void handle_pools_post(struct http_req *req)
+{
+    check_pool(req, true);
+}
+
+void handle_pool_put(struct http_req *req)
+{
+    check_pool(req, false);
+}
+
+void handle_pools_get(struct http_req *req)
+{
+    no_pools(req);
+}
+
+void handle_pool_get(struct http_req *req)
+{
+    no_pools(req);
+}
+
+void handle_pool_delete(struct http_req *req)
+{
+    no_pools(req);
+}

@@ -1,0 +1,112 @@
+/* server_internal.h - the server's parts, as its handlers see them. */
+#pragma once
+
+#include "base/log.h"
+#include "net/http_server.h"
+#include "net/pool.h"
+#include "server/config/config.h"
+#include "server/core/sandboxes.h"
+#include "server/gateway/gateway.h"
+#include "server/http/guard.h"
+#include "server/http/metrics.h"
+
+struct asking;
+
+/* What request_log.c keeps. */
+enum { REQUEST_LOG_STATUS_COUNT = 600 };
+
+struct request_log {
+    struct log_limit limits[REQUEST_LOG_STATUS_COUNT]; /* of failed requests, by status */
+    struct loop_timer timer; /* armed while lines were left out and not reported */
+};
+
+struct server {
+    const struct config *config;
+    struct loop *loop;
+    struct pool *pool;
+    struct store *store;
+    struct runtime *runtime;
+    struct sandboxes *sandboxes;
+    struct guard guard;
+    struct gateway *gateway;
+    struct metrics *metrics;
+    struct logfile *access_log; /* NULL = the log */
+    struct http_server *http;
+    struct request_log request_log;
+    struct asking *asking;   /* of /ready and /metrics, while it is under way; other_api.c */
+    struct err not_ready;    /* why, as it was logged last; code 0 = it was ready */
+    uint64_t ready_until_ns; /* until then /ready need not ask again */
+    struct err blocked; /* why no sandbox could start when we asked last; code 0 = they could */
+    int64_t started_us;
+    bool stopping;
+};
+
+static inline struct server *server_of(const struct http_req *req)
+{
+    return req->server_user;
+}
+
+/* --- reply.c: answers, now or later --- */
+
+void reply_fail(struct http_req *req, const struct api_fail *f);
+/* 200 or the like with a JSON body that some writer filled, or 500 when it could not. */
+void reply_json(struct http_req *req, int status, struct buf *body, int written);
+
+/* The sandbox that the path names, or NULL: then 404 was replied. */
+struct sandbox *require_sandbox(struct http_req *req);
+
+/* A request that waits for what is being done. Freed when both the request and the work are over.
+ */
+struct pending {
+    struct http_req *req; /* NULL once the client is gone, or has its answer */
+    struct server *server;
+    bool working;
+    void (*finish)(struct pending *p); /* frees what holds it; NULL: itself is all */
+};
+
+/* Takes req->ops and req->user. The work counts as under way. */
+void pending_init(struct pending *p, struct http_req *req, void (*finish)(struct pending *p));
+/* The work is over. */
+void pending_end(struct pending *p);
+
+/* --- request_log.c: a line for each request, and for failures not too many --- */
+
+void request_log_write(struct http_req *req, int error); /* for on_done */
+void request_log_done(struct server *s); /* reports what was left out; no timer afterwards */
+
+/* --- handlers, by file --- */
+
+/* sandboxes_api.c */
+void handle_sandboxes_post(struct http_req *req);
+void handle_sandboxes_get(struct http_req *req);
+void handle_sandbox_get(struct http_req *req);
+void handle_sandbox_delete(struct http_req *req);
+void handle_sandbox_patch(struct http_req *req);
+void handle_sandbox_pause(struct http_req *req);
+void handle_sandbox_resume(struct http_req *req);
+void handle_sandbox_renew(struct http_req *req);
+/* endpoints_api.c */
+void handle_endpoint_get(struct http_req *req);
+/* diagnostics_api.c */
+void handle_diagnostics_logs(struct http_req *req);
+void handle_diagnostics_events(struct http_req *req);
+void handle_diagnostics_inspect(struct http_req *req);
+void handle_diagnostics_summary(struct http_req *req);
+/* other_api.c */
+void handle_snapshots_post(struct http_req *req);
+void handle_snapshots_get(struct http_req *req);
+void handle_snapshot_get(struct http_req *req);
+void handle_snapshot_delete(struct http_req *req);
+void handle_pools_post(struct http_req *req);
+void handle_pools_get(struct http_req *req);
+void handle_pool_get(struct http_req *req);
+void handle_pool_put(struct http_req *req);
+void handle_pool_delete(struct http_req *req);
+void handle_health_get(struct http_req *req);
+void handle_ready_get(struct http_req *req);
+void handle_version_get(struct http_req *req);
+void handle_metrics_get(struct http_req *req);
+void handle_events_post(struct http_req *req);
+void handle_openapi_get(struct http_req *req);
+void handle_docs_get(struct http_req *req);
+void handle_root_get(struct http_req *req);

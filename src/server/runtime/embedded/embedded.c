@@ -1,0 +1,646 @@
+#include "server/runtime/embedded/embedded.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/report.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "base/tree.h"
+#include "server/runtime/embedded/embedded_internal.h"
+
+enum {
+    CONNECT_RETRY_MS = 20,
+    LISTEN_BACKLOG = 128,
+    SPAWN_TRIES = 4,            /* each ends with a worker of the broker that died */
+    SPAWN_RETRY_MS = 60 * 1000, /* no further try after that */
+};
+
+/* --- connections: each serves one call at a time --- */
+
+/* Not that of a server before us, which may answer until it is gone. */
+static bool is_our_broker(const struct embedded *em, int sock)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+
+    return !em->conf.broker_pid || (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+                                    peer.pid == em->conf.broker_pid);
+}
+
+static int connect_broker(const struct embedded *em, struct broker_client *ret, struct err *e)
+{
+    struct broker_config config = {
+        .version = BROKER_WIRE_VERSION,
+        .ready_none = em->conf.network ? 0 : em->conf.ready,
+        .ready_bridge = em->conf.network ? em->conf.ready : 0,
+    };
+    int r = broker_connect(ret, em->conf.broker, &config, e);
+
+    if (r < 0 || is_our_broker(em, ret->sock))
+        return r;
+    broker_close(ret);
+    return err_set(e, EAGAIN, "the broker of another server has not ended yet");
+}
+
+static int take_client(struct embedded *em, struct broker_client *ret, struct err *e)
+{
+    bool have;
+
+    (void)pthread_mutex_lock(&em->lock);
+    have = em->idle_count > 0;
+    if (have)
+        *ret = em->idle[--em->idle_count];
+    (void)pthread_mutex_unlock(&em->lock);
+    return have ? 0 : connect_broker(em, ret, e);
+}
+
+static void give_client(struct embedded *em, struct broker_client *c)
+{
+    if (c->sock < 0)
+        return;
+    (void)pthread_mutex_lock(&em->lock);
+    if (em->idle_count < em->conf.connections)
+        em->idle[em->idle_count++] = *c;
+    else
+        broker_close(c);
+    (void)pthread_mutex_unlock(&em->lock);
+}
+
+/* One call to a broker. */
+struct call {
+    struct embedded *em;
+    char id[PLAN_ID_MAX];
+    const struct plan *plan;
+    const int *layers, *binds;
+    int listener;
+    int started;                 /* of create: runtime_birth.started */
+    struct broker_handle handle; /* of spawn and open */
+    struct broker_sandbox sandbox;
+    struct cgroup_stat stat;
+    struct broker_info info;
+    const char *path; /* in dir */
+    int dir;
+    bool make;
+    runtime_visit_fn *visit;
+    void *user;
+};
+
+typedef int call_fn(struct call *c, struct broker_client *client, struct err *e);
+
+/* A kept connection may be to a broker that was restarted since: what it says when it breaks tells
+ * nothing, so ask anew over a fresh one. A broker that is silent will not talk to another. */
+static bool is_lost(const struct broker_client *client, int r)
+{
+    return r < 0 && r != -ETIMEDOUT && client->sock < 0;
+}
+
+/* All calls but spawn can be repeated as they are. */
+static int with_broker(struct call *c, call_fn *fn, struct err *e)
+{
+    struct broker_client client = {-EBADF};
+    int r = take_client(c->em, &client, e);
+
+    if (r == 0)
+        r = fn(c, &client, e);
+    if (is_lost(&client, r)) {
+        r = connect_broker(c->em, &client, e);
+        if (r == 0)
+            r = fn(c, &client, e);
+    }
+    give_client(c->em, &client);
+    return r;
+}
+
+static int call_init(struct call *c, struct runtime *r, struct str id, struct err *e)
+{
+    *c = (struct call){.em = container_of(r, struct embedded, base), .started = -EBADF};
+    if (!plan_id_is_valid(id) || str_copy(c->id, sizeof(c->id), id) < 0)
+        return err_set(e, ENOENT, "'%.*s' cannot be the id of a sandbox", STR_ARG(id));
+    return 0;
+}
+
+static int call_broker(struct call *c, struct runtime *r, struct str id, call_fn *fn, struct err *e)
+{
+    int result = call_init(c, r, id, e);
+
+    return result < 0 ? result : with_broker(c, fn, e);
+}
+
+/* --- its directory: sandboxes/<id> --- */
+
+static void socket_path(const struct embedded *em, const char *id, struct sock_addr *ret)
+{
+    *ret = (struct sock_addr){.size = sizeof(ret->path)};
+    ret->path.sun_family = AF_UNIX;
+    (void)snprintf(ret->path.sun_path, sizeof(ret->path.sun_path), "%s/sandboxes/%s/sock",
+                   em->conf.dir, id);
+}
+
+static int open_sandbox_dir(const struct embedded *em, const char *id, struct err *e)
+{
+    int fd;
+
+    if (mkdirat(em->sandboxes, id, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make a directory for sandbox %s", id);
+    fd = openat(em->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_sys(e, errno, "open the directory of sandbox %s", id) : fd;
+}
+
+static int make_listener(const struct embedded *em, const char *id, struct err *e)
+{
+    struct sock_addr addr;
+
+    socket_path(em, id, &addr);
+    return sock_listen(&addr, LISTEN_BACKLOG, e);
+}
+
+/* --- the interface --- */
+
+/* In the contract's order: volumes before the image. Only what nothing else speaks against has its
+ * host paths made. */
+static int embedded_check(struct runtime *r, const struct api_create *spec, struct api_fail *f)
+{
+    struct embedded *em = container_of(r, struct embedded, base);
+    auto_free struct plan *plan = mem_alloc(sizeof(*plan));
+    const struct embedded_root *root;
+    int result = embedded_volumes_check(em, spec, f);
+
+    if (result >= 0)
+        result = embedded_plan(em, STR("check"), spec, plan, &root, f);
+    return result < 0 ? result : embedded_volumes_make(em, spec, f);
+}
+
+static int call_remove(struct call *c, struct broker_client *client, struct err *e)
+{
+    auto_fd dir = openat(c->em->sandboxes, c->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int removed = broker_remove(client, c->id, e);
+    int r = 0;
+
+    if (removed < 0 && removed != -ENOENT)
+        return removed;
+    if (dir >= 0)
+        r = embedded_volumes_erase(c->em, dir, client, e);
+    return r < 0 ? r : removed >= 0;
+}
+
+static int call_reach(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_reach(client, c->dir, c->path, c->make, e);
+}
+
+int embedded_reach(struct embedded *em, int dir, const char *path, bool make, struct err *e)
+{
+    struct call c = {.em = em, .dir = dir, .path = path, .make = make};
+
+    return with_broker(&c, call_reach, e);
+}
+
+static int call_spawn(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_spawn(client, c->plan, c->layers, c->binds, c->listener, &c->handle, e);
+}
+
+static int embedded_remove(struct runtime *r, struct str id, struct err *e)
+{
+    struct call c;
+    int result = call_broker(&c, r, id, call_remove, e);
+
+    if (result >= 0) {
+        int rest = tree_remove(c.em->sandboxes, c.id, e);
+
+        result = rest < 0 ? rest : result;
+    }
+    return result;
+}
+
+/* What came of a create whose broker was lost in the middle: 1 when the sandbox is complete and
+ * runs, in c->handle; 0 when nothing is left, because there was nothing or it is removed now. It
+ * can be of no other create: the server never uses an id twice. */
+static int settle(struct call *c, struct broker_client *client, struct err *e)
+{
+    int r = broker_open(client, c->id, &c->handle, e);
+
+    if (r == 0) {
+        if (c->handle.sandbox.state != BROKER_DEAD)
+            return 1;
+        broker_handle_done(&c->handle);
+    }
+    if (r == 0 || r == -ENOENT)
+        r = broker_remove(client, c->id, e);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* Over a kept connection; when the broker is lost in the middle, over a fresh one, after settling
+ * what came of the try before. */
+static int spawn(struct call *c, struct err *e)
+{
+    struct broker_client client = {-EBADF};
+    uint64_t deadline = deadline_in_ms(SPAWN_RETRY_MS);
+    int r = take_client(c->em, &client, e);
+
+    if (r == 0)
+        r = call_spawn(c, &client, e);
+    for (int tries = 1; is_lost(&client, r) && tries < SPAWN_TRIES && !deadline_passed(deadline);
+         tries++) {
+        log_event(LOG_WARN, "the broker was lost in the middle of a create, trying again",
+                  LOG_STR("sandbox", c->id), LOG_STR("error", e->msg));
+        r = connect_broker(c->em, &client, e);
+        if (r == 0)
+            r = settle(c, &client, e);
+        if (r == 0)
+            r = call_spawn(c, &client, e);
+    }
+    give_client(c->em, &client);
+    return r < 0 ? r : 0;
+}
+
+static bool plan_is_idle(const struct plan *plan)
+{
+    const char *argv[PLAN_ARGS_MAX + 1], *env[PLAN_ENV_MAX + 1], *cwd;
+
+    plan_strings(plan, argv, env, &cwd);
+    return entry_is_idle(argv);
+}
+
+/* A connection to execd that asks for /ping, made before execd is there, so that it waits in the
+ * listener's backlog. execd starts the entrypoint before it accepts the first connection, and ends
+ * when that fails: so an answer means that the entrypoint was started, and the end of the
+ * connection that it was not. */
+static int ask_started(const struct embedded *em, const char *id, struct err *e)
+{
+    static const char request[] = "GET /ping HTTP/1.0\r\n\r\n";
+    struct sock_addr addr;
+    auto_fd fd = -EBADF;
+
+    socket_path(em, id, &addr);
+    fd = sock_connect_start(&addr, e);
+    if (fd < 0)
+        return fd;
+    if (send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request))
+        return err_set(e, EIO, "cannot write to the socket of sandbox %s", id);
+    return take_fd(&fd);
+}
+
+static int create_in(struct call *c, const struct api_create *spec, int dir, struct err *e)
+{
+    int binds[PLAN_BINDS_MAX];
+    auto_fd listener = make_listener(c->em, c->id, e);
+    int r = listener;
+
+    if (r >= 0 && !plan_is_idle(c->plan))
+        c->started = r = ask_started(c->em, c->id, e);
+    if (r >= 0)
+        r = embedded_volumes_open(c->em, spec, dir, binds, e);
+    if (r < 0)
+        return r;
+    c->listener = listener;
+    c->binds = binds;
+    r = spawn(c, e);
+    c->binds = NULL;
+    for (size_t i = 0; i < spec->volumes_count; i++)
+        fd_close(binds[i]);
+    return r;
+}
+
+static int embedded_create(struct runtime *r, struct str id, const struct api_create *spec,
+                           struct runtime_birth *ret, struct err *e)
+{
+    auto_free struct plan *plan = mem_alloc(sizeof(*plan));
+    const struct embedded_root *root;
+    struct api_fail f = {0};
+    auto_fd dir = -EBADF;
+    struct call c;
+    int result = call_init(&c, r, id, e);
+
+    if (result < 0)
+        return result;
+    if (embedded_plan(c.em, id, spec, plan, &root, &f) < 0)
+        return err_set(e, EINVAL, "%s", f.message);
+    c.plan = plan;
+    c.layers = &root->dir;
+    dir = open_sandbox_dir(c.em, c.id, e);
+    result = dir < 0 ? dir : create_in(&c, spec, dir, e);
+    if (result < 0) {
+        fd_close(c.started);
+        return result;
+    }
+    ret->started = c.started;
+    ret->report = take_fd(&c.handle.files[BROKER_FILE_EXIT]);
+    ret->watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
+    broker_handle_done(&c.handle);
+    return 0;
+}
+
+static int call_open(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_open(client, c->id, &c->handle, e);
+}
+
+static int call_stat(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_stat(client, c->id, &c->sandbox, &c->stat, e);
+}
+
+/* A dead sandbox's report, which a hostile PID 1 may have forged: it can lie about itself only.
+ * False when execd was killed before it could tell of an end. */
+static bool read_report(int fd, struct runtime_status *ret)
+{
+    struct exit_report report = {0};
+    int r = exit_report_read(fd, &report);
+
+    ret->state = RUNTIME_EXITED;
+    if (r < 0 || report.phase == REPORT_STARTING || report.phase == REPORT_RUNNING) {
+        ret->exit_signal = SIGKILL;
+        return false;
+    }
+    ret->exit_code = report.exit_code;
+    ret->exit_signal = report.exit_signal;
+    ret->ended_us = report.ended_us;
+    if (report.phase == REPORT_FAILED) {
+        ret->state = RUNTIME_FAILED;
+        (void)err_set(&ret->err, report.error_code ? report.error_code : EIO, "%s", report.message);
+    }
+    return true;
+}
+
+static int embedded_start_error(struct runtime *r, struct str id, const struct runtime_birth *birth,
+                                struct err *e)
+{
+    struct exit_report report = {0};
+    struct call c;
+
+    if (exit_report_read(birth->report, &report) < 0)
+        report.phase = REPORT_STARTING;
+    if (report.phase == REPORT_FAILED)
+        return err_set(e, report.error_code > 0 ? report.error_code : EIO, "%s", report.message);
+    if (report.phase != REPORT_STARTING)
+        return 0;
+    return err_set(e, EIO, "execd ended before it started the entrypoint%s",
+                   call_broker(&c, r, id, call_stat, NULL) >= 0 && c.stat.oom_kills > 0
+                       ? ": the sandbox ran out of memory"
+                       : "");
+}
+
+static int embedded_adopt(struct runtime *r, struct str id, int *ret_watch,
+                          struct runtime_status *ret, struct err *e)
+{
+    struct call c;
+    int result = call_broker(&c, r, id, call_open, e);
+
+    if (result < 0)
+        return result;
+    *ret = (struct runtime_status){
+        .state = c.handle.sandbox.state == BROKER_PAUSED ? RUNTIME_PAUSED : RUNTIME_RUNNING};
+    if (c.handle.sandbox.state == BROKER_DEAD) {
+        bool told = read_report(c.handle.files[BROKER_FILE_EXIT], ret);
+
+        if (with_broker(&c, call_stat, NULL) >= 0) {
+            ret->out_of_memory = c.stat.oom_kills > 0;
+            ret->execd_out_of_memory = !told && c.stat.init_oom_kills > 0;
+        }
+    } else {
+        *ret_watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
+    }
+    broker_handle_done(&c.handle);
+    return 0;
+}
+
+static int call_pause(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_pause(client, c->id, e);
+}
+
+static int call_resume(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_resume(client, c->id, e);
+}
+
+static int embedded_pause(struct runtime *r, struct str id, struct err *e)
+{
+    struct call c;
+
+    return call_broker(&c, r, id, call_pause, e);
+}
+
+static int embedded_resume(struct runtime *r, struct str id, struct err *e)
+{
+    struct call c;
+
+    return call_broker(&c, r, id, call_resume, e);
+}
+
+static int embedded_usage(struct runtime *r, struct str id, struct runtime_usage *ret,
+                          struct err *e)
+{
+    struct call c;
+    int result = call_broker(&c, r, id, call_stat, e);
+
+    if (result < 0)
+        return result;
+    *ret = (struct runtime_usage){
+        .memory_bytes = c.stat.memory_bytes,
+        .memory_peak_bytes = c.stat.memory_peak_bytes,
+        .cpu_us = c.stat.cpu_us,
+        .pids = c.stat.pids,
+        .oom_kills = c.stat.oom_kills,
+        .pid = c.sandbox.pid,
+        .address = c.sandbox.address,
+    };
+    return 0;
+}
+
+static int embedded_logs(struct runtime *r, struct str id, const struct runtime_log_query *query,
+                         struct buf *out, bool *ret_cut, struct err *e)
+{
+    struct call c;
+    int result = call_broker(&c, r, id, call_open, e);
+
+    if (result < 0)
+        return result;
+    result = entry_log_read_lines(c.handle.files[BROKER_FILE_LOG], query->since_us, query->lines,
+                                  out, ret_cut);
+    broker_handle_done(&c.handle);
+    if (result == -ENODATA)
+        return 0; /* it printed nothing */
+    return result < 0 ? err_sys(e, -result, "read what the sandbox printed") : 0;
+}
+
+static void on_listed(void *user, const struct broker_sandbox *sandbox)
+{
+    static const enum runtime_state states[] = {
+        [BROKER_RUNNING] = RUNTIME_RUNNING,
+        [BROKER_PAUSED] = RUNTIME_PAUSED,
+        [BROKER_DEAD] = RUNTIME_EXITED,
+    };
+    struct call *c = user;
+
+    if (sandbox->state < ARRAY_LEN(states))
+        c->visit(c->user, str_of(sandbox->id), states[sandbox->state]);
+}
+
+static int call_list(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_list(client, on_listed, c, e);
+}
+
+static int embedded_list(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e)
+{
+    struct call c = {
+        .em = container_of(r, struct embedded, base),
+        .visit = visit,
+        .user = user,
+    };
+
+    return with_broker(&c, call_list, e);
+}
+
+static int call_info(struct call *c, struct broker_client *client, struct err *e)
+{
+    return broker_info(client, &c->info, e);
+}
+
+static int embedded_levels(struct runtime *r, struct runtime_levels *ret, struct err *e)
+{
+    struct call c = {.em = container_of(r, struct embedded, base)};
+    int result = with_broker(&c, call_info, e);
+
+    if (result < 0)
+        return result;
+    *ret = (struct runtime_levels){
+        .ready = c.info.ready.none + c.info.ready.bridge,
+        .ready_wanted = c.info.wanted.none + c.info.wanted.bridge,
+        .live = c.info.live,
+        .blocked = c.info.blocked,
+    };
+    return 0;
+}
+
+static void embedded_address(struct runtime *r, struct str id, struct sock_addr *ret)
+{
+    char text[PLAN_ID_MAX];
+
+    *ret = (struct sock_addr){0};
+    if (str_copy(text, sizeof(text), id) == 0)
+        socket_path(container_of(r, struct embedded, base), text, ret);
+}
+
+static void embedded_free(struct runtime *r)
+{
+    struct embedded *em = container_of(r, struct embedded, base);
+
+    while (em->idle_count)
+        broker_close(&em->idle[--em->idle_count]);
+    fd_close(em->sandboxes);
+    fd_close(em->volumes);
+    (void)pthread_mutex_destroy(&em->claims);
+    (void)pthread_mutex_destroy(&em->lock);
+    free(em);
+}
+
+static const struct runtime_ops embedded_ops = {
+    .check_source = embedded_check_source,
+    .check_abilities = embedded_check_abilities,
+    .check = embedded_check,
+    .image_note = embedded_image_note,
+    .create = embedded_create,
+    .start_error = embedded_start_error,
+    .adopt = embedded_adopt,
+    .pause = embedded_pause,
+    .resume = embedded_resume,
+    .remove = embedded_remove,
+    .usage = embedded_usage,
+    .logs = embedded_logs,
+    .list = embedded_list,
+    .levels = embedded_levels,
+    .address = embedded_address,
+    .free = embedded_free,
+};
+
+/* --- the start --- */
+
+static int open_dir(const char *parent, const char *name, struct err *e)
+{
+    char path[512];
+    int n = snprintf(path, sizeof(path), "%s/%s", parent, name);
+    int fd;
+
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return err_set(e, ENAMETOOLONG, "the path '%s' is too long", parent);
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make the directory '%s'", path);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open the directory '%s'", path);
+    (void)fchmod(fd, 0700); /* one that was there before: volumes hold setuid files of root */
+    return fd;
+}
+
+/* The broker that was started for us, at once after its start: it said why. */
+static bool broker_ended(const struct embedded *em)
+{
+    siginfo_t info = {0};
+
+    return em->conf.broker_pid &&
+           waitid(P_PID, (id_t)em->conf.broker_pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+}
+
+/* All at once, so that the broker's workers share them, and make sandboxes ahead from now on. */
+static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
+{
+    const struct timespec pause = {.tv_nsec = CONNECT_RETRY_MS * 1000000L};
+    bool said = em->conf.broker_pid != 0; /* ours takes a moment to start, which is no news */
+
+    while (em->idle_count < em->conf.connections) {
+        int r = connect_broker(em, &em->idle[em->idle_count], e);
+
+        if (r == 0) {
+            em->idle_count++;
+            continue;
+        }
+        if (broker_ended(em))
+            return err_set(e, ECHILD, "the broker that was started has ended, and said why");
+        if (deadline_passed(deadline))
+            return err_wrap(e, r,
+                            "no broker answers; start opensandbox-broker, or the server as root");
+        if (!said)
+            log_event(LOG_INFO, "waiting for a broker", LOG_STR("socket", em->conf.broker));
+        said = true;
+        (void)nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runtime **ret_runtime,
+                 struct err *e)
+{
+    struct embedded *em = mem_new(struct embedded);
+    int r;
+
+    em->base = (struct runtime){&embedded_ops, "embedded"};
+    em->conf = *conf;
+    em->sandboxes = em->volumes = -EBADF;
+    if (em->conf.connections > EMBEDDED_CONNECTIONS_MAX)
+        em->conf.connections = EMBEDDED_CONNECTIONS_MAX;
+    (void)pthread_mutex_init(&em->lock, NULL);
+    (void)pthread_mutex_init(&em->claims, NULL);
+    em->sandboxes = r = open_dir(conf->dir, "sandboxes", e);
+    if (r >= 0)
+        em->volumes = r = open_dir(conf->dir, "volumes", e);
+    if (r >= 0)
+        r = connect_all(em, deadline_in_ms(wait_ms), e);
+    if (r < 0) {
+        embedded_free(&em->base);
+        return r;
+    }
+    *ret_runtime = &em->base;
+    return 0;
+}

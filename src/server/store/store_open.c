@@ -1,0 +1,245 @@
+/* Opening and closing: the file, the lock beside it, the checks before anything is believed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "server/store/store_internal.h"
+
+enum {
+    BUSY_TIMEOUT_MS = 5000, /* for an operator's shell on the same file */
+    LENGTH_MAX = 4 << 20,   /* of a row, a string, a statement */
+};
+
+/* Result codes, without their extension, as errnos. Others are EIO. */
+static const struct {
+    int rc, code;
+} store_codes[] = {
+    {SQLITE_PERM,     EPERM   },
+    {SQLITE_BUSY,     EBUSY   },
+    {SQLITE_LOCKED,   EBUSY   },
+    {SQLITE_NOMEM,    ENOMEM  },
+    {SQLITE_READONLY, EROFS   },
+    {SQLITE_CORRUPT,  EUCLEAN },
+    {SQLITE_FULL,     ENOSPC  },
+    {SQLITE_CANTOPEN, EACCES  },
+    {SQLITE_TOOBIG,   EMSGSIZE},
+    {SQLITE_NOTADB,   EUCLEAN },
+};
+
+static int code_of(sqlite3 *db, int rc)
+{
+    int system = sqlite3_system_errno(db), base = rc & 0xff;
+
+    if (rc == SQLITE_CONSTRAINT_UNIQUE || rc == SQLITE_CONSTRAINT_PRIMARYKEY)
+        return EEXIST;
+    if (base == SQLITE_CONSTRAINT)
+        return EINVAL;
+    if ((base == SQLITE_IOERR || base == SQLITE_CANTOPEN) && system > 0)
+        return system;
+    for (size_t i = 0; i < ARRAY_LEN(store_codes); i++) {
+        if (store_codes[i].rc == base)
+            return store_codes[i].code;
+    }
+    return EIO;
+}
+
+int store_fail(sqlite3 *db, int rc, struct err *e)
+{
+    return err_set(e, code_of(db, rc), "%s", sqlite3_errmsg(db));
+}
+
+int store_exec(sqlite3 *db, const char *sql, struct err *e)
+{
+    int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+
+    return rc == SQLITE_OK ? 0 : store_fail(db, rc, e);
+}
+
+/* Every directory above the file. */
+static int make_dirs(const char *path, struct err *e)
+{
+    char dir[PATH_MAX];
+
+    if (str_copy(dir, sizeof(dir), str_of(path)) < 0)
+        return err_sys(e, ENAMETOOLONG, "%s", path);
+    for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+            return err_sys(e, errno, "mkdir %s", dir);
+        *slash = '/';
+    }
+    return 0;
+}
+
+/* The lock is a file of its own: SQLite drops its locks on the database when any descriptor of that
+ * is closed. The file stays, as removing it would race with the next server. */
+static int take_lock(const char *path, int *ret_fd, struct err *e)
+{
+    char name[PATH_MAX];
+    auto_fd fd = -EBADF;
+    int n = snprintf(name, sizeof(name), "%s-lock", path);
+
+    if (n < 0 || (size_t)n >= sizeof(name))
+        return err_sys(e, ENAMETOOLONG, "%s", path);
+    fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", name);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno == EWOULDBLOCK)
+            return err_set(e, EBUSY, "in use by another server, which holds %s", name);
+        return err_sys(e, errno, "lock %s", name);
+    }
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+/* Makes the file with our mode, not SQLite's, and finds out by errno whether it can be written. */
+static int touch_file(const char *path, struct err *e)
+{
+    auto_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    return fd < 0 ? err_sys(e, errno, "open") : 0;
+}
+
+/* A query whose first row is one text, which must be `want`. */
+static int expect_text(sqlite3 *db, const char *sql, const char *want, int code, const char *story,
+                       struct err *e)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), r = 0;
+    const char *got;
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(stmt);
+    if (rc != SQLITE_ROW) {
+        r = store_fail(db, rc, e);
+    } else {
+        got = (const char *)sqlite3_column_text(stmt, 0);
+        if (!got || strcmp(got, want) != 0)
+            r = err_set(e, code, "%s: %s", story, got ? got : "no answer");
+    }
+    (void)sqlite3_finalize(stmt);
+    return r;
+}
+
+/* Nothing is written before the file is known to be ours, whole, and not from the future. */
+static int check_and_migrate(sqlite3 *db, struct err *e)
+{
+    uint32_t version;
+    int r = store_identify(db, STORE_VERSION, &version, e);
+
+    if (r < 0)
+        return r;
+    r = expect_text(db, "PRAGMA integrity_check(1)", "ok", EUCLEAN, "damaged", e);
+    if (r < 0)
+        return r;
+    r = expect_text(db, "PRAGMA journal_mode = WAL", "wal", ENOTSUP,
+                    "its file system keeps SQLite from write-ahead logging; journal mode is", e);
+    if (r < 0)
+        return r;
+    /* What is deleted has held secrets of somebody: it is overwritten, not only let go. In the WAL
+     * it stays until store_forget. */
+    r = store_exec(db,
+                   "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; "
+                   "PRAGMA secure_delete = ON",
+                   e);
+    return r < 0 ? r : store_migrate(db, version, store_steps, STORE_VERSION, e);
+}
+
+static int open_database(struct store *s, const char *path, struct err *e)
+{
+    int rc = sqlite3_open_v2(
+        path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+
+    if (!s->db)
+        return err_sys(e, ENOMEM, "open");
+    if (rc != SQLITE_OK)
+        return store_fail(s->db, rc, e);
+    (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
+    (void)sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, LENGTH_MAX);
+    /* A file prepared by someone else must not make us run what its schema says. */
+    (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    return check_and_migrate(s->db, e);
+}
+
+static int store_open_parts(struct store *s, const char *path, struct err *e)
+{
+    int r = make_dirs(path, e);
+
+    if (r >= 0)
+        r = take_lock(path, &s->lock, e);
+    if (r >= 0)
+        r = touch_file(path, e);
+    if (r >= 0)
+        r = open_database(s, path, e);
+    return r < 0 ? r : store_prepare(s, e);
+}
+
+int store_open(const char *path, struct store **ret_store, struct err *e)
+{
+    struct store *s = mem_new(struct store);
+    int r;
+
+    s->lock = -EBADF;
+    s->to_forget = true; /* by a server that was killed */
+    (void)pthread_mutex_init(&s->mutex, NULL);
+    r = store_open_parts(s, path, e);
+    if (r < 0) {
+        store_close(s);
+        return err_wrap(e, r, "store %s", path);
+    }
+    *ret_store = s;
+    return 0;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < STORE_STMT_COUNT; i++)
+        (void)sqlite3_finalize(s->stmts[i]);
+    (void)sqlite3_close(s->db);
+    fd_close(s->lock); /* last: the next server finds a closed file */
+    (void)pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+/* With the mutex held. */
+static int empty_wal(struct store *s, struct err *e)
+{
+    int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+
+    if (rc != SQLITE_OK)
+        return err_wrap(e, store_fail(s->db, rc, e), "store: checkpoint");
+    s->to_forget = false;
+    return 0;
+}
+
+int store_checkpoint(struct store *s, struct err *e)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&s->mutex);
+    r = empty_wal(s, e);
+    (void)pthread_mutex_unlock(&s->mutex);
+    return r;
+}
+
+int store_forget(struct store *s, struct err *e)
+{
+    int r = 0;
+
+    (void)pthread_mutex_lock(&s->mutex);
+    if (s->to_forget) {
+        (void)sqlite3_busy_timeout(s->db, 0); /* creates wait behind us */
+        r = empty_wal(s, e);
+        (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
+    }
+    (void)pthread_mutex_unlock(&s->mutex);
+    return r;
+}

@@ -1,0 +1,510 @@
+/* The file of the store: made, refused, recovered. Where a test needs a disk that is full or cannot
+ * be written, it mounts one in a namespace of its own. */
+#include "server/store/store.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/time.h"
+#include "server/store/store_internal.h"
+#include "store_fixture.h"
+
+/* What opening answers; the message is in e. */
+static int try_open(struct err *e)
+{
+    struct store *s = NULL;
+    int r = store_open(store_path, &s, e);
+
+    store_close(s);
+    return r;
+}
+
+static mode_t mode_of(const char *suffix)
+{
+    char name[160];
+    struct stat st;
+
+    (void)snprintf(name, sizeof(name), "%s%s", store_path, suffix);
+    return stat(name, &st) < 0 ? 0 : st.st_mode & 07777;
+}
+
+static void run_sql(const char *sql)
+{
+    sqlite3 *db = NULL;
+
+    CHECK_EQ(sqlite3_open(store_path, &db), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+}
+
+/* A store of a few rows, closed. */
+static void make_store(void)
+{
+    struct store *s = open_store();
+
+    insert_row_of(s, STR("one"));
+    insert_row_of(s, STR("two"));
+    store_close(s);
+}
+
+TEST(store_open, makes_files_for_its_owner_only)
+{
+    struct store *s;
+    struct stat st;
+
+    (void)umask(0);
+    s = open_store();
+    insert_row_of(s, STR("one"));
+    CHECK_EQ(mode_of(""), 0600);
+    CHECK_EQ(mode_of("-wal"), 0600);
+    CHECK_EQ(mode_of("-lock"), 0600);
+    CHECK_EQ(stat(store_dir, &st), 0);
+    CHECK_EQ(st.st_mode & 07777, 0700);
+    store_close(s);
+    CHECK_EQ(mode_of("-wal"), 0); /* a clean end leaves one file to copy */
+}
+
+TEST(store_open, checkpoints_on_request)
+{
+    struct store *s = open_store();
+    char wal[160];
+    struct stat st;
+
+    (void)snprintf(wal, sizeof(wal), "%s-wal", store_path);
+    insert_row_of(s, STR("one"));
+    CHECK_EQ(stat(wal, &st), 0);
+    CHECK(st.st_size > 0);
+    CHECK_EQ(store_checkpoint(s, NULL), 0);
+    CHECK_EQ(stat(wal, &st), 0);
+    CHECK_EQ(st.st_size, 0);
+    store_close(s);
+}
+
+TEST(store_open, keeps_a_second_server_out)
+{
+    struct store *s = open_store();
+    struct err e = {0};
+
+    CHECK_EQ(try_open(&e), -EBUSY);
+    CHECK(strstr(e.msg, store_path) && strstr(e.msg, "another server"));
+    insert_row_of(s, STR("one")); /* and the first goes on */
+    store_close(s);
+    CHECK_EQ(try_open(&e), 0);
+}
+
+TEST(store_open, lets_an_operator_read_along)
+{
+    struct store *s = open_store();
+    sqlite3 *db = NULL;
+    struct err e = {0};
+
+    insert_row_of(s, STR("one"));
+    CHECK_EQ(sqlite3_open_v2(store_path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "BEGIN; SELECT * FROM sandboxes", NULL, NULL, NULL), SQLITE_OK);
+    insert_row_of(s, STR("two"));
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+    CHECK_EQ(store_checkpoint(s, &e), 0);
+    CHECK_EQ(count_rows(s), 2);
+    store_close(s);
+}
+
+TEST(store_open, starts_from_an_empty_file)
+{
+    struct store *s;
+
+    make_store();
+    CHECK_EQ(truncate(store_path, 0), 0);
+    s = reopen_store();
+    CHECK_EQ(count_rows(s), 0);
+    insert_row_of(s, STR("one"));
+    store_close(s);
+}
+
+TEST(store_open, refuses_a_newer_version)
+{
+    struct err e = {0};
+
+    make_store();
+    run_sql("PRAGMA user_version = 1000");
+    CHECK_EQ(try_open(&e), -ENOTSUP);
+    CHECK(strstr(e.msg, store_path) && strstr(e.msg, "version 1000"));
+    run_sql("PRAGMA user_version = 1");
+    CHECK_EQ(try_open(&e), 0);
+}
+
+TEST(store_open, refuses_another_programs_database)
+{
+    struct err e = {0};
+
+    make_store();
+    CHECK_EQ(unlink(store_path), 0);
+    run_sql("CREATE TABLE recipes (name TEXT)");
+    CHECK_EQ(try_open(&e), -EINVAL);
+    CHECK(strstr(e.msg, store_path) && strstr(e.msg, "another program"));
+    run_sql("INSERT INTO recipes VALUES ('soup')"); /* it is as it was */
+}
+
+static void overwrite(off_t offset, const char *bytes)
+{
+    int fd = open(store_path, O_WRONLY | O_CLOEXEC);
+
+    CHECK(fd >= 0);
+    CHECK_EQ(pwrite(fd, bytes, strlen(bytes), offset), (ssize_t)strlen(bytes));
+    CHECK_EQ(close(fd), 0);
+}
+
+TEST(store_open, refuses_a_damaged_file_by_name)
+{
+    static const off_t offsets[] = {0, 4096, 2 * 4096, 3 * 4096};
+
+    for (size_t i = 0; i < ARRAY_LEN(offsets); i++) {
+        struct err e = {0};
+
+        make_store();
+        overwrite(offsets[i], "this was never written by a database");
+        CHECK_EQ(try_open(&e), -EUCLEAN);
+        CHECK(strstr(e.msg, store_path));
+    }
+}
+
+TEST(store_open, refuses_a_file_cut_short)
+{
+    struct err e = {0};
+
+    make_store();
+    CHECK_EQ(truncate(store_path, 4096), 0);
+    CHECK_EQ(try_open(&e), -EUCLEAN);
+}
+
+TEST(store_open, answers_a_state_that_no_version_knows)
+{
+    struct store *s;
+    size_t n = 0;
+    struct err e = {0};
+
+    make_store();
+    run_sql("PRAGMA ignore_check_constraints = ON; UPDATE sandboxes SET state = 99");
+    /* The integrity check of newer SQLites sees it first. */
+    if (store_open(store_path, &s, &e) == 0) {
+        CHECK_EQ(store_each(s, count_visit, &n, &e), -EUCLEAN);
+        store_close(s);
+    }
+    CHECK_EQ(e.code, EUCLEAN);
+    CHECK_EQ(n, 0);
+}
+
+/* --- migrations --- */
+
+static const char *const good_steps[] = {
+    "CREATE TABLE t (a)",
+    "INSERT INTO t VALUES (1); ALTER TABLE t ADD COLUMN b DEFAULT 2",
+};
+static const char *const bad_steps[] = {
+    "CREATE TABLE t (a)",
+    "INSERT INTO t VALUES (1); INSERT INTO nowhere VALUES (1)",
+};
+
+static int table_rows(sqlite3 *db)
+{
+    sqlite3_stmt *stmt = NULL;
+    int n;
+
+    CHECK_EQ(sqlite3_prepare_v2(db, "SELECT count(*) FROM t", -1, &stmt, NULL), SQLITE_OK);
+    CHECK_EQ(sqlite3_step(stmt), SQLITE_ROW);
+    n = sqlite3_column_int(stmt, 0);
+    (void)sqlite3_finalize(stmt);
+    return n;
+}
+
+TEST(store_migrate, goes_step_by_step_and_stays_where_a_step_failed)
+{
+    sqlite3 *db = NULL;
+    struct err e = {0};
+    uint32_t version = 99;
+
+    CHECK_EQ(sqlite3_open(":memory:", &db), SQLITE_OK);
+    CHECK_EQ(store_identify(db, 2, &version, &e), 0);
+    CHECK_EQ(version, 0);
+    CHECK(store_migrate(db, 0, bad_steps, 2, &e) < 0);
+    CHECK(strstr(e.msg, "to version 2") && strstr(e.msg, "nowhere"));
+    CHECK_EQ(store_identify(db, 2, &version, &e), 0);
+    CHECK_EQ(version, 1);
+    CHECK_EQ(table_rows(db), 0); /* nothing half done */
+
+    CHECK_EQ(store_migrate(db, version, good_steps, 2, &e), 0);
+    CHECK_EQ(store_identify(db, 2, &version, &e), 0);
+    CHECK_EQ(version, 2);
+    CHECK_EQ(table_rows(db), 1);
+    CHECK_EQ(store_identify(db, 1, &version, &e), -ENOTSUP);
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+}
+
+/* --- disks --- */
+
+/* A tmpfs that goes with the test's process, in place of store_dir. */
+static void mount_disk(const char *options)
+{
+    if (geteuid() != 0)
+        test_skip("needs root");
+    make_store_path();
+    if (unshare(CLONE_NEWNS) < 0)
+        test_skip("no mount namespace here");
+    CHECK_EQ(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+    CHECK_EQ(mkdir(store_dir, 0700), 0);
+    CHECK_EQ(mount("tmpfs", store_dir, "tmpfs", 0, options), 0);
+}
+
+static void unmount_disk(void)
+{
+    CHECK_EQ(umount2(store_dir, MNT_DETACH), 0);
+}
+
+TEST(store_open, says_that_the_disk_is_read_only)
+{
+    struct err e = {0};
+
+    mount_disk("size=1m");
+    store_close(reopen_store());
+    CHECK_EQ(mount(NULL, store_dir, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+    CHECK_EQ(try_open(&e), -EROFS);
+    CHECK(strstr(e.msg, store_path) && strstr(e.msg, "Read-only"));
+    unmount_disk();
+}
+
+TEST(store_open, says_that_a_directory_cannot_be_made)
+{
+    struct err e = {0};
+
+    make_store_path();
+    (void)snprintf(store_path, sizeof(store_path), "/proc/self/nowhere/store.db");
+    CHECK_EQ(try_open(&e), -ENOENT);
+    CHECK(strstr(e.msg, "mkdir /proc/self/nowhere"));
+}
+
+/* Inserts rows of some size until one fails; how many did not. */
+static size_t fill_disk(struct store *s, struct err *e)
+{
+    static char spec[2048];
+    struct store_sandbox row = row_of(STR_NONE);
+    char id[24];
+    int r = 1;
+
+    memset(spec, 'x', sizeof(spec));
+    row.spec = str_make(spec, sizeof(spec));
+    for (size_t i = 0; i < 10000; i++) {
+        (void)snprintf(id, sizeof(id), "row-%zu", i);
+        row.id = str_of(id);
+        r = store_insert(s, &row, e);
+        if (r != 1)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+TEST(store_open, does_nothing_by_halves_on_a_full_disk)
+{
+    struct store_status status = {SANDBOX_PAUSED, STR("WHY"), STR("because"), 1};
+    struct store *s;
+    struct err e = {0};
+    size_t rows;
+
+    mount_disk("size=1m");
+    s = reopen_store();
+    rows = fill_disk(s, &e);
+    CHECK_EQ(e.code, ENOSPC);
+    CHECK(strstr(e.msg, "full"));
+    CHECK(rows > 10 && rows != SIZE_MAX);
+    CHECK_EQ(count_rows(s), rows);
+    CHECK_EQ(mount(NULL, store_dir, NULL, MS_REMOUNT, "size=8m"), 0);
+    CHECK_EQ(store_set_status(s, STR("row-0"), ANY, &status, &e), 1); /* as if nothing had been */
+    insert_row_of(s, STR("another"));
+    store_close(s);
+    s = reopen_store();
+    CHECK_EQ(count_rows(s), rows + 1);
+    store_close(s);
+    unmount_disk();
+}
+
+TEST(store_open, says_that_a_new_store_does_not_fit)
+{
+    struct err e = {0};
+
+    mount_disk("size=8k");
+    CHECK_EQ(try_open(&e), -ENOSPC);
+    CHECK(strstr(e.msg, store_path));
+    CHECK_EQ(mount(NULL, store_dir, NULL, MS_REMOUNT, "size=1m"), 0);
+    CHECK_EQ(try_open(&e), 0);
+    unmount_disk();
+}
+
+/* --- sudden death --- */
+
+enum { DEATHS = 100, ACKS_MAX = 4096 };
+
+/* Changes rows without end, and tells about each by its number once it was told so itself. */
+static _Noreturn void write_until_killed(int round, int acks)
+{
+    struct store_status status = {SANDBOX_PAUSED, STR("WHY"), STR("because"), 1};
+    struct store *s = reopen_store();
+
+    for (uint32_t i = 0; i < ACKS_MAX; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof(id), "%d-%u", round, i);
+        insert_row_of(s, str_of(id));
+        CHECK_EQ(store_set_status(s, str_of(id), RUNNING, &status, NULL), 1);
+        CHECK_EQ(io_write_full(acks, str_make((char *)&i, sizeof(i)), DEADLINE_NEVER), 0);
+    }
+    for (;;)
+        (void)pause();
+}
+
+struct survivors {
+    int round;
+    uint32_t count;
+    bool seen[ACKS_MAX];
+};
+
+static int survivors_visit(void *user, const struct store_sandbox *row)
+{
+    struct survivors *v = user;
+    struct str rest = row->id, head;
+    uint64_t round, i;
+
+    CHECK(str_cut(&rest, '-', &head));
+    CHECK_EQ(str_to_u64(head, &round), 0);
+    CHECK_EQ(str_to_u64(rest, &i), 0);
+    if ((int)round != v->round)
+        return 0;
+    CHECK(i < ACKS_MAX);
+    v->count++;
+    v->seen[i] = row->state == SANDBOX_PAUSED;
+    return 0;
+}
+
+/* Whatever the child had been told of is there; returns how much that was. */
+static uint32_t check_survivors(int round, int acks)
+{
+    struct survivors *v = mem_new(struct survivors);
+    struct store *s = reopen_store();
+    uint32_t i, told = 0;
+    size_t n;
+
+    v->round = round;
+    CHECK_EQ(store_each(s, survivors_visit, v, NULL), 0);
+    while (io_read_full(acks, &i, sizeof(i), DEADLINE_NEVER, &n) == 0 && n == sizeof(i)) {
+        CHECK(v->seen[i]);
+        told++;
+    }
+    CHECK(v->count <= told + 1); /* the one that was under way */
+    store_close(s);
+    free(v);
+    return told;
+}
+
+TEST(store_open, forgets_nothing_when_killed)
+{
+    uint32_t told = 0;
+
+    make_store_path();
+    for (int round = 0; round < DEATHS; round++) {
+        int acks[2], status;
+        pid_t child;
+
+        CHECK_EQ(pipe2(acks, O_CLOEXEC), 0);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0)
+            write_until_killed(round, acks[1]);
+        (void)close(acks[1]);
+        CHECK_EQ(poll(&(struct pollfd){acks[0], POLLIN, 0}, 1, -1), 1); /* it is at it */
+        (void)usleep((useconds_t)(round * 137 % 9000));
+        CHECK_EQ(kill(child, SIGKILL), 0);
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK(WIFSIGNALED(status));
+        told += check_survivors(round, acks[0]);
+        (void)close(acks[0]);
+    }
+    printf("# %u changes were confirmed before %d deaths\n", told, DEATHS);
+    CHECK(told >= DEATHS);
+}
+
+static bool file_has(const char *path, struct str text)
+{
+    auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    AUTO_BUF(all, 64 << 20);
+    ssize_t n = 1;
+
+    while (fd >= 0 && n > 0) {
+        char piece[1 << 16];
+
+        n = read(fd, piece, sizeof(piece));
+        CHECK(n >= 0);
+        CHECK_EQ(buf_add(&all, str_make(piece, (size_t)n)), 0);
+    }
+    return all.n > 0 && memmem(all.p, all.n, text.p, text.n);
+}
+
+TEST(store_open, keeps_nothing_of_what_was_deleted)
+{
+    static char env[100000]; /* on pages of its own */
+    struct store *s = open_store();
+    struct store_sandbox row = row_of(STR("a"));
+    struct str secret = STR("correct horse battery staple");
+
+    for (size_t at = 0; at + secret.n < sizeof(env); at += secret.n)
+        memcpy(env + at, secret.p, secret.n);
+    for (int i = 0; i < 2; i++) { /* in a page beside others, and in many */
+        row.id = i ? STR("b") : STR("a");
+        row.spec = i ? str_make(env, sizeof(env) - 64) : secret;
+        CHECK_EQ(store_insert(s, &row, NULL), 1);
+    }
+    CHECK_EQ(store_checkpoint(s, NULL), 0);
+    CHECK(file_has(store_path, secret));
+    CHECK_EQ(store_delete(s, STR("a"), NULL), 1);
+    CHECK_EQ(store_delete(s, STR("b"), NULL), 1);
+    CHECK_EQ(store_checkpoint(s, NULL), 0);
+    CHECK(!file_has(store_path, secret));
+    store_close(s);
+}
+
+TEST(store_open, forgets_what_was_deleted_once_nobody_reads)
+{
+    struct store *s = open_store();
+    struct store_sandbox row = row_of(STR("a"));
+    struct str secret = row.spec = STR("correct horse battery staple");
+    uint64_t fastest_ns = UINT64_MAX;
+    sqlite3 *db = NULL;
+    char wal[160];
+
+    (void)snprintf(wal, sizeof(wal), "%s-wal", store_path);
+    CHECK_EQ(store_forget(s, NULL), 0);
+    CHECK_EQ(store_insert(s, &row, NULL), 1);
+    CHECK_EQ(store_forget(s, NULL), 0);
+    CHECK(file_has(wal, secret)); /* nothing was deleted, so nothing is done */
+    CHECK_EQ(store_delete(s, STR("a"), NULL), 1);
+    CHECK(file_has(wal, secret));
+
+    CHECK_EQ(sqlite3_open_v2(store_path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "BEGIN; SELECT * FROM sandboxes", NULL, NULL, NULL), SQLITE_OK);
+    for (int i = 0; i < 5; i++) { /* one of them undisturbed */
+        uint64_t begin_ns = time_mono_ns(), ns;
+
+        CHECK_EQ(store_forget(s, NULL), -EBUSY);
+        ns = time_mono_ns() - begin_ns;
+        fastest_ns = ns < fastest_ns ? ns : fastest_ns;
+    }
+    CHECK(fastest_ns < 4000 * TIME_NS_PER_MS); /* it waits for nobody */
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+
+    CHECK_EQ(store_forget(s, NULL), 0);
+    CHECK(!file_has(wal, secret));
+    CHECK(!file_has(store_path, secret));
+    store_close(s);
+}
