@@ -353,8 +353,9 @@ static void create_work(struct op *op)
     }
     op->removed = false;
     sandbox_show(sb);
-    (void)conf->runtime->ops->create(conf->runtime, row.id, &op->spec, &op->birth, &op->why);
-    if (!op->why.code && op->birth.started < 0)
+    if (conf->runtime->ops->create(conf->runtime, row.id, &op->spec, &op->birth, &e) < 0)
+        op->why = e; /* a success may have followed a failed try, whose reason e still has */
+    else if (op->birth.started < 0)
         create_succeed(op);
 }
 
