@@ -182,6 +182,16 @@ def makes_and_keeps_named_volumes():
         delete(server, name)
 
 
+def takes_the_longest_name_of_a_volume():
+    with ServerProcess(*PROGRAMS) as server:
+        longest = "n" * 253
+        name = server.create(volumes=[claim(longest, deleteOnSandboxTermination=True)])
+        assert volume_names(server) == [longest]
+        delete(server, name)
+        assert volume_names(server) == []
+        assert refused(server, volumes=[claim(longest + "n")]) == (400, "VOLUME::INVALID_PVC_NAME")
+
+
 def one_of_many_owns_a_new_volume():
     with ServerProcess(*PROGRAMS) as server:
         many = threading.Barrier(16)
@@ -193,8 +203,8 @@ def one_of_many_owns_a_new_volume():
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             names = list(pool.map(create, range(96)))
         notes = [path.rsplit("/", 1)[1]
-                 for path in glob.glob(f"{server.state}/server/sandboxes/*/erase-*")]
-        assert sorted(notes) == [f"erase-v{i}" for i in range(6)], sorted(notes)
+                 for path in glob.glob(f"{server.state}/server/sandboxes/*/e-*")]
+        assert sorted(notes) == [f"e-v{i}" for i in range(6)], sorted(notes)
         assert len(names) == 96
 
 
@@ -504,6 +514,7 @@ if __name__ == "__main__":
         makes_allowed_directories_that_are_missing,
         ends_with_a_broker_that_cannot_begin,
         makes_and_keeps_named_volumes,
+        takes_the_longest_name_of_a_volume,
         one_of_many_owns_a_new_volume,
         a_volume_in_use_outlives_its_owner,
         follows_no_link_of_a_named_volume,

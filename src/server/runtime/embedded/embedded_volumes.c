@@ -15,9 +15,10 @@
 #include "base/fd.h"
 #include "server/runtime/embedded/embedded_internal.h"
 
-/* Empty files in a sandbox's directory: prefix and claim. */
-#define USES_PREFIX  "uses-"  /* mounted by it */
-#define ERASE_PREFIX "erase-" /* made for it, and to go with it */
+/* Empty files in a sandbox's directory: prefix and claim. A claim has up to 253 bytes, and both
+ * must fit into NAME_MAX. */
+#define USES_PREFIX  "u-" /* the sandbox mounts the claim */
+#define ERASE_PREFIX "e-" /* the claim was made for the sandbox, and is erased with it */
 
 /* Whether `path` is `prefix` or lies below; *ret_rest is what follows, without a leading slash. */
 static bool is_below(struct str path, struct str prefix, struct str *ret_rest)
