@@ -12,7 +12,7 @@
 #include "broker/broker.h"
 
 enum {
-    KILL_MS_MAX = 30 * 1000, /* thousands of processes exit slowly while the host is busy */
+    KILL_MS_MAX = 8 * 1000, /* below SHORT_MS of client.c: other callers of the worker wait */
     OWNER_MS_MAX = 10 * 1000,
 };
 
@@ -50,8 +50,10 @@ int life_find_any(const struct broker *b, const char *id, struct slot_record *re
         return r;
     dir = slot_open(&b->host, slot, e);
     r = dir < 0 ? dir : slot_read_record(dir, ret, e);
-    if (r < 0 || !str_eq(str_of(ret->id), str_of(id)))
+    if (r == -ENOENT || r == -EBADMSG || (r >= 0 && !str_eq(str_of(ret->id), str_of(id))))
         return err_set(e, ENOENT, "there is no sandbox '%s'", id);
+    if (r < 0)
+        return r;
     *ret_dir = take_fd(&dir);
     return 0;
 }
@@ -79,7 +81,7 @@ int life_find_leftover(const struct broker *b, const char *id, struct slot_recor
     if (flock(b->host.lock, LOCK_EX) < 0)
         return err_sys(e, errno, "lock the slots");
     r = life_find_any(b, id, ret, ret_dir, e);
-    if (r < 0 && unlinkat(b->host.ids, id, 0) < 0 && errno != ENOENT)
+    if (r == -ENOENT && unlinkat(b->host.ids, id, 0) < 0 && errno != ENOENT)
         r = err_sys(e, errno, "forget the name '%s'", id);
     (void)flock(b->host.lock, LOCK_UN);
     return r;

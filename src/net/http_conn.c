@@ -501,7 +501,8 @@ static void conn_give_up_body(struct http_conn *c)
     } else if (req->body_state != HTTP_BODY_DISCARD) {
         req->body_state = HTTP_BODY_DISCARD;
         stream_resume(&c->stream);
-        http_conn_mark_idle(c, true);
+        if (req->keep_alive) /* else conn_settle() ends the stream, with time to read the reply */
+            http_conn_mark_idle(c, true);
         http_conn_deadline(c, HTTP_DISCARD_MS);
     }
 }

@@ -184,12 +184,11 @@ def refuses_an_entrypoint_that_cannot_start():
                            ("/etc/hostname/x", "Not a directory"), ("/data/bad", "No such file"),
                            ("/data/plain", "Permission denied"), ("/data/torn", "Exec format"),
                            ("/data/loop", "ymbolic link"), ("/" + "x" * 300, "exec")):
-        status, body = post(entrypoint=[program, "x"], volumes=[volume])
-        if status == 202:  # so slow a machine answers with Pending; the reason comes later
+        for _ in range(5):  # a machine that stood still for 2 s answers Pending: once more then
+            status, body = post(entrypoint=[program, "x"], volumes=[volume])
+            if status != 202:
+                break
             assert body["status"]["state"] == "Pending", body
-            wait_for(lambda n=body["id"]: get(n)[1]["status"]["state"] == "Failed", "its failure")
-            status, body = 400, {"code": "DOCKER::INVALID_ENTRYPOINT", "id": body["id"],
-                                 **get(body["id"])[1]["status"]}
             assert delete(body["id"]) == 204
         assert (status, body["code"]) == (400, "DOCKER::INVALID_ENTRYPOINT"), (status, body)
         assert program[:40] in body["message"] and words in body["message"], body

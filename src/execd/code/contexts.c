@@ -180,9 +180,9 @@ static void context_on_display(void *user, struct str id, bool update, const str
         c->follower->on_display(c->user, id, update, bundle);
 }
 
-static void context_add_memory(const struct context *c, struct buf *out)
+static void context_add_memory(const struct context *c, struct buf *out, bool killed)
 {
-    exit_text_add_memory(out, &c->all->place.memory, c->oom_kills);
+    exit_text_add_memory(out, &c->all->place.memory, c->oom_kills, killed);
 }
 
 /* A cell that failed when the kernel killed a process of it (a compiler, above all) says so: in its
@@ -201,7 +201,7 @@ static void context_on_error(void *user, struct str name, struct str value,
     if (buf_add(&text, value.n > 0 ? value : name) == 0) {
         size_t had = text.n;
 
-        context_add_memory(c, &text);
+        context_add_memory(c, &text, false);
         if (text.n > had) {
             line.string = value = buf_str(&text);
             traceback = &list;
@@ -243,7 +243,7 @@ static void context_on_death(void *user, const char *why)
     AUTO_BUF(text, VALUE_BYTES_MAX);
 
     if (buf_addf(&text, "%s", why) == 0)
-        context_add_memory(c, &text);
+        context_add_memory(c, &text, true);
     (void)snprintf(c->why, sizeof(c->why), "%s", text.p);
     c->dead = true;
     c->running->ops->free(c->running);

@@ -171,7 +171,7 @@ static void command_set_exit(struct command *c, const struct run *run, const str
         (void)buf_addf(&text, "timeout after %s: ", duration_text_of_ms(run->timeout_ms).s);
     exit_text_add(&text, how);
     if (!run->timed_out)
-        exit_text_add_memory(&text, &c->all->place.memory, run->oom_kills);
+        exit_text_add_memory(&text, &c->all->place.memory, run->oom_kills, exit_was_killed(how));
     c->exit_code = how->by_signal ? -1 : how->code;
     c->error = text.n ? mem_strdup(text.p) : NULL;
     c->running = false;

@@ -5,6 +5,10 @@
 
 #include "execd/core/fields.h"
 
+enum {
+    SHELL_SIGNAL_EXIT = 128
+}; /* plus the signal: what a shell exits with after its child's end */
+
 static const char *signal_text(int signo)
 {
     static const char *const names[] = {
@@ -53,10 +57,18 @@ uint64_t exit_oom_kills(const struct child_memory *m)
     return kills;
 }
 
-void exit_text_add_memory(struct buf *out, const struct child_memory *m, uint64_t before)
+bool exit_was_killed(const struct proc_exit *how)
+{
+    return how->code == (how->by_signal ? SIGKILL : SHELL_SIGNAL_EXIT + SIGKILL);
+}
+
+void exit_text_add_memory(struct buf *out, const struct child_memory *m, uint64_t before,
+                          bool killed)
 {
     if (out->n == 0 || exit_oom_kills(m) <= before)
         return;
+    if (!killed)
+        (void)buf_add(out, STR("; meanwhile the kernel killed a process of this sandbox"));
     if (m->limit_bytes > 0)
         (void)buf_addf(out, ": out of memory (limit %llu MiB)",
                        (unsigned long long)(m->limit_bytes >> 20));

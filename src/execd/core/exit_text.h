@@ -5,7 +5,7 @@
 #include "base/proc.h"
 #include "execd/core/child.h"
 
-enum { EXIT_TEXT_MAX = 128 }; /* bytes that are enough for one */
+enum { EXIT_TEXT_MAX = 192 }; /* bytes that are enough for one */
 
 /* Appends "exit status 3", "signal: killed", "signal: aborted (core dumped)"; nothing after a clean
  * exit. */
@@ -13,6 +13,10 @@ void exit_text_add(struct buf *out, const struct proc_exit *how);
 
 /* Processes of the workload that the kernel killed for want of memory, so far; 0 when unknown. */
 uint64_t exit_oom_kills(const struct child_memory *m);
-/* Appends ": out of memory (limit 256 MiB)" to what is said of a failure when there are more of
- * them now than `before`. */
-void exit_text_add_memory(struct buf *out, const struct child_memory *m, uint64_t before);
+/* Whether SIGKILL ended the process, or a child whose end it passed on, as shells do. */
+bool exit_was_killed(const struct proc_exit *how);
+/* Appends ": out of memory (limit 256 MiB)" to the text of a failure when exit_oom_kills() is above
+ * `before`. The count is that of the whole sandbox, so when the failed process itself was not
+ * `killed`, the text says that some process of the sandbox was. */
+void exit_text_add_memory(struct buf *out, const struct child_memory *m, uint64_t before,
+                          bool killed);

@@ -136,7 +136,7 @@ static void shell_set_end(struct shell *s, const struct proc_exit *how)
     else
         exit_text_add(&text, how);
     if (!stopped)
-        exit_text_add_memory(&text, &s->conf.place.memory, s->oom_kills);
+        exit_text_add_memory(&text, &s->conf.place.memory, s->oom_kills, exit_was_killed(how));
     (void)snprintf(s->end.error, sizeof(s->end.error), "%s", text.p);
 }
 

@@ -7,8 +7,8 @@
 #include "server/http/server_internal.h"
 
 enum {
-    CREATE_WAIT_MS = 100, /* a create that takes longer is answered with Pending */
-    CREATE_LOOK_MS = 10,  /* not even stored by then: look again so often */
+    CREATE_WAIT_MS = 2000, /* a create that takes longer is answered with Pending */
+    CREATE_LOOK_MS = 10,   /* not even stored by then: look again so often */
     SANDBOX_JSON_MAX = 1 << 20,
     LIST_JSON_MAX = 64 << 20,
 };

@@ -56,8 +56,10 @@ static int take_client(struct embedded *em, struct broker_client *ret, struct er
 
     (void)pthread_mutex_lock(&em->lock);
     have = em->idle_count > 0;
-    if (have)
-        *ret = em->idle[--em->idle_count];
+    if (have) { /* the one that waited longest, so that all workers of the broker take turns */
+        *ret = em->idle[0];
+        memmove(em->idle, em->idle + 1, --em->idle_count * sizeof(em->idle[0]));
+    }
     (void)pthread_mutex_unlock(&em->lock);
     return have ? 0 : connect_broker(em, ret, e);
 }
@@ -238,30 +240,6 @@ static int settle(struct call *c, struct broker_client *client, struct err *e)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Over a kept connection; when the broker is lost in the middle, over a fresh one, after settling
- * what came of the try before. */
-static int spawn(struct call *c, struct err *e)
-{
-    struct broker_client client = {-EBADF};
-    uint64_t deadline = deadline_in_ms(SPAWN_RETRY_MS);
-    int r = take_client(c->em, &client, e);
-
-    if (r == 0)
-        r = call_spawn(c, &client, e);
-    for (int tries = 1; is_lost(&client, r) && tries < SPAWN_TRIES && !deadline_passed(deadline);
-         tries++) {
-        log_event(LOG_WARN, "the broker was lost in the middle of a create, trying again",
-                  LOG_STR("sandbox", c->id), LOG_STR("error", e->msg));
-        r = connect_broker(c->em, &client, e);
-        if (r == 0)
-            r = settle(c, &client, e);
-        if (r == 0)
-            r = call_spawn(c, &client, e);
-    }
-    give_client(c->em, &client);
-    return r < 0 ? r : 0;
-}
-
 static bool plan_is_idle(const struct plan *plan)
 {
     const char *argv[PLAN_ARGS_MAX + 1], *env[PLAN_ENV_MAX + 1], *cwd;
@@ -287,6 +265,42 @@ static int ask_started(const struct embedded *em, const char *id, struct err *e)
     if (send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request))
         return err_set(e, EIO, "cannot write to the socket of sandbox %s", id);
     return take_fd(&fd);
+}
+
+/* The first try's execd may have answered the first connection, or taken it along in its end. */
+static int ask_again(struct call *c, struct err *e)
+{
+    if (c->started < 0)
+        return 0;
+    fd_close(c->started);
+    c->started = ask_started(c->em, c->id, e);
+    return c->started < 0 ? c->started : 0;
+}
+
+/* Over a kept connection; when the broker is lost in the middle, over a fresh one, after settling
+ * what came of the try before. */
+static int spawn(struct call *c, struct err *e)
+{
+    struct broker_client client = {-EBADF};
+    uint64_t deadline = deadline_in_ms(SPAWN_RETRY_MS);
+    int r = take_client(c->em, &client, e);
+
+    if (r == 0)
+        r = call_spawn(c, &client, e);
+    for (int tries = 1; is_lost(&client, r) && tries < SPAWN_TRIES && !deadline_passed(deadline);
+         tries++) {
+        log_event(LOG_WARN, "the broker was lost in the middle of a create, trying again",
+                  LOG_STR("sandbox", c->id), LOG_STR("error", e->msg));
+        r = connect_broker(c->em, &client, e);
+        if (r == 0)
+            r = settle(c, &client, e);
+        if (r == 0)
+            r = ask_again(c, e);
+        if (r == 0)
+            r = call_spawn(c, &client, e);
+    }
+    give_client(c->em, &client);
+    return r < 0 ? r : 0;
 }
 
 static int create_in(struct call *c, const struct api_create *spec, int dir, struct err *e)
@@ -384,8 +398,8 @@ static int embedded_start_error(struct runtime *r, struct str id, const struct r
     if (report.phase != REPORT_STARTING)
         return 0;
     return err_set(e, EIO, "execd ended before it started the entrypoint%s",
-                   call_broker(&c, r, id, call_stat, NULL) >= 0 && c.stat.oom_kills > 0
-                       ? ": the sandbox ran out of memory"
+                   call_broker(&c, r, id, call_stat, NULL) >= 0 && c.stat.init_oom_kills > 0
+                       ? ": execd ran out of memory"
                        : "");
 }
 
