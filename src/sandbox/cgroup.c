@@ -21,7 +21,7 @@ enum {
     INIT_CPU_WEIGHT = 1000, /* ten times the workload's */
     WORK_PIDS_PER_MIB = 2,  /* of memory; unless the plan says how many processes */
     WORK_PIDS_MIN = 128,
-    WORK_PIDS_MAX = 4096,
+    WORK_PIDS_MAX = 1024,
     FREEZE_TO_KILL_MS = 100,
     KILL_AGAIN_MS = 1000, /* what has not ended by then is signalled once more */
 };

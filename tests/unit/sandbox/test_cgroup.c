@@ -612,9 +612,9 @@ static void check_default_pids(struct cgroup_host *h)
     } rows[] = {
         {16,    0,  128 },
         {256,   0,  512 },
-        {2048,  0,  4096},
-        {65536, 0,  4096},
-        {0,     0,  4096},
+        {2048,  0,  1024},
+        {65536, 0,  1024},
+        {0,     0,  1024},
         {256,   77, 77  },
     };
     struct cgroup c = make_slot(h, SLOT);
