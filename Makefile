@@ -17,9 +17,9 @@ BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX) $(if $(filter-out 0,$(WERROR)
 deps  = build/deps/$(1).ok
 
 # npm takes PREFIX from the environment for its own.
-unexport PREFIX DESTDIR J T F B P A WERROR
+unexport PREFIX DESTDIR J T F B P A N WERROR
 
-.PHONY: all demo run test test-asan test-vm drill bench fuzz lint install uninstall clean help as-root
+.PHONY: all demo run check test test-asan test-vm drill bench fuzz lint install uninstall clean help as-root
 
 all: $(call deps,build) ## build every program into build/bin (J=jobs)
 	@$(BUILD) native musl
@@ -32,9 +32,13 @@ run: as-root $(call deps,build) ## start the server in the foreground, show addr
 	@$(BUILD) --programs --log=build/demo-build.log native musl
 	@tools/run $(A)
 
-test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts them
+check: $(call deps,build) ## unit tests and fuzz corpora only: no VM, no further packages (N=text for some)
 	@$(BUILD) native musl
-	@tools/test build/native build/musl
+	@tools/test --suite=unit --suite=fuzz $(if $(N),--name='$(N)') build/native build/musl
+
+test: $(call deps,test) $(call deps,vm) ## run all tests; the last line counts them (N=text for some)
+	@$(BUILD) native musl
+	@tools/test $(if $(N),--name='$(N)') build/native build/musl
 
 test-asan: $(call deps,test) ## the tests of the host programs, under ASan and UBSan
 	@$(BUILD) musl asan

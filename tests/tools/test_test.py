@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""test_test.py - the test runner loses no failure."""
+"""test_test.py - the test runner loses no failure, and runs the tests that were asked for."""
+import json
 import pathlib
 import sys
+import tempfile
+from unittest import mock
 
 import tap
 
@@ -50,5 +53,71 @@ def runner_reports_the_reason_of_a_skip():
     assert outcome("OK", 0, "# SKIP no net\nok 1 - a # SKIP\n1..1\n").skips == [("a", "no net")]
 
 
+# As Meson's intro-tests.json has them.
+TESTS = [
+    {"name": "net h1", "suite": ["opensandbox:unit"]},
+    {"name": "execd copy", "suite": ["opensandbox:unit", "opensandbox:execd tree"]},
+    {"name": "execd files", "suite": ["opensandbox:integration"]},
+    {"name": "fuzz json", "suite": ["opensandbox:fuzz"]},
+    {"name": "alone", "suite": []},
+]
+
+# suites, names, what is run of TESTS
+SELECTIONS = [
+    ([], [], ["net h1", "execd copy", "execd files", "fuzz json", "alone"]),
+    (["unit", "fuzz"], [], ["net h1", "execd copy", "fuzz json"]),
+    ([], ["execd"], ["execd copy", "execd files"]),
+    ([], ["execd tree"], ["execd copy"]),
+    ([], ["h1", "files"], ["net h1", "execd files"]),
+    (["unit"], ["execd"], ["execd copy"]),
+    (["unit"], ["files"], []),
+    (["nothing"], [], []),
+]
+
+
+def runner_selects_by_suite_and_name():
+    for suites, names, expected in SELECTIONS:
+        got = [test["name"] for test in tool.selected(TESTS, suites, names)]
+        assert got == expected, f"{suites}, {names}: {got}"
+
+
+def run_directory(suites, names):
+    """The names that Meson gets (None: it was not called), and the outcomes. This Meson runs all it
+    is asked for except "execd copy"."""
+    def meson(_directory, _slow, chosen):
+        asked.append(chosen)
+        return [{"name": name, "result": "OK", "returncode": 0, "stdout": "ok 1 - a\n1..1\n"}
+                for name in chosen or [test["name"] for test in TESTS] if name != "execd copy"]
+
+    asked = []
+    with tempfile.TemporaryDirectory() as scratch, mock.patch.object(tool, "run_meson", meson):
+        info = pathlib.Path(scratch, "meson-info")
+        info.mkdir()
+        (info / "intro-tests.json").write_text(json.dumps(TESTS))
+        outcomes = tool.run_directory(pathlib.Path(scratch), 1, suites, names)
+    return asked[0] if asked else None, outcomes
+
+
+def runner_asks_meson_for_the_selected_tests_only():
+    asked, outcomes = run_directory(["fuzz"], [])
+    assert asked == ["fuzz json"] and [o.passed for o in outcomes] == [1], (asked, outcomes)
+    asked, outcomes = run_directory([], [])
+    assert asked == [] and sum(o.passed for o in outcomes) == 4, (asked, outcomes)
+    assert run_directory(["nothing"], []) == (None, [])
+
+
+def runner_counts_a_selected_test_that_did_not_run_as_a_failure():
+    for suites in ([], ["unit"]):
+        failed = [o.where.split(": ")[1] for o in run_directory(suites, [])[1] if o.failures]
+        assert failed == ["execd copy"], failed
+    assert not any(o.failures for o in run_directory(["fuzz"], [])[1])
+
+
 if __name__ == "__main__":
-    sys.exit(tap.run_tests([*(case(*row) for row in CASES), runner_reports_the_reason_of_a_skip]))
+    sys.exit(tap.run_tests([
+        *(case(*row) for row in CASES),
+        runner_reports_the_reason_of_a_skip,
+        runner_selects_by_suite_and_name,
+        runner_asks_meson_for_the_selected_tests_only,
+        runner_counts_a_selected_test_that_did_not_run_as_a_failure,
+    ]))
