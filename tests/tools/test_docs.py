@@ -2,8 +2,8 @@
 """test_docs.py - the documents name what exists, and leave no module out.
 
 Checks links and their anchors, paths in backticks, make targets, functions written as name() (in
-diagrams too), unit tests named in SECURITY.md, and that each header, decision, operation of the
-broker and step of creating a sandbox has its place.
+diagrams too), unit tests named in docs/security/tests.md, and that each header, decision,
+operation of the broker and step of creating a sandbox has its place.
 """
 import fnmatch
 import os
@@ -15,6 +15,8 @@ import tap
 ROOT = tap.ROOT
 NOT_OURS = {".git", "build", "node_modules"}
 DECISION_LINES_MAX = 60
+SECURITY_LINES_MAX = 150
+SECURITY_TESTS = "docs/security/tests.md"
 INTERNALS = {  # of a directory of src/: the page in docs/internals that describes its headers
     "base": "base",
     "net": "net",
@@ -131,6 +133,10 @@ def the_readme_lists_every_make_target():
     expect_none([f"README.md: no row for make {name}" for name in sorted(missing)])
 
 
+def the_security_policy_is_short():
+    assert len(read("SECURITY.md").splitlines()) <= SECURITY_LINES_MAX
+
+
 def every_function_named_exists():
     known = set(re.findall(r"\b\w+(?=\()", sources("src", "tests")))
     expect_none([f"{page}: nothing is called {name}()" for page in pages()
@@ -149,10 +155,10 @@ def every_unit_test_named_exists():
     known = set(re.findall(r"^TEST\((\w+), (\w+)\)", sources("tests/unit"), re.MULTILINE))
     keys = set(config_keys())
     assert ("server", "proxy_access") in keys, "the keys were not found"
-    named = [test.groups() for test in map(UNIT_TEST.fullmatch, inline_code(read("SECURITY.md")))
+    named = [test.groups() for test in map(UNIT_TEST.fullmatch, inline_code(read(SECURITY_TESTS)))
              if test and test.groups() not in keys]
     assert len(named) > 10, "the tests were not found"
-    expect_none([f"SECURITY.md: no test {module}.{name}" for module, name in named
+    expect_none([f"{SECURITY_TESTS}: no test {module}.{name}" for module, name in named
                  if (module, name) not in known])
 
 
@@ -225,6 +231,7 @@ if __name__ == "__main__":
         every_path_in_backticks_exists,
         every_make_target_exists,
         the_readme_lists_every_make_target,
+        the_security_policy_is_short,
         every_function_named_exists,
         every_unit_test_named_exists,
         every_header_is_described,
