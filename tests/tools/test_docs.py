@@ -2,8 +2,7 @@
 """test_docs.py - the documents name what exists, and leave no module out.
 
 Checks links and their anchors, paths in backticks, make targets, functions written as name() (in
-diagrams too), unit tests named in docs/security/tests.md, and that each header, decision,
-operation of the broker and step of creating a sandbox has its place.
+diagrams too), unit tests named in docs/security/tests.md, and that each directory of src/, header, decision, operation of the broker and step of creating a sandbox has its place.
 """
 import fnmatch
 import os
@@ -133,6 +132,35 @@ def the_readme_lists_every_make_target():
     expect_none([f"README.md: no row for make {name}" for name in sorted(missing)])
 
 
+def every_directory_of_src_is_listed():
+    """In the tree of ARCHITECTURE.md, one line each, and none that does not exist."""
+    tree = next(block for _, block in FENCE.findall(read("ARCHITECTURE.md"))
+                if block.startswith("src/"))
+    listed = re.findall(r"^(src/[\w/]*) ", tree, re.MULTILINE)
+    exist = {f"{folder.relative_to(ROOT)}/" for folder in (ROOT / "src").rglob("*")
+             if folder.is_dir() and any(folder.glob("*.[ch]"))}
+    expect_none([f"ARCHITECTURE.md: no line for {path}" for path in sorted(exist - set(listed))])
+    expect_none([f"ARCHITECTURE.md: {path} does not exist" for path in listed
+                 if not (ROOT / path).is_dir()])
+    assert len(listed) == len(set(listed)), "ARCHITECTURE.md: a directory has two lines"
+
+
+def the_rooms_may_include_what_checksrc_allows():
+    """The two tables of rooms in ARCHITECTURE.md, against LAYERS of tools/checksrc."""
+    layers, text = tap.load_tool("checksrc").LAYERS, read("ARCHITECTURE.md")
+    for program in ("execd", "server"):
+        head = rf"^\| room of {program} \|.*\n\|[-|]+\n"
+        table = re.search(head + r"((?:\|.*\n)+)", text, re.MULTILINE)[1]
+        rows = dict(re.findall(r"^\| (\S+) \| ?([^|;]*)", table, re.MULTILINE))
+        said = {room: set(re.findall(r"[\w/]+", names)) for room, names in rows.items()}
+        true = {layer.partition("/")[2]: {name.partition("/")[2] for name in allowed
+                                          if name.startswith(f"{program}/")}
+                for layer, allowed in layers.items() if layer.startswith(f"{program}/")}
+        expect_none([f"ARCHITECTURE.md: {program}/{room}: {said.get(room)}, not {true.get(room)}"
+                     for room in sorted(said.keys() | true.keys())
+                     if said.get(room) != true.get(room)])
+
+
 def the_security_policy_is_short():
     assert len(read("SECURITY.md").splitlines()) <= SECURITY_LINES_MAX
 
@@ -163,14 +191,14 @@ def every_unit_test_named_exists():
 
 
 def every_header_is_described():
-    """In the tables of docs/headers.md and, at more length, in docs/internals."""
+    """In the page of its directory in docs/internals."""
     for layer, internals in INTERNALS.items():
-        for page in ("docs/headers.md", f"docs/internals/{internals}.md"):
-            text = read(page)
-            expect_none([f"{page}: src/{layer}/{path.name} is not mentioned"
-                         for path in sorted((ROOT / "src" / layer).rglob("*.h"))
-                         if not path.name.endswith("_internal.h") and path.name != "texts.h"
-                         and not re.search(rf"\b{re.escape(path.name)}", text)])
+        page = f"docs/internals/{internals}.md"
+        text = read(page)
+        expect_none([f"{page}: src/{layer}/{path.name} is not mentioned"
+                     for path in sorted((ROOT / "src" / layer).rglob("*.h"))
+                     if not path.name.endswith("_internal.h") and path.name != "texts.h"
+                     and not re.search(rf"\b{re.escape(path.name)}", text)])
 
 
 def every_operation_is_described():
@@ -231,6 +259,8 @@ if __name__ == "__main__":
         every_path_in_backticks_exists,
         every_make_target_exists,
         the_readme_lists_every_make_target,
+        every_directory_of_src_is_listed,
+        the_rooms_may_include_what_checksrc_allows,
         the_security_policy_is_short,
         every_function_named_exists,
         every_unit_test_named_exists,
