@@ -2,7 +2,8 @@
 """test_docs.py - the documents name what exists, and leave no module out.
 
 Checks links and their anchors, paths in backticks, make targets, functions written as name() (in
-diagrams too), unit tests named in docs/security/tests.md, and that each directory of src/, header, decision, operation of the broker and step of creating a sandbox has its place.
+diagrams too), unit tests named in docs/security/tests.md, and that each make target, directory of
+src/, header, decision, operation of the broker and step of creating a sandbox has its place.
 """
 import fnmatch
 import os
@@ -125,11 +126,11 @@ def every_make_target_exists():
                  if name not in targets])
 
 
-def the_readme_lists_every_make_target():
-    listed = {name for code in inline_code(read("README.md")) for name in MAKE.findall(code)}
+def the_page_of_targets_lists_every_make_target():
+    listed = {name for code in inline_code(read("docs/make.md")) for name in MAKE.findall(code)}
     described = set(re.findall(r"^([a-z][a-z-]*):.*##", read("Makefile"), re.MULTILINE))
     missing = described - listed - {"all"}
-    expect_none([f"README.md: no row for make {name}" for name in sorted(missing)])
+    expect_none([f"docs/make.md: no row for make {name}" for name in sorted(missing)])
 
 
 def every_directory_of_src_is_listed():
@@ -258,7 +259,7 @@ if __name__ == "__main__":
         every_link_leads_somewhere,
         every_path_in_backticks_exists,
         every_make_target_exists,
-        the_readme_lists_every_make_target,
+        the_page_of_targets_lists_every_make_target,
         every_directory_of_src_is_listed,
         the_rooms_may_include_what_checksrc_allows,
         the_security_policy_is_short,
