@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* gcc and clang each have their own way to say that ASan is on. */
+/* gcc and clang use different macros to tell that ASan is on. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1
@@ -61,7 +61,7 @@ void arena_reset(struct arena *a)
     ASAN_POISON_MEMORY_REGION(keep->data, keep->size);
 }
 
-/* Starts a block that holds at least n bytes; blocks double up to a point. */
+/* Starts a block of at least n bytes. Block sizes double up to a maximum. */
 static int arena_grow(struct arena *a, size_t n)
 {
     size_t want = a->head ? min_size(a->head->size * 2, ARENA_GROW_MAX) : ARENA_FIRST_BYTES;
@@ -90,7 +90,7 @@ void *arena_alloc(struct arena *a, size_t n)
     char *p;
 
     if (n > PTRDIFF_MAX - ARENA_ALIGN - sizeof(struct arena_block))
-        return NULL; /* sums below cannot overflow */
+        return NULL; /* the sums below cannot overflow */
     rounded = (max_size(n, 1) + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
     if (rounded > (size_t)(a->end - a->at) && arena_grow(a, rounded) < 0)
         return NULL;

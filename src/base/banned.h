@@ -1,9 +1,9 @@
-/* banned.h - functions we do not call, as compile errors that name what to use instead.
- * Included on the command line of every translation unit (see meson.build). */
+/* banned.h - functions this project does not call, as compile errors that name the replacement.
+ * meson.build includes this file on the command line of every translation unit. */
 #pragma once
 
 #ifndef __ASSEMBLER__
-/* The headers come first, so that only our calls meet the poison. */
+/* Include the system headers first, so that their declarations do not meet these macros. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,7 @@ void buf_done(struct buf *b)
 
 int buf_reserve(struct buf *b, size_t more)
 {
-    size_t max = min_size(b->max, PTRDIFF_MAX - 1); /* sums below cannot overflow */
+    size_t max = min_size(b->max, PTRDIFF_MAX - 1); /* the sums below cannot overflow */
     size_t need, cap;
     char *p;
 

@@ -1,9 +1,9 @@
-/* caps.c - the table of capabilities, and the four calls that enforce it.
+/* caps.c - the table of capabilities, and the system calls that apply it.
  *
- * All of them count within the sandbox's user namespace only, whose ids own nothing outside. Left
- * out, though Docker grants them: MKNOD (no device can be made in a user namespace), NET_RAW and
- * NET_BIND_SERVICE (the network namespace belongs to the host; sysctls open ping and low ports),
- * SYS_CHROOT (a way around path checks, and nothing here needs it), AUDIT_WRITE (void in a user
+ * All of them apply only within the sandbox's user namespace, whose ids own nothing outside. Not
+ * granted, unlike in Docker: MKNOD (a user namespace cannot make devices), NET_RAW and
+ * NET_BIND_SERVICE (the network namespace belongs to the host; sysctls allow ping and low ports),
+ * SYS_CHROOT (would bypass path checks, and nothing needs it), AUDIT_WRITE (no effect in a user
  * namespace). */
 #include "base/caps.h"
 
@@ -16,18 +16,18 @@
 #define BIT(cap) (UINT64_C(1) << (cap))
 
 #define KEPT                                                                                       \
-    (BIT(CAP_CHOWN)          /* package managers give files to users */                            \
+    (BIT(CAP_CHOWN)          /* package managers change file owners */                             \
      | BIT(CAP_DAC_OVERRIDE) /* root opens any file of the sandbox */                              \
      | BIT(CAP_FOWNER)       /* chmod, utimes, sticky directories */                               \
      | BIT(CAP_FSETID)       /* setgid bits survive unpacking */                                   \
-     | BIT(CAP_KILL)         /* root ends what other users started */                              \
-     | BIT(CAP_SETGID)       /* su, cron, postgres: become a user */                               \
+     | BIT(CAP_KILL)         /* root may signal processes of other users */                        \
+     | BIT(CAP_SETGID)       /* su, cron, postgres: change user */                                 \
      | BIT(CAP_SETUID)       /* the same */                                                        \
-     | BIT(CAP_SETFCAP))     /* rpm stops without; no_new_privs makes file capabilities inert */
+     | BIT(CAP_SETFCAP))     /* rpm needs it; no_new_privs makes file capabilities ineffective */
 
 const uint64_t caps_sandbox = KEPT;
 const uint64_t caps_init = KEPT | BIT(CAP_SETPCAP) /* to limit each child */
-                           | BIT(CAP_SYS_ADMIN)    /* to make sandboxes inside: see nesting.h */
+                           | BIT(CAP_SYS_ADMIN)    /* to make nested sandboxes: see nesting.h */
                            | BIT(CAP_SYS_CHROOT)   /* to enter their mount namespaces */
                            | BIT(CAP_NET_ADMIN);   /* to bring up their loopback */
 

@@ -1,20 +1,21 @@
-/* caps.h - capabilities a sandbox keeps within its own user namespace. */
+/* caps.h - Linux capabilities that a sandbox keeps within its own user namespace. */
 #pragma once
 
 #include "base/defs.h"
 
-/* Bit sets by capability number. Nothing is ambient, nothing inheritable. The workload has less
- * than PID 1, and so the kernel keeps it from tracing PID 1 or reading its memory, even as root. */
-extern const uint64_t caps_sandbox; /* what root of the workload keeps */
-extern const uint64_t caps_init;    /* what PID 1 keeps: the same, the right to drop more, and what
-                                       making sandboxes inside needs; none of the namespaces it is
-                                       in belong to it, so none of this reaches them */
+/* Bit sets by capability number; ambient and inheritable sets are empty. The workload has fewer
+ * capabilities than PID 1, so the kernel forbids it to ptrace PID 1 or read its memory, even as
+ * root. */
+extern const uint64_t caps_sandbox; /* capabilities of the workload's root */
+extern const uint64_t caps_init; /* capabilities of PID 1: caps_sandbox, CAP_SETPCAP, and those that
+                                    making nested sandboxes needs. The namespaces PID 1 is in do not
+                                    belong to it, so these do not apply to them */
 
-/* Bounding, permitted and effective sets of the calling thread become `keep`; inheritable and
- * ambient sets are emptied. Taking from the bounding set needs CAP_SETPCAP. No allocation: safe
- * between clone and exec. 0 or -errno; -EPERM when `keep` has more than the thread. */
+/* Sets the bounding, permitted and effective sets of the calling thread to `keep`; empties the
+ * inheritable and ambient sets. Shrinking the bounding set needs CAP_SETPCAP. No allocation: safe
+ * between clone and exec. 0 or -errno; -EPERM when the thread lacks a capability of `keep`. */
 int caps_limit(uint64_t keep);
-/* The other sets alone: taking from them needs nothing. */
+/* The same without the bounding set; needs no privilege. */
 int caps_set(uint64_t keep);
-/* The bounding set alone: what no exec can give back. The rest stays usable for now. */
+/* Only the bounding set, which limits what exec can grant. The other sets stay as they are. */
 int caps_bound(uint64_t keep);

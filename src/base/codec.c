@@ -76,7 +76,7 @@ static int base64_value(char c, enum base64_form form)
     return c == (form & BASE64_URL ? '_' : '/') ? 63 : -1;
 }
 
-/* Takes the padding off. What is left says how much of it there should have been. */
+/* Removes the padding and checks that it had the right length. */
 static int base64_unpad(struct str *text, enum base64_form form)
 {
     size_t pad = 0;
@@ -96,7 +96,7 @@ int base64_decode(struct str text, enum base64_form form, void *out, size_t room
 {
     unsigned char *bytes = out;
     uint32_t bits = 0;
-    unsigned held = 0; /* bits not yet written, fewer than eight after each turn */
+    unsigned held = 0; /* bits not yet written, fewer than eight after each iteration */
     size_t n = 0;
 
     if (base64_unpad(&text, form) < 0)
@@ -117,7 +117,7 @@ int base64_decode(struct str text, enum base64_form form, void *out, size_t room
         bits &= (1U << held) - 1;
     }
     if (bits != 0)
-        return -EINVAL; /* a second spelling of the same bytes */
+        return -EINVAL; /* another encoding of the same bytes */
     *ret_n = n;
     return 0;
 }

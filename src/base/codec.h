@@ -1,9 +1,9 @@
 /* codec.h - bytes as text: hexadecimal, base64, base 36.
  *
- * Nothing allocates. Encoders write a NUL behind the text and return its length; the room they need
- * is a macro of the length. Decoders are strict, exactly one text stands for some bytes: -EINVAL
- * for any other, -ENOSPC when `room` is too small. Then *ret_n is untouched, `out` may hold scraps.
- */
+ * Nothing allocates. Encoders write a NUL after the text and return its length; macros compute the
+ * room they need. Decoders are strict: they accept exactly one text for given bytes and return
+ * -EINVAL for any other, -ENOSPC when `room` is too small. On failure *ret_n is unchanged and `out`
+ * may be partly written. */
 #pragma once
 
 #include "base/str.h"
@@ -18,12 +18,13 @@ int hex_decode(struct str text, void *out, size_t room, size_t *ret_n) MUST_USE;
 
 enum base64_form {
     BASE64_STD = 0,    /* + and /, padded */
-    BASE64_URL = 1,    /* - and _ instead */
-    BASE64_NO_PAD = 2, /* no = at the end; then one there is an error */
+    BASE64_URL = 1,    /* - and _ in place of + and / */
+    BASE64_NO_PAD = 2, /* no = at the end; decoding refuses one */
 };
 
 size_t base64_encode(struct str data, enum base64_form form, char *out);
-/* Refuses foreign characters, wrong or missing padding, and bits set beyond the last byte. */
+/* Refuses characters outside the alphabet, wrong or missing padding, and set bits after the last
+ * byte. */
 int base64_decode(struct str text, enum base64_form form, void *out, size_t room,
                   size_t *ret_n) MUST_USE;
 

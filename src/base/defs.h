@@ -1,4 +1,4 @@
-/* defs.h - the few macros every file may use. */
+/* defs.h - macros that every file may use. */
 #pragma once
 
 #include <stddef.h>

@@ -33,7 +33,7 @@ static PRINTF_LIKE(3, 0) void err_fill(struct err *e, int code, const char *fmt,
         err_mark_cut(e);
 }
 
-/* Adds `tail` behind ": ". */
+/* Appends ": " and `tail`. */
 static void err_append(struct err *e, const char *tail)
 {
     size_t have = strlen(e->msg);

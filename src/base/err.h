@@ -1,4 +1,4 @@
-/* err.h - an error as a value: an errno and a sentence that gains context on its way up. */
+/* err.h - an error as a value: an errno and a message to which callers prepend context. */
 #pragma once
 
 #include "base/defs.h"
@@ -13,11 +13,11 @@ struct err {
 int err_set(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4); /* returns -code */
 int err_wrap(struct err *e, int r, const char *fmt, ...) PRINTF_LIKE(3, 4);   /* returns r */
 
-/* Like err_set, and appends ": " and the system's text for the code. */
+/* Like err_set, and appends ": " and strerror's text for the code. */
 int err_sys(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* err_set's result where a compiler or analyser that reads only the caller's file can see it, and
- * knows which branches a failure takes. */
+/* Makes err_set's result visible to compilers and analysers that see only the caller's file, so
+ * that they know which branches a failure takes. */
 #define err_set(e, code, ...)                                                                      \
     ({                                                                                             \
         int err_code_ = (code);                                                                    \

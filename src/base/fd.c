@@ -13,8 +13,8 @@ void fd_close(int fd)
 {
     int saved = errno;
 
-    /* On Linux the descriptor is gone even when close() answers EINTR: a retry could close one that
-     * another thread has just been given. */
+    /* On Linux close() releases the descriptor even when it returns EINTR: a retry could close one
+     * that another thread has just opened. */
     if (fd >= 0)
         (void)close(fd);
     errno = saved;
@@ -34,7 +34,8 @@ int fd_open_at(int dirfd, const char *path, int flags, mode_t mode, enum path_po
 
         if (fd >= 0)
             return (int)fd;
-        /* EAGAIN: a rename or mount raced with the resolution, so it could not be proven safe. */
+        /* EAGAIN: a rename or mount raced with the path resolution, so the kernel could not prove
+         * it safe. */
         if (errno != EAGAIN && errno != EINTR)
             break;
     }
@@ -76,7 +77,7 @@ union fd_control {
 void fd_set_send_room(int sock, size_t bytes)
 {
     int room =
-        (int)min_size(bytes, INT_MAX / 2); /* the kernel takes twice that, for its own needs */
+        (int)min_size(bytes, INT_MAX / 2); /* the kernel doubles the value for its own overhead */
 
     if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0)
         (void)setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
@@ -109,8 +110,7 @@ int fd_send(int sock, const void *data, size_t n, const int *fds, size_t fd_coun
     return (size_t)sent == n ? 0 : -EMSGSIZE;
 }
 
-/* Collects the descriptors of a message; all of them, so that none leaks when the rest is refused.
- */
+/* Collects all descriptors of a message, so that none leaks when the message is refused. */
 static size_t fd_collect(struct msghdr *msg, int fds[FD_SEND_MAX])
 {
     size_t count = 0;

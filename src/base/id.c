@@ -64,7 +64,7 @@ void id_uuid(char out[ID_UUID_MAX])
 
 void id_short(char *out, size_t len)
 {
-    /* 252 is the largest multiple of 36 in a byte: what lies above would favour the low digits. */
+    /* 252 is the largest multiple of 36 in a byte; larger values would favour the low digits. */
     enum { BASE = 36, FAIR = 252 };
     uint8_t pool[ID_SHORT_LEN_MAX];
     size_t done = 0;

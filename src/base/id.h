@@ -1,10 +1,10 @@
-/* id.h - randomness from the kernel, and identifiers made of it. */
+/* id.h - random bytes from the kernel, and identifiers made of them. */
 #pragma once
 
 #include "base/defs.h"
 
-/* Fills from getrandom(2). There is no failure to handle: a kernel that gives no randomness ends
- * the process with a sentence, because a guessable id is worse. May block early at boot. */
+/* Fills p from getrandom(2). Cannot fail: without randomness it ends the process with a message,
+ * because a guessable id is worse. May block early at boot. */
 void id_random_bytes(void *p, size_t n);
 
 enum {
@@ -21,7 +21,7 @@ void id_uuid(char out[ID_UUID_MAX]);
  * carries 5.17 bits. */
 void id_short(char *out, size_t len);
 
-/* The id of a request that came without one: such a UUID without its dashes. */
+/* An id for a request that came without one: a random UUID without dashes. */
 void id_request(char out[ID_REQUEST_MAX]);
 
 /* A secret of 24 random bytes: 32 characters of URL-safe base64. */

@@ -19,7 +19,7 @@ enum {
     TEMP_TRIES_MAX = 16,
     TEMP_ID_LEN = 12,
 };
-/* The kernel moves at most this much per call (MAX_RW_COUNT), whatever was asked. */
+/* The kernel moves at most this much per call (MAX_RW_COUNT). */
 #define IO_CALL_MAX ((size_t)0x7ffff000)
 
 static size_t io_ask(size_t n)
@@ -31,13 +31,13 @@ static size_t io_ask(size_t n)
 static int io_wait(int fd, short events, uint64_t deadline)
 {
     if (fd < 0)
-        return -EBADF; /* poll() would skip it and wait */
+        return -EBADF; /* poll() would ignore it and wait */
     for (;;) {
         struct pollfd p = {.fd = fd, .events = events};
         int r = poll(&p, 1, deadline_left_ms(deadline));
 
         if (r > 0)
-            return p.revents & POLLNVAL ? -EBADF : 0; /* POLLERR and POLLHUP: the call will tell */
+            return p.revents & POLLNVAL ? -EBADF : 0; /* POLLERR, POLLHUP: the next call fails */
         if (r < 0 && errno != EINTR)
             return -errno;
         if (r == 0 && deadline_passed(deadline))
@@ -47,7 +47,7 @@ static int io_wait(int fd, short events, uint64_t deadline)
 
 int io_read_full(int fd, void *p, size_t n, uint64_t deadline, size_t *ret_n)
 {
-    bool wait = deadline != DEADLINE_NEVER; /* without one, only a descriptor that says EAGAIN */
+    bool wait = deadline != DEADLINE_NEVER; /* without a deadline, wait only after EAGAIN */
     size_t done = 0;
 
     while (done < n) {
@@ -88,8 +88,8 @@ int io_pread_full(int fd, void *p, size_t n, off_t offset, size_t *ret_n)
     return 0;
 }
 
-/* One write that does not wait where the kernel lets us say so. A blocking pipe with little room
- * would hold a large write past the deadline; PIPE_BUF bytes fit whenever poll() says writable. */
+/* One write that does not block where the kernel allows that. A large write to a blocking pipe
+ * could block past the deadline; PIPE_BUF bytes fit whenever poll() reports POLLOUT. */
 static ssize_t io_write_some(int fd, struct str data, uint64_t deadline)
 {
     size_t n = io_ask(data.n);
@@ -123,7 +123,7 @@ int io_write_full(int fd, struct str data, uint64_t deadline)
     return 0;
 }
 
-/* `too_long` when the file goes on. */
+/* Returns `too_long` when the file has more data. */
 static int io_expect_end(int fd, int too_long, uint64_t deadline)
 {
     size_t got = 0;
@@ -133,7 +133,7 @@ static int io_expect_end(int fd, int too_long, uint64_t deadline)
     return r < 0 ? r : got ? too_long : 0;
 }
 
-/* Appends until the end of the file, which may claim any size or none. */
+/* Appends until the end of the file, whatever size stat reports. */
 static int io_read_rest(int fd, size_t bytes_max, uint64_t deadline, struct buf *out)
 {
     size_t room = out->max - out->n;
@@ -155,7 +155,7 @@ static int io_read_rest(int fd, size_t bytes_max, uint64_t deadline, struct buf 
     return io_expect_end(fd, bytes_max <= room ? -EFBIG : -EMSGSIZE, deadline);
 }
 
-/* From a descriptor just opened from `path`. */
+/* Reads a descriptor that was just opened from `path`. */
 static int io_read_all(int fd, const char *path, size_t bytes_max, uint64_t deadline,
                        struct buf *out, struct err *e)
 {
@@ -191,7 +191,7 @@ int io_read_regular(int dirfd, const char *path, size_t bytes_max, struct buf *o
     return io_read_all(fd, path, bytes_max, deadline_in_ms(0), out, e);
 }
 
-/* Creates a new file beside `name`, whose name no other writer has. */
+/* Creates a new file next to `name`, with a name that no other writer uses. */
 static int io_open_temp(int dirfd, const char *name, mode_t mode, char temp[NAME_MAX + 1],
                         struct err *e)
 {
@@ -219,12 +219,12 @@ static int io_fill_temp(int fd, struct str data, mode_t mode)
 
     if (r < 0)
         return r;
-    if (fchmod(fd, mode) < 0 || fsync(fd) < 0) /* the umask does not narrow what was asked */
+    if (fchmod(fd, mode) < 0 || fsync(fd) < 0) /* fchmod: the umask must not narrow the mode */
         return -errno;
     return 0;
 }
 
-/* dirfd may be AT_FDCWD or O_PATH, which cannot be synced as they are. */
+/* dirfd may be AT_FDCWD or O_PATH, which fsync does not accept. */
 static int io_sync_dir(int dirfd)
 {
     auto_fd fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

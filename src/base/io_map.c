@@ -1,9 +1,9 @@
-/* io_map.c - copying out of a mapped file that may shrink meanwhile.
+/* io_map.c - copying from a mapped file that may be truncated meanwhile.
  *
- * The kernel answers a load behind the end of a mapped file with SIGBUS, on the thread that loaded.
- * A thread that copies leaves a jump buffer where the handler, running on that same thread, finds
- * it; the handler jumps only for an address within the mapping being read. Everything else goes to
- * who handled SIGBUS before. */
+ * The kernel raises SIGBUS on the thread that reads past the end of a mapped file. A thread that
+ * copies stores a jump buffer for the handler, which runs on the same thread; the handler jumps
+ * only for an address within the mapping being read. It passes any other SIGBUS to the previous
+ * handler. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ struct io_map_guard {
     const char *from, *to; /* the mapping being read */
 };
 
-/* The copy this thread is in, NULL outside. Read by the signal handler. */
+/* The copy this thread is doing, NULL outside. Read by the signal handler. */
 static _Thread_local struct io_map_guard *volatile io_map_current;
 
 /* Written once, before the first mapping exists. */
@@ -26,8 +26,8 @@ static struct sigaction io_map_previous;
 static int io_map_install_error;
 static pthread_once_t io_map_once = PTHREAD_ONCE_INIT;
 
-/* Hands the signal on. The default is to die of it: restored, the faulting load repeats and does.
- */
+/* Passes the signal on. The default is to die of it: with the default restored, the faulting read
+ * repeats and kills the process. */
 static void io_map_chain(int sig, siginfo_t *info, void *context)
 {
     if (io_map_previous.sa_flags & SA_SIGINFO) {
@@ -38,7 +38,7 @@ static void io_map_chain(int sig, siginfo_t *info, void *context)
         struct sigaction dfl = {.sa_handler = SIG_DFL};
 
         (void)sigaction(sig, &dfl, NULL);
-        if (info->si_code <= 0) /* sent by a process: no load will repeat */
+        if (info->si_code <= 0) /* sent by a process: no read will repeat */
             (void)raise(sig);
     }
 }
@@ -55,8 +55,8 @@ static void io_map_on_bus(int sig, siginfo_t *info, void *context)
 
 static void io_map_install(void)
 {
-    /* SA_NODEFER: the handler leaves by a jump that does not restore the mask, which keeps the cost
-     * of a copy free of system calls. */
+    /* SA_NODEFER: the handler leaves by a jump that does not restore the signal mask, so that a
+     * copy needs no system calls. */
     struct sigaction act = {.sa_sigaction = io_map_on_bus,
                             .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 

@@ -8,14 +8,15 @@
 #include "base/json_internal.h"
 #include "base/utf8.h"
 
-enum { JSON_FEW_KEYS = 16 }; /* up to here keys are compared pair by pair, then sorted */
+enum { JSON_FEW_KEYS = 16 }; /* up to here keys are compared pairwise, then sorted */
 
-/* What the document must go on with. */
+/* What must come next in the document. */
 enum json_step { STEP_VALUE, STEP_AFTER_VALUE };
 
 /* --- duplicate keys --- */
 
-/* One of 64 kinds: equal keys are of the same kind, so only a repeated kind needs a closer look. */
+/* Hashes a key to one of 64 bits. Equal keys have the same bit, so only a repeated bit needs a full
+ * check. */
 static uint64_t json_key_bit(struct str key)
 {
     unsigned char first = key.n ? (unsigned char)key.p[0] : 0;
@@ -24,7 +25,7 @@ static uint64_t json_key_bit(struct str key)
     return (uint64_t)1 << ((first * 7 + last * 13 + key.n * 31) & 63);
 }
 
-/* Orders members by key, and equal keys as they stand in the text. */
+/* Orders members by key, and equal keys by position in the text. */
 static int json_compare_keys(const void *pa, const void *pb)
 {
     const struct json *a = *(struct json *const *)pa, *b = *(struct json *const *)pb;
@@ -35,8 +36,8 @@ static int json_compare_keys(const void *pa, const void *pb)
     return r ? r : (a->at > b->at) - (a->at < b->at);
 }
 
-/* Lists the members so that equal keys stand side by side. Sorting is n log n whatever the input;
- * a hash table would need a secret to promise as much. */
+/* Lists the members with equal keys side by side. Sorting is n log n for any input; a hash table
+ * would need a secret seed for that. */
 static struct json **json_sort_members(struct json_parser *p, const struct json_frame *f)
 {
     struct json **list = arena_new_array(p->arena, struct json *, f->count);
@@ -53,7 +54,7 @@ static struct json **json_sort_members(struct json_parser *p, const struct json_
 static bool json_has_twin(const struct json_frame *f)
 {
     if (f->count > JSON_FEW_KEYS)
-        return true; /* perhaps: sorting will tell */
+        return true; /* perhaps: sorting decides */
     for (const struct json *a = f->node->first; a; a = a->next)
         for (const struct json *b = a->next; b; b = b->next)
             if (str_eq(a->key, b->key))
@@ -61,7 +62,7 @@ static bool json_has_twin(const struct json_frame *f)
     return false;
 }
 
-/* Gives the first of two members with one key the value that the policy chooses. */
+/* Gives the first of two members with the same key the value that the policy chooses. */
 static void json_merge_twin(struct json *first, const struct json *later, enum json_duplicates how)
 {
     uint32_t at = first->at;
@@ -74,7 +75,7 @@ static void json_merge_twin(struct json *first, const struct json *later, enum j
     first->next = next;
 }
 
-/* Unlinks the members whose key is marked as gone. */
+/* Unlinks the members whose key is marked as removed. */
 static void json_drop_marked(struct json_frame *f)
 {
     struct json **link = &f->node->first;
@@ -121,7 +122,8 @@ static struct json_frame *json_top(struct json_parser *p)
     return &p->stack[p->depth];
 }
 
-/* Makes a node and links it as the next child of what is open. NULL with the error in *ret_r. */
+/* Makes a node and links it as the next child of the open container. NULL with the error in
+ * *ret_r. */
 static struct json *json_add_node(struct json_parser *p, enum json_type type, int *ret_r)
 {
     struct json_frame *f = json_top(p);
@@ -149,7 +151,7 @@ static struct json *json_add_node(struct json_parser *p, enum json_type type, in
     return v;
 }
 
-/* Reads `"key" :` in front of a member's value. */
+/* Reads `"key" :` before a member's value. */
 static int json_read_key(struct json_parser *p)
 {
     struct json_frame *f = json_top(p);
@@ -240,7 +242,7 @@ static int json_read_content(struct json_parser *p, struct json *v)
 
 static int json_read_value(struct json_parser *p)
 {
-    /* What a first byte announces, plus 1. */
+    /* The type that a first byte means, plus 1. */
     static const uint8_t starts[256] = {
         ['{'] = JSON_OBJECT + 1, ['['] = JSON_ARRAY + 1,  ['"'] = JSON_STRING + 1,
         ['t'] = JSON_BOOL + 1,   ['f'] = JSON_BOOL + 1,   ['n'] = JSON_NULL + 1,
@@ -261,7 +263,7 @@ static int json_read_value(struct json_parser *p)
     return v ? json_read_content(p, v) : r;
 }
 
-/* Behind a value: a comma and what it promises, or the end of what is open. */
+/* After a value: a comma, or the end of the open container. */
 static int json_read_after_value(struct json_parser *p)
 {
     bool object = json_top(p)->node->type == JSON_OBJECT;
@@ -314,8 +316,8 @@ static size_t json_count_invalid(struct str text)
     return count;
 }
 
-/* Copies text, each byte of invalid UTF-8 as U+FFFD: a character for a byte, so that columns still
- * count alike. */
+/* Copies text and replaces each byte of invalid UTF-8 by U+FFFD: one character per byte, so that
+ * columns stay the same. */
 static struct str json_repair(struct arena *a, struct str text)
 {
     struct str mark = STR(UTF8_REPLACEMENT);
@@ -336,7 +338,7 @@ static struct str json_repair(struct arena *a, struct str text)
     return str_make(from, (size_t)(to - from));
 }
 
-/* Checks the text as a whole and makes the copy that becomes the tree's. */
+/* Validates the text and makes the copy that the tree keeps. */
 static int json_prepare(struct json_parser *p)
 {
     size_t valid;

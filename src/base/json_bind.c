@@ -1,5 +1,5 @@
-/* json_bind.c - walks tables and tree together, on an explicit stack whose frames also spell the
- * path of an error. */
+/* json_bind.c - walks tables and tree together, on an explicit stack that also gives the path of an
+ * error. */
 #include "base/json_bind.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@ struct bind_frame {
     const struct json *node;
     const struct json_table *table;   /* of an object; NULL for an array */
     const struct json_field *element; /* of an array */
-    const struct json *next;          /* element to come */
+    const struct json *next;          /* the next element */
     size_t index;                     /* of the row or element being bound, plus 1 */
-    char *base;                       /* the struct, or the element to come */
+    char *base;                       /* the struct, or the next element */
 };
 
 struct binder {
@@ -31,7 +31,7 @@ typedef int bind_fn(struct binder *b, const struct json_field *f, const struct j
 
 /* --- errors --- */
 
-/* Text from outside, cut and made printable. */
+/* Untrusted text, shortened and made printable. */
 static void bind_show(char *out, size_t size, struct str s)
 {
     size_t n = min_size(s.n, size - 1);
@@ -46,7 +46,7 @@ static void bind_show(char *out, size_t size, struct str s)
         memcpy(out + n - 3, "...", 3);
 }
 
-/* Prints "a.b[2].c" for where the stack stands. */
+/* Prints the path of the stack: "a.b[2].c". */
 static void bind_print_path(const struct binder *b, char *out, size_t size)
 {
     size_t n = 0;
@@ -65,7 +65,7 @@ static void bind_print_path(const struct binder *b, char *out, size_t size)
     }
 }
 
-/* Puts the path in front of the error that is in b->e. */
+/* Prepends the path to the error in b->e. */
 static int bind_add_path(struct binder *b, int r)
 {
     char path[BIND_PATH_BYTES_MAX];
@@ -85,7 +85,7 @@ static int bind_fail_type(struct binder *b, const char *expected, const struct j
         b, err_set(b->e, EBADMSG, "expected %s, got %s", expected, json_type_name(v)));
 }
 
-/* The same, where a number is of the right type and its value is to blame. */
+/* The same for a number of the right type with a wrong value. */
 static int bind_fail_number(struct binder *b, const char *expected, const struct json *v)
 {
     char shown[BIND_SHOWN_BYTES_MAX];
@@ -139,7 +139,7 @@ static int bind_bool(struct binder *b, const struct json_field *f, const struct 
     return 0;
 }
 
-/* The range a row allows: the type's, narrowed by the row's. */
+/* The allowed range: the type's, narrowed by the row's. */
 struct bind_range {
     int64_t min;
     uint64_t max;
@@ -172,7 +172,7 @@ static void bind_store_integer(enum json_as as, const struct json *v, void *to)
     else if (as == JSON_AS_I32)
         *(int32_t *)to = (int32_t)v->i64;
     else
-        *(uint64_t *)to = v->u64; /* both kinds of 64 bits */
+        *(uint64_t *)to = v->u64; /* for I64 and U64 */
 }
 
 static bool bind_in_range(const struct json *v, struct bind_range range)
@@ -293,7 +293,7 @@ static bool bind_knows(const struct json_table *t, struct str key)
     return false;
 }
 
-/* The member a row is about, or NULL. */
+/* The member that a row is for, or NULL. */
 static const struct json *bind_find(const struct json *object, const struct json_table *t,
                                     const char *name)
 {
@@ -305,7 +305,7 @@ static const struct json *bind_find(const struct json *object, const struct json
     return NULL;
 }
 
-/* Names the unknown key behind the path of the object that holds it. */
+/* Names the unknown key after the path of its object. */
 static int bind_fail_unknown(struct binder *b, struct str key)
 {
     char path[BIND_PATH_BYTES_MAX], shown[BIND_SHOWN_BYTES_MAX];
@@ -331,7 +331,7 @@ static int bind_object(struct binder *b, const struct json_field *f, const struc
     return bind_open_object(b, f->table, v, to);
 }
 
-/* Stores a list at the row's target and its count, which is a sibling of the target. */
+/* Stores a list at the row's target, and its count at count_at. */
 static void bind_store_list(const struct json_field *f, void *to, void *list, size_t count)
 {
     char *base = (char *)to - f->at;
@@ -406,7 +406,7 @@ static const struct bind_kind {
     [JSON_AS_DOUBLE] = {bind_double,  sizeof(double)       },
     [JSON_AS_RAW] = {bind_raw,     sizeof(struct json *)},
     [JSON_AS_ENUM] = {bind_enum,    sizeof(int)          },
-    [JSON_AS_OBJECT] = {bind_object,  0                    }, /* the size of these is the row's matter */
+    [JSON_AS_OBJECT] = {bind_object,  0                    }, /* the row gives the size of these */
     [JSON_AS_ARRAY] = {bind_array,   0                    },
     [JSON_AS_MAP] = {bind_map,     0                    },
     [JSON_AS_CUSTOM] = {bind_custom,  0                    },

@@ -1,4 +1,4 @@
-/* json_bind.h - JSON objects into C structs, by table.
+/* json_bind.h - fills C structs from JSON objects, driven by a table.
  *
  *   static const struct json_field renew_fields[] = {
  *       JSON_FIELD("expiresAt", JSON_AS_CUSTOM, JSON_REQUIRED, struct renew, expires_at,
@@ -8,12 +8,12 @@
  *   };
  *   static const struct json_table renew = JSON_TABLE(struct renew, renew_fields, JSON_STRICT);
  *
- * Strings and raw values borrow from the tree, arrays and maps are made in the arena. */
+ * Strings and raw values borrow from the tree; arrays and maps are allocated in the arena. */
 #pragma once
 
 #include "base/json.h"
 
-/* The C type at the offset. */
+/* The C type of the target. */
 enum json_as {
     JSON_AS_STR,    /* struct str */
     JSON_AS_BOOL,   /* bool */
@@ -23,29 +23,29 @@ enum json_as {
     JSON_AS_U32,    /* uint32_t */
     JSON_AS_U16,    /* uint16_t */
     JSON_AS_DOUBLE, /* double */
-    JSON_AS_RAW,    /* const struct json *; null is a value like any other */
+    JSON_AS_RAW,    /* const struct json *; also for null */
     JSON_AS_ENUM,   /* int, by .names */
     JSON_AS_OBJECT, /* a struct, by .table */
     JSON_AS_ARRAY,  /* T *, by .element, and its count */
     JSON_AS_MAP,    /* struct json_pair *, an object of strings, and its count */
-    JSON_AS_CUSTOM, /* what .parse makes of it */
+    JSON_AS_CUSTOM, /* what .parse stores */
 };
 
 enum json_field_flags {
     JSON_REQUIRED = 1 << 0,
     JSON_NULLABLE = 1 << 1, /* null counts as absent */
-    JSON_ANY_CASE = 1 << 2, /* of an enum: its names in upper case, too, and mixed */
+    JSON_ANY_CASE = 1 << 2, /* of an enum: names match in any case */
 };
 
 enum json_table_flags {
-    JSON_STRICT = 1 << 0, /* refuse keys that no row names; otherwise they are ignored */
-    JSON_SNAKE = 1 << 1,  /* "claim_name" where there is no "claimName" */
+    JSON_STRICT = 1 << 0, /* refuse keys without a row; otherwise they are ignored */
+    JSON_SNAKE = 1 << 1,  /* accept "claim_name" when there is no "claimName" */
 };
 
 struct json_field;
 struct json_table;
 
-/* Reads `v` into *ret. On failure sets `e`, in front of which the binder puts the path, and returns
+/* Reads `v` into *ret. On failure sets `e`, to which the binder prepends the path, and returns
  * -errno. */
 typedef int json_parse_fn(struct arena *a, const struct json *v, const struct json_field *f,
                           void *ret, struct err *e);
@@ -64,12 +64,12 @@ struct json_field {
     enum json_as as;
     unsigned flags;
     size_t at; /* offset of the target */
-    /* Bounds, inclusive; both 0 means none but the type's own. Of an integer or double its value,
-     * of a string its bytes, of an array or map its elements. */
+    /* Inclusive bounds; both 0: only those of the type. They limit the value of a number, the bytes
+     * of a string, the elements of an array or map. */
     int64_t min;
     uint64_t max;
     size_t seen_at;  /* JSON_SEEN(type, member): a bool set to whether the field was given */
-    size_t count_at; /* offset of the size_t beside an array or map */
+    size_t count_at; /* offset of the size_t count of an array or map */
     const struct json_field *element;
     const struct json_table *table;
     const struct json_name *names;
@@ -84,12 +84,12 @@ struct json_table {
     unsigned flags;
 };
 
-/* Rows; behind the member come the fields that this kind needs, by name. */
+/* Rows. After the member come the fields that this kind needs, as designated initialisers. */
 #define JSON_FIELD(name, as, flags, type, member, ...)                                             \
     {                                                                                              \
         name, as, flags, offsetof(type, member), __VA_ARGS__                                       \
     }
-/* A row for an array or a map, whose count is the member called <member>_count. */
+/* A row for an array or a map; its count is the member <member>_count. */
 #define JSON_LIST(name, as, flags, type, member, ...)                                              \
     JSON_FIELD(name, as, flags, type, member, .count_at = offsetof(type, member##_count),          \
                __VA_ARGS__)
@@ -99,10 +99,10 @@ struct json_table {
         (fields), ARRAY_LEN(fields), sizeof(type), (flags)                                         \
     }
 
-/* Fills the struct at `ret`. Absent fields are left as they are, so the caller sets defaults first;
- * nested objects too, array elements start zeroed. -EBADMSG when a value does not fit its row, with
- * its path ("networkPolicy.egress[2].target: expected a string, got a number"); -EMSGSIZE when
- * tables nest deeper than 32; -ENOMEM; or what a custom row returned. After a failure *ret is half
- * filled. */
+/* Fills the struct at `ret`. Absent fields keep their values, so the caller sets defaults first,
+ * also in nested objects; array elements start zeroed. -EBADMSG when a value does not fit its row,
+ * with its path ("networkPolicy.egress[2].target: expected a string, got a number"); -EMSGSIZE when
+ * tables nest deeper than 32; -ENOMEM; or what a custom row returned. After a failure *ret is
+ * partly filled. */
 int json_bind(struct arena *a, const struct json *v, const struct json_table *t, void *ret,
               struct err *e);

@@ -1,30 +1,30 @@
-/* json_internal.h - what the two halves of the JSON reader share: json_scan.c reads tokens, json.c
- * their structure.
+/* json_internal.h - shared by the files of the JSON parser: json_scan.c reads tokens, json.c the
+ * structure.
  *
- * The text is validated as UTF-8 in one pass and copied; the copy ends in NUL bytes, which no token
- * contains, so the scanner needs no other check for the end. Strings are decoded in place, for no
- * escape is shorter than what it stands for. */
+ * The text is validated as UTF-8 in one pass and copied. The copy ends in NUL bytes, which no token
+ * contains, so the scanner needs no other end check. Strings are decoded in place: no escape is
+ * shorter than the character it encodes. */
 #pragma once
 
 #include "base/json.h"
 
-enum { JSON_PAD_BYTES = 8 }; /* NULs behind the copy: the scanner reads words */
+enum { JSON_PAD_BYTES = 8 }; /* NULs after the copy: the scanner reads whole words */
 
 /* An open array or object, or at index 0 the document itself. */
 struct json_frame {
     struct json *node;
     struct json **tail; /* where the next child is linked */
     size_t count;
-    uint64_t seen; /* a bit per kind of key, see json_key_bit() */
-    bool suspect;  /* two keys share a bit */
+    uint64_t seen; /* a bit set of key hashes, see json_key_bit() */
+    bool suspect;  /* two keys have the same bit: check for duplicates */
 };
 
 struct json_parser {
     struct arena *arena;
     struct json_limits limits;
     struct err *e;
-    struct str text; /* untouched, for positions */
-    char *copy, *at; /* what becomes the tree's, and the cursor in it */
+    struct str text; /* the original text, for line and column */
+    char *copy, *at; /* the tree's copy, and the cursor in it */
     struct str key;  /* of the member whose value comes next */
     uint32_t key_at;
     size_t nodes;

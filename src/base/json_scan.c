@@ -60,8 +60,8 @@ int json_fail_expected(struct json_parser *p, const char *expected)
 
 /* --- strings --- */
 
-/* Bytes before the first quote, backslash or control character. The NULs behind the text stop it.
- */
+/* Bytes before the first quote, backslash or control character. Stops at the NULs after the
+ * text. */
 static size_t json_plain_run(const char *s)
 {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
@@ -99,7 +99,7 @@ static int json_read_hex4(struct json_parser *p, uint32_t *ret)
     return 0;
 }
 
-/* Reads what follows "\u", and the second half of a surrogate pair. */
+/* Reads what follows "\u", with the second half of a surrogate pair. */
 static int json_read_unicode(struct json_parser *p, uint32_t *ret_code)
 {
     char *start = p->at;
@@ -188,7 +188,7 @@ int json_read_string(struct json_parser *p, struct str *ret)
 
 /* --- numbers --- */
 
-/* A decimal number in pieces: mantissa * 10^exponent, if digits <= JSON_DIGITS_EXACT. */
+/* A decimal number in parts: mantissa * 10^exponent, if digits <= JSON_DIGITS_EXACT. */
 struct json_decimal {
     uint64_t mantissa;
     int64_t exponent;
@@ -249,8 +249,8 @@ static int json_read_decimal(struct json_parser *p, struct json_decimal *d)
     return r;
 }
 
-/* Powers of ten that a double holds exactly, and so products and quotients of them with an exact
- * integer are rounded once, that is correctly. */
+/* Powers of ten that a double represents exactly. A product or quotient of one with an exact
+ * integer is rounded once and therefore correctly. */
 static const double json_powers[] = {
     1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
@@ -263,13 +263,13 @@ static double json_decimal_to_double(const struct json_decimal *d, const char *t
 
     if (FLT_EVAL_METHOD != 0 || d->digits > JSON_DIGITS_EXACT || d->mantissa >> 53 ||
         d->exponent >= limit || d->exponent <= -limit)
-        return strtod(text, NULL); /* stops behind the token: it was checked */
+        return strtod(text, NULL); /* stops at the end of the token, which was checked */
     v = (double)d->mantissa;
     v = d->exponent < 0 ? v / json_powers[-d->exponent] : v * json_powers[d->exponent];
     return d->negative ? -v : v;
 }
 
-/* True when the value is an integer of 64 bits, which is then stored in `v`. */
+/* True when the value is a 64-bit integer; it is then stored in `v`. */
 static bool json_decimal_to_integer(const struct json_decimal *d, struct json *v)
 {
     uint64_t magnitude = d->mantissa;

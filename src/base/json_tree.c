@@ -54,7 +54,7 @@ int json_to_str(const struct json *v, struct str *ret)
     return r;
 }
 
-/* True for a number without fraction and exponent, however large. */
+/* True for a number without fraction and exponent, of any size. */
 static bool json_is_integral(const struct json *v)
 {
     return v->number != JSON_REAL ||

@@ -20,7 +20,7 @@ int json_write_end(struct json_writer *w)
         buf_cut(w->out, w->start);
         return w->error;
     }
-    assert(w->depth == 0 && !w->first); /* exactly one value, and whole */
+    assert(w->depth == 0 && !w->first); /* exactly one complete value */
     return 0;
 }
 
@@ -43,7 +43,7 @@ static bool json_in_object(const struct json_writer *w)
     return w->depth && (w->objects[(w->depth - 1) / 64] >> ((w->depth - 1) % 64) & 1);
 }
 
-/* Stands before every value: puts the comma that an array needs. */
+/* Called before every value: writes the comma that an array needs. */
 static void json_write_item(struct json_writer *w)
 {
     if (w->error)
@@ -102,8 +102,8 @@ void json_write_array_end(struct json_writer *w)
 
 /* --- strings --- */
 
-/* Bytes that cannot stand for themselves: the letter of a short escape, 'u' for \u00xx, '+' for the
- * start of a character that is not ASCII. */
+/* Bytes that must be escaped: the letter of a short escape, 'u' for \u00xx, '+' for the start of a
+ * character that is not ASCII. */
 static const char json_escapes[256] = {
     [0x00 ... 0x07] = 'u', ['\b'] = 'b', ['\t'] = 't',          ['\n'] = 'n',          [0x0b] = 'u',
     ['\f'] = 'f',          ['\r'] = 'r', [0x0e ... 0x1f] = 'u', ['"'] = '"',           ['&'] = 'u',
@@ -119,8 +119,8 @@ size_t json_plain_bytes(struct str s)
     return n;
 }
 
-/* Of bytes that json_escapes marks: the code to escape in place of the first *ret_n of s, or -1
- * when they stand for themselves. */
+/* For bytes that json_escapes marks: the code point to escape in place of the first *ret_n bytes of
+ * s, or -1 when they are written as they are. */
 static int32_t json_escaped_code(struct str s, size_t *ret_n)
 {
     unsigned char c = (unsigned char)s.p[0];
@@ -153,7 +153,7 @@ static void json_put_escape(struct json_writer *w, int32_t code)
 
 static void json_put_string(struct json_writer *w, struct str s)
 {
-    size_t plain = 0; /* bytes at the start of s that stand for themselves */
+    size_t plain = 0; /* bytes at the start of s that need no escape */
 
     json_put(w, STR("\""));
     while (plain < s.n && !w->error) {
@@ -207,7 +207,7 @@ struct json_digits {
     int n, exponent;
 };
 
-/* Prints `v` with `n` digits; false when they do not read back as the same number. */
+/* Prints `v` with `n` digits; false when they do not parse back to the same number. */
 static bool json_print_digits(struct json_digits *d, double v, int n)
 {
     char text[DOUBLE_TEXT_MAX];
@@ -215,8 +215,8 @@ static bool json_print_digits(struct json_digits *d, double v, int n)
 
     snprintf(text, sizeof(text), "%.*e", n - 1, v);
     e = strchr(text, 'e');
-    /* Doubles lie closer together below a power of two than above it: there the nearest decimal may
-     * miss where the next one up hits. */
+    /* Doubles are denser below a power of two than above it: there the nearest decimal may fail
+     * while the next larger one works. */
     if (strtod(text, NULL) != v && (e[-1] == '9' || (e[-1]++, strtod(text, NULL) != v)))
         return false;
     d->exponent = (int)strtol(e + 1, NULL, 10);
@@ -229,8 +229,9 @@ static bool json_print_digits(struct json_digits *d, double v, int n)
     return true;
 }
 
-/* Any decimal of up to 15 digits survives the way through a normal double, so the 15 digit form is
- * the shortest one whenever it reads back; subnormals hold fewer and need the search from 1. */
+/* A decimal of up to 15 digits always survives conversion to a normal double and back, so the 15
+ * digit form is the shortest whenever it parses back; subnormals hold fewer digits and need the
+ * search from 1. */
 static struct json_digits json_shortest_digits(double v)
 {
     struct json_digits d = {.n = 0};
@@ -264,7 +265,7 @@ static void json_put_exponential(struct json_writer *w, const struct json_digits
 
 static void json_put_fixed(struct json_writer *w, const struct json_digits *d)
 {
-    int whole = d->exponent + 1; /* digits in front of the point */
+    int whole = d->exponent + 1; /* digits before the decimal point */
     int split = whole < 0 ? 0 : whole > d->n ? d->n : whole;
 
     if (whole <= 0)
@@ -296,7 +297,7 @@ void json_write_double(struct json_writer *w, double v)
         json_put_fixed(w, &d);
 }
 
-/* Every event of a stream carries a number: printf would be most of its cost. */
+/* Every event of a stream has a number; printf would be most of its cost. */
 static void json_write_digits(struct json_writer *w, uint64_t v, bool negative)
 {
     char text[24];

@@ -1,12 +1,11 @@
-/* list.h - a doubly linked list whose links live inside its members. Order is insertion at the
- * tail. */
+/* list.h - an intrusive doubly linked list; members are added at the tail. */
 #pragma once
 
 #include "base/defs.h"
 #include <stdbool.h>
 
 struct list {
-    struct list *prev, *next; /* of the head: last and first; of a member: its neighbours */
+    struct list *prev, *next; /* of the head: last and first member; of a member: its neighbours */
 };
 
 static inline void list_init(struct list *head)

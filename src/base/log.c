@@ -1,8 +1,8 @@
-/* log.c - builds a line on the stack and writes it at once.
+/* log.c - builds a line on the stack and writes it with one call.
  *
- * A line keeps a reserve behind its limit. Once something does not fit, the line is cut: only what
- * closes it, and the request id, may still be added there, so that a cut JSON line is JSON still.
- */
+ * A line has a reserve after its limit. Once something does not fit, the line is cut: only its
+ * closing text and the request id are still added, into the reserve, so that a cut JSON line is
+ * valid JSON. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "base/utf8.h"
 
 enum {
-    RESERVE_TAIL = sizeof("\",\"cut\":true}\n"),                          /* the longest end */
-    RESERVE_ID = sizeof(",\"request_id\":\"\"") + 6 * LOG_REQUEST_ID_MAX, /* all of it escaped */
+    RESERVE_TAIL = sizeof("\",\"cut\":true}\n"), /* the longest closing text */
+    RESERVE_ID = sizeof(",\"request_id\":\"\"") + 6 * LOG_REQUEST_ID_MAX, /* every byte escaped */
     LIMIT_FIELDS = LOG_LINE_MAX - RESERVE_TAIL - RESERVE_ID,
     LIMIT_ID = LOG_LINE_MAX - RESERVE_TAIL,
     ERR_TEXT_MAX = 1024,
@@ -74,10 +74,10 @@ struct str log_request_id(void)
     return str_make(log_id, log_id_n);
 }
 
-/* All of it or, from then on, nothing. */
+/* Adds all of `s`; if it does not fit, cuts the line, and later calls add nothing. */
 static void line_put(struct line *l, struct str s)
 {
-    if (l->cut || l->n > l->limit || s.n > l->limit - l->n) { /* a closing quote may lie beyond */
+    if (l->cut || l->n > l->limit || s.n > l->limit - l->n) { /* n may be in the reserve */
         l->cut = true;
         return;
     }
@@ -85,14 +85,14 @@ static void line_put(struct line *l, struct str s)
     l->n += s.n;
 }
 
-/* Into the reserve, which is large enough. */
+/* Adds to the reserve, which is large enough. */
 static void line_close(struct line *l, struct str s)
 {
     memcpy(l->p + l->n, s.p, s.n);
     l->n += s.n;
 }
 
-/* C0, DEL and C1: what a terminal or a reader of lines would act on. */
+/* C0, DEL and C1: bytes that a terminal or a line reader would interpret. */
 static bool is_control(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7f && code < 0xa0);
@@ -110,14 +110,14 @@ static PRINTF_LIKE(2, 3) void line_put_escape(struct line *l, const char *fmt, .
     line_put(l, str_make(escape, (size_t)n));
 }
 
-/* Adds a string with everything escaped that JSON, or a line of text, could not bear. The one place
- * that knows the rules. */
+/* Adds a string, with everything escaped that is invalid in JSON or in a line of text. The only
+ * place that implements these rules. */
 static void line_put_escaped(struct line *l, struct str s)
 {
     bool json = is_json();
 
     while (s.n && !l->cut) {
-        uint32_t code = 0; /* stays so for a malformed byte, which is escaped like it */
+        uint32_t code = 0; /* stays 0 for a malformed byte, which is escaped like a control */
         int n = utf8_decode(s, &code);
 
         if (n < 0 && json) {
@@ -138,7 +138,7 @@ static void line_put_escaped(struct line *l, struct str s)
     }
 }
 
-/* A value that text can show without quotes and a reader split off again. */
+/* Whether text format can show the value without quotes, unambiguously. */
 static bool is_plain(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -185,7 +185,7 @@ static void line_put_value(struct line *l, const struct log_field *f)
     }
 }
 
-/* A field stands there with a value, be it a cut one, or not at all. */
+/* Adds the field with its value, perhaps cut, or nothing at all. */
 static void line_put_field(struct line *l, const struct log_field *f)
 {
     bool json = is_json();
@@ -246,7 +246,7 @@ static void (*const line_put_head[])(struct line *l, enum log_level level, const
     [LOG_JSON_BRIEF] = line_put_head_brief,
 };
 
-/* The id finds lines that belong together, so it has room of its own in a cut line. */
+/* The request id connects related lines, so it has reserved room in a cut line. */
 static void line_put_id(struct line *l)
 {
     struct log_field id = LOG_STR("request_id", log_request_id());
@@ -289,7 +289,7 @@ static void line_write(const struct line *l, int fd)
     while (r < 0 && errno == EINTR);
 }
 
-/* Both keep errno: a log line between a call and its check must not change the outcome. */
+/* Both preserve errno: a log line between a call and its check must not change the result. */
 
 void log_event_fields(enum log_level level, const char *message, const struct log_field *fields)
 {

@@ -1,16 +1,15 @@
-/* log.h - one line per event, with typed fields, to one descriptor, or wherever a sink takes it.
+/* log.h - structured logging: one line per event, with typed fields, to a descriptor or a sink.
  *
- *     log_event(LOG_INFO, "sandbox created", LOG_STR("sandbox", id), LOG_U64("ms", 3));
+ *   log_event(LOG_INFO, "sandbox created", LOG_STR("sandbox", id), LOG_U64("ms", 3));
  *
- *     2026-01-02T03:04:05.000120Z INFO server: sandbox created sandbox=5bcf ms=3 request_id=9f2c
- *     {"time":"2026-...","level":"info","area":"server","message":"sandbox created","sandbox":...}
- *     {"level":"info","ts":"2026-01-02T03:04:05.000Z","msg":"sandbox created","sandbox":"5bcf",...}
+ *   2026-01-02T03:04:05.000120Z INFO server: sandbox created sandbox=5bcf ms=3 request_id=9f2c
+ *   {"time":"2026-...","level":"info","area":"server","message":"sandbox created","sandbox":...}
+ *   {"level":"info","ts":"2026-01-02T03:04:05.000Z","msg":"sandbox created","sandbox":"5bcf",...}
  *
- * A line is a single write(2) of at most LOG_LINE_MAX bytes, so lines of threads and processes
- * never mix, also in a pipe; a longer one is cut and says so. Bytes that could forge a line, or
- * move a terminal's cursor, are escaped. Libraries return errors; programs log, once, where they
- * decide. May block when the descriptor does; a line that cannot be written is lost. Thread-safe.
- */
+ * A line is a single write(2) of at most LOG_LINE_MAX bytes, so lines of different threads and
+ * processes do not mix, even in a pipe; a longer line is cut and marked. Line breaks and terminal
+ * control bytes are escaped. Libraries return errors; programs log an error once, where they handle
+ * it. May block when the descriptor does; a line that cannot be written is lost. Thread-safe. */
 #pragma once
 
 #include <stdatomic.h>
@@ -22,28 +21,28 @@
 enum { LOG_LINE_MAX = 4096, LOG_REQUEST_ID_MAX = 64 };
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
-enum log_format { LOG_TEXT, LOG_JSON, LOG_JSON_BRIEF /* execd's: other names, no area */ };
+enum log_format { LOG_TEXT, LOG_JSON, LOG_JSON_BRIEF /* execd's: other field names, no area */ };
 
-/* Takes a line with its newline. Must not log, and must be thread-safe where threads do. */
+/* Receives a line with its newline. Must not log; must be thread-safe if several threads log. */
 typedef void log_sink(void *user, enum log_level level, const char *message, struct str line);
 
 struct log_conf {
-    enum log_level level; /* the most talkative that is written */
+    enum log_level level; /* the most verbose level that is written */
     enum log_format format;
-    int fd;           /* stays the caller's */
-    const char *area; /* the program; borrowed for good */
-    log_sink *sink;   /* gets the lines instead of fd; NULL = none */
+    int fd;           /* borrowed from the caller */
+    const char *area; /* the program's name; must stay valid for ever */
+    log_sink *sink;   /* receives the lines instead of fd; NULL = none */
     void *sink_user;
 };
 
-/* Before other threads start. Without it: text, LOG_INFO and above, standard error. */
+/* Call before other threads start. Default: text, LOG_INFO and above, standard error. */
 void log_init(const struct log_conf *conf);
 void log_set_level(enum log_level level); /* any time, any thread */
 
-/* The id that this thread's lines carry from now on. Copied, cut to LOG_REQUEST_ID_MAX bytes;
- * STR_NONE clears it. */
+/* Sets the request id of this thread's lines. Copied, cut to LOG_REQUEST_ID_MAX bytes; STR_NONE
+ * clears it. */
 void log_request_id_set(struct str id);
-struct str log_request_id(void); /* borrowed until the next set on this thread */
+struct str log_request_id(void); /* valid until the next set on this thread */
 
 enum log_field_kind {
     LOG_FIELD_STR,
@@ -54,7 +53,7 @@ enum log_field_kind {
 };
 
 struct log_field {
-    const char *key; /* ours, plain: [a-z0-9_]+ */
+    const char *key; /* a constant of the program: [a-z0-9_]+ */
     enum log_field_kind kind;
     union {
         struct str str;
@@ -69,7 +68,7 @@ static inline struct str log_str_same(struct str s)
     return s;
 }
 
-/* A struct str or a C string. */
+/* `v` is a struct str or a C string. */
 #define LOG_STR(name, v)                                                                           \
     ((struct log_field){.key = (name),                                                             \
                         .kind = LOG_FIELD_STR,                                                     \
@@ -79,7 +78,7 @@ static inline struct str log_str_same(struct str s)
 #define LOG_U64(name, v)  ((struct log_field){.key = (name), .kind = LOG_FIELD_U64, .u64 = (v)})
 #define LOG_I64(name, v)  ((struct log_field){.key = (name), .kind = LOG_FIELD_I64, .i64 = (v)})
 #define LOG_BOOL(name, v) ((struct log_field){.key = (name), .kind = LOG_FIELD_BOOL, .yes = (v)})
-/* Says that there was one. The value is not even looked at. */
+/* Logs that there was a value, without reading it. */
 #define LOG_SECRET(name, v)                                                                        \
     ((struct log_field){.key = (name), .kind = LOG_FIELD_SECRET, .u64 = sizeof(v)})
 
@@ -91,7 +90,7 @@ static inline bool log_enabled(enum log_level level)
     return (int)level <= atomic_load_explicit(&log_level_now, memory_order_relaxed);
 }
 
-/* Arguments behind the level are evaluated only when the line will be written. */
+/* The arguments after the level are evaluated only when the line will be written. */
 #define log_event(level, ...)                                                                      \
     do {                                                                                           \
         if (log_enabled(level))                                                                    \
@@ -103,19 +102,19 @@ static inline bool log_enabled(enum log_level level)
         __VA_ARGS__                                                                                \
     }
 
-/* What the macro calls: fields up to the one whose key is NULL. */
+/* Called by log_event. `fields` ends with a NULL key. */
 void log_event_fields(enum log_level level, const char *message, const struct log_field *fields);
 
-/* The same line to another descriptor, whatever the level that is written; no sink gets it. */
+/* Writes the line to another descriptor, at any level and not to the sink. */
 void log_fields_to(int fd, enum log_level level, const char *message,
                    const struct log_field *fields);
 
-/* Bounds the lines of one kind: in a second, those up to LOG_LIMIT_LINES pass, the rest is counted.
- * All zero is a valid start. */
+/* Rate limit for one kind of line: LOG_LIMIT_LINES per second pass, the others are counted. All
+ * zero is a valid initial value. */
 enum { LOG_LIMIT_LINES = 20 };
 
 struct log_limit {
-    uint64_t begin_ns; /* of the second that `passed` counts */
+    uint64_t begin_ns; /* start of the second that `passed` counts */
     uint64_t left_out;
     uint32_t passed;
 };
@@ -123,5 +122,5 @@ struct log_limit {
 bool log_limit_pass(struct log_limit *l, uint64_t now_ns); /* monotonic time */
 uint64_t log_limit_take(struct log_limit *l);              /* lines left out since the last call */
 
-/* "context: what happened" at LOG_ERROR; returns -e->code, ready for return. */
+/* Logs "context: what happened" at LOG_ERROR and returns -e->code. */
 int log_err(const struct err *e, const char *fmt, ...) PRINTF_LIKE(2, 3);

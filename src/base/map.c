@@ -1,9 +1,9 @@
-/* map.c - entries in one dense array, and an index of 32-bit places into it.
+/* map.c - entries in one dense array, and an index of 32-bit positions in it.
  *
  *     index    0  2  0  1  3  0 ...      linear probing, never more than half full
- *     entries  [a=..] [b=..] [hole] ...  a hole keeps its index slot, so probing walks on over it
+ *     entries  [a=..] [b=..] [hole] ...  a hole keeps its index slot, so probing continues past it
  *
- * Growing rewrites both and drops the holes. */
+ * Growing rebuilds both and drops the holes. */
 #include "base/map.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ struct map_entry {
     void *value;
 };
 
-/* The process's secret: written once, before the first hash. */
+/* The hash seed of the process: written once, before the first hash. */
 static uint64_t map_seed[2];
 static pthread_once_t map_seed_once = PTHREAD_ONCE_INIT;
 
@@ -51,7 +51,7 @@ static void sip_round(uint64_t v[4])
     v[2] = rotate(v[2], 32);
 }
 
-/* Up to eight bytes, the first one lowest. */
+/* Loads up to eight bytes, little-endian. */
 static uint64_t load_le(const char *p, size_t n)
 {
     uint64_t word = 0;
@@ -161,7 +161,7 @@ static void map_index_entry(struct map *m, size_t place)
     m->index[i] = (uint32_t)place + 1;
 }
 
-/* Makes room for one more entry: a larger table, or the same size when mostly holes filled it. */
+/* Makes room for one more entry: a larger table, or the same size when it was mostly holes. */
 static int map_grow(struct map *m)
 {
     size_t room = m->room == 0 ? MAP_FIRST_ROOM : m->n > m->room / 2 ? m->room * 2 : m->room;

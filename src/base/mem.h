@@ -1,7 +1,7 @@
-/* mem.h - small allocations that cannot fail, and cleanup tied to scope.
+/* mem.h - small allocations that cannot fail, and cleanup at the end of a scope.
  *
- * mem_new and friends abort when memory is out: for sizes we choose. Whatever is sized by input
- * grows through a buf or an arena, which have ceilings and return errors. */
+ * mem_new and the like abort when memory is out: use them for sizes the program chooses. Memory
+ * whose size depends on input comes from a buf or an arena, which have limits and return errors. */
 #pragma once
 
 #include "base/defs.h"
@@ -17,11 +17,11 @@ char *mem_strdup(const char *s) MUST_USE;
 #define mem_new_array(type, n) ((type *)mem_zalloc_array((n), sizeof(type)))
 void *mem_zalloc_array(size_t n, size_t size) MUST_USE;
 
-/* The fallible form, for sizes that input decides. NULL when memory is out or a fault is injected;
- * the old block stays valid then. */
+/* May fail: for sizes that depend on input. NULL when memory is out or a fault is injected; the old
+ * block then stays valid. */
 void *mem_try_realloc(void *p, size_t n) MUST_USE;
 
-/* Overwrites a secret in a way the compiler keeps. NULL is fine when n is 0. */
+/* Overwrites a secret; the compiler cannot optimise it away. NULL is allowed when n is 0. */
 void mem_wipe(void *p, size_t n);
 
 static inline void mem_freep(void *pp)
@@ -33,7 +33,7 @@ static inline void mem_freep(void *pp)
 }
 #define auto_free __attribute__((cleanup(mem_freep)))
 
-/* Moves a pointer out of its variable: *pp becomes NULL. */
+/* Returns the pointer and sets the variable to NULL. */
 #define take_ptr(pp)                                                                               \
     ({                                                                                             \
         __typeof__(*(pp)) taken_ = *(pp);                                                          \

@@ -1,7 +1,7 @@
-/* mount_api.h - the kernel's mount calls as thin functions: 0 or a descriptor, else -errno.
+/* mount_api.h - the kernel's mount system calls as thin functions: 0 or a descriptor, else -errno.
  *
- * Our own, because libcs differ in which they have and <sys/mount.h> quarrels with <linux/mount.h>.
- * No allocation: safe between clone and exec. */
+ * Defined here because not every libc has them and <sys/mount.h> conflicts with <linux/mount.h>. No
+ * allocation: safe between clone and exec. */
 #pragma once
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static inline int mnt_fs_create(int fs)
     return mnt_result(syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0));
 }
 
-/* The superblock mounted at dirfd/path, to be changed: set, then reconfigure. */
+/* Opens the superblock mounted at dirfd/path for changes: set, then reconfigure. */
 static inline int mnt_fs_pick(int dirfd, const char *path)
 {
     return mnt_result(syscall(SYS_fspick, dirfd, path, FSPICK_CLOEXEC | FSPICK_SYMLINK_NOFOLLOW));
@@ -61,7 +61,7 @@ static inline int mnt_fs_reconfigure(int fs)
     return mnt_result(syscall(SYS_fsconfig, fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0));
 }
 
-/* The superblock as a detached mount with MOUNT_ATTR_* flags. */
+/* Makes a detached mount of the superblock, with MOUNT_ATTR_* flags. */
 static inline int mnt_fs_mount(int fs, unsigned attributes)
 {
     return mnt_result(syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attributes));
@@ -79,8 +79,8 @@ static inline int mnt_set(int fd, struct mount_attr *attr, unsigned at_flags)
     return mnt_result(syscall(SYS_mount_setattr, fd, "", at_flags, attr, sizeof(*attr)));
 }
 
-/* Attaches a detached mount onto, or moves an attached one with all that is mounted below it to,
- * the directory or file that `target` is open on. */
+/* Attaches a detached mount to the directory or file that `target` is open on, or moves an attached
+ * mount there with its submounts. */
 static inline int mnt_attach(int mount, int target)
 {
     return mnt_result(syscall(SYS_move_mount, mount, "", target, "",

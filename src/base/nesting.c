@@ -11,16 +11,17 @@
 #include "base/mount_api.h"
 
 const int nesting_calls[] = {
-    SYS_setns,      /* into a nested sandbox, to run something there */
-    SYS_open_tree,  /* a piece of the tree, to be mounted again elsewhere */
-    SYS_move_mount, /* to its place */
+    SYS_setns,      /* enters a nested sandbox to run something there */
+    SYS_open_tree,  /* clones part of the tree, to mount it elsewhere */
+    SYS_move_mount, /* attaches that mount */
     SYS_fsopen,     /* tmpfs, proc, devpts, mqueue, overlay */
     SYS_fsconfig,   SYS_fsmount, SYS_mount_setattr, /* read-only, private */
-    SYS_clone3, /* into a control group; userns.h of src/sandbox forbids what clone may not make */
+    SYS_clone3, /* creates a child in a cgroup; userns.h of src/sandbox forbids what clone may not
+                   make */
 };
 const size_t nesting_call_count = ARRAY_LEN(nesting_calls);
 
-/* From 424 on, numbers are the same on all architectures; the program relies on their order. */
+/* From 424 on, numbers are the same on all architectures; the filter relies on their order. */
 static_assert(SYS_open_tree == 428 && SYS_move_mount == 429 && SYS_fsopen == 430 &&
                   SYS_fsconfig == 431 && SYS_fsmount == 432 && SYS_clone3 == 435 &&
                   SYS_mount_setattr == 442,
@@ -32,9 +33,10 @@ static_assert(SYS_open_tree == 428 && SYS_move_mount == 429 && SYS_fsopen == 430
 #define IF_ANY(v, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (v), (yes), (no))
 #define ANSWER(action)     BPF_STMT(BPF_RET | BPF_K, (action))
 
-/* Short, because it is installed for every command: the kernel runs it for each number there is
- * when it comes. Of the architecture it need not ask: the filter of PID 1, which stays in force,
- * knows one only. Flags of clone are in the low half of its first argument. */
+/* Kept short because it is installed for every command: the kernel evaluates a new filter once for
+ * each system call number, to fill its cache. It need not check the architecture: the filter of PID
+ * 1, which stays in force, allows only one. The flags of clone are in the low half of its first
+ * argument. */
 static const struct sock_filter program[] = {
     LOAD(nr),
     IF_GE(SYS_open_tree, 4, 0),
@@ -47,7 +49,7 @@ static const struct sock_filter program[] = {
     IF_EQ(SYS_mount_setattr, 0, 1),
     ANSWER(SECCOMP_RET_ERRNO | EPERM),
     ANSWER(SECCOMP_RET_ALLOW),
-    ANSWER(SECCOMP_RET_ERRNO | ENOSYS), /* libc falls back to clone, whose flags a filter reads */
+    ANSWER(SECCOMP_RET_ERRNO | ENOSYS), /* libc then uses clone; a filter can read its flags */
 };
 
 int nesting_forbid(void)

@@ -1,4 +1,4 @@
-/* proc.c - pidfds: opening, signalling, waiting, and telling one process from another. */
+/* proc.c - pidfds: opening, signalling, waiting, and identifying a process by its start time. */
 #include "base/proc.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 enum {
     STAT_BYTES_MAX = 4096,
-    STAT_FIELD_STATE = 3,      /* the first field behind the command's name */
+    STAT_FIELD_STATE = 3,      /* the first field after the command's name */
     STAT_FIELD_STARTTIME = 22, /* proc_pid_stat(5) */
 };
 
@@ -48,7 +48,7 @@ int proc_signal(int pidfd, int sig)
     return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* A pidfd turns readable when its process has ended. */
+/* A pidfd becomes readable when its process has ended. */
 static int proc_wait_readable(int pidfd, uint64_t deadline)
 {
     for (;;) {
@@ -87,8 +87,8 @@ int proc_wait(int pidfd, uint64_t deadline, struct proc_exit *ret)
     return 0;
 }
 
-/* "42 (name) S 1 ...": the name may hold anything, also spaces and parentheses, so the last one is
- * what ends it. Returns what follows, from the state on; empty when there is no such thing. */
+/* "42 (name) S 1 ...": the name may contain spaces and parentheses, so the last ')' ends it.
+ * Returns the text after it, from the state on; empty when the text is malformed. */
 static struct str stat_after_name(struct str stat)
 {
     const char *end = stat.n ? memrchr(stat.p, ')', stat.n) : NULL;
@@ -128,6 +128,6 @@ int proc_start_time(pid_t pid, uint64_t *ret_ticks)
     if (r < 0)
         return r;
     if (stat_state(buf_str(&stat)) == 'Z')
-        return -ESRCH; /* over: what is left is a line in a table */
+        return -ESRCH; /* a zombie: it has ended */
     return proc_parse_start_time(buf_str(&stat), ret_ticks);
 }

@@ -1,6 +1,6 @@
-/* proc.h - processes held by pidfd: a number can be reused by a stranger, a descriptor cannot.
+/* proc.h - processes held by pidfd: unlike a pid, a pidfd never refers to another process.
  *
- * The caller's SIGCHLD must not be ignored (nor SA_NOCLDWAIT), or exits are lost to everyone. */
+ * The caller must not ignore SIGCHLD (nor set SA_NOCLDWAIT): the exit status would be lost. */
 #pragma once
 
 #include <errno.h>
@@ -22,70 +22,72 @@ struct proc_exit {
     int code;
 };
 
-/* Opens a process of another owner's making. -ESRCH when there is none. */
+/* Opens a process that the caller did not spawn. -ESRCH when there is none. */
 int proc_open(pid_t pid, struct proc *ret) MUST_USE;
 void proc_close(struct proc *p); /* closes the descriptor; neither kills nor reaps */
 
-/* -ESRCH once the process was reaped; a zombie takes signals silently. Signal 0 only asks. */
+/* -ESRCH once the process was reaped; a zombie accepts signals without effect. Signal 0 only
+ * tests. */
 int proc_signal(int pidfd, int sig) MUST_USE;
 
-/* Waits for a child and reaps it. -ETIMEDOUT at the deadline (0 looks once), -ECHILD for a process
+/* Waits for a child and reaps it. -ETIMEDOUT at the deadline (0 polls once), -ECHILD for a process
  * that is not our child or was reaped. */
 int proc_wait(int pidfd, uint64_t deadline, struct proc_exit *ret) MUST_USE;
 
-/* When the process started, in clock ticks since boot: with the pid it names a process for good,
- * also across our own restart. -ESRCH when there is no such process, or only a zombie of it. */
+/* Start time in clock ticks since boot. With the pid it identifies a process uniquely, also across
+ * our own restart. -ESRCH when there is no such process, or it is a zombie. */
 int proc_start_time(pid_t pid, uint64_t *ret_ticks) MUST_USE;
-/* Finds that field in the text of /proc/PID/stat. -EINVAL when the text is not of that form. */
+/* Finds the start time in the text of /proc/PID/stat. -EINVAL when the text is malformed. */
 int proc_parse_start_time(struct str stat, uint64_t *ret_ticks) MUST_USE;
 
 enum proc_flags {
     PROC_NEW_SESSION = 1 << 0, /* setsid(): also leads a new process group */
     PROC_NEW_GROUP = 1 << 1,   /* a process group of its own in our session */
-    PROC_DIE_WITH_US = 1 << 2, /* SIGKILL when the thread that spawned it ends */
+    PROC_DIE_WITH_US = 1 << 2, /* SIGKILL when the thread that spawned it ends (PR_SET_PDEATHSIG) */
 };
 
 enum { PROC_MORE_MAX = 4 };
 
-/* Control groups to be in before anything else: by birth in one of version 2, where its directory
- * is at hand, and by writing "0" to a file of each of the others. Without a directory the first
- * file does for that group, too. The files are descriptors in a row. */
+/* Control groups that the child joins first. The files (cgroup.procs or tasks) are `count`
+ * consecutive descriptors from first_fd; the child writes "0" to each. With dir_fd, a directory of
+ * cgroup v2, the child is created there (CLONE_INTO_CGROUP) and skips the first file. */
 struct proc_groups {
-    int dir_fd; /* -EBADF: there is none */
+    int dir_fd; /* -EBADF: none */
     int first_fd;
     uint32_t count;
 };
 
-/* What a step in the child was doing, to what: becomes "change directory to '/x'". */
+/* A step in the child, for the error message: "change directory to '/x'". */
 struct proc_step {
     const char *what, *name;
 };
 
 /* What to run. Pointers are borrowed for the call. */
 struct proc_spec {
-    const char *path;        /* the file to run; no search in PATH */
+    const char *path;        /* the file to execute; PATH is not searched */
     const char *const *argv; /* NULL-terminated, argv[0] included */
-    const char *const *env;  /* NULL-terminated; NULL is an empty environment */
-    int cwd_fd;              /* its working directory; -EBADF keeps ours */
-    int stdio[3]; /* become 0, 1, 2; -EBADF is /dev/null, or the like. May be any of ours */
-    /* Become 3, 4 and so on, in place of whatever we have there; PROC_MORE_MAX at most. */
+    const char *const *env;  /* NULL-terminated; NULL means an empty environment */
+    int cwd_fd;              /* working directory; -EBADF keeps ours */
+    int stdio[3]; /* become 0, 1, 2; -EBADF means /dev/null, or if missing an empty memfd. May be
+                     any of ours */
+    /* Become 3, 4 and so on; at most PROC_MORE_MAX. */
     const int *more;
     size_t more_count;
-    enum proc_flags flags; /* PROC_*, or-ed */
-    /* CLONE_NEW* flags: namespaces that it is the first process of. Needs the privilege to make
-     * them. 0: stays in ours. */
+    enum proc_flags flags; /* PROC_* flags */
+    /* CLONE_NEW* flags of namespaces that the child is created in. Needs the privilege to create
+     * them. 0: the child stays in ours. */
     unsigned long namespaces;
-    /* NULL: stays in ours. Being born in one costs nothing; moving there, which is done where
-     * that is refused, waits for all of the machine's processors: milliseconds. */
+    /* NULL: the child stays in ours. CLONE_INTO_CGROUP is free; where the kernel refuses it, the
+     * child is moved, which waits for all CPUs and takes milliseconds. */
     const struct proc_groups *groups;
-    /* The child's last step before exec, or NULL: changing ids, say. Our other descriptors are
-     * still open in it, and will be closed by exec. Only what is safe after fork. May exec by
-     * itself; else 0, or -errno with *ret_step filled in.
+    /* The child's last step before exec, or NULL; for example to change ids. Our other descriptors
+     * are still open; exec closes them. Only async-signal-safe calls. May call exec itself; else
+     * returns 0, or -errno with *ret_step filled in.
      *
-     * It may also live on without exec. Then it is by fork() that it should be made, with neither
-     * namespaces nor a group to be born in: others are no more than a system call, past libc, which
-     * takes such a child for its parent wherever it goes by the number of a thread, as in abort(),
-     * raise(), and locks that know who holds them. */
+     * If it continues without exec, use neither namespaces nor groups.dir_fd, so that the child is
+     * made by fork(). Otherwise it is made by a raw clone system call: libc then still has the
+     * parent's thread id in the child, and abort(), raise() and locks that record their owner
+     * misbehave. */
     int (*prepare)(void *user, struct proc_step *ret_step);
     void *user;
 };
@@ -94,19 +96,19 @@ struct proc_spec {
         .path = (file), .argv = (args), .cwd_fd = -EBADF, .stdio = { -EBADF, -EBADF, -EBADF }      \
     }
 
-/* Starts it with an empty signal mask, default dispositions and no descriptor but those named.
- * Returns once the program runs; a failure before that, in the child too, comes back as a sentence
- * that names the step ("exec '/bin/x': No such file or directory"), and then no child is left.
- * Blocks for as long as the kernel takes to exec. Thread-safe. */
+/* Starts the program with an empty signal mask, default dispositions and only the descriptors
+ * named. Returns once exec succeeded. A failure before that, also in the child, returns an error
+ * that names the step ("exec '/bin/x': No such file or directory"), and no child is left. Blocks
+ * until the kernel has done the exec. Thread-safe. */
 int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e) MUST_USE;
 
-/* The same in two halves, for whoever must not wait, and reaps all children by number. The first
- * returns while the child is still on its way; the spec is not needed any more, and *ret_report
- * (the caller's to close) turns readable when the program runs or cannot. */
+/* The same in two steps, for a caller that must not block and reaps its children by pid.
+ * proc_spawn_start returns before the exec; the spec may then be freed. *ret_report becomes
+ * readable when the program runs or failed to start; the caller closes it. */
 int proc_spawn_start(const struct proc_spec *spec, pid_t *ret_pid, int *ret_report,
                      struct err *e) MUST_USE;
-/* Reads the report, waiting for it if need be: 0 when the program runs, else as proc_spawn fails;
- * the child then ends by itself and must be reaped. */
+/* Reads the report, blocking until it is there: 0 when the program runs, else an error as of
+ * proc_spawn; the child then exits by itself and the caller reaps it. */
 int proc_spawn_result(int report, const char *path, struct err *e) MUST_USE;
 
 static inline void proc_closep(struct proc *p)

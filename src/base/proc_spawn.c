@@ -1,11 +1,11 @@
-/* proc_spawn.c - from a spec to a running program.
+/* proc_spawn.c - starts a program from a proc_spec.
  *
- * fork, not vfork: the child rewires descriptors and signals first, and must not do so on the
- * parent's stack. Between fork and exec it calls only what is safe in a child of a threaded
- * process: no malloc, no lock, no log. A failed step fills a struct err and writes it into a
- * CLOEXEC pipe; exec closes the pipe, and the parent reads an end of file instead of an error.
+ * Uses fork, not vfork: the child changes descriptors and signals first, and must not do so on the
+ * parent's stack. Between fork and exec it makes only calls that are safe in the child of a
+ * threaded process: no malloc, no lock, no log. A failed step fills a struct err and writes it into
+ * a CLOEXEC pipe. Exec closes the pipe, and the parent then reads end of file instead of an error.
  *
- * All signals are blocked over the fork, so that no handler of ours runs in the child. */
+ * All signals are blocked during fork, so that none of our handlers runs in the child. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static int step_parent(const struct proc_spec *spec, pid_t parent)
         return 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         return -errno;
-    /* The parent may have ended before the request was made. */
+    /* The parent may have ended before prctl. */
     return getppid() == parent ? 0 : -ESRCH;
 }
 
@@ -60,14 +60,14 @@ static int step_directory(const struct proc_spec *spec, pid_t parent)
     return spec->cwd_fd >= 0 && fchdir(spec->cwd_fd) < 0 ? -errno : 0;
 }
 
-/* The first number that is not the program's. */
+/* The first descriptor number that the program does not get. */
 static int first_free_fd(const struct proc_spec *spec)
 {
     return FIRST_FREE_FD + (int)spec->more_count;
 }
 
-/* A root may be so empty that even that is missing. Then: a file that ends at once, and takes
- * nothing. */
+/* Without /dev/null in the root file system: a sealed memfd, which reads as empty and refuses
+ * writes. */
 static int open_null(void)
 {
     int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -80,7 +80,7 @@ static int open_null(void)
     return fd;
 }
 
-/* Moves all out of the way first: one may be the number another must become. */
+/* First moves all descriptors to high numbers: one may have the number that another must get. */
 static int step_stdio(const struct proc_spec *spec, pid_t parent)
 {
     int high[FIRST_FREE_FD + PROC_MORE_MAX];
@@ -100,7 +100,8 @@ static int step_stdio(const struct proc_spec *spec, pid_t parent)
     return 0;
 }
 
-/* The rest disappears at exec. A kernel or a filter without the call leaves us the slow way. */
+/* Marks all other descriptors CLOEXEC. Uses a slow loop where the kernel or a seccomp filter
+ * refuses close_range. */
 static int step_descriptors(const struct proc_spec *spec, pid_t parent)
 {
     long limit;
@@ -110,27 +111,27 @@ static int step_descriptors(const struct proc_spec *spec, pid_t parent)
         return 0;
     limit = sysconf(_SC_OPEN_MAX);
     if (limit < 0 || limit > CLOSE_BY_HAND_MAX)
-        limit = CLOSE_BY_HAND_MAX; /* what is above was CLOEXEC at birth, as all of ours */
+        limit = CLOSE_BY_HAND_MAX; /* all our descriptors above are CLOEXEC already */
     for (long fd = first_free_fd(spec); fd < limit; fd++)
         (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* most are not open */
     return 0;
 }
 
-/* Ignored signals and the mask would be inherited through exec. Handlers go by themselves. The
- * system call itself, because libc's wrapper refuses the two signals it keeps for threads, and
- * whoever started us may have ignored those, too. */
+/* Exec inherits ignored signals and the mask, and resets handlers. Uses the raw system call:
+ * libc's wrapper refuses the two signals it reserves for threads, which our parent may have
+ * ignored, too. */
 static int step_signals(const struct proc_spec *spec, pid_t parent)
 {
     static const unsigned long dfl[8]; /* the kernel's struct sigaction: all zero is SIG_DFL */
     sigset_t none;
 
     for (int sig = 1; sig <= SIGNAL_COUNT; sig++)
-        (void)syscall(SYS_rt_sigaction, sig, dfl, NULL, SIGNAL_COUNT / 8); /* not KILL and STOP */
+        (void)syscall(SYS_rt_sigaction, sig, dfl, NULL, SIGNAL_COUNT / 8); /* not KILL, STOP */
     sigemptyset(&none);
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
-/* Returns only what went wrong; success closes the pipe. */
+/* Returns only on failure; success closes the pipe. */
 static int spawn_exec(const struct proc_spec *spec)
 {
     static const char *const empty[] = {NULL};
@@ -140,7 +141,7 @@ static int spawn_exec(const struct proc_spec *spec)
     return -errno;
 }
 
-/* All of them, or but the first, where we were born. */
+/* Joins all groups, without the first if the child was created in it. */
 static int enter_groups(const struct proc_groups *g, bool born_inside)
 {
     for (uint32_t i = born_inside; g && i < g->count; i++)
@@ -166,7 +167,7 @@ static size_t text_add(char *text, size_t n, size_t size, const char *more)
     return n;
 }
 
-/* Only the name of the step: the parent words the rest, because strerror may lock. */
+/* Writes only the name of the step: the parent adds the error text, because strerror may lock. */
 static NORETURN void spawn_fail(int report, int r, struct proc_step step)
 {
     struct err e = {.code = -r};
@@ -175,14 +176,14 @@ static NORETURN void spawn_fail(int report, int r, struct proc_step step)
 
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         n = text_add(e.msg, n, sizeof(e.msg), parts[i]);
-    (void)!write(report, &e, sizeof(e)); /* below PIPE_BUF: whole or not at all */
+    (void)!write(report, &e, sizeof(e)); /* below PIPE_BUF: written whole or not at all */
     _exit(EXIT_SPAWN_FAILED);
 }
 
 static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int report,
                                  bool born_inside)
 {
-    int safe = fcntl(report, F_DUPFD_CLOEXEC, first_free_fd(spec)); /* where no file of it goes */
+    int safe = fcntl(report, F_DUPFD_CLOEXEC, first_free_fd(spec)); /* above its descriptors */
     struct proc_step step = {"keep a descriptor", spec->path};
     int r;
 
@@ -204,15 +205,15 @@ static NORETURN void spawn_child(const struct proc_spec *spec, pid_t parent, int
     spawn_fail(safe, spawn_exec(spec), (struct proc_step){"exec", spec->path});
 }
 
-/* fork() itself has no flags; the system call, without a stack of its own, does the same, but for
- * what libc has to do in the child: the number of its thread stays its parent's until it execs. */
+/* fork() takes no flags. The raw clone without a new stack does the same, but skips libc's work in
+ * the child: libc keeps the parent's thread id there until exec. */
 static pid_t fork_into(unsigned long namespaces)
 {
     return namespaces ? (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL)
                       : fork();
 }
 
-/* As above, and in the group. The flags of clone have no room for that. */
+/* The same, created in the cgroup. Only clone3 has CLONE_INTO_CGROUP. */
 static pid_t fork_in_group(unsigned long namespaces, int group)
 {
     struct clone_args args = {
@@ -224,7 +225,7 @@ static pid_t fork_in_group(unsigned long namespaces, int group)
     return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
-/* Forks with every signal blocked, in both; the parent gets its mask back. */
+/* Forks with all signals blocked in both processes; the parent's mask is restored. */
 static pid_t spawn_fork(const struct proc_spec *spec, int report)
 {
     pid_t parent = getpid(), pid;
@@ -236,8 +237,8 @@ static pid_t spawn_fork(const struct proc_spec *spec, int report)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pid = born_inside ? fork_in_group(spec->namespaces, spec->groups->dir_fd) : -1;
     born_inside = pid >= 0;
-    /* Why it is refused does not matter: a kernel or a filter without the call, or a group that is
-     * full, which takes who moves there. */
+    /* The reason does not matter: the kernel or a seccomp filter refuses clone3, or the group is at
+     * its pids limit, which a move ignores. */
     if (!born_inside)
         pid = fork_into(spec->namespaces);
     if (pid == 0)
@@ -248,7 +249,7 @@ static pid_t spawn_fork(const struct proc_spec *spec, int report)
     return pid;
 }
 
-/* Reads what the child has to say: nothing when it runs. */
+/* Reads the child's report: end of file when the program runs. */
 int proc_spawn_result(int report, const char *path, struct err *e)
 {
     struct err child;
@@ -265,8 +266,8 @@ int proc_spawn_result(int report, const char *path, struct err *e)
     return err_sys(e, child.code, "%s", child.msg);
 }
 
-/* Ends a child that will never be anyone's. It is ours and unreaped, so the number is still its
- * own. */
+/* Kills and reaps a child that is not returned to the caller. It is unreaped, so its pid is still
+ * valid. */
 static void spawn_abandon(pid_t pid)
 {
     (void)kill(pid, SIGKILL);
@@ -289,7 +290,7 @@ int proc_spawn_start(const struct proc_spec *spec, pid_t *ret_pid, int *ret_repo
     fd_close(fds[1]);
     if (r < 0)
         return err_sys(e, -r, "spawn '%s': fork", spec->path);
-    /* The child does the same; whoever comes first, its group can be signalled from now on. */
+    /* The child does the same; whichever runs first, the group can be signalled from now on. */
     if (spec->flags & PROC_NEW_GROUP)
         (void)setpgid(pid, pid);
     *ret_pid = pid;
@@ -306,7 +307,7 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *e)
 
     if (r < 0)
         return r;
-    r = proc_open(pid, &child); /* an unreaped child: the number cannot have been reused */
+    r = proc_open(pid, &child); /* an unreaped child: its pid cannot have been reused */
     if (r < 0)
         (void)err_sys(e, -r, "spawn '%s': pidfd_open", spec->path);
     else

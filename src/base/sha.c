@@ -115,8 +115,8 @@ void sha256_add(struct sha256 *s, struct str data)
         memcpy(s->block, data.p, data.n);
 }
 
-/* Writes the end of a message, as both hashes want it: the bytes that wait, a one bit, zeros, and
- * the length in bits. Returns the number of blocks, one or two. */
+/* Writes the end of a message for both hashes: the pending bytes, a one bit, zeros, and the length
+ * in bits. Returns the number of blocks, one or two. */
 static size_t sha_pad(uint8_t tail[2 * BLOCK], const uint8_t *waiting, uint64_t bytes)
 {
     size_t n = bytes % BLOCK;
@@ -197,7 +197,7 @@ void hmac_sha256_of(struct str key, struct str data, uint8_t ret_mac[SHA256_BYTE
     hmac_sha256_end(&h, ret_mac);
 }
 
-/* The function and the constant of one of SHA-1's four spans of twenty rounds. */
+/* The function and the constant for each of SHA-1's four groups of twenty rounds. */
 static uint32_t sha1_mix(int round, uint32_t b, uint32_t c, uint32_t d)
 {
     switch (round / 20) {

@@ -1,4 +1,4 @@
-/* sha.h - SHA-256, HMAC-SHA-256, and SHA-1 for the one protocol that asks for it.
+/* sha.h - SHA-256, HMAC-SHA-256, and SHA-1 for the WebSocket handshake.
  *
  * Allocates nothing, cannot fail. A context is a plain value: copying it forks the hash. */
 #pragma once
@@ -9,7 +9,7 @@ enum { SHA256_BYTES = 32, SHA256_BLOCK_BYTES = 64, SHA1_BYTES = 20 };
 
 struct sha256 {
     uint32_t state[8];
-    uint64_t bytes; /* taken so far; the last bytes % 64 of them wait in block[] */
+    uint64_t bytes; /* hashed so far; the last bytes % 64 of them are in block[] */
     uint8_t block[SHA256_BLOCK_BYTES];
 };
 
@@ -29,6 +29,6 @@ void hmac_sha256_end(struct hmac_sha256 *h, uint8_t ret_mac[SHA256_BYTES]); /* w
 
 void hmac_sha256_of(struct str key, struct str data, uint8_t ret_mac[SHA256_BYTES]);
 
-/* Broken as a hash. Only for the WebSocket handshake (RFC 6455, 4.2.2), where it proves nothing but
- * that the other side speaks the protocol. */
+/* Not secure as a hash. Only for the WebSocket handshake (RFC 6455, 4.2.2), where it only shows
+ * that the peer speaks the protocol. */
 void sha1_of(struct str data, uint8_t ret_digest[SHA1_BYTES]);

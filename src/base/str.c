@@ -47,7 +47,7 @@ static uint64_t load_word(const char *p)
     return word;
 }
 
-/* Not 0 when the bytes at `p` are others. Eight at a time; the last eight may overlap. */
+/* Not 0 when the bytes at `p` differ. Compares eight at a time; the last eight may overlap. */
 static uint64_t secret_differs(const char *p, struct str secret)
 {
     uint64_t differ = 0;
@@ -69,7 +69,7 @@ static bool is_word_char(char c)
     return ascii_is_alpha(c) || ascii_is_digit(c) || c == '-' || c == '_';
 }
 
-/* Whether nothing of the same word is beside the n bytes at `at`. */
+/* Whether no word character is next to the n bytes at `at`. */
 static bool is_word(struct str s, size_t at, size_t n)
 {
     return (at == 0 || !is_word_char(s.p[at - 1])) && (at + n == s.n || !is_word_char(s.p[at + n]));
@@ -83,7 +83,7 @@ bool str_holds_secret(struct str s, struct str secret)
         return false;
     if (secret.n > STR_SECRET_TAIL_BYTES)
         secret = str_skip(secret, secret.n - STR_SECRET_TAIL_BYTES);
-    for (size_t at = 0; at + secret.n <= s.n; at++) /* to the end: time must not tell where */
+    for (size_t at = 0; at + secret.n <= s.n; at++) /* no early exit: constant time */
         if (secret.n >= STR_SECRET_WORD_BYTES || is_word(s, at, secret.n))
             found |= !secret_differs(s.p + at, secret);
     return found;

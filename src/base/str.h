@@ -1,7 +1,6 @@
-/* str.h - borrowed strings: a pointer and a length, passed by value, never NUL-terminated.
+/* str.h - borrowed strings: a pointer and a length, passed by value, not NUL-terminated.
  *
- * Functions here allocate nothing and leave their input untouched. ASCII rules throughout: the wire
- * is not localised. */
+ * Functions here allocate nothing and do not change their input. Only ASCII rules, no locale. */
 #pragma once
 
 #include "base/defs.h"
@@ -24,7 +23,7 @@ struct str {
 /* For printf: "%.*s", STR_ARG(s). */
 #define STR_ARG(s) str_arg_n(s), (s).p
 
-/* A precision past INT_MAX would turn negative, which printf takes for none. */
+/* A precision past INT_MAX would become negative, which printf treats as absent. */
 static inline int str_arg_n(struct str s)
 {
     return s.n > INT_MAX ? INT_MAX : (int)s.n;
@@ -54,37 +53,38 @@ static inline struct str str_skip(struct str s, size_t n)
 bool str_eq_nocase(struct str a, struct str b);
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
-int str_cmp(struct str a, struct str b); /* byte order, a prefix sorts first */
+int str_cmp(struct str a, struct str b); /* byte order; a prefix sorts first */
 
-/* Compares secrets: the time taken depends on the lengths only. */
+/* Compares secrets: the time depends only on the lengths. */
 bool str_eq_secret(struct str a, struct str b);
-/* Whether `secret` stands anywhere in `s`. One of less than STR_SECRET_WORD_BYTES turns up by
- * chance: it counts only where neither letter, digit, '-' nor '_' is next to it. Of one of more
- * than STR_SECRET_TAIL_BYTES the end suffices, so that work is bounded by the length of `s`. The
- * time taken depends on `s` and the length of the secret only. An empty one is nowhere. */
+/* Whether `s` contains `secret`. A secret shorter than STR_SECRET_WORD_BYTES may occur by chance:
+ * it counts only without a letter, digit, '-' or '_' next to it. Of a secret longer than
+ * STR_SECRET_TAIL_BYTES only that many last bytes are compared, so that the work is bounded by the
+ * length of `s`. The time depends only on `s` and the length of the secret. False for an empty
+ * secret. */
 enum { STR_SECRET_WORD_BYTES = 8, STR_SECRET_TAIL_BYTES = 32 };
 bool str_holds_secret(struct str s, struct str secret);
 
 /* Index of the first `c`, or s.n. */
 size_t str_find(struct str s, char c);
-/* Whether it is more than a C string of its bytes would be. */
+/* Whether `s` contains a NUL, so that as a C string it would be cut. */
 bool str_has_nul(struct str s);
 /* Index of the first occurrence of `needle`, or s.n. An empty needle is found at 0. */
 size_t str_find_str(struct str s, struct str needle);
 
-/* Splits: *ret_head is what stands before the first `sep`, *s becomes what stands behind it, or
- * STR_NONE after the last piece. False once *s is STR_NONE, so that it drives a while loop over a
- * copy of the string. "a,,b" yields "a", "", "b"; "a," yields "a", "". */
+/* Splits: *ret_head is the part before the first `sep`; *s becomes the part after it, or STR_NONE
+ * after the last piece. Returns false once *s is STR_NONE, for use in a while loop over a copy of
+ * the string. "a,,b" yields "a", "", "b"; "a," yields "a", "". */
 bool str_cut(struct str *s, char sep, struct str *ret_head);
 
-struct str str_trim(struct str s); /* spaces and tabs off both ends */
+struct str str_trim(struct str s); /* removes spaces and tabs at both ends */
 
 /* Copies into a fixed array as a C string. -ENAMETOOLONG when it does not fit, -EINVAL when `s`
- * holds a NUL; `dst` is then "". */
+ * contains a NUL; `dst` is then "". */
 int str_copy(char *dst, size_t dst_size, struct str s) MUST_USE;
 
-/* Numbers: decimal, no white space, no plus sign, nothing left over. -EINVAL for what is not a
- * number, -ERANGE for one that does not fit or lies outside [min, max]. */
+/* Decimal numbers: no white space, no plus sign, nothing after the digits. -EINVAL for other text,
+ * -ERANGE for a number that does not fit or is outside [min, max]. */
 int str_to_u64(struct str s, uint64_t *ret);
 int str_to_i64(struct str s, int64_t *ret);
 int str_to_u64_range(struct str s, uint64_t min, uint64_t max, uint64_t *ret);

@@ -1,4 +1,4 @@
-/* time.c - clocks, civil dates, and one small pattern scanner that reads every text form. */
+/* time.c - clocks, civil dates, and one pattern scanner for all text forms. */
 #include "base/time.h"
 
 #include <assert.h>
@@ -11,11 +11,11 @@ enum {
     SECONDS_PER_DAY = 86400,
     DAYS_TO_EPOCH = 719162, /* from 0001-01-01 to 1970-01-01 */
     DAYS_PER_400_YEARS = 146097,
-    DAYS_PER_100_YEARS = 36524, /* without the leap day that closes every fourth century */
+    DAYS_PER_100_YEARS = 36524, /* without the leap day at the end of every fourth century */
     DAYS_PER_4_YEARS = 1461,
 };
 
-/* Unix time in text is milliseconds above this, seconds up to it. */
+/* Unix time as text: seconds up to this value, milliseconds above. */
 static const int64_t unix_seconds_max = INT64_C(20000000000);
 
 struct civil {
@@ -107,7 +107,7 @@ static int take_quotient(int64_t *n, int divisor, int max)
     int64_t q = *n / divisor;
 
     if (q > max)
-        q = max; /* the last day of a leap period belongs to the period, not to a next one */
+        q = max; /* the last day of a leap period still belongs to it */
     *n -= q * divisor;
     return (int)q;
 }
@@ -127,7 +127,7 @@ static void civil_from_days(int64_t days, struct civil *ret)
     ret->day = (int)days + 1;
 }
 
-/* Splits a time, moved into the printable range first; *ret_weekday counts from Sunday. */
+/* Splits a time, clamped to the printable range; *ret_weekday counts from Sunday. */
 static struct civil civil_from_us(int64_t us, int *ret_weekday)
 {
     struct civil c = {0};
@@ -146,7 +146,7 @@ static struct civil civil_from_us(int64_t us, int *ret_weekday)
     return c;
 }
 
-/* Checks every field and the sum of them. */
+/* Checks every field and the resulting time. */
 static int civil_to_us(const struct civil *c, int64_t *ret_us, struct err *e)
 {
     int minute_utc;
@@ -250,8 +250,8 @@ static bool scan_field(struct str *s, char field, struct civil *c)
     }
 }
 
-/* Reads what `pattern` says off the front of *s: %X is a field, anything else stands for itself. *s
- * and *c are part-way when it answers false. */
+/* Parses the start of *s by `pattern`: %X is a field, any other character matches itself. On false,
+ * *s and *c are partly advanced. */
 static bool scan(struct str *s, const char *pattern, struct civil *c)
 {
     for (; *pattern; pattern++) {
@@ -263,7 +263,7 @@ static bool scan(struct str *s, const char *pattern, struct civil *c)
     return true;
 }
 
-/* Reads the digits behind a point, keeping six. */
+/* Reads the digits after a decimal point and keeps six. */
 static bool scan_fraction(struct str *s, int *ret_micros)
 {
     int micros = 0, kept = 0;
@@ -300,7 +300,7 @@ static bool scan_offset(struct str *s, bool lenient, struct civil *c)
     return true;
 }
 
-/* The clock part of a time, behind the T. */
+/* The time of day, after the T. */
 static bool scan_clock(struct str *s, bool lenient, struct civil *c)
 {
     if (!scan(s, "%H:%M", c))
@@ -339,7 +339,7 @@ int time_parse(struct str s, int64_t *ret_us, struct err *e)
     return time_parse_text(s, false, ret_us, e);
 }
 
-/* -EINVAL, without a word in an err, when `s` is no decimal number. */
+/* -EINVAL, without setting e, when `s` is not a decimal number. */
 static int time_parse_unix(struct str s, int64_t *ret_us, struct err *e)
 {
     bool negative = scan_char(&s, '-');
@@ -376,7 +376,7 @@ int time_parse_lenient(struct str s, int64_t *ret_us, struct err *e)
     return r == -EINVAL ? time_parse_text(s, true, ret_us, e) : r;
 }
 
-/* A character, and a number in so many digits behind it. Returns where the next goes. */
+/* Writes a character and a number with this many digits. Returns the end. */
 static char *put_field(char *at, char before, int value, int digits)
 {
     *at = before;
@@ -387,10 +387,10 @@ static char *put_field(char *at, char before, int value, int digits)
     return at + 1 + digits;
 }
 
-/* Listings are made of times: printf would be half of their cost. */
+/* Listings consist mostly of times; printf would be half of their cost. */
 static size_t put_time(const struct civil *c, int fraction, int digits, char out[TIME_TEXT_MAX])
 {
-    char text[1 + TIME_TEXT_MAX]; /* behind a character that nobody needs */
+    char text[1 + TIME_TEXT_MAX]; /* put_field writes one unused character first */
     char *at = put_field(text, ' ', c->year, 4);
 
     at = put_field(at, '-', c->month, 2);
@@ -436,7 +436,7 @@ size_t time_format_http(int64_t us, char out[TIME_HTTP_MAX])
     return (size_t)n;
 }
 
-/* The year with these last two digits that lies at most 50 years ahead (RFC 9110, 5.6.7). */
+/* The year with these last two digits that is at most 50 years ahead (RFC 9110, 5.6.7). */
 static int year_of_two_digits(int two)
 {
     int weekday, now = civil_from_us(time_wall_us(), &weekday).year;

@@ -1,10 +1,10 @@
 /* toml.c - TOML documents: headers, key/value pairs, arrays and inline tables.
  *
- * A key path is followed part by part while it is read; each part either descends into a table or,
- * being the last, defines something. Which tables may be entered or defined again is decided by who
- * made them:
+ * The parser follows a key path while it reads it: each part enters a table, and the last part
+ * defines something. What made a table (enum toml_origin) decides whether it may be entered or
+ * defined again:
  *
- *   made by             on the way in [a.b]   end of [a.b]    on the way in a.b = v
+ *   made by             inner part of [a.b]   end of [a.b]    inner part of a.b = v
  *   passing             enter                 define          enter, now made by dots
  *   header              enter                 refuse          refuse
  *   dots                enter                 refuse          enter
@@ -51,7 +51,7 @@ struct toml_part {
     bool last;
 };
 
-/* Reads a part and the white space and dot behind it. */
+/* Reads a part and the white space and dot after it. */
 static int toml_parse_part(struct toml_parser *p, struct toml_part *ret)
 {
     struct toml_part part = {.at = toml_scan_pos(&p->s)};
@@ -100,7 +100,7 @@ static int toml_fail_closed(struct toml_parser *p, const struct toml_part *part,
                         toml_show(part->name).text, what, old->key_at.line);
 }
 
-/* Goes through one part on the way in a header. */
+/* Enters the table of an inner part of a header. */
 static int toml_enter_by_header(struct toml_parser *p, struct toml **table,
                                 const struct toml_part *part)
 {
@@ -114,7 +114,7 @@ static int toml_enter_by_header(struct toml_parser *p, struct toml **table,
     return 0;
 }
 
-/* Goes through one part on the way in a dotted key. */
+/* Enters the table of an inner part of a dotted key. */
 static int toml_enter_by_dots(struct toml_parser *p, struct toml **table,
                               const struct toml_part *part)
 {
@@ -279,7 +279,7 @@ static int toml_parse_inline_table(struct toml_parser *p, struct toml *table)
     return 0;
 }
 
-/* Calls itself through arrays and inline tables, TOML_DEPTH_MAX levels at most: toml_new counts. */
+/* Recurses through arrays and inline tables, at most TOML_DEPTH_MAX levels: toml_new counts. */
 static int toml_parse_value(struct toml_parser *p, const struct toml *parent, struct toml **ret)
 {
     int c = toml_peek(&p->s), r;

@@ -1,8 +1,8 @@
-/* toml.h - a reader for TOML 1.0.0: text into a tree of values that lives in an arena.
+/* toml.h - a TOML 1.0.0 parser: text into a tree of values that lives in an arena.
  *
- * The tree copies what it needs, so the text may go away after parsing. Every value knows the file,
- * line and column it came from, for messages that point at the culprit. Work is linear in the
- * length of the text, whatever the text is. A tree is read-only and may be shared by threads. */
+ * The tree copies what it needs, so the caller may free the text. Every value records its file,
+ * line and column, for error messages. Parsing takes linear time for any input. A tree is read-only
+ * and may be shared by threads. */
 #pragma once
 
 #include "base/arena.h"
@@ -34,7 +34,7 @@ struct toml_pos {
     uint32_t line, column; /* from 1; columns count characters, not bytes */
 };
 
-/* A date, a time or both; the parts its type does not have are 0. */
+/* A date, a time or both; fields that its type does not have are 0. */
 struct toml_time {
     int year, month, day;
     int hour, minute, second; /* a leap second is 60 */
@@ -54,32 +54,32 @@ int toml_parse(struct arena *a, struct str text, const char *filename, struct to
 enum toml_type toml_type(const struct toml *v);
 const char *toml_type_name(enum toml_type type); /* with its article: "an integer" */
 
-/* Where the value stands; for a table that a header or dotted key made, the same as its key. */
+/* Position of the value; for a table made by a header or dotted key, that of its key. */
 struct toml_pos toml_pos(const struct toml *v);
-struct toml_pos toml_key_pos(const struct toml *v); /* of an array's element: toml_pos */
+struct toml_pos toml_key_pos(const struct toml *v); /* for an array element: toml_pos */
 struct str toml_key(const struct toml *v);          /* STR_NONE for the root and array elements */
 
-/* Children of a table or array in source order: for (c = toml_first(v); c; c = toml_next(c)).
- * Other types have none. Lists end; NULL is fine. */
+/* Children of a table or array in source order: for (c = toml_first(v); c; c = toml_next(c)). Other
+ * types have none. All accept NULL. */
 const struct toml *toml_first(const struct toml *v);
 const struct toml *toml_next(const struct toml *v);
 size_t toml_count(const struct toml *v);
 
-/* NULL when `table` is NULL, is no table, or has no such key. */
+/* NULL when `table` is NULL, not a table, or has no such key. */
 const struct toml *toml_get(const struct toml *table, struct str key);
-/* Follows keys joined by dots ("server.port"); for keys that hold no dot themselves. */
+/* Follows keys joined by dots ("server.port"); the keys themselves must not contain dots. */
 const struct toml *toml_get_path(const struct toml *table, struct str path);
 
-/* Typed reads. A value of another type is -EINVAL, a number outside the range -ERANGE, and the
- * message gives its place: "config.toml:3:8: expected an integer, found a string". */
+/* Typed reads. -EINVAL for a value of another type, -ERANGE for a number outside the range; the
+ * message has the position: "config.toml:3:8: expected an integer, found a string". */
 int toml_to_str(const struct toml *v, struct str *ret, struct err *e); /* NUL-terminated */
 int toml_to_i64(const struct toml *v, int64_t *ret, struct err *e);
 int toml_to_i64_range(const struct toml *v, int64_t min, int64_t max, int64_t *ret, struct err *e);
 int toml_to_double(const struct toml *v, double *ret, struct err *e); /* also from an integer */
 int toml_to_bool(const struct toml *v, bool *ret, struct err *e);
-int toml_to_time(const struct toml *v, struct toml_time *ret, struct err *e); /* all four kinds */
+int toml_to_time(const struct toml *v, struct toml_time *ret, struct err *e); /* all four types */
 
-/* Fails with "file:line:column: " and a sentence about the value, or about its key. */
+/* Set an error "file:line:column: " and the message, at the value or at its key. */
 int toml_fail(const struct toml *v, struct err *e, int code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 int toml_fail_key(const struct toml *v, struct err *e, int code, const char *fmt, ...)

@@ -1,13 +1,13 @@
-/* toml_node.c - the tree of TOML values: finding keys, walking, reading with types.
+/* toml_node.c - the tree of TOML values: key lookup, iteration, typed reads.
  *
- * A table's key index is a Patricia trie woven through the nodes themselves: one fork per key, no
- * allocation, no hash to attack. A lookup costs at most a few steps per byte of the key, so the
- * cost of a document is linear in its length however its keys were chosen.
+ * A table's key index is a Patricia trie stored in the nodes themselves: one fork per key, no
+ * allocation, no hash that hostile keys could attack. A lookup takes at most a few steps per byte
+ * of the key, so parsing is linear in the length of the document for any keys.
  *
- * A key is read as a row of bits: for every byte a 1 and its eight bits, then zeros for ever. So no
- * key is a prefix of another. Bit 0 comes before these and is 0 in every key: the first node of a
- * table forks there and thereby heads the trie. A link that leads to a node whose fork bit is not
- * greater leads back up: it names the key to compare. */
+ * A key is treated as a sequence of bits: for every byte a 1 and its eight bits, then infinite
+ * zeros. So no key is a prefix of another. An extra bit 0 before them is 0 in every key: the first
+ * node of a table forks there and is the head of the trie. A link to a node whose fork bit is not
+ * greater goes back up: that node has the key to compare. */
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>

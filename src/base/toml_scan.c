@@ -6,7 +6,7 @@
 #include "base/toml_internal.h"
 #include "base/utf8.h"
 
-/* Bytes of the character at s->at, which is not the end; 0 if it is broken. */
+/* Length of the character at s->at, which is not the end; 0 if it is invalid. */
 static size_t toml_char_bytes(const struct toml_scan *s)
 {
     uint32_t code;
@@ -69,8 +69,8 @@ struct toml_shown toml_show(struct str name)
     return shown;
 }
 
-/* Walks the text once for what is allowed nowhere in a document, so that nothing behind has to ask
- * again: broken UTF-8, control characters, a CR without its LF. */
+/* Checks the whole text once for what is not allowed anywhere: invalid UTF-8, control characters, a
+ * CR without LF. Later steps need not check again. */
 static int toml_check_text(struct toml_scan *s)
 {
     while (s->at < s->end) {
@@ -158,7 +158,7 @@ static int toml_add(struct toml_parser *p, struct str piece)
     return buf_add(&p->scratch, piece) < 0 ? toml_fail_memory(&p->s) : 0;
 }
 
-/* The digits of \uXXXX or \UXXXXXXXX; `start` is the backslash's place. */
+/* The digits of \uXXXX or \UXXXXXXXX; `start` is the position of the backslash. */
 static int toml_scan_unicode(struct toml_parser *p, int digits, struct toml_pos start)
 {
     struct toml_scan *s = &p->s;
@@ -178,7 +178,7 @@ static int toml_scan_unicode(struct toml_parser *p, int digits, struct toml_pos 
     return toml_add(p, str_make(utf8, utf8_encode(code, utf8)));
 }
 
-/* A backslash at the end of a line: drops the line break and all white space behind it. */
+/* A backslash at the end of a line: skips the line break and all following white space. */
 static int toml_scan_continuation(struct toml_scan *s, struct toml_pos start)
 {
     toml_skip_blanks(s);
@@ -212,8 +212,8 @@ static int toml_scan_escape(struct toml_parser *p, bool multi_line)
     return toml_add(p, str_make(&values[hit - names], 1));
 }
 
-/* Steps over the closing quotes of a multi-line string. Up to two more may stand before them and
- * belong to the string; fewer than three quotes are text. */
+/* Reads the closing quotes of a multi-line string. Up to two more quotes before them belong to the
+ * string; fewer than three quotes are text. */
 static int toml_close_multi_line(struct toml_parser *p, char quote, bool *ret_closed)
 {
     struct toml_scan *s = &p->s;
@@ -227,7 +227,7 @@ static int toml_close_multi_line(struct toml_parser *p, char quote, bool *ret_cl
     return toml_add(p, str_make(s->at - run, kept));
 }
 
-/* The run of bytes that mean themselves. */
+/* A run of bytes without special meaning. */
 static int toml_scan_plain(struct toml_parser *p, char quote)
 {
     struct toml_scan *s = &p->s;
@@ -246,7 +246,7 @@ static int toml_scan_multi_line(struct toml_parser *p, char quote, struct toml_p
     int r = 0;
 
     if (toml_at_newline(s))
-        toml_skip_newline(s); /* a line break right behind the quotes is layout */
+        toml_skip_newline(s); /* a line break right after the opening quotes is dropped */
     while (r >= 0 && !closed) {
         if (s->at == s->end)
             return toml_fail_at(s, start, "multi-line string is never closed, expected %c%c%c",
@@ -257,7 +257,7 @@ static int toml_scan_multi_line(struct toml_parser *p, char quote, struct toml_p
             r = toml_scan_escape(p, true);
         } else if (toml_at_newline(s)) {
             toml_skip_newline(s);
-            r = toml_add(p, STR("\n")); /* CRLF too: the value is the same anywhere */
+            r = toml_add(p, STR("\n")); /* CRLF too: the value is the same on all systems */
         } else {
             r = toml_scan_plain(p, quote);
         }

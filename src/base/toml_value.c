@@ -1,19 +1,19 @@
 /* toml_value.c - the TOML values written without quotes or brackets.
  *
  * Such a value is one word of letters, digits and + - . : _ (a date and a time may have a space in
- * between). What its first characters look like decides what the rest of it must be. */
+ * between). Its first characters decide its type. */
 #include <errno.h>
 #include <math.h>
 
 #include "base/toml_internal.h"
 
-/* A walk along the word; the scanner stays at its start, for the error's sake. */
+/* A cursor in the word; the scanner stays at the word's start, for error positions. */
 struct word {
     struct toml_parser *p;
     const char *start, *at, *end;
 };
 
-/* Fails at the place the walk has come to. */
+/* Fails at the cursor. */
 static int word_fail(struct word *w, const char *expected)
 {
     w->p->s.at = w->at;
@@ -85,7 +85,7 @@ static struct word word_start(struct toml_parser *p)
     return w;
 }
 
-/* Exactly `count` digits whose value lies in [min, max]. */
+/* Exactly `count` digits with a value in [min, max]. */
 static int word_number(struct word *w, int count, int min, int max, const char *what, int *ret)
 {
     const char *from = w->at;
@@ -106,7 +106,7 @@ static int word_number(struct word *w, int count, int min, int max, const char *
     return 0;
 }
 
-/* One part of a date or time: the character before it, its width, range and place. */
+/* One field of a date or time: the character before it, its width, range and target. */
 struct time_part {
     char before; /* 0 = nothing */
     int digits, min, max;
@@ -196,7 +196,7 @@ static int word_offset(struct word *w, struct toml_time *t)
     return 0;
 }
 
-/* A date, and perhaps a time and an offset behind it. */
+/* A date, optionally followed by a time and an offset. */
 static int word_datetime(struct word *w, struct toml_time *t, enum toml_type *ret_type)
 {
     int r = word_date(w, t), c;
@@ -240,7 +240,7 @@ static int word_to_time(struct word *w, struct toml *v)
     return 0;
 }
 
-/* Steps over digits of a base, with single underscores between them, and writes the digits alone to
+/* Reads digits of a base, with single underscores between them, and writes only the digits to
  * out[*n...]. */
 static int word_digits(struct word *w, int base, char *out, size_t *n)
 {
@@ -279,7 +279,7 @@ static int word_integer(struct word *w, struct str digits, int base, bool negati
     return 0;
 }
 
-/* 0x, 0o, 0b; the walk stands at the zero. */
+/* 0x, 0o, 0b; the cursor is at the zero. */
 static int word_based_integer(struct word *w, struct toml *v)
 {
     char digits[TOML_NUMBER_DIGITS_MAX];
@@ -305,7 +305,7 @@ static bool word_infinity_or_nan(struct word *w, bool negative, struct toml *v)
     return true;
 }
 
-/* Fraction and exponent behind text[0..n), then the whole of it as a double. */
+/* Fraction and exponent after text[0..n), then converts all of it to a double. */
 static int word_float(struct word *w, char *text, size_t n, bool negative, struct toml *v)
 {
     double value;
@@ -324,7 +324,7 @@ static int word_float(struct word *w, char *text, size_t n, bool negative, struc
     if (r < 0)
         return r;
     text[n] = '\0';
-    value = strtod(text, NULL); /* our programs stay in the C locale */
+    value = strtod(text, NULL); /* our programs use the C locale */
     if (isinf(value))
         return word_fail_start(w, "the float is too large");
     v->type = TOML_FLOAT;
@@ -334,7 +334,7 @@ static int word_float(struct word *w, char *text, size_t n, bool negative, struc
 
 static int word_to_number(struct word *w, struct toml *v)
 {
-    char text[TOML_NUMBER_DIGITS_MAX + 8]; /* digits, and . e + in between */
+    char text[TOML_NUMBER_DIGITS_MAX + 8]; /* the digits and . e + */
     bool negative = word_accept(w, '-');
     bool sign = negative || word_accept(w, '+');
     size_t n = 0;

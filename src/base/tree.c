@@ -15,7 +15,7 @@ enum {
     PLACES_MAX = 512,
 };
 
-/* Removes one entry: 0, 1 when it is a directory that holds something, or -errno. */
+/* Removes one entry: 0, 1 when it is a directory that is not empty, or -errno. */
 static int entry_remove(int dir, const char *name)
 {
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
@@ -32,10 +32,10 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Removes what can be removed from a directory, from *place on and then, if that was not the
- * beginning, once more from there. Returns the descriptor of the first subdirectory that must be
- * emptied before, whose place goes to *place; -ENOENT when there is none and all is gone, -EAGAIN
- * when *left entries went, or another -errno. Takes fd. */
+/* Removes the entries of a directory from position *place (telldir) on and, if *place was not the
+ * start, once more from the start. Returns the descriptor of the first subdirectory that is not
+ * empty and stores its position in *place; -ENOENT when all entries are removed, -EAGAIN when *left
+ * reached 0, or another -errno. Takes over fd. */
 static int level_clear(int fd, long *place, size_t *left, struct err *e)
 {
     DIR *dir = fdopendir(fd);
@@ -70,11 +70,11 @@ static int level_clear(int fd, long *place, size_t *left, struct err *e)
     return found;
 }
 
-/* Depth first without a stack: down into whatever is not empty, and up by "..", from where a second
- * look removes it. That look begins where the first one stopped: some file systems go over all that
- * was removed before, which in a directory of a million is too much to do a million times. Of
- * levels more than PLACES_MAX above the place is forgotten; who has so many below may begin anew.
- */
+/* Depth first without a stack: enters a directory that is not empty, empties it, returns by ".."
+ * and removes it in a second pass. That pass starts where the first one stopped: some file
+ * systems scan over all removed entries, which is too slow in a directory with a million of
+ * them. A ring keeps the positions of PLACES_MAX levels; a level whose position was overwritten
+ * may start over. */
 int tree_remove_some(int parent, const char *name, size_t most, struct err *e)
 {
     long places[PLACES_MAX] = {0};
@@ -88,7 +88,7 @@ int tree_remove_some(int parent, const char *name, size_t most, struct err *e)
     if (at < 0)
         return err_sys(e, errno, "open '%s'", name);
     for (;;) {
-        auto_fd here = at; /* to go up from, when this level is done */
+        auto_fd here = at; /* the parent of the next level up is opened from it */
         int copy = fcntl(here, F_DUPFD_CLOEXEC, 0);
         int down = copy < 0 ? err_sys(e, errno, "remove '%s'", name)
                             : level_clear(copy, &places[depth % PLACES_MAX], &most, e);

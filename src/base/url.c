@@ -5,7 +5,7 @@
 
 enum { ESCAPE_BYTES = 3 };
 
-/* The byte that the three characters of an escape mean, or -EINVAL. */
+/* The byte that an escape (three characters) encodes, or -EINVAL. */
 static int url_escape_value(struct str s)
 {
     int high, low;
@@ -17,7 +17,7 @@ static int url_escape_value(struct str s)
     return high < 0 || low < 0 ? -EINVAL : high << 4 | low;
 }
 
-/* Takes one decoded byte off the front of *s, which is not empty. */
+/* Removes one decoded byte from the front of *s, which is not empty. */
 static int url_take_byte(struct str *s, unsigned flags)
 {
     int c = (unsigned char)s->p[0];
@@ -49,7 +49,7 @@ static int url_decoded_length(struct str s, unsigned flags, size_t *ret)
     return 0;
 }
 
-/* `s` was measured before and is known to decode. */
+/* `s` was checked and is known to decode. */
 static void url_decode_to(char *out, struct str s, unsigned flags)
 {
     while (s.n)
@@ -112,8 +112,8 @@ static bool url_is_unreserved(char c)
     return url_is_alnum(c) || url_is_one_of(c, "-._~");
 }
 
-/* Behind the host: what RFC 3986 lets stand in paths and queries, and the few other printable
- * characters that clients send unescaped all the same. */
+/* After the host: characters that RFC 3986 allows in paths and queries, and a few other printable
+ * characters that clients send unescaped. */
 static bool url_is_graphic(char c)
 {
     return c > 0x20 && c < 0x7f;
@@ -230,7 +230,7 @@ static bool url_is_host_name(struct str host)
     return true;
 }
 
-/* Takes the host off the front of the authority; the port, if any, is left with its colon. */
+/* Removes the host from the front of the authority; the port, if any, is left with its colon. */
 static int url_split_host(struct str *authority, struct url *u, struct err *e)
 {
     size_t n;
@@ -295,7 +295,7 @@ int url_split(struct str s, struct url *ret, struct err *e)
     return 0;
 }
 
-/* True for "." and "..", spelled in any way. */
+/* True for "." and "..", also with escaped dots. */
 static bool url_is_dot_segment(struct str segment)
 {
     size_t dots = 0;
@@ -321,7 +321,7 @@ bool url_path_has_dot_segment(struct str path)
     return false;
 }
 
-/* Appends the next character or escape of *path in its normal spelling, and steps over it. */
+/* Appends the next character or escape of *path in its normal form, and advances *path. */
 static int url_normalize_next(struct str *path, struct buf *b)
 {
     char c = path->p[0];

@@ -18,8 +18,8 @@ static size_t utf8_ascii_run(struct str s)
     return i;
 }
 
-/* Takes the first byte of a character that is not ASCII. The bounds on the second byte are what
- * keeps overlong forms (e0, f0), surrogates (ed) and codes past the last plane (f4) out. */
+/* Takes the first byte of a character that is not ASCII. The bounds of the second byte exclude
+ * overlong forms (e0, f0), surrogates (ed) and codes above U+10FFFF (f4). */
 static bool utf8_start(struct utf8_state *s, unsigned char c)
 {
     if (c < 0xc2 || c > 0xf4)
@@ -54,7 +54,7 @@ int utf8_feed(struct utf8_state *s, struct str chunk)
     return s->bad ? -EILSEQ : 0;
 }
 
-/* Bytes of the valid character that is not ASCII at the start of s, or 0. */
+/* Length of the valid non-ASCII character at the start of s, or 0. */
 static size_t utf8_multibyte(struct str s)
 {
     struct utf8_state state = {0};
@@ -122,7 +122,7 @@ size_t utf8_cut_tail(struct str s)
         struct str tail = str_skip(s, s.n - n);
 
         if ((tail.p[0] & 0xc0) == 0x80)
-            continue; /* not the first byte of one */
+            continue; /* not the first byte of a character */
         return utf8_feed(&state, tail) == 0 && state.missing > 0 ? n : 0;
     }
     return 0;
