@@ -2,7 +2,7 @@
 
 #include "net/http_bytes.h"
 
-/* Beside the target, a request line holds a method and "  HTTP/1.1\r\n". */
+/* Besides the target, a request line has a method and "  HTTP/1.1\r\n". */
 enum { METHOD_BYTES_MAX = 32, LINE_BYTES_EXTRA = METHOD_BYTES_MAX + 12, EMPTY_LINES_MAX = 2 };
 
 #define HEAD_END STR("\r\n\r\n")
@@ -38,7 +38,7 @@ const char *h1_error_name(enum h1_error error)
     return errors[error].name;
 }
 
-/* Skips empty lines. H1_OK once another byte stands at scan->start. */
+/* Skips empty lines. H1_OK once another byte is at scan->start. */
 static enum h1_error skip_empty_lines(struct str in, struct h1_scan *scan)
 {
     for (;;) {
@@ -59,9 +59,9 @@ static enum h1_error skip_empty_lines(struct str in, struct h1_scan *scan)
     }
 }
 
-/* What the limits say about a head of which `n` bytes are there. Said before it is complete, or the
- * sender could make us hold any amount; and before anything else is said about those bytes, or the
- * verdict would depend on how they arrived. */
+/* Checks a head against the limits when `n` bytes of it are there. Done before the head is
+ * complete, so that the sender cannot make us hold any amount; and before any other check of these
+ * bytes, so that the result does not depend on how they arrived. */
 static enum h1_error check_size(size_t n, bool in_headers, const struct h1_limits *limits)
 {
     if (!in_headers && n > LINE_BYTES_EXTRA && n - LINE_BYTES_EXTRA > limits->target_bytes_max)
@@ -86,7 +86,7 @@ enum h1_error h1_find_head(struct str in, const struct h1_limits *limits, struct
         e = check_size(at - scan->start + 1, scan->in_headers, limits);
         if (e)
             return e;
-        if (in.p[at - 1] != '\r') /* at > start, where neither CR nor LF stands */
+        if (in.p[at - 1] != '\r') /* at > start, and in.p[start] is neither CR nor LF */
             return H1_BARE_LF;
         scan->pos = at + 1;
         if (scan->in_headers && in.p[at - 2] == '\n') {
@@ -100,8 +100,8 @@ enum h1_error h1_find_head(struct str in, const struct h1_limits *limits, struct
     return e ? e : H1_AGAIN;
 }
 
-/* Compares a token with small letters and dashes: of all token bytes, setting 0x20 takes none but a
- * capital to a small letter, and none but the dash to the dash. */
+/* Compares a token with a lower-case name. For token bytes, setting 0x20 maps only a capital to its
+ * lower-case letter, and only '-' to '-'. */
 static bool is_name(struct str token, struct str lower)
 {
     if (token.n != lower.n)
@@ -112,7 +112,7 @@ static bool is_name(struct str token, struct str lower)
     return true;
 }
 
-/* Notes a row that matters for framing. Its length tells these names apart. */
+/* Records a header that matters for framing. The length distinguishes these names. */
 static void note_field(struct h1_fields *fields, const struct http_header *row)
 {
     static const struct {
@@ -139,7 +139,7 @@ static bool is_crlf(const char *p, const char *end)
     return end - p >= 2 && p[0] == '\r' && p[1] == '\n';
 }
 
-/* Why the byte at `p`, the first behind a header name, is not a colon. */
+/* Why the byte at `p`, the first after a header name, is not a colon. */
 static enum h1_error refuse_name(const char *line, const char *p, const char *end)
 {
     if (is_crlf(p, end))
@@ -155,7 +155,7 @@ static enum h1_error refuse_name(const char *line, const char *p, const char *en
     return *p == ':' ? H1_SPACE_BEFORE_COLON : H1_BAD_HEADER_NAME;
 }
 
-/* Why the byte at `p`, the first that no text of a line may hold, does not begin a CRLF. */
+/* Why the byte at `p`, the first that no line may contain, does not begin a CRLF. */
 static enum h1_error refuse_line_end(const char *p, const char *end, enum h1_error control_byte)
 {
     if (p == end || (*p != '\r' && *p != '\n'))
@@ -172,8 +172,8 @@ static struct str trimmed(const char *p, const char *end)
     return str_make(p, (size_t)(end - p));
 }
 
-/* Parses field lines from `p` up to and with the empty line. The last byte before `end` is LF,
- * which stops every walk over tokens. */
+/* Parses header lines from `p` up to and with the empty line. The last byte before `end` is LF,
+ * which stops every scan over tokens. */
 static enum h1_error parse_headers(const char *p, const char *end, struct http_headers *headers,
                                    struct h1_fields *fields)
 {
@@ -244,7 +244,8 @@ static enum h1_error parse_absolute(struct str target, struct h1_request *req)
     return H1_OK;
 }
 
-/* Whether an authority names a port: its last byte tells "[::1]" and "host:" from "[::1]:80". */
+/* Whether an authority has a port: the last byte distinguishes "[::1]" and "host:" from
+ * "[::1]:80". */
 static bool has_port(struct str s)
 {
     return http_is_authority(s) && str_find(s, ':') < s.n && ascii_is_digit(s.p[s.n - 1]);
@@ -278,7 +279,7 @@ static enum h1_error parse_target(struct h1_request *req)
     return http_is_authority(target) ? H1_TARGET_FORM : H1_BAD_TARGET;
 }
 
-/* Why the target ends at `p` before its space. */
+/* Why the target ends at `p` without a space. */
 static enum h1_error refuse_target(const char *p, const char *end)
 {
     if (is_crlf(p, end) || *p == ' ')
@@ -288,7 +289,7 @@ static enum h1_error refuse_target(const char *p, const char *end)
     return refuse_line_end(p, end, H1_BAD_TARGET_BYTE);
 }
 
-/* method SP target SP version CRLF; *ret_rest is what follows. */
+/* method SP target SP version CRLF; *ret_rest is the rest. */
 static enum h1_error parse_request_line(struct str head, size_t target_bytes_max,
                                         struct h1_request *req, const char **ret_rest)
 {
@@ -320,7 +321,7 @@ static enum h1_error parse_request_line(struct str head, size_t target_bytes_max
     return e;
 }
 
-/* One Host in HTTP/1.1, at most one in 1.0; it yields to the target's own host (RFC 9112 3.2.2). */
+/* One Host in HTTP/1.1, at most one in 1.0; a host in the target overrides it (RFC 9112 3.2.2). */
 static enum h1_error check_host(struct h1_request *req)
 {
     unsigned int count = req->fields.count[H1_HOST];
@@ -364,8 +365,8 @@ enum h1_error h1_parse_request(struct str head, const struct h1_limits *limits,
     return e;
 }
 
-/* version SP status [SP reason] CRLF. The space behind the status is asked for by RFC 9112 4, and
- * left out by some servers together with the reason: nothing can be misread then. */
+/* version SP status [SP reason] CRLF. RFC 9112 4 requires the space after the status; some servers
+ * omit it together with the reason, which is unambiguous. */
 static enum h1_error parse_status_line(struct str head, struct h1_response *res,
                                        const char **ret_rest)
 {

@@ -1,16 +1,15 @@
 /* h1.h - heads of HTTP/1.1 messages (RFC 9112): find, parse, decide how the body is framed.
  *
- * Pure functions over bytes the caller received; nothing is copied and every str of a result points
- * into the head (one exception is named below). The policy is strict: whatever two parsers could
- * read in two ways is refused, with an error that has a name, a status and a sentence. A receiver
- * does
+ * Pure functions over received bytes. Nothing is copied: every str of a result points into the
+ * head, with one exception (h1_request.path). The parser is strict: it refuses whatever two parsers
+ * could read differently, with an error that has a name, a status and a message. A receiver does
  *
- *     while ((e = h1_find_head(received, &limits, &scan, &head)) == H1_AGAIN)
- *         receive more;
- *     e = h1_parse_request(head, &limits, &rows, &request);
- *     e = h1_request_framing(&request, &framing);
+ *   while ((e = h1_find_head(received, &limits, &scan, &head)) == H1_AGAIN)
+ *       receive more;
+ *   e = h1_parse_request(head, &limits, &rows, &request);
+ *   e = h1_request_framing(&request, &framing);
  *
- * and finds the body, or the next message, at head.p + head.n. */
+ * The body, or the next message, is at head.p + head.n. */
 #pragma once
 
 #include "net/http.h"
@@ -67,35 +66,35 @@ enum h1_error {
         H1_ERROR_COUNT,
 };
 
-int h1_error_status(enum h1_error error);       /* what a server answers */
-struct str h1_error_text(enum h1_error error);  /* a sentence for the user */
+int h1_error_status(enum h1_error error);       /* status of the server's reply */
+struct str h1_error_text(enum h1_error error);  /* a message for the user */
 const char *h1_error_name(enum h1_error error); /* "BARE_LF", for logs and tests */
 
 struct h1_limits {
     size_t head_bytes_max;   /* first line, headers and the empty line */
     size_t target_bytes_max; /* the request target */
-    size_t headers_max;      /* rows; the room given to the parser limits too */
+    size_t headers_max;      /* header fields; the array given to the parser is a limit, too */
 };
 
 enum { H1_HEAD_BYTES_MAX = 32 << 10, H1_TARGET_BYTES_MAX = 16 << 10, H1_HEADERS_MAX = 100 };
 
-extern const struct h1_limits h1_default_limits; /* the three above */
+extern const struct h1_limits h1_default_limits; /* the three limits above */
 
-/* Where a search stands; all zero before the first byte of a message. */
+/* State of a search for the head; all zero before the first byte of a message. */
 struct h1_scan {
-    size_t start; /* of the first line, behind empty lines */
-    size_t pos;   /* everything before it was looked at */
+    size_t start; /* offset of the first line, after empty lines */
+    size_t pos;   /* all bytes before it were examined */
     bool in_headers;
 };
 
-/* Finds the head at the beginning of `in`, which holds all bytes received of this message so far
- * and may grow, or move, between calls. H1_OK: *ret_head is a part of `in` that ends with the empty
- * line; one or two empty lines before it were skipped (RFC 9112 2.2). H1_AGAIN: not complete yet;
- * each byte is looked at once over all calls. Otherwise the message can be refused already. */
+/* Finds the head at the start of `in`, which holds all bytes received of this message so far and
+ * may grow, or move, between calls. H1_OK: *ret_head is the part of `in` up to and with the empty
+ * line; one or two empty lines before it were skipped (RFC 9112 2.2). H1_AGAIN: incomplete; each
+ * byte is examined once over all calls. Any other result: refuse the message. */
 enum h1_error h1_find_head(struct str in, const struct h1_limits *limits, struct h1_scan *scan,
                            struct str *ret_head);
 
-/* The fields that decide about framing and connection, noted while parsing. */
+/* The header fields that decide about framing and connection, recorded by the parser. */
 enum h1_field {
     H1_HOST,
     H1_CONTENT_LENGTH,
@@ -107,8 +106,8 @@ enum h1_field {
 };
 
 struct h1_fields {
-    struct str value[H1_FIELD_COUNT];   /* of the first row of that name, or STR_NONE */
-    unsigned int count[H1_FIELD_COUNT]; /* rows of that name */
+    struct str value[H1_FIELD_COUNT];   /* of the first field of that name, or STR_NONE */
+    unsigned int count[H1_FIELD_COUNT]; /* fields of that name */
 };
 
 enum h1_target_form { H1_ORIGIN_FORM, H1_ABSOLUTE_FORM, H1_AUTHORITY_FORM, H1_ASTERISK_FORM };
@@ -116,14 +115,14 @@ enum h1_target_form { H1_ORIGIN_FORM, H1_ABSOLUTE_FORM, H1_AUTHORITY_FORM, H1_AS
 struct h1_request {
     enum http_method method;
     enum h1_target_form form;
-    int minor;              /* of HTTP/1.minor: 0 or 1 */
+    int minor;              /* the N of HTTP/1.N: 0 or 1 */
     struct str method_name; /* as sent, also for HTTP_OTHER */
     struct str target;      /* as sent */
-    struct str path;        /* not decoded. "/" for http://host, and then not in the head; "*" in
-                             * asterisk form; empty in authority form */
-    struct str query;       /* behind the '?', not decoded; STR_NONE without '?' */
-    struct str host;        /* "name:port" of the target or else of Host; STR_NONE if neither, which
-                             * only HTTP/1.0 allows */
+    struct str path;  /* not decoded. "/" for http://host, and then not part of the head; "*" in
+                         asterisk form; empty in authority form */
+    struct str query; /* after the '?', not decoded; STR_NONE without '?' */
+    struct str host;  /* "name:port" of the target or else of Host; STR_NONE without both, only in
+                         HTTP/1.0 */
     struct http_headers headers;
     struct h1_fields fields;
 };
@@ -136,9 +135,9 @@ struct h1_response {
     struct h1_fields fields;
 };
 
-/* Parse a complete head, as h1_find_head returned it: anything behind its empty line is an error.
- * `room` gives the rows to fill (count is ignored); they and the head outlive *ret. H1_AGAIN is not
- * returned: a head cut short is malformed. */
+/* Parse a complete head as returned by h1_find_head; bytes after its empty line are an error.
+ * `room` gives the array to fill (count is ignored); the array and the head must outlive *ret.
+ * Never returns H1_AGAIN: a truncated head is malformed. */
 enum h1_error h1_parse_request(struct str head, const struct h1_limits *limits,
                                const struct http_headers *room, struct h1_request *ret);
 enum h1_error h1_parse_response(struct str head, const struct h1_limits *limits,
@@ -148,7 +147,7 @@ enum h1_body {
     H1_BODY_NONE,
     H1_BODY_LENGTH,  /* exactly body_bytes, which may be 0 */
     H1_BODY_CHUNKED, /* see h1_chunked.h */
-    H1_BODY_CLOSE,   /* until the peer closes; responses only */
+    H1_BODY_CLOSE,   /* until the peer closes the connection; responses only */
 };
 
 struct h1_framing {
@@ -160,7 +159,7 @@ struct h1_framing {
 
 enum h1_error h1_request_framing(const struct h1_request *request, struct h1_framing *ret);
 
-/* `method` is that of the request answered: HEAD and CONNECT change what follows. An upgraded
- * connection (101, or 2xx to CONNECT) has no body; what follows its head is no longer HTTP. */
+/* `method` is that of the request: HEAD and CONNECT change what follows. An upgraded connection
+ * (101, or 2xx to CONNECT) has no body; what follows its head is not HTTP. */
 enum h1_error h1_response_framing(enum http_method method, const struct h1_response *response,
                                   struct h1_framing *ret);

@@ -9,13 +9,13 @@
  *    TRAILER --name--> TRAILER_NAME --:--> TRAILER_VALUE --CR--> TRAILER_LF --> TRAILER */
 enum state {
     SIZE,
-    BLANK, /* white space behind a size leads to an extension or nowhere */
+    BLANK, /* white space after a size: only an extension may follow */
     EXTENSION,
     SIZE_LF,
     DATA,
     DATA_CR,
     DATA_LF,
-    TRAILER, /* at the beginning of a line */
+    TRAILER, /* at the start of a line */
     TRAILER_NAME,
     TRAILER_VALUE,
     TRAILER_LF,
@@ -100,7 +100,7 @@ static enum h1_error step_trailer(struct h1_chunked *c, char b)
     }
 }
 
-/* One byte of anything but data. */
+/* Handles one byte that is not data. */
 static enum h1_error step(struct h1_chunked *c, char b)
 {
     switch ((enum state)c->state) {

@@ -1,12 +1,11 @@
-/* h1_framing.c - where a message ends and whether another may follow (RFC 9112 6 and 9). Who reads
- * these fields differently from his neighbour can be made to swallow the neighbour's requests,
- * hence one place, no repairs, and no second reading. */
+/* h1_framing.c - where a message ends and whether another may follow (RFC 9112 6 and 9). If two
+ * servers in a row read these fields differently, a client can smuggle requests past one of them.
+ * Hence all of it is in one place and nothing ambiguous is repaired. */
 #include <errno.h>
 
 #include "net/h1.h"
 
-/* The members of Transfer-Encoding over all its rows: "chunked" and nothing else is what we decode.
- */
+/* All members of Transfer-Encoding over all its fields: only "chunked" is accepted. */
 static enum h1_error check_coding(const struct http_headers *headers)
 {
     const struct http_header *row = http_header_find(headers, STR("transfer-encoding"));
@@ -44,8 +43,7 @@ static enum h1_error frame_length(struct str value, struct h1_framing *framing)
     return H1_OK;
 }
 
-/* What both kinds of message have in common; leaves framing->body alone when neither field is
- * there. */
+/* Common to requests and responses; does not set framing->body when neither field is there. */
 static enum h1_error frame_body(const struct http_headers *headers, const struct h1_fields *fields,
                                 int minor, struct h1_framing *framing)
 {
@@ -77,7 +75,7 @@ static bool is_kept_alive(const struct http_headers *headers, const struct h1_fi
     return minor >= 1 || http_headers_have_token(headers, name, STR("keep-alive"));
 }
 
-/* A client of HTTP/1.0 cannot wait for 100, whatever it expects (RFC 9110 10.1.1). */
+/* An HTTP/1.0 client cannot wait for 100, even with Expect (RFC 9110 10.1.1). */
 static enum h1_error read_expect(const struct h1_request *req, struct h1_framing *framing)
 {
     const struct http_header *row = NULL;

@@ -4,7 +4,7 @@
 
 #include "net/http_bytes.h"
 
-/* Appends to room that was reserved. */
+/* Appends to reserved room. */
 static char *put(char *at, struct str s)
 {
     if (s.n)

@@ -1,8 +1,8 @@
-/* h1_write.h - heads of HTTP/1.1 messages, written into a buf.
+/* h1_write.h - writes heads of HTTP/1.1 messages into a buf.
  *
- * All return 0, -EMSGSIZE or -ENOMEM of the buf, or -EINVAL for text that would not be read back as
- * the same field: a line break in a value is somebody else's header. After an error the head is
- * unusable as a whole; each call adds a whole line or nothing. */
+ * All return 0, -EMSGSIZE or -ENOMEM of the buf, or -EINVAL for text that would not parse back as
+ * the same field: a line break in a value would inject another header. Each call adds a whole line
+ * or nothing; after an error the head is unusable. */
 #pragma once
 
 #include "base/buf.h"

@@ -31,7 +31,7 @@ static const struct str method_names[HTTP_METHOD_COUNT] = {
 
 #define STATUS(code, reason) [(code)-100] = STR_INIT("HTTP/1.1 " #code " " reason "\r\n")
 
-/* Whole lines, so that the usual answer begins with one copy. */
+/* Complete lines, so that a reply's first line is one copy. */
 static const struct str status_lines[] = {
     STATUS(100, "Continue"),
     STATUS(101, "Switching Protocols"),
@@ -189,7 +189,7 @@ bool http_is_value(struct str s)
     return s.n == 0 || http_skip_value(s.p, s.p + s.n) == s.p + s.n;
 }
 
-/* What follows the host: nothing, or a colon and a port, which RFC 3986 allows to be empty. */
+/* After the host: nothing, or a colon and a port, which RFC 3986 allows to be empty. */
 static bool is_port_suffix(struct str s)
 {
     uint16_t port;
@@ -211,7 +211,7 @@ bool http_is_authority(struct str s)
     return n > 0 && all_of(str_make(s.p, n), HTTP_BYTE_HOST) && is_port_suffix(str_skip(s, n));
 }
 
-/* A position of any length: what does not fit lies past every content, and so does the maximum. */
+/* A position with any number of digits: on overflow the maximum, which is past any content. */
 static int parse_position(struct str s, uint64_t *ret)
 {
     int r = str_to_u64(s, ret);

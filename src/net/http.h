@@ -1,4 +1,4 @@
-/* http.h - the vocabulary of HTTP (RFC 9110): methods, statuses, header rows, byte ranges.
+/* http.h - basic types of HTTP (RFC 9110): methods, statuses, header fields, byte ranges.
  *
  * Nothing here allocates, blocks or touches a socket; every str is borrowed. */
 #pragma once
@@ -15,7 +15,7 @@ enum http_method {
     HTTP_PATCH,
     HTTP_CONNECT,
     HTTP_TRACE,
-    HTTP_OTHER, /* any other token; its spelling stands in the request */
+    HTTP_OTHER, /* any other token; the request has its name */
     HTTP_METHOD_COUNT,
 };
 
@@ -35,42 +35,41 @@ struct http_header {
     struct str name, value; /* value without surrounding white space */
 };
 
-/* Rows in the order of the wire. The room belongs to the caller. */
+/* Header fields in the order of the message. The caller owns the array. */
 struct http_headers {
     struct http_header *rows;
     size_t count, max;
 };
 
-/* The first row of that name (case does not matter), or NULL. */
+/* The first field of that name (case-insensitive), or NULL. */
 const struct http_header *http_header_find(const struct http_headers *headers, struct str name);
-/* The next row of the same name behind `row`, or NULL: fields may repeat. */
+/* The next field of the same name after `row`, or NULL: fields may repeat. */
 const struct http_header *http_header_next(const struct http_headers *headers,
                                            const struct http_header *row);
-/* The first value of that name, or STR_NONE when there is none; an empty value has p != NULL. */
+/* The first value of that name, or STR_NONE; an empty value has p != NULL. */
 struct str http_header_get(const struct http_headers *headers, struct str name);
 
-/* Whether a comma list such as "keep-alive, Upgrade" names the token; case does not matter. */
+/* Whether a comma list such as "keep-alive, Upgrade" contains the token; case-insensitive. */
 bool http_token_list_has(struct str value, struct str token);
-/* The same over every row of that name, as repeated rows are one list. */
+/* The same over all fields of that name: repeated fields form one list. */
 bool http_headers_have_token(const struct http_headers *headers, struct str name, struct str token);
 
 /* tchar and field-vchar of RFC 9110 5.6.2 and 5.5; a value may also hold space, tab, 0x80-0xff. */
 bool http_is_token(struct str s); /* false for "" */
-bool http_is_value(struct str s); /* free of NUL, CR, LF and other control bytes; "" is fine */
+bool http_is_value(struct str s); /* without NUL, CR, LF and other control bytes; "" is valid */
 
-/* A host as in Host and in an absolute target: name, IPv4 or [IPv6], then perhaps ":port". Letters,
- * digits and "-._~" make a name: sub-delimiters and percent codes of RFC 3986 name no host we know,
- * and are refused. False for "". */
+/* A host as in Host and in an absolute target: name, IPv4 or [IPv6], then optionally ":port". A
+ * name has letters, digits and "-._~"; the sub-delimiters and percent codes of RFC 3986 are
+ * refused, as no real host name uses them. False for "". */
 bool http_is_authority(struct str s);
 
-#define HTTP_UNKNOWN_LENGTH UINT64_MAX /* of a body: it ends when it ends */
+#define HTTP_UNKNOWN_LENGTH UINT64_MAX /* of a body: unknown before its end */
 
 struct http_range {
     uint64_t offset, bytes; /* bytes > 0; offset + bytes <= size */
 };
 
-/* Picks what a Range header asks of a content of `size` bytes: the first satisfiable range of its
- * list, its end clipped to the size. -EINVAL when any part is malformed ("bytes=5-2", another
- * unit), -ERANGE when all is well-formed and nothing lies inside the content (always so for size
- * 0). */
+/* Picks the first satisfiable range of a Range header for content of `size` bytes, with its end
+ * clipped to the size. -EINVAL when any part is malformed ("bytes=5-2", another unit), -ERANGE when
+ * all ranges are well-formed but outside the content (always for size 0). */
 int http_range_parse(struct str value, uint64_t size, struct http_range *ret_range);

@@ -20,9 +20,9 @@ enum {
 struct http_client {
     struct loop *loop;
     struct http_client_conf conf;
-    struct list kept; /* connections without a call, longest kept first */
+    struct list kept; /* idle connections, the longest idle first */
     struct list busy;
-    struct list by_addr[ADDR_BUCKETS]; /* the kept ones again, by hash of their address */
+    struct list by_addr[ADDR_BUCKETS]; /* the same connections by hash of their address */
     size_t kept_count;
     struct arena spare[SPARE_ARENAS_MAX];
     size_t spare_count;
@@ -33,11 +33,11 @@ struct client_conn {
     struct http_client *client;
     struct sock_addr addr;
     struct list link, addr_link;
-    struct loop_timer timer; /* for the head of the response, or for being kept */
+    struct loop_timer timer; /* limits the wait for the response's head, or the idle time */
     struct http_call *call;
     struct h1_scan scan;
     struct h1_body_reader body;
-    uint64_t bytes_in_before; /* when the call began */
+    uint64_t bytes_in_before; /* bytes_in when the call began */
     bool kept, reused;
 };
 
@@ -79,7 +79,7 @@ static void call_free(struct http_call *call)
         c->spare[c->spare_count++] = a;
 }
 
-/* Brackets a callback; false when the call was cancelled in it, and is gone now. */
+/* Called after a callback; false when it cancelled the call, which is freed now. */
 static bool call_left_callback(struct http_call *call)
 {
     call->in_callback = false;
@@ -107,7 +107,7 @@ static void conn_forget_call(struct client_conn *c)
 
 static struct list *addr_bucket(struct http_client *client, const struct sock_addr *addr)
 {
-    static const uint64_t no_seed[2]; /* addresses are ours */
+    static const uint64_t no_seed[2]; /* the addresses are trusted */
     struct str bytes = str_make((const char *)&addr->any, addr->size);
 
     return &client->by_addr[map_hash(no_seed, bytes) % ADDR_BUCKETS];
@@ -135,7 +135,7 @@ static void conn_unkeep(struct client_conn *c)
     list_remove(&c->addr_link);
 }
 
-/* The response is complete: the connection serves the next call if both sides agree. */
+/* The response is complete: keep the connection for the next call if both sides agree. */
 static void conn_finish_call(struct client_conn *c, bool clean)
 {
     struct http_call *call = c->call;
@@ -195,7 +195,7 @@ static enum h1_error conn_parse_head(struct client_conn *c, struct str head)
     return error;
 }
 
-/* A final head arrived. False when the call is gone. */
+/* A final head arrived. False when the call is freed. */
 static bool conn_begin_response(struct client_conn *c)
 {
     struct http_call *call = c->call;
@@ -240,7 +240,7 @@ static size_t conn_take_head(struct client_conn *c, struct str in)
     return used;
 }
 
-/* Hands a piece over and holds back what is not taken. False when the call is gone. */
+/* Delivers a piece and holds back what is not taken. False when the call is freed. */
 static bool conn_deliver(struct client_conn *c, struct str piece)
 {
     struct http_call *call = c->call;
@@ -291,8 +291,8 @@ static size_t conn_on_data(struct stream *st, char *p, size_t n)
     int budget = stream_pieces_max(st);
     size_t used = 0;
 
-    st->stall_ms = c->client->conf.stall_ms; /* it is connected, for sure */
-    if (!c->call) {                          /* nobody asked */
+    st->stall_ms = c->client->conf.stall_ms; /* input shows that it is connected */
+    if (!c->call) {                          /* no call: unexpected input */
         stream_close(st, EPROTO);
         return n;
     }
@@ -353,8 +353,8 @@ static void conn_on_eof(struct stream *st)
         stream_close(st, c->call ? ECONNRESET : 0);
 }
 
-/* A kept connection may be closed by the server just as we use it. When nothing of an answer came,
- * and doing it twice does no harm, that is not the caller's concern. */
+/* The server may close a kept connection just when it is used again. If no byte of an answer came
+ * and the request may be repeated, retry on a new connection without telling the caller. */
 static bool conn_retries_call(struct client_conn *c)
 {
     struct http_call *call = c->call;
@@ -407,7 +407,7 @@ static int conn_open(struct http_client *client, const struct sock_addr *addr,
         return r;
     }
     (void)take_fd(&fd);
-    c->stream.stall_ms = client->conf.connect_ms; /* the request cannot leave before that */
+    c->stream.stall_ms = client->conf.connect_ms; /* nothing is sent before it is connected */
     list_push(&client->busy, &c->link);
     list_init(&c->addr_link);
     *ret = c;
@@ -418,7 +418,7 @@ static struct client_conn *conn_find_kept(struct http_client *client, const stru
 {
     struct list *bucket = addr_bucket(client, addr);
 
-    /* The youngest is the least likely to be closed by the other side right now. */
+    /* The server is least likely to close the most recently used one. */
     for (struct list *at = bucket->prev; at != bucket; at = at->prev) {
         struct client_conn *c = container_of(at, struct client_conn, addr_link);
 
@@ -486,7 +486,7 @@ static int call_send_on_new(struct http_call *call, const struct sock_addr *addr
         return r;
     call_bind(call, c);
     r = stream_write(&c->stream, call->request);
-    call->request = STR_NONE; /* there is no third try */
+    call->request = STR_NONE; /* only one retry */
     return r;
 }
 
@@ -547,7 +547,7 @@ ssize_t http_call_write(struct http_call *call, struct str data)
     size_t room;
     int r;
 
-    if (!call->conn || call->request_done) /* answered early, or gone: nobody wants the rest */
+    if (!call->conn || call->request_done) /* answered early, or freed: the rest is not wanted */
         return (ssize_t)data.n;
     st = &call->conn->stream;
     if (!call->request_chunked && data.n > call->request_left)
@@ -576,7 +576,7 @@ void http_call_write_end(struct http_call *call)
     if (call->request_chunked)
         (void)stream_write(&call->conn->stream, H1_LAST_CHUNK);
     else if (call->request_left > 0)
-        stream_close(&call->conn->stream, EPIPE); /* the promise cannot be kept any more */
+        stream_close(&call->conn->stream, EPIPE); /* the announced length cannot be kept */
     call->request_done = true;
     if (!call->head_done)
         conn_deadline(call->conn, call->head_ms);
@@ -668,7 +668,7 @@ void http_client_free(struct http_client *c)
     {
         struct client_conn *conn = container_of(at, struct client_conn, link);
 
-        conn->reused = false; /* no second tries */
+        conn->reused = false; /* no retries */
         stream_close(&conn->stream, ECANCELED);
     }
     loop_settle(c->loop);

@@ -1,11 +1,10 @@
-/* http_conn.c - one connection of the server: heads and bodies in, requests through their life.
+/* http_conn.c - one connection of the server: parses heads and bodies, runs the life of a request.
  *
  *   head --> routed --> [100] --> body: collected, streamed or discarded --> done --.
  *                  `--> handler --> reply ... ----------------------------> done --+--> next head
  *
- * A request is over when its body and its reply are done, whichever comes last. conn_settle looks
- * after that: right after our own callbacks, and at the end of the turn for replies made elsewhere.
- */
+ * A request is over when both its body and its reply are done. conn_settle checks that: right after
+ * our own callbacks, and at the end of the turn for replies made elsewhere. */
 #include "net/http_server.h"
 
 #include <assert.h>
@@ -16,16 +15,16 @@
 #include "base/time.h"
 #include "net/http_server_internal.h"
 
-/* A request costs as much as so many pieces of a body: while others wait, one connection gets one
- * request at a time, else 16. */
+/* A request counts as this many pieces of a body: one connection handles one request at a time
+ * while others wait, else 16. */
 enum { HEAD_COST = STREAM_PIECES_MAX_CROWDED };
 
 static void conn_settle(struct http_conn *c);
 
 /* --- requests --- */
 
-/* A request in an arena of its own, with a copy of the head, which is still in the loop's scratch.
- */
+/* Makes a request with its own arena and a copy of the head, which is still in the loop's
+ * scratch. */
 static struct http_req *req_new(struct http_conn *c, struct str head, struct http_headers *ret_rows,
                                 struct str *ret_head)
 {
@@ -112,7 +111,7 @@ static void reply_allow(struct http_req *req, unsigned allowed)
     (void)http_reply_header(req, STR("Allow"), buf_str(&list));
 }
 
-/* No row fits: says why. */
+/* No row matches: replies with the reason. */
 static void reply_unrouted(struct http_req *req, unsigned allowed)
 {
     if (req->head.form == H1_ASTERISK_FORM || (allowed && req->head.method == HTTP_OPTIONS)) {
@@ -179,7 +178,7 @@ int http_req_hold(struct http_req *req, uint64_t bytes)
     return 0;
 }
 
-/* A collected body goes when the handler returns, and only what http_req_hold told of stays in the
+/* A collected body is freed when the handler returns; only the bytes of http_req_hold stay in the
  * total. */
 static void req_call_handler(struct http_req *req)
 {
@@ -202,7 +201,7 @@ const struct http_route *http_req_route_at(const struct http_req *req, struct st
     return match.route;
 }
 
-/* Decides who gets the request and its body. In a callback bracket. */
+/* Decides which handler gets the request and its body. Called with in_callback set. */
 static void req_route(struct http_req *req)
 {
     struct http_server *s = req->conn->server;
@@ -258,7 +257,7 @@ static void conn_begin_req(struct http_conn *c)
     conn_settle(c);
 }
 
-/* Answers what is no request, and gives the connection up. */
+/* Answers a malformed request and gives up the connection. */
 static void conn_refuse(struct http_conn *c, enum h1_error error)
 {
     struct http_headers rows;
@@ -274,7 +273,7 @@ static void conn_refuse(struct http_conn *c, enum h1_error error)
     http_conn_deadline(c, 0);
     c->req->keep_alive = false;
     c->req->error = error == H1_AGAIN ? ETIMEDOUT : EPROTO;
-    if (c->req->reply_state != HTTP_REPLY_NONE) { /* too late to say anything clean */
+    if (c->req->reply_state != HTTP_REPLY_NONE) { /* too late for an error reply */
         stream_close(&c->stream, EPROTO);
         return;
     }
@@ -326,7 +325,7 @@ static size_t conn_take_head(struct http_conn *c, struct str in)
 
 /* --- input: bodies --- */
 
-/* Hands a piece to the handler and holds back what it does not take. */
+/* Passes a piece to the handler and holds back what it does not take. */
 static void req_stream_piece(struct http_req *req, struct str piece)
 {
     struct http_conn *c = req->conn;
@@ -345,7 +344,7 @@ static void req_stream_piece(struct http_req *req, struct str piece)
     if ((size_t)taken == piece.n)
         return;
     stream_pause(&c->stream);
-    http_conn_deadline(c, 0); /* it is us who are slow now */
+    http_conn_deadline(c, 0); /* our side is slow now, not the client */
     req->body_buf.max = LOOP_SCRATCH_BYTES;
     if (buf_add(&req->body_buf, str_skip(piece, (size_t)taken)) < 0)
         stream_close(&c->stream, ENOMEM);
@@ -354,13 +353,13 @@ static void req_stream_piece(struct http_req *req, struct str piece)
 static void req_body_piece(struct http_req *req, struct str piece)
 {
     if (req->body_state == HTTP_BODY_COLLECT) {
-        /* A chunked body tells its size piece by piece, any other told it at its head. */
+        /* A chunked body gives its size piece by piece, any other in its head. */
         if (http_req_hold(req, req->framing.body_bytes) == 0 && buf_add(&req->body_buf, piece) < 0)
             reply_no_room(req);
         return;
     }
     if (req->body_state != HTTP_BODY_STREAM)
-        return; /* discarded, by a deadline for all of it */
+        return; /* discarded, with one deadline for all of it */
     req_body_deadline(req);
     req_stream_piece(req, piece);
 }
@@ -379,7 +378,7 @@ static void req_body_end(struct http_req *req)
     req->in_callback = false;
 }
 
-/* More came than the row allows. What of it was taken cannot be called back; no more will be. */
+/* The body is larger than the row allows. Pieces already delivered stay; no more are delivered. */
 static void req_body_too_large(struct http_req *req)
 {
     if (req->reply_state == HTTP_REPLY_NONE)
@@ -425,7 +424,7 @@ static size_t conn_on_data(struct stream *st, char *p, size_t n)
         struct str in = str_make(p + used, n - used);
         size_t k;
 
-        if (budget <= 0) { /* pipelined requests, or tiny chunks: others first */
+        if (budget <= 0) { /* pipelined requests, or tiny chunks: let others run first */
             stream_yield(st);
             break;
         }
@@ -444,7 +443,7 @@ void http_req_resume(struct http_req *req)
     http_conn_settle_soon(req->conn);
 }
 
-/* Offers again what on_body did not take; true when it is all gone. */
+/* Offers again what on_body did not take; true when all of it is taken. */
 static bool conn_offer_held(struct http_conn *c)
 {
     struct http_req *req = c->req;
@@ -465,7 +464,7 @@ static bool conn_offer_held(struct http_conn *c)
 
 /* --- settling --- */
 
-/* Whether the rest of the body was received together with what is being looked at. */
+/* Whether the rest of the body was received together with the current input. */
 static bool body_has_arrived(const struct http_conn *c)
 {
     struct h1_body_reader reader = c->body;
@@ -488,15 +487,15 @@ bool http_req_body_in_the_way(const struct http_req *req)
             (req->status >= 400 && !body_has_arrived(req->conn)));
 }
 
-/* The reply is complete and the client is still sending: read on a little to save the connection,
- * or give it up when that would take long. */
+/* The reply is complete and the client is still sending: read a little more to keep the connection,
+ * or close it when that would take long. */
 static void conn_give_up_body(struct http_conn *c)
 {
     struct http_req *req = c->req;
 
     if (http_req_body_in_the_way(req) || c->server->draining)
         req->keep_alive = false;
-    if (h1_body_ended(&c->body)) { /* received, only not taken by its handler */
+    if (h1_body_ended(&c->body)) { /* received, but not taken by its handler */
         req->body_state = HTTP_BODY_DONE;
     } else if (req->body_state != HTTP_BODY_DISCARD) {
         req->body_state = HTTP_BODY_DISCARD;
@@ -507,7 +506,7 @@ static void conn_give_up_body(struct http_conn *c)
     }
 }
 
-/* Moves the connection on to whatever comes next. */
+/* Moves the connection to its next state. */
 static void conn_settle(struct http_conn *c)
 {
     struct http_req *req = c->req;
@@ -525,7 +524,7 @@ static void conn_settle(struct http_conn *c)
         http_conn_mark_idle(c, true);
     } else if (replied && read) {
         conn_end_req(c, 0);
-        if (stream_room(&c->stream) == 0) { /* a client that asks on and on without reading */
+        if (stream_room(&c->stream) == 0) { /* the client sends requests but reads no answers */
             stream_pause(&c->stream);
             stream_want_drain(&c->stream);
         } else {
@@ -534,7 +533,7 @@ static void conn_settle(struct http_conn *c)
         http_conn_mark_idle(c, true);
         http_conn_deadline(c, c->server->conf.idle_ms);
     } else if (read) {
-        stream_pause(&c->stream); /* the next request waits for its turn */
+        stream_pause(&c->stream); /* the next request must wait */
     }
 }
 
@@ -596,7 +595,7 @@ static void conn_on_drain(struct stream *st)
     }
 }
 
-/* A client may close its side once it has sent a request, and still gets its answer. */
+/* A client may close its sending side after a request and still gets its answer. */
 static void conn_on_hangup(struct stream *st)
 {
     struct http_conn *c = container_of(st, struct http_conn, stream);
@@ -639,7 +638,7 @@ static void conn_on_timer(struct loop_timer *t)
     struct http_req *req = c->req;
 
     if (!req && !c->head_begun) {
-        stream_finish(&c->stream, false); /* idle, or never said a word */
+        stream_finish(&c->stream, false); /* idle, or sent nothing at all */
         return;
     }
     /* A request that came too slowly gets an answer if none has begun. */

@@ -1,4 +1,4 @@
-/* http_file.c - a file as a reply: ranges and conditions of RFC 9110, bytes by sendfile. */
+/* http_file.c - a file as a reply: ranges and conditions of RFC 9110, sent by sendfile. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -22,14 +22,14 @@ static void file_header(struct http_req *req, struct str name, const char *fmt, 
     (void)http_reply_header(req, name, str_of(value));
 }
 
-/* Compares a date header with the file's time, in whole seconds as HTTP has them. */
+/* Compares a date header with the file's time, in whole seconds as HTTP dates. */
 static bool file_newer_than(const struct http_req *req, struct str header, int64_t mtime_s,
                             bool *ret_newer)
 {
     int64_t us;
 
     if (time_parse_http(http_req_header(req, header), &us, NULL) < 0)
-        return false; /* absent or unreadable: no condition */
+        return false; /* absent or invalid: no condition */
     *ret_newer = mtime_s > us / TIME_US_PER_S;
     return true;
 }
@@ -46,7 +46,7 @@ static int file_condition(const struct http_req *req, int64_t mtime_s)
     return 0;
 }
 
-/* The Range header, if it is to be honoured: of GET, in bytes, and of the file the client knows. */
+/* The Range header, if it applies: for GET, in bytes, and the file is the one the client knows. */
 static struct str file_range_wanted(const struct http_req *req, int64_t mtime_s)
 {
     const struct str unit = STR("bytes=");

@@ -8,7 +8,7 @@
 
 enum {
     HANGUP_GRACE_MS = 1000,
-    EARLY_BYTES_MAX = 256 * 1024, /* of a body that came before the backend was there */
+    EARLY_BYTES_MAX = 256 * 1024, /* of a body received before the backend is connected */
     TAIL_BYTES = 2,
 };
 
@@ -17,34 +17,34 @@ struct proxy {
     struct http_req *req;
     struct http_call *call; /* NULL before it began and after it ended */
     struct loop *loop;
-    struct loop_timer hangup; /* armed once the client closed its side */
+    struct loop_timer hangup; /* armed once the client closed its sending side */
     struct http_proxy_target target;
-    struct second_try *second; /* NULL: there will be none */
-    char tail[TAIL_BYTES];     /* of what the client was given, when somebody asks for it */
+    struct second_try *second; /* NULL: no second try */
+    char tail[TAIL_BYTES];     /* last bytes sent to the client, for on_cut */
     size_t tail_bytes;
 };
 
-/* All it takes to ask somebody else. */
+/* What a request to addr_else needs. */
 struct second_try {
     struct http_client *client;
     struct sock_addr addr;
     struct http_call_spec spec;
-    struct buf early; /* of the body: what the first was given */
+    struct buf early; /* the part of the body given to the first backend */
     bool body_ended;
 };
 
 /* An upgraded connection. */
 struct tunnel {
     struct loop *loop;
-    struct http_tunnels *owner; /* NULL = nobody */
-    struct list link;           /* there, once it relays */
+    struct http_tunnels *owner; /* NULL = none */
+    struct list link;           /* in owner->all, once it relays */
     struct relay *relay;
-    struct stream_parts backend; /* until then */
+    struct stream_parts backend; /* until it relays */
     struct buf head;             /* the 101, for the client */
     uint32_t idle_ms;
 };
 
-/* Belong to one connection (RFC 9110 7.6.1), or are made anew for the next. */
+/* Hop-by-hop headers (RFC 9110 7.6.1), or headers that we set ourselves. */
 static const struct str hop_headers[] = {
     STR_INIT("Connection"),
     STR_INIT("Keep-Alive"),
@@ -65,8 +65,8 @@ static bool name_in(struct str name, const struct str *names, size_t count)
     return false;
 }
 
-/* Rows that `headers` say belong to this connection only. Nobody can have the length of a body
- * taken away: what follows would be read as the next message. */
+/* Headers that apply only to this connection. Connection cannot name Content-Length: without it,
+ * the body would be read as the next message. */
 static bool is_hop_header(const struct http_headers *headers, const struct h1_fields *fields,
                           struct str name)
 {
@@ -92,7 +92,7 @@ static bool req_wants_upgrade(const struct http_req *req)
            http_headers_have_token(&req->head.headers, STR("Connection"), STR("upgrade"));
 }
 
-/* The rows to send, in the request's arena; the room has two more for an upgrade. */
+/* The headers to send, in the request's arena; the array has room for two more for an upgrade. */
 static size_t request_rows(const struct http_req *req, const struct http_proxy_target *t,
                            bool upgrade, struct http_header *rows)
 {
@@ -117,7 +117,7 @@ static size_t request_rows(const struct http_req *req, const struct http_proxy_t
     return n;
 }
 
-/* Somebody answers, or what was sent cannot be sent again. */
+/* The backend answers, or what was sent cannot be sent again: drop the second try. */
 static void proxy_settle(struct proxy *p)
 {
     if (p->second)
@@ -166,9 +166,9 @@ static void proxy_on_hangup_due(struct loop_timer *t)
     http_reply_cut(container_of(t, struct proxy, hangup)->req, ECONNRESET);
 }
 
-/* A client that is gone and one that only has nothing more to say look alike, until bytes are sent
- * to it. A backend in the middle of a response is told, too: one that streams events sends a ping
- * then, and the client's reset ends the request at once. */
+/* A client that is gone and one that only finished sending look alike until bytes are sent to it.
+ * So a backend in the middle of a response is told, too: one that streams events then sends a ping,
+ * and the client's reset ends the request at once. */
 static void proxy_on_req_hangup(struct http_req *req)
 {
     struct proxy *p = req->user;
@@ -208,8 +208,8 @@ static void proxy_fail(struct proxy *p, int status, const struct err *why)
         http_reply_error(p->req, status, NULL, "backend: %s", why->msg);
 }
 
-/* Whether a row of the backend's answer is for the client. 101 is the beginning of another
- * protocol, which both ends agree upon in these very rows. */
+/* Whether a header of the backend's answer is for the client. A 101 switches to another protocol,
+ * which both ends negotiate in these headers. */
 static bool response_passes(const struct http_call *call, struct str name)
 {
     const struct h1_response *head = &call->head;
@@ -217,11 +217,11 @@ static bool response_passes(const struct http_call *call, struct str name)
     if (head->status == 101)
         return true;
     if (head->status == 204 && str_eq_nocase(name, STR("Content-Length")))
-        return false; /* there is no body to have one (RFC 9110 8.6) */
+        return false; /* there is no body (RFC 9110 8.6) */
     return !is_hop_header(&head->headers, &head->fields, name);
 }
 
-/* The rows to answer with, in the request's arena. -ENOMEM. */
+/* The headers of the answer, in the request's arena. -ENOMEM. */
 static int response_rows(struct proxy *p, const struct http_call *call, struct http_headers *ret)
 {
     const struct http_headers *h = &call->head.headers;
@@ -278,8 +278,8 @@ static void proxy_on_call_drain(struct http_call *call)
     http_req_resume(p->req);
 }
 
-/* Asks the other one, who gets what the first was given. False when there is none, or it cannot be
- * asked either. */
+/* Sends the request to addr_else, with the body given to the first backend. False when there is
+ * none, or it cannot be reached either. */
 static bool proxy_try_again(struct proxy *p)
 {
     struct second_try *second = p->second;
@@ -294,7 +294,7 @@ static bool proxy_try_again(struct proxy *p)
         p->call = NULL;
         return false;
     }
-    (void)http_call_write(p->call, buf_str(&early)); /* there is room for that much */
+    (void)http_call_write(p->call, buf_str(&early)); /* there is room for this much */
     if (second->body_ended)
         http_call_write_end(p->call);
     http_req_resume(p->req);
@@ -305,7 +305,7 @@ static void proxy_on_end(struct http_call *call, int error)
 {
     struct proxy *p = call->user;
 
-    if (!p->call) /* upgraded: the request is not ours any more */
+    if (!p->call) /* upgraded: the request is no longer ours */
         return;
     p->call = NULL;
     if (error == ECONNREFUSED && proxy_try_again(p))
@@ -319,7 +319,7 @@ static void proxy_on_end(struct http_call *call, int error)
     } else {
         proxy_fail(p, error == ETIMEDOUT ? 504 : 502, &call->err);
     }
-    http_req_resume(p->req); /* whatever is still coming in goes nowhere */
+    http_req_resume(p->req); /* the rest of the body is discarded */
 }
 
 /* --- upgrades --- */
@@ -342,7 +342,7 @@ static void tunnel_on_done(void *user, const struct relay_result *result UNUSED)
     tunnel_free(t);
 }
 
-/* The client's side is ours now: its 101 goes first, then bytes flow. */
+/* The client's socket is ours now: send the 101, then relay. */
 static int tunnel_start(struct tunnel *t, struct stream_parts *client)
 {
     struct relay_conf conf = {.idle_ms = t->idle_ms, .on_done = tunnel_on_done, .user = t};
@@ -401,7 +401,7 @@ static void proxy_on_upgrade(struct http_call *call, struct stream_parts *parts)
     struct http_req *req = p->req;
 
     p->call = NULL;
-    loop_timer_stop(p->loop, &p->hangup); /* half-closed conversations finish in the relay */
+    loop_timer_stop(p->loop, &p->hangup); /* the relay finishes half-closed connections */
     t->loop = p->loop;
     t->idle_ms = p->target.relay_idle_ms;
     t->owner = p->target.tunnels;
@@ -429,7 +429,7 @@ static const struct http_call_ops proxy_call_ops = {
 
 /* --- start --- */
 
-/* Without memory for it, there is no second try. */
+/* When memory is out, there is no second try. */
 static struct second_try *second_new(struct http_req *req, struct http_client *client,
                                      const struct http_proxy_target *target,
                                      const struct http_call_spec *spec)
@@ -477,7 +477,7 @@ void http_proxy_forward(struct http_req *req, struct http_client *client,
     spec.header_count = request_rows(req, target, upgrade, rows);
     p->req = req;
     p->loop = http_req_loop(req);
-    p->target = *target; /* of which only what is for later is used later */
+    p->target = *target; /* only the fields for callbacks are used later */
     p->second = second_new(req, client, target, &spec);
     if (http_call_start(client, &spec, &p->call, &e) < 0) {
         proxy_fail(p, 502, &e);

@@ -1,4 +1,4 @@
-/* http_reply.c - the answer to a request: complete, in pieces, or none at all. */
+/* http_reply.c - the answer to a request: complete, in pieces, or aborted. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ int http_reply_header(struct http_req *req, struct str name, struct str value)
 
 /* --- the head --- */
 
-/* "Date: ...", made anew once a second. */
+/* "Date: ...", updated once a second. */
 static struct str reply_date_line(struct http_server *s)
 {
     uint64_t now = loop_now_ns(s->loop);
@@ -67,7 +67,7 @@ static int reply_write_connection(const struct http_req *req, struct buf *out)
                : 0;
 }
 
-/* Notes what kind of reply this is. */
+/* Sets the kind of reply. */
 static void reply_start(struct http_req *req, int status, uint64_t length)
 {
     assert(req->reply_state == HTTP_REPLY_NONE);
@@ -79,7 +79,7 @@ static void reply_start(struct http_req *req, int status, uint64_t length)
         req->keep_alive = false;
 }
 
-/* A reply whose head could not be queued cannot be given at all. */
+/* A reply whose head could not be queued is aborted. */
 static int reply_head_written(struct http_req *req, int r)
 {
     struct stream *st = &req->conn->stream;
@@ -210,8 +210,8 @@ void http_reply_begin_as(struct http_req *req, int status, struct str reason,
         reply_done(req);
 }
 
-/* Bytes of the last chunk's data, if all of it is still in the queue, at its end, and it has room
- * for n bytes more; else 0. */
+/* Data bytes of the last chunk, if all of it is still at the end of the queue and n more bytes fit;
+ * else 0. */
 static size_t reply_open_chunk(const struct http_req *req, size_t n)
 {
     const struct stream *st = &req->conn->stream;
@@ -223,8 +223,9 @@ static size_t reply_open_chunk(const struct http_req *req, size_t n)
     return req->chunk.bytes;
 }
 
-/* Writes that wait for the end of the turn, or for the client, become one chunk: clients spend as
- * much on a chunk as on a line in it. The data moves up when the header takes one more digit. */
+/* Writes that wait for the end of the turn, or for the client, are merged into one chunk: for
+ * clients a chunk costs as much as a line in it. The data moves up when the header needs one more
+ * digit. */
 static int reply_write_chunk(struct http_req *req, struct str data)
 {
     struct stream *st = &req->conn->stream;
@@ -255,11 +256,12 @@ static int reply_write_piece(struct http_req *req, struct str data)
     struct stream *st = &req->conn->stream;
 
     if (req->reply_state != HTTP_REPLY_CHUNKED || !stream_is_open(st))
-        return stream_write(st, data); /* a closed stream swallows */
+        return stream_write(st, data); /* a closed stream drops it */
     return reply_write_chunk(req, data);
 }
 
-/* The part of a write that is due now: checked against the promise and the room in the queue. */
+/* The part of a write that can be done now: checked against the announced length and the queue's
+ * room. */
 static ssize_t reply_write_some(struct http_req *req, struct str data, size_t room)
 {
     int r;
@@ -297,7 +299,7 @@ int http_reply_write_all(struct http_req *req, struct str data)
     struct stream *st = &req->conn->stream;
     ssize_t taken;
 
-    /* What is larger than the whole queue must fit when on_drain comes, or we would spin. */
+    /* Data larger than the whole queue must fit when on_drain comes, or the caller would spin. */
     if (stream_is_open(st) && data.n > stream_room(st) && stream_queued(st) > stream_low(st)) {
         stream_want_drain(st);
         return -EAGAIN;
@@ -336,7 +338,7 @@ void http_reply_end(struct http_req *req, int error)
         req->error = error;
         req->keep_alive = false;
         if (req->reply_state == HTTP_REPLY_CLOSE)
-            stream_reset(st, error); /* here the end of the connection would look like success */
+            stream_reset(st, error); /* here a clean close would look like success */
     } else if (req->reply_state == HTTP_REPLY_CHUNKED) {
         (void)stream_write(st, H1_LAST_CHUNK);
     }

@@ -42,7 +42,7 @@ static struct http_server_conf conf_complete(struct http_server_conf conf)
     DEFAULT(body_ms);
     DEFAULT(idle_ms);
     DEFAULT(stall_ms);
-    /* A whole head, and what was received with it, must fit what a stream keeps for us. */
+    /* A complete head, and input received with it, must fit into what a stream keeps. */
     conf.head.head_bytes_max = min_size(conf.head.head_bytes_max, STREAM_IN_BYTES_MAX / 2);
     return conf;
 }
@@ -69,8 +69,8 @@ int http_server_new(struct loop *loop, const struct http_server_conf *conf,
 
 /* --- connections --- */
 
-/* Listens while there is room, or somebody idle to make it. One past the cap, whose predecessor is
- * closed already and only not gone, is as many as there can be. */
+/* Listens while there is room, or an idle connection that can be closed. One connection above the
+ * limit is allowed: it replaces one that is closed but not yet freed. */
 static void server_update_listening(struct http_server *s)
 {
     uint32_t max = s->conf.connections_max;
@@ -137,8 +137,8 @@ void http_conn_gone(struct http_conn *c)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
 }
 
-/* Not one whose next request has arrived already, if it asks like most: one at a time, and reading
- * the answers. */
+/* Not a connection whose next request has already arrived, if it sends one request at a time and
+ * reads the answers, as most clients do. */
 static bool conn_is_evictable(const struct http_conn *c)
 {
     return c->req || c->head_begun || c->stream.yield.queued || c->stream.paused ||
@@ -164,8 +164,8 @@ static bool server_evict_one(struct http_server *s)
     return false;
 }
 
-/* Above the cap, the connection that has been without a request for longest makes room. Should all
- * that are looked at have something to say, they are looked at again when it was read. */
+/* Above the limit, closes the connection that has been without a request for longest. If all that
+ * are checked have unread input, checks again after it was read. */
 static void server_make_room(struct http_server *s)
 {
     if (s->connections > s->conf.connections_max && s->idle_count > 0 && !server_evict_one(s))
@@ -197,10 +197,10 @@ static void server_on_accept(struct sock_listener *l, int fd, const struct sock_
     s->accepted++;
     s->connections++;
     s->idle_count++;
-    c->idle = true; /* until it says something: silence must not hold the door */
+    c->idle = true; /* until it sends something: silent connections must not block others */
     list_push(&s->idle, &c->link);
     c->stream.stall_ms = s->conf.stall_ms;
-    http_conn_deadline(c, s->conf.head_ms); /* whoever connects has something to say */
+    http_conn_deadline(c, s->conf.head_ms); /* a new connection must send a request */
     server_make_room(s);
     server_update_listening(s);
 }
@@ -249,7 +249,7 @@ static void server_on_drain_due(struct loop_timer *t)
     server_close_all(s, &s->busy, ETIMEDOUT);
 }
 
-/* Ends the connections that are not in a request. */
+/* Ends the connections without a request. */
 static void server_finish_silent(struct list *connections)
 {
     LIST_EACH(connections, at)
@@ -285,7 +285,7 @@ void http_server_free(struct http_server *s)
     s->draining = true;
     server_close_all(s, &s->idle, ECANCELED);
     server_close_all(s, &s->busy, ECANCELED);
-    loop_settle(s->loop); /* runs the ends of all connections */
+    loop_settle(s->loop); /* runs on_close of all connections */
     assert(s->connections == 0);
     loop_timer_stop(s->loop, &s->drain_timer);
     loop_yield_stop(s->loop, &s->make_room);
@@ -306,7 +306,7 @@ void http_server_stats(const struct http_server *s, struct http_server_stats *re
     };
 }
 
-/* --- arenas of requests, kept warm --- */
+/* --- arenas of requests, reused --- */
 
 struct arena http_arena_take(struct http_server *s)
 {

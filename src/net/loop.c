@@ -21,10 +21,10 @@
 
 enum {
     EVENTS_PER_TURN = 256,
-    DEFER_ROUNDS_MAX = 16, /* then the loop polls once, so tasks that requeue cannot starve it */
+    DEFER_ROUNDS_MAX = 16, /* then the loop polls, so tasks that requeue cannot starve it */
     SPARE_BUFS_MAX = 16,
     SPARE_PIPES_MAX = 16,
-    SPARE_BUF_BYTES_MAX = 64 * 1024, /* larger ones go back to the allocator */
+    SPARE_BUF_BYTES_MAX = 64 * 1024, /* larger ones are freed */
 };
 
 struct task_list {
@@ -47,7 +47,7 @@ struct loop {
     struct task_list posted;
 
     struct epoll_event events[EVENTS_PER_TURN];
-    int event_count, event_at; /* the batch being dispatched */
+    int event_count, event_at; /* the events being dispatched */
 
     char *scratch;
     struct buf spare[SPARE_BUFS_MAX];
@@ -99,7 +99,8 @@ void loop_post(struct loop *l, struct loop_task *t, void (*run)(struct loop_task
     first = !l->posted.first;
     tasks_push(&l->posted, t);
     pthread_mutex_unlock(&l->posted_lock);
-    /* A full counter cannot happen: it is written once per non-empty list, and read back then. */
+    /* The eventfd counter cannot overflow: it is written once per non-empty list, and read back
+     * then. */
     if (first && write(l->wake_fd, &one, sizeof(one)) < 0)
         assert(errno == EAGAIN);
 }
@@ -113,7 +114,7 @@ void loop_stop(struct loop *l)
         assert(errno == EAGAIN);
 }
 
-/* Whether there were any. */
+/* Returns whether there were any. */
 static bool loop_run_posted(struct loop *l)
 {
     struct task_list mine;
@@ -219,7 +220,7 @@ void loop_io_set(struct loop *l, struct loop_io *io, uint32_t events)
     if (io->events == events || io->fd < 0)
         return;
     io->events = events;
-    /* Can only fail for a descriptor that is not registered: our own mistake. */
+    /* Fails only for a descriptor that is not registered: a programming error. */
     if (epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, io->fd, &ev) < 0)
         assert(!"epoll_ctl MOD");
 }
@@ -230,7 +231,7 @@ void loop_io_stop(struct loop *l, struct loop_io *io)
         return;
     (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
     io->fd = -EBADF;
-    /* Events of this batch that are still to come must not reach a watcher that may be freed. */
+    /* Later events of this batch must not reach a watcher that may be freed. */
     for (int i = l->event_at; i < l->event_count; i++)
         if (l->events[i].data.ptr == io)
             l->events[i].data.ptr = NULL;
@@ -242,7 +243,7 @@ void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns,
                     void (*on_due)(struct loop_timer *))
 {
     t->on_due = on_due;
-    /* Whoever arms itself again and again for now, or the past, lets the loop poll in between. */
+    /* A timer that arms itself repeatedly for now, or the past, lets the loop poll in between. */
     loop_timers_set(&l->timers, t, due_ns > l->now_ns ? due_ns : l->now_ns + 1);
 }
 
@@ -340,7 +341,8 @@ static void loop_dispatch(struct loop *l)
 
         if (io)
             io->on_ready(io, ev->events);
-        /* Not once for the whole batch: a peer can work on our answer while we serve the next. */
+        /* After each event, not once per batch: a peer can handle our answer while we serve the
+         * next. */
         loop_run_deferred(l);
     }
     l->event_count = 0;
@@ -492,7 +494,7 @@ static void child_on_ready(struct loop_io *io, uint32_t events UNUSED)
     int r = waitid((idtype_t)P_PIDFD, (id_t)io->fd, &info, WEXITED | WNOHANG);
 
     if (r == 0 && info.si_pid == 0)
-        return; /* not ended after all */
+        return; /* not ended */
     loop_child_stop(c);
     c->on_exit(c, r < 0 ? -1 : child_wait_status(&info));
 }

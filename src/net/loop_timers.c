@@ -95,7 +95,7 @@ struct loop_timer *loop_timers_pop_due(struct loop_timers *h, uint64_t now_ns)
     while (h->count && h->heap[0].key_ns <= now_ns) {
         struct loop_timer *t = h->heap[0].t;
 
-        if (t->due_ns > now_ns) { /* its deadline was pushed back meanwhile */
+        if (t->due_ns > now_ns) { /* its deadline was moved later */
             heap_down(h, 0, (struct loop_timer_slot){t->due_ns, t});
             continue;
         }

@@ -1,11 +1,13 @@
-/* multipart.c - finds boundaries in a stream and turns what stands between them into parts.
+/* multipart.c - finds boundaries in a stream and passes on the parts between them.
  *
- *   preamble  CRLF--boundary  headers CRLF CRLF  data  CRLF--boundary ...  CRLF--boundary--
- * epilogue PREAMBLE                 LINE_END HEADERS    DATA EPILOGUE
+ *   preamble, CRLF--boundary   PREAMBLE
+ *   rest of the boundary line  LINE_END
+ *   headers, CRLF CRLF         HEADERS
+ *   data, CRLF--boundary       DATA; then LINE_END again, or EPILOGUE after CRLF--boundary--
  *
- * The delimiter holds CR in its first place only. So a partial match that fails is data as a whole,
- * and the byte that broke it is the only one that can begin another: no input is kept, since what
- * was withheld can be read off the delimiter itself. */
+ * The delimiter has CR only as its first byte. So a partial match that fails is all data, and only
+ * the byte that broke it can begin another match. No input is stored: withheld bytes can be copied
+ * from the delimiter itself. */
 #include "net/multipart.h"
 
 #include <assert.h>
@@ -20,7 +22,8 @@ static const struct multipart_limits default_limits = {
     .preamble_bytes_max = 8 << 10,
 };
 
-/* How far a byte under the delimiter's last place lets the search move on; 0 where it matches. */
+/* Shift table: how far the search moves for a byte at the delimiter's last position; 0 for a
+ * match. */
 static void set_steps(struct multipart *m)
 {
     uint8_t last = (uint8_t)(m->delimiter_n - 1);
@@ -54,7 +57,7 @@ int multipart_init(struct multipart *m, struct str content_type, const struct mu
     m->delimiter_n = (uint8_t)(4 + strlen(boundary));
     snprintf(m->delimiter, sizeof(m->delimiter), "\r\n--%s--", boundary);
     set_steps(m);
-    m->held_from = m->held_until = 2; /* the body's first line needs no line end before it */
+    m->held_from = m->held_until = 2; /* the body's first line needs no CRLF before it */
     buf_init(&m->head, 2 * l.part_header_bytes_max);
     return 0;
 }
@@ -64,7 +67,7 @@ void multipart_done(struct multipart *m)
     buf_done(&m->head);
 }
 
-/* Passes on bytes that are no boundary; returns how many were taken. */
+/* Passes on bytes that are not a boundary; returns how many were taken. */
 static ssize_t emit(struct multipart *m, struct str piece, struct err *e)
 {
     ssize_t taken;
@@ -90,7 +93,7 @@ static int end_part(struct multipart *m)
     return m->ops->part_end(m->ctx);
 }
 
-/* Forgets the match, for the stage that follows a delimiter. */
+/* Resets the match and enters the stage after a delimiter. */
 static void enter(struct multipart *m, enum stage stage)
 {
     m->stage = (uint8_t)stage;
@@ -98,11 +101,11 @@ static void enter(struct multipart *m, enum stage stage)
     m->saw_cr = false;
 }
 
-/* Index at which the delimiter, or the part of it that the input still shows, begins; or s.n.
+/* Index at which the delimiter, or its part at the end of the input, begins; or s.n.
  *
- * Horspool's search: the byte under the delimiter's last place tells how far to move on, mostly by
- * the delimiter's whole length. The delimiter begins with its only CR, so a comparison that gets
- * past that byte is rare, and content made to be slow costs a step for each byte at worst. */
+ * Horspool's search: the byte at the delimiter's last position tells how far to move, usually the
+ * delimiter's whole length. The delimiter begins with its only CR, so comparisons rarely get past
+ * that byte, and hostile content costs at most one step per byte. */
 static size_t find_delimiter(const struct multipart *m, struct str s)
 {
     size_t last = m->delimiter_n - 1U, end = last;
@@ -120,7 +123,7 @@ static size_t find_delimiter(const struct multipart *m, struct str s)
         }
         end += step;
     }
-    for (size_t at = end - last; at < s.n; at++) { /* too short for a whole one */
+    for (size_t at = end - last; at < s.n; at++) { /* too short for a complete delimiter */
         cr = memchr(s.p + at, '\r', s.n - at);
         if (!cr)
             return s.n;
@@ -131,7 +134,7 @@ static size_t find_delimiter(const struct multipart *m, struct str s)
     return s.n;
 }
 
-/* What was withheld turned out to be content. 1 when all of it is passed on, 0 when full. */
+/* The withheld bytes are content. 1 when all of them are passed on, 0 when full. */
 static int flush_held(struct multipart *m, struct err *e)
 {
     size_t n = (size_t)(m->held_until - m->held_from);
@@ -146,7 +149,7 @@ static int flush_held(struct multipart *m, struct err *e)
     return 1;
 }
 
-/* Extends the match by what agrees; "--" behind the boundary closes the form. */
+/* Extends the match as far as bytes agree; "--" after the boundary closes the form. */
 static ssize_t take_matching(struct multipart *m, struct str s)
 {
     size_t full = m->delimiter_n + 2U, n = 0;
@@ -183,7 +186,7 @@ static ssize_t read_content(struct multipart *m, struct str s, struct err *e)
             r = end_part(m);
             return r < 0 ? r : 1;
         }
-        /* The byte that broke the match stays in the input, so a full sink changes nothing. */
+        /* The byte that broke the match stays in the input, so part_data may be full here. */
         r = flush_held(m, e);
         if (r <= 0)
             return r;
@@ -192,7 +195,7 @@ static ssize_t read_content(struct multipart *m, struct str s, struct err *e)
     return n ? emit(m, str_make(s.p, n), e) : take_matching(m, s);
 }
 
-/* Behind a boundary: white space that a transport may have added, then CRLF. */
+/* After a boundary: white space that a transport may have added, then CRLF. */
 static ssize_t read_line_end(struct multipart *m, struct str s, struct err *e)
 {
     char c = s.p[0];
@@ -218,7 +221,7 @@ static int begin_part(struct multipart *m, struct err *e)
     if (r < 0)
         return err_wrap(e, r, "part %zu", m->part_count);
     enter(m, STAGE_DATA);
-    /* The empty line may also be the beginning of the next boundary, when there is no content. */
+    /* Without content, the empty line may also be the start of the next boundary. */
     m->held_from = m->held_until = 2;
     m->in_part = true;
     return m->ops->part_begin(m->ctx, &m->part);

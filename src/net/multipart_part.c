@@ -4,11 +4,11 @@
 #include <errno.h>
 
 struct param {
-    struct str name, value; /* value: between the quotes, escapes still in */
+    struct str name, value; /* value: between the quotes, escapes not decoded */
     bool quoted;
 };
 
-/* Index of the quote that closes a string begun before s, or s.n. */
+/* Index of the quote that closes a quoted string, or s.n. */
 static size_t find_closing_quote(struct str s)
 {
     for (size_t i = 0; i < s.n; i++) {
@@ -37,9 +37,9 @@ static int read_quoted(struct str *rest, struct param *param, struct err *e)
     return 0;
 }
 
-/* Takes the next parameter off *rest, which stands at a semicolon or at its end. 1, 0 when there is
- * none left, or an error. Unquoted values reach to the next semicolon: clients put more into them
- * than the grammar of tokens allows. */
+/* Removes the next parameter from *rest, which is at a semicolon or at its end. 1, 0 when none is
+ * left, or an error. Unquoted values end at the next semicolon: clients write more into them than
+ * the token grammar allows. */
 static int next_param(struct str *rest, struct param *ret_param, struct err *e)
 {
     struct param param = {0};
@@ -72,7 +72,7 @@ static int next_param(struct str *rest, struct param *ret_param, struct err *e)
 }
 
 /* Adds a parameter's value without its escapes. A backslash escapes a quote or a backslash and is
- * itself elsewhere (C:\temp); %22 is the quote of clients that follow the HTML standard. */
+ * literal otherwise (C:\temp); clients that follow the HTML standard write a quote as %22. */
 static int add_plain(struct buf *b, const struct param *param)
 {
     struct str s = param->value;
@@ -144,7 +144,7 @@ static const struct str param_names[PARAM_COUNT] = {
     [PARAM_FILENAME_EXT] = STR_INIT("filename*"),
 };
 
-/* Collects the parameters we know; an unknown one is skipped, a repeated one is an error. */
+/* Collects the known parameters; an unknown one is skipped, a repeated one is an error. */
 static int collect_params(struct str rest, struct param params[PARAM_COUNT], struct err *e)
 {
     struct param param;
@@ -182,7 +182,7 @@ static int parse_disposition(struct buf *b, struct str value, struct multipart_p
         if (r != -EBADMSG || !params[PARAM_FILENAME].name.p)
             return r;
         if (e)
-            *e = (struct err){0}; /* the plain form stands in */
+            *e = (struct err){0}; /* use the plain form instead */
     }
     if (params[PARAM_FILENAME].name.p)
         r = add_value(b, &params[PARAM_FILENAME], false, &part->filename, e);
@@ -198,7 +198,7 @@ static bool is_field_name(struct str name)
     return name.n > 0;
 }
 
-/* Joins folded lines, and refuses bytes that would end a line or a string somewhere else. */
+/* Joins folded lines, and refuses bytes that would end a line or a string in other parsers. */
 static int unfold(struct buf *block, struct err *e)
 {
     char *p = block->p;
@@ -246,7 +246,7 @@ int multipart_part_parse(struct buf *block, struct multipart_part *ret_part, str
     struct str rest, line, disposition;
     int r;
 
-    /* Decoded names are no longer than their header, so nothing below moves the block. */
+    /* Decoded names are not longer than their header, so the block does not move below. */
     r = buf_reserve(block, block->n);
     if (r < 0)
         return err_set(e, -r, "no memory for a part's headers");
@@ -256,7 +256,7 @@ int multipart_part_parse(struct buf *block, struct multipart_part *ret_part, str
     rest = buf_str(block);
     while (str_cut(&rest, '\n', &line)) {
         if (line.n <= 1)
-            continue; /* the empty line, and what stands behind it */
+            continue; /* the empty line and the rest */
         r = add_header(&part, str_make(line.p, line.n - 1), e);
         if (r < 0)
             return r;
@@ -272,7 +272,7 @@ int multipart_part_parse(struct buf *block, struct multipart_part *ret_part, str
     return 0;
 }
 
-/* The alphabet of RFC 2046; a space may not come last. */
+/* The characters of RFC 2046; the last must not be a space. */
 static bool is_boundary(struct str s)
 {
     static const char marks[] = "'()+_,-./:=? ";

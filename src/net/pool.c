@@ -11,8 +11,8 @@
 #include "base/time.h"
 
 enum {
-    WORKER_STACK_BYTES = 1 << 20, /* musl's default of 128 KiB is little for name lookup */
-    NAME_MAX_BYTES = 16,          /* of a thread, with its NUL: the kernel's limit */
+    WORKER_STACK_BYTES = 1 << 20, /* musl's default of 128 KiB is too small for name lookup */
+    NAME_MAX_BYTES = 16,          /* of a thread name, with its NUL: the kernel's limit */
 };
 
 enum pool_class {
@@ -21,7 +21,7 @@ enum pool_class {
     CLASS_COUNT,
 };
 
-/* Both kinds of job have a queue; numbers of all jobs rise, so the older head goes first. */
+/* Each kind of job has a queue. Job numbers increase, so the smaller head is the older job. */
 struct pool_queue {
     struct list jobs;
     unsigned queued, running;
@@ -52,7 +52,7 @@ static struct pool_job *queue_first(const struct pool_queue *q)
     return list_empty(&q->jobs) ? NULL : container_of(q->jobs.next, struct pool_job, link);
 }
 
-/* --- the way home --- */
+/* --- back to the loop --- */
 
 static void job_on_loop(struct loop_task *t)
 {
@@ -63,7 +63,7 @@ static void job_on_loop(struct loop_task *t)
     job->done(job, error); /* may free the job, or submit it again */
 }
 
-/* The last touch of a job by the pool. */
+/* The pool does not access the job after this. */
 static void job_send_home(struct pool_job *job)
 {
     loop_post(job->loop, &job->task, job_on_loop);
@@ -186,8 +186,8 @@ bool pool_cancel(struct pool *p, struct pool_job *job)
 
 /* --- the pool --- */
 
-/* Signals are for the threads that wait for them. Those a thread brings upon itself stay open: the
- * kernel would kill the process without the handler that tells why. */
+/* Workers block signals that other threads wait for, but not those of their own faults: the kernel
+ * would kill the process without running the handler that reports why. */
 static void block_signals(sigset_t *ret_old)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -205,7 +205,7 @@ static int pool_start_workers(struct pool *p, unsigned count)
     sigset_t old;
     int r = 0;
 
-    block_signals(&old); /* inherited by what we start */
+    block_signals(&old); /* inherited by the threads we start */
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES);
     pthread_mutex_lock(&p->lock);
@@ -273,7 +273,7 @@ static void pool_cancel_queued(struct pool *p)
         }
 }
 
-/* With the lock held: until no worker is left, or the deadline passed. */
+/* With the lock held: waits until no worker is left, or the deadline passed. */
 static int pool_wait_ended(struct pool *p, uint64_t deadline_ns)
 {
     struct timespec until = {

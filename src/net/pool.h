@@ -1,15 +1,16 @@
-/* pool.h - a few worker threads for what blocks: files, hashing, name lookup, databases.
+/* pool.h - worker threads for blocking work: files, hashing, name lookup, databases.
  *
- * A job is data, `work`, which runs on a worker, and `done`, which runs back on the loop that
- * asked; nothing else crosses threads. Jobs are embedded in their owners and cost no allocation.
- * Both the threads and the queue are bounded, and slow jobs get at most half of either (at least
- * one), so that a burst of uploads cannot keep a short lookup waiting.
+ * A job has data, `work`, which runs on a worker, and `done`, which runs on the loop that submitted
+ * it; nothing else crosses threads. Jobs are embedded in their owners and need no allocation. Both
+ * threads and queue are limited, and slow jobs get at most half of either (at least one), so that a
+ * burst of uploads cannot delay a short lookup.
  *
- *     static void lookup_work(struct pool_job *job) { ... container_of(job, struct lookup, job) }
- *     static void lookup_done(struct pool_job *job, int error) { ... }
- *     r = pool_submit(pool, &lookup->job, loop, lookup_work, lookup_done, 0);
+ *   static void lookup_work(struct pool_job *job) { ... container_of(job, struct lookup, job) }
+ *   static void lookup_done(struct pool_job *job, int error) { ... }
  *
- * One pool may serve several loops. Every loop outlives the pool. */
+ *   r = pool_submit(pool, &lookup->job, loop, lookup_work, lookup_done, 0);
+ *
+ * One pool may serve several loops. Every loop must outlive the pool. */
 #pragma once
 
 #include "base/err.h"
@@ -23,11 +24,11 @@ enum pool_flags {
 };
 
 struct pool_job {
-    /* All the pool's. A zeroed job is an idle one. */
+    /* All fields are private. A zeroed job is idle. */
     void (*work)(struct pool_job *job);
     void (*done)(struct pool_job *job, int error);
     struct loop *loop;
-    struct loop_task task; /* brings it home */
+    struct loop_task task; /* posts the job back to its loop */
     struct list link;      /* in a queue */
     uint64_t number;       /* in order of submission */
     int error;
@@ -35,38 +36,38 @@ struct pool_job {
         POOL_JOB_IDLE,
         POOL_JOB_QUEUED,
         POOL_JOB_RUNNING,
-        POOL_JOB_ENDED, /* done is on its way */
+        POOL_JOB_ENDED, /* `done` is posted */
     } state;
     bool slow;
 };
 
 struct pool_conf {
-    const char *name;   /* of the threads; 15 characters are shown */
+    const char *name;   /* thread name; 15 characters are shown */
     unsigned threads;   /* 1 to POOL_THREADS_MAX */
-    unsigned queue_max; /* jobs that wait; at least 1 */
+    unsigned queue_max; /* waiting jobs; at least 1 */
 };
 enum { POOL_THREADS_MAX = 64 };
 
 int pool_new(const struct pool_conf *conf, struct pool **ret_pool, struct err *e);
 
-/* Takes no more jobs, cancels the queued ones (done comes, with ECANCELED) and waits for those that
- * run. 0 when all workers ended; -ETIMEDOUT when some still run after wait_ms: a thread cannot be
- * stopped from outside, so the pool stays as it is, and one may call again. BLOCKS. */
+/* Accepts no more jobs, cancels the queued ones (done comes with ECANCELED) and waits for running
+ * ones. 0 when all workers ended; -ETIMEDOUT when some still run after wait_ms: a thread cannot be
+ * stopped from outside, so the pool stays valid and the call may be repeated. BLOCKS. */
 int pool_stop(struct pool *p, uint32_t wait_ms);
-/* pool_stop without a limit, then frees. NULL is fine. What ended is still to be delivered: run the
+/* pool_stop without a limit, then frees. Accepts NULL. Finished jobs are not delivered yet: run the
  * loops once more, or loop_settle them. BLOCKS. */
 void pool_free(struct pool *p);
 
-/* Any thread that may touch the job; usually the loop's own. 0, and then done comes exactly once,
- * on the thread of `loop`, with error 0 or ECANCELED; until then the job and its data stay in
+/* From any thread that may access the job; usually the loop's own. On 0, done comes exactly once,
+ * on the thread of `loop`, with error 0 or ECANCELED; until then the job and its data must stay in
  * place. -EAGAIN when the queue is full, -ESHUTDOWN after pool_stop, -EBUSY when the job is not
  * idle. */
 int pool_submit(struct pool *p, struct pool_job *job, struct loop *loop,
                 void (*work)(struct pool_job *), void (*done)(struct pool_job *, int error),
                 unsigned flags);
 
-/* Takes back a job that no worker has begun: true, and neither work nor done will come. False when
- * it is too late; done comes, or came. */
+/* Removes a job that no worker has begun: true, and neither work nor done will be called. False
+ * when it is too late: done will be called, or was. */
 bool pool_cancel(struct pool *p, struct pool_job *job);
 
 struct pool_stats {

@@ -13,9 +13,8 @@ enum {
     MOVES_PER_TURN = 16,
 };
 
-/* Edge-triggered, and never re-armed: a side that is blocked by the other must not keep reporting
- * that it is readable or gone. What an edge announced is remembered by trying again until EAGAIN.
- */
+/* Edge-triggered and never re-armed: a side that is blocked by the other must not report again and
+ * again that it is readable or gone. An edge is not lost: each side is tried until EAGAIN. */
 static const uint32_t side_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
 struct relay_side {
@@ -26,11 +25,11 @@ struct relay_side {
 /* One direction. Bytes go: pending -> dst, then src -> pipe -> dst. */
 struct relay_way {
     struct relay_side *src, *dst;
-    struct buf pending; /* what the previous owners left behind */
+    struct buf pending; /* received or queued before the relay */
     int pipe[2];        /* held only while bytes are in it */
     size_t in_pipe;
     uint64_t moved;
-    bool eof, done; /* nothing more to read; and all of it passed on */
+    bool eof, done; /* nothing more to read; all of it passed on */
 };
 
 struct relay {
@@ -39,8 +38,8 @@ struct relay {
     struct relay_side a, b;
     struct relay_way a_to_b, b_to_a;
     struct loop_timer idle;
-    struct loop_task turn;  /* begins to move, or reports the end */
-    struct loop_yield more; /* goes on moving */
+    struct loop_task turn;  /* starts moving, or reports the end */
+    struct loop_yield more; /* continues moving */
     int error;
     bool over;
 };
@@ -141,7 +140,7 @@ static int way_step(struct relay_way *w)
     return r == -EAGAIN || r == -EINTR ? 0 : r;
 }
 
-/* Until blocked, done or tired: then *ret_more is set. */
+/* Until blocked, done or over its share of the turn: then *ret_more is set. */
 static int way_pump(struct relay_way *w, bool *ret_progress, bool *ret_more)
 {
     for (int i = 0; i < MOVES_PER_TURN; i++) {
@@ -210,7 +209,7 @@ static void side_on_ready(struct loop_io *io, uint32_t events)
 
     relay_pump(r);
     if (!r->over && (events & EPOLLERR))
-        relay_stop(r, ECONNRESET); /* dead both ways, though nobody was reading from it */
+        relay_stop(r, ECONNRESET); /* closed both ways while nothing was reading it */
 }
 
 static void way_init(struct relay_way *w, struct relay_side *src, struct relay_side *dst)
@@ -221,7 +220,7 @@ static void way_init(struct relay_way *w, struct relay_side *src, struct relay_s
     buf_init(&w->pending, STREAM_OUT_BYTES_MAX + STREAM_IN_BYTES_MAX);
 }
 
-/* What `dst` had queued goes first, then what `src` had received. */
+/* First the output that `dst` had queued, then the input that `src` had received. */
 static int way_inherit(struct relay_way *w, struct buf *dst_out, struct buf *src_in)
 {
     int r = buf_add(&w->pending, buf_str(dst_out));

@@ -1,8 +1,9 @@
-/* relay.h - moves bytes between two connections, both ways, by splice: they never enter our memory.
+/* relay.h - relays bytes between two connections, both ways, by splice, without copying to user
+ * space.
  *
- * A slow reader stops the other side's sender, through the pipe between them. An end of input is
- * passed on as one (shutdown), so half-closed conversations finish. Loop thread only. An idle relay
- * holds two sockets and no pipe. */
+ * A slow reader stops the other side's sender, through the pipe between them. End of input is
+ * passed on (shutdown), so half-closed connections finish. Loop thread only. An idle relay holds
+ * two sockets and no pipe. */
 #pragma once
 
 #include "base/err.h"
@@ -12,19 +13,19 @@
 struct relay;
 
 struct relay_result {
-    int error; /* 0 when both sides ended in order, else a positive errno */
+    int error; /* 0 when both sides ended cleanly, else a positive errno */
     uint64_t bytes_a_to_b, bytes_b_to_a;
 };
 
 struct relay_conf {
     uint32_t idle_ms; /* without a byte either way; 0 = no deadline */
-    /* Once, at the end of a turn; the relay and both sockets are gone afterwards. */
+    /* Once, at the end of a turn; the relay and both sockets are freed afterwards. */
     void (*on_done)(void *user, const struct relay_result *result);
     void *user;
 };
 
-/* Takes both connections over, with what they still had to send and deliver. On failure they stay
- * the caller's. */
+/* Takes over both connections, with their unsent output and undelivered input. On failure they stay
+ * with the caller. */
 int relay_start(struct loop *loop, struct stream_parts *a, struct stream_parts *b,
                 const struct relay_conf *conf, struct relay **ret_relay, struct err *e);
 void relay_stop(struct relay *r, int error); /* cuts both; on_done still comes */

@@ -8,7 +8,7 @@ enum { ROUTE_SEGMENTS_MAX = 32 };
 
 /* A node is one segment of the tree of paths. */
 struct route_node {
-    struct str segment; /* literal; of the wild children, the name */
+    struct str segment; /* literal; of "{name}" and "*" children, the name */
     struct route_node *first_child, *next;
     struct route_node *param; /* "{name}" */
     struct route_node *rest;  /* "*" */
@@ -20,7 +20,7 @@ struct router {
     struct route_node root;
 };
 
-/* Puts a node, if there is one, in front of a list linked by `next`. */
+/* Prepends a node, if not NULL, to a list linked by `next`. */
 static void nodes_push(struct route_node **list, struct route_node *n)
 {
     if (!n)
@@ -54,7 +54,7 @@ void router_free(struct router *r)
     free(r);
 }
 
-/* Takes a byte off, or the percent code of one. A '%' that begins none is itself. */
+/* Removes a byte, or a percent code. A '%' that begins none is literal. */
 static char cut_byte(struct str *raw)
 {
     int high = raw->n > 2 ? ascii_hex_value(raw->p[1]) : -1;
@@ -90,7 +90,7 @@ static struct route_node *node_add(struct route_node **slot, struct str segment)
     return *slot;
 }
 
-/* The child for one segment of a row, made if need be; NULL if the row is malformed. */
+/* The child for one segment of a row, created if missing; NULL if the row is malformed. */
 static struct route_node *node_step(struct route_node *n, struct str segment, bool last)
 {
     struct route_node *child;
@@ -170,10 +170,10 @@ int router_new(const struct http_route *routes, size_t count, struct router **re
 
 /* --- matching --- */
 
-/* One segment being matched: what was tried already says where to go on when it led nowhere. */
+/* One segment being matched, and which kinds of child were tried already, for backtracking. */
 struct route_choice {
     const struct route_node *node;
-    struct str rest; /* of the path, from this segment on; STR_NONE at its end */
+    struct str rest; /* the path from this segment on; STR_NONE at its end */
     size_t param_count;
     enum { TRY_LITERAL, TRY_PARAM, TRY_REST, TRIED_ALL } stage;
 };
@@ -190,7 +190,7 @@ static bool match_end(const struct route_node *n, enum http_method method, struc
     return m->route != NULL;
 }
 
-/* The next child to try for this choice, or NULL; *after is what it leaves of the path. */
+/* The next child to try, or NULL; *after is the rest of the path behind it. */
 static const struct route_node *match_step(struct route_choice *c, struct str *after,
                                            struct route_match *m)
 {
@@ -215,8 +215,8 @@ static const struct route_node *match_step(struct route_choice *c, struct str *a
     return next;
 }
 
-/* Depth-first with an explicit stack. No deeper than the tree, and each node of the tree is entered
- * once at most, whatever the path. */
+/* Depth-first with an explicit stack, no deeper than the tree. Each node is entered at most once,
+ * for any path. */
 void router_find(const struct router *r, enum http_method method, struct str path,
                  struct route_match *ret)
 {

@@ -1,9 +1,9 @@
-/* router.h - from a table of routes to the row that answers a request. Immutable once made.
+/* router.h - finds the row of a route table that matches a request. Immutable once made.
  *
- * A path is literal segments, "{name}" for exactly one non-empty segment, and a last segment "*"
- * for the rest, which may be empty: /sandboxes/{id}/proxy/{port} and then "*". Literal beats
- * "{name}" beats "*", segment by segment. A literal may be spelled with percent codes;
- * "%2F" never turns into a separator, and dot segments are ordinary ones. */
+ * A path consists of literal segments, "{name}" for exactly one non-empty segment, and a last
+ * segment "*" for the rest, which may be empty: /sandboxes/{id}/proxy/{port} and then "*". Per
+ * segment, a literal is preferred to "{name}", and "{name}" to "*". A request may write a literal
+ * with percent codes; "%2F" is never a separator, and dot segments are ordinary ones. */
 #pragma once
 
 #include "base/buf.h"
@@ -28,7 +28,7 @@ struct http_route {
 
 struct route_param {
     struct str name;  /* "id"; "*" for the rest */
-    struct str value; /* raw: percent codes are kept */
+    struct str value; /* not decoded */
 };
 
 struct route_match {
@@ -38,8 +38,8 @@ struct route_match {
     size_t param_count;
 };
 
-/* The table stays the caller's and must outlive the router. -EINVAL names a row that is malformed
- * or claims a path and method that another row has. */
+/* The table is borrowed and must outlive the router. -EINVAL names a row that is malformed or has
+ * the path and method of another row. */
 int router_new(const struct http_route *routes, size_t count, struct router **ret, struct err *e);
 void router_free(struct router *r);
 
@@ -47,5 +47,5 @@ void router_find(const struct router *r, enum http_method method, struct str pat
                  struct route_match *ret);
 
 /* Appends the table as text: a line "GET /path" for each method of each row, "* /path" for a row
- * that takes even methods without a name here (HTTP_OTHER). Fails as buf_add() does. */
+ * that accepts any method (HTTP_OTHER too). Fails as buf_add() does. */
 int routes_print(const struct http_route *routes, size_t count, struct buf *out) MUST_USE;

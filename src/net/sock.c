@@ -159,11 +159,11 @@ static int sock_new(const struct sock_addr *a)
 
 static void sock_set(int fd, int level, int option, int value)
 {
-    (void)setsockopt(fd, level, option, &value, sizeof(value)); /* wishes, not needs */
+    (void)setsockopt(fd, level, option, &value, sizeof(value)); /* optional: failure is ignored */
 }
 
-/* What is set on a listening socket is set on all it accepts, and costs them nothing. A peer that
- * vanished without a word is noticed: tunnels have no other deadline. */
+/* Accepted sockets inherit these options at no cost. Keepalive detects a peer that vanished
+ * silently: tunnels have no other deadline. */
 static void sock_set_accepted(int fd)
 {
     sock_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -172,7 +172,7 @@ static void sock_set_accepted(int fd)
     sock_set(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
 }
 
-/* Removes a unix socket file that a dead process left behind. */
+/* Removes a unix socket file left behind by a dead process. */
 static int sock_clear_stale(const struct sock_addr *a)
 {
     auto_fd probe = sock_new(a);
@@ -180,7 +180,7 @@ static int sock_clear_stale(const struct sock_addr *a)
 
     if (probe < 0)
         return probe;
-    /* A plain file refuses connections just as a dead socket does. */
+    /* Connecting to a regular file fails like connecting to a dead socket. */
     if (lstat(a->path.sun_path, &st) < 0)
         return -errno;
     if (!S_ISSOCK(st.st_mode))
@@ -256,7 +256,7 @@ int sock_connect_start(const struct sock_addr *a, struct err *e)
         sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     if (connect(fd, &a->any, a->size) < 0 && errno != EINPROGRESS)
         return err_sys(e, errno, "connect to %s", text);
-    if (a->ours && sock_peer_pid(fd) != getpid()) /* a unix socket is connected at once */
+    if (a->ours && sock_peer_pid(fd) != getpid()) /* connect on a unix socket completes at once */
         return err_sys(e, ECONNREFUSED, "connect to %s, which is another's by now", text);
     return take_fd(&fd);
 }
@@ -294,7 +294,7 @@ static void listener_on_ready(struct loop_io *io, uint32_t events UNUSED)
                 sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
             l->on_accept(l, fd, &peer);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* The newcomer stays in the backlog; asking again at once would only spin. */
+            /* The new connection stays in the backlog; retrying at once would only spin. */
             loop_io_set(l->loop, io, 0);
             loop_timer_set(l->loop, &l->pause, loop_now_ns(l->loop) + OUT_OF_FDS_PAUSE_NS,
                            listener_on_pause_over);

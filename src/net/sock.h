@@ -1,5 +1,4 @@
-/* sock.h - addresses, listeners and connectors for TCP and unix sockets. Everything non-blocking.
- */
+/* sock.h - addresses, listeners and connectors for TCP and unix sockets, all non-blocking. */
 #pragma once
 
 #include "base/err.h"
@@ -11,8 +10,9 @@
 
 struct sock_addr {
     socklen_t size; /* 0 = unset */
-    /* Of a unix socket that this process made listen, whoever holds it by now: a name that it had
-     * may be another's since, who is not connected to. */
+    /* A unix socket on which this process called listen(), even if another process holds it now.
+     * Its name may since belong to another process's socket; connecting to that one is refused
+     * (SO_PEERCRED). */
     bool ours;
     union {
         struct sockaddr any;
@@ -23,27 +23,27 @@ struct sock_addr {
 };
 
 /* "127.0.0.1:8080", "[::1]:8080", ":8080" (all IPv4 and IPv6), "unix:/run/x.sock",
- * "unix:@abstract". Numeric only: names are looked up by a worker, see sock_resolve. */
+ * "unix:@abstract". Numeric only: for names see sock_resolve. */
 int sock_addr_parse(struct str text, struct sock_addr *ret, struct err *e);
 enum { SOCK_ADDR_TEXT_MAX = 128 };
 void sock_addr_format(const struct sock_addr *a, char out[SOCK_ADDR_TEXT_MAX]);
 bool sock_addr_eq(const struct sock_addr *a, const struct sock_addr *b);
 uint16_t sock_addr_port(const struct sock_addr *a); /* 0 for unix */
 
-/* Looks a name up; numeric hosts cost nothing. BLOCKS: for workers and start-up. */
+/* Resolves a name; numeric hosts need no lookup. BLOCKS: for workers and start-up. */
 int sock_resolve(const char *host, uint16_t port, struct sock_addr *ret, struct err *e);
 
-/* A listening socket. An existing unix socket file nobody listens on is replaced; one that answers
- * is -EADDRINUSE. */
+/* A listening socket. Replaces an existing unix socket file on which no process listens;
+ * -EADDRINUSE for one that accepts connections. */
 int sock_listen(const struct sock_addr *a, int backlog, struct err *e);
-int sock_local_addr(int fd, struct sock_addr *ret); /* to learn the port behind ":0" */
+int sock_local_addr(int fd, struct sock_addr *ret); /* the port chosen for ":0" */
 
-/* Starts connecting; completion shows as EPOLLOUT, its result in sock_connect_result. Another's
- * socket at an address of ours is -ECONNREFUSED. */
+/* Starts connecting; EPOLLOUT signals completion, sock_connect_result gives the result. With
+ * a->ours, a socket of another process is -ECONNREFUSED. */
 int sock_connect_start(const struct sock_addr *a, struct err *e);
 int sock_connect_result(int fd); /* 0 or -errno */
-/* Of a connected unix socket: who called listen(), or connect(), at the other end. 0 when that
- * cannot be told. */
+/* Of a connected unix socket: the process that called listen(), or connect(), at the other end
+ * (SO_PEERCRED). 0 when unknown. */
 pid_t sock_peer_pid(int fd);
 
 /* --- accepting on a loop --- */
@@ -57,10 +57,10 @@ struct sock_listener {
     bool paused;
 };
 
-/* Owns fd from here on. */
+/* Takes over fd. */
 int sock_listener_start(struct sock_listener *l, struct loop *loop, int fd,
                         void (*on_accept)(struct sock_listener *, int, const struct sock_addr *),
                         struct err *e);
-void sock_listener_pause(struct sock_listener *l); /* newcomers wait in the backlog */
+void sock_listener_pause(struct sock_listener *l); /* new connections wait in the backlog */
 void sock_listener_resume(struct sock_listener *l);
-void sock_listener_stop(struct sock_listener *l); /* closes; stopped is fine */
+void sock_listener_stop(struct sock_listener *l); /* closes; may be called twice */

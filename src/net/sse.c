@@ -23,8 +23,7 @@ static int add_field(struct buf *out, struct str label, struct str value)
     return r < 0 ? r : buf_add_char(out, '\n');
 }
 
-/* Cuts the first line off *text and its line break, whichever of the three it is. False when it was
- * the last. */
+/* Cuts the first line and its line break (LF, CR or CRLF) off *text. False when it was the last. */
 static bool cut_line(struct str *text, struct str *ret_line)
 {
     size_t n = 0;
@@ -52,7 +51,7 @@ static int add_data(struct buf *out, struct str data)
     return r;
 }
 
-/* Closes an event with its blank line, or takes back what was added since `start`. */
+/* Ends an event with its blank line, or on failure removes what was added since `start`. */
 static int end_event(struct buf *out, size_t start, int r)
 {
     if (r == 0)
@@ -100,8 +99,8 @@ int sse_format_comment(struct buf *out, struct str text)
 
 void sse_reply_head(struct http_req *req)
 {
-    /* Names and values are ours: these cannot fail but for the first lack of memory, and a head
-     * without them is still right. */
+    /* The names and values are constants: these fail only when memory is out, and the head is valid
+     * without them. */
     (void)http_reply_header(req, STR("Cache-Control"), STR("no-cache"));
     (void)http_reply_header(req, STR("X-Accel-Buffering"), STR("no"));
     req->say_keep_alive = true;
@@ -118,7 +117,7 @@ static void sse_on_ping(struct loop_timer *t)
     if (s->ops->on_ping)
         s->ops->on_ping(s);
     else
-        (void)sse_send_comment(s, STR("")); /* a client too full for it has other things to read */
+        (void)sse_send_comment(s, STR("")); /* a full queue needs no keep-alive */
 }
 
 static void sse_arm_ping(struct sse *s)
@@ -139,7 +138,7 @@ static void sse_on_drain(struct http_req *req)
         s->ops->on_drain(s);
 }
 
-/* Whoever is gone answers the next bytes with a reset; whoever only has nothing more to say reads
+/* A client that is gone answers the next bytes with a reset; one that only finished sending reads
  * them. */
 static void sse_on_hangup(struct http_req *req)
 {
@@ -181,7 +180,7 @@ void sse_set_ping(struct sse *s, uint32_t interval_ms)
         sse_arm_ping(s);
 }
 
-/* Nobody will read more: the stream was ended, or answered with something that is no stream. */
+/* Nothing more can be sent: the stream was ended, or the request was answered without a stream. */
 static bool sse_is_over(const struct sse *s)
 {
     return s->ended || (!s->begun && s->req->reply_state != HTTP_REPLY_NONE);
@@ -199,7 +198,7 @@ static int sse_give(struct sse *s, struct str bytes, int (*give)(struct http_req
         sse_arm_ping(s);
     }
     r = give(s->req, bytes);
-    return r == -EPIPE ? 0 : r; /* nobody reads any more; on_close is on its way */
+    return r == -EPIPE ? 0 : r; /* the client is gone; on_close will come */
 }
 
 int sse_send_bytes(struct sse *s, struct str bytes)
@@ -217,7 +216,7 @@ bool sse_is_full(struct sse *s)
     return s->begun && !s->ended && http_reply_is_full(s->req);
 }
 
-/* An event is formatted in a buffer of the loop's. False when nobody is there to read it. */
+/* Borrows a buffer of the loop to format an event. False when the stream is over. */
 static bool sse_borrow(struct sse *s, struct buf *b)
 {
     if (sse_is_over(s))

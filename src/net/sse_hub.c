@@ -1,15 +1,15 @@
 /* sse_hub.c - one event stream to many clients, each at its own pace.
  *
- *   events:   oldest --> ... --> newest        only what somebody still waits for
+ *   events:   oldest --> ... --> newest        only events that a client still waits for
  *               |          |
  *   waiting:   c7 c9       c2                  clients, at the event they need next
- *   current:   c1 c3 c4 c5 c6 c8               clients that were given everything
+ *   current:   c1 c3 c4 c5 c6 c8               clients that were sent everything
  *
  * Publishing writes to the current clients; one whose queue is full moves to the event's waiting
- * list, and on_drain moves it along. The oldest event always has someone waiting, so the bytes from
- * oldest to newest are the lag of the slowest client: when they exceed the limit, those who wait at
- * the oldest event are cut until they do not. Nothing here calls out while it walks a list: a
- * client's end is reported by its request's on_close, at the end of the turn. */
+ * list, and on_drain advances it. The oldest event always has a client waiting, so the bytes from
+ * oldest to newest are the lag of the slowest client. When they exceed the limit, the clients that
+ * wait at the oldest event are cut until they do not. No callback is called while a list is walked:
+ * on_close of the request reports a client's end at the end of the turn. */
 #include <assert.h>
 #include <errno.h>
 
@@ -18,7 +18,7 @@
 #include "base/time.h"
 #include "net/sse_internal.h"
 
-/* A formatted event, shared by all who wait for it. */
+/* A formatted event, shared by all clients that wait for it. */
 struct hub_event {
     struct list link;    /* in hub->events */
     struct list waiting; /* of struct hub_client */
@@ -32,7 +32,7 @@ struct hub_client {
     struct sse_hub *hub; /* NULL once the hub is gone */
     struct http_req *req;
     struct list link;     /* in hub->current, an event's waiting, or hub->leaving */
-    struct hub_event *at; /* what it waits for; NULL when it is current */
+    struct hub_event *at; /* the event it waits for; NULL when it is current */
     enum sse_leave why;
     bool leaving;
 };
@@ -43,7 +43,7 @@ struct sse_hub {
     size_t lag_bytes_max;
     struct list events;  /* oldest first */
     struct list current; /* clients */
-    struct list leaving; /* cut; their on_close is still to come */
+    struct list leaving; /* cut; their on_close has not come yet */
     struct loop_timer lag_timer, ping_timer;
     struct sse_hub_stats stats;
 };
@@ -83,7 +83,7 @@ static void hub_arm_lag_timer(struct sse_hub *hub)
                        hub_on_lag_due);
 }
 
-/* Frees the oldest events while nobody waits at them. */
+/* Frees the oldest events while no client waits at them. */
 static void hub_trim(struct sse_hub *hub)
 {
     while (!list_empty(&hub->events)) {
@@ -93,7 +93,7 @@ static void hub_trim(struct sse_hub *hub)
             break;
         hub->stats.lag_bytes -= event_cost(oldest);
         list_remove(&oldest->link);
-        assert(hub->events.next != &oldest->link); /* spelled out for static analysis */
+        assert(hub->events.next != &oldest->link); /* for static analysis */
         free(oldest);
     }
     hub_arm_lag_timer(hub);
@@ -101,7 +101,7 @@ static void hub_trim(struct sse_hub *hub)
 
 /* --- clients --- */
 
-/* Lets a client wait at `ev`, or count as current when that is NULL. */
+/* Makes a client wait at `ev`, or makes it current when `ev` is NULL. */
 static void client_move(struct hub_client *c, struct hub_event *ev)
 {
     struct sse_hub *hub = c->hub;
@@ -111,7 +111,7 @@ static void client_move(struct hub_client *c, struct hub_event *ev)
     list_move(ev ? &ev->waiting : &hub->current, &c->link);
 }
 
-/* Gives a lagging client what fits. What its queue holds is no concern of the list's any more. */
+/* Writes to a lagging client what fits. Events in its queue no longer count for the list. */
 static void client_feed(struct hub_client *c)
 {
     struct sse_hub *hub = c->hub;
@@ -132,7 +132,7 @@ static void client_on_drain(struct http_req *req)
         client_feed(c);
 }
 
-/* Takes a client out of the fan-out. It stays listed until its request ends. */
+/* Removes a client from the fan-out. It stays listed until its request ends. */
 static void client_detach(struct hub_client *c)
 {
     client_move(c, NULL);
@@ -183,7 +183,7 @@ void sse_hub_join(struct sse_hub *hub, struct http_req *req)
         return;
     }
     sse_reply_head(req);
-    if (req->head.method == HTTP_HEAD) { /* there is nothing to wait for */
+    if (req->head.method == HTTP_HEAD) { /* no body will follow */
         http_reply_end(req, 0);
         return;
     }
@@ -212,7 +212,7 @@ static void hub_on_lag_due(struct loop_timer *t)
 {
     struct sse_hub *hub = container_of(t, struct sse_hub, lag_timer);
 
-    hub_drop_oldest(hub, SSE_LEFT_LAG_TIME); /* re-arms the timer for the next oldest */
+    hub_drop_oldest(hub, SSE_LEFT_LAG_TIME); /* re-arms the timer for the next oldest event */
 }
 
 static void hub_on_ping(struct loop_timer *t);
@@ -225,7 +225,7 @@ static void hub_arm_ping(struct sse_hub *hub)
         loop_timer_stop(hub->loop, &hub->ping_timer);
 }
 
-/* A sign of life for those who are current; the others have enough to read. */
+/* Sends a keep-alive to the current clients; the others have unread events. */
 static void hub_on_ping(struct loop_timer *t)
 {
     struct sse_hub *hub = container_of(t, struct sse_hub, ping_timer);
@@ -260,7 +260,7 @@ static int hub_publish_bytes(struct sse_hub *hub, struct str bytes)
 
     if (r < 0)
         return r;
-    /* Room first, so that the limit holds at every moment. */
+    /* Make room first, so that the limit always holds. */
     while (hub->stats.lag_bytes + event_cost(ev) > hub->lag_bytes_max)
         hub_drop_oldest(hub, SSE_LEFT_LAG);
     hub_add_event(hub, ev);
@@ -278,7 +278,7 @@ static int hub_publish_bytes(struct sse_hub *hub, struct str bytes)
     return 0;
 }
 
-/* Publishes what was formatted into the borrowed buffer with result r. */
+/* Publishes the event formatted into the borrowed buffer, with result r. */
 static int hub_publish_borrowed(struct sse_hub *hub, struct buf *b, int r)
 {
     if (r == 0)
@@ -338,7 +338,7 @@ void sse_hub_configure(struct sse_hub *hub, const struct sse_hub_conf *conf)
     hub_arm_ping(hub);
 }
 
-/* The request goes on without us. */
+/* The request continues without the hub. */
 static void client_forget(struct hub_client *c)
 {
     list_remove(&c->link);

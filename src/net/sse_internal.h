@@ -1,4 +1,4 @@
-/* sse_internal.h - what single event streams and hubs share. */
+/* sse_internal.h - shared by single event streams and hubs. */
 #pragma once
 
 #include "net/sse.h"

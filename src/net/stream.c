@@ -100,7 +100,8 @@ void stream_finish(struct stream *s, bool linger)
     stream_flush_soon(s);
 }
 
-/* Closing over unread input makes the kernel send a reset, which can overtake our last words. */
+/* Closing a socket with unread input makes the kernel send a reset, which can destroy our last
+ * output. */
 bool stream_has_unread(const struct stream *s)
 {
     int n = 0;
@@ -111,10 +112,10 @@ bool stream_has_unread(const struct stream *s)
 void stream_half_close(struct stream *s)
 {
     assert(s->state == STREAM_OPEN && stream_queued(s) == 0);
-    (void)shutdown(s->io.fd, SHUT_WR); /* it fails where the peer is gone: on_close will say so */
+    (void)shutdown(s->io.fd, SHUT_WR); /* fails when the peer is gone: on_close reports it */
 }
 
-/* Everything is sent: close, or say so to the peer and wait a moment for it to hang up. */
+/* Everything is sent: close, or shut down our side and wait a moment for the peer to close. */
 static void stream_end_output(struct stream *s)
 {
     bool linger = !s->eof && (s->linger || stream_has_unread(s));
@@ -124,7 +125,7 @@ static void stream_end_output(struct stream *s)
         return;
     }
     s->state = STREAM_LINGERING;
-    s->bytes_in = 0; /* counts what lingering discards */
+    s->bytes_in = 0; /* from now on counts what lingering discards */
     stream_watch(s, EPOLLIN, EPOLLOUT);
     stream_arm_stall(s, LINGER_MS);
 }
@@ -151,7 +152,7 @@ void stream_detach(struct stream *s, struct stream_parts *ret_parts)
 
 /* --- output --- */
 
-/* 1 = sent something and may go on, 0 = the socket is full, -errno. */
+/* 1 = sent something and may continue, 0 = the socket is full, -errno. */
 static int stream_send_queued(struct stream *s)
 {
     ssize_t r = s->transport->send(s, s->out.p + s->out_at, s->out.n - s->out_at, s->file_left > 0);
@@ -175,7 +176,7 @@ static int stream_send_file_piece(struct stream *s)
     if (r < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     if (r == 0)
-        return -EIO; /* the file shrank: the promised length cannot be kept */
+        return -EIO; /* the file was truncated: the announced length cannot be kept */
     s->bytes_out += (uint64_t)r;
     s->file_at = at;
     s->file_left -= (uint64_t)r;
@@ -193,7 +194,7 @@ static int stream_send_some(struct stream *s, bool *ret_progress)
         else if (pieces++ < SENDFILES_PER_TURN)
             r = stream_send_file_piece(s);
         else
-            return 0; /* others first; EPOLLOUT brings us back */
+            return 0; /* let others run first; EPOLLOUT calls us again */
         if (r > 0)
             *ret_progress = true;
     }
@@ -232,8 +233,8 @@ void stream_flush_soon(struct stream *s)
     loop_defer(s->loop, &s->turn, stream_on_turn);
 }
 
-/* A queue that is never quite empty must not keep what was sent. Moving down only what is smaller
- * than the gap costs each byte one move at most. */
+/* A queue that is never empty must drop what was sent. Moving only when the unsent part is smaller
+ * than the gap moves each byte at most once. */
 static void stream_compact(struct stream *s)
 {
     if (s->out_at <= s->out.n - s->out_at)
@@ -312,7 +313,7 @@ struct str stream_kept(const struct stream *s)
 
 void stream_pause(struct stream *s)
 {
-    s->paused = true; /* EPOLLIN is dropped only if something arrives meanwhile */
+    s->paused = true; /* EPOLLIN is cleared only if something arrives meanwhile */
 }
 
 void stream_resume(struct stream *s)
@@ -321,7 +322,7 @@ void stream_resume(struct stream *s)
         return;
     s->paused = false;
     if (s->yield.queued)
-        return; /* offered again when it runs */
+        return; /* the yield offers it again */
     if (!s->eof)
         stream_watch(s, EPOLLIN, 0);
     if (s->in.n || (s->eof && !s->eof_told)) {
@@ -330,7 +331,7 @@ void stream_resume(struct stream *s)
     }
 }
 
-/* Offers bytes to the owner and keeps the rest. `kept` tells whether they are s->in itself. */
+/* Offers bytes to the owner and keeps the rest. `kept`: they are s->in itself. */
 static void stream_offer(struct stream *s, char *p, size_t n, bool kept)
 {
     size_t taken = s->ops->on_data(s, p, n);
@@ -349,7 +350,7 @@ static void stream_offer(struct stream *s, char *p, size_t n, bool kept)
     }
 }
 
-/* Once, and after all input that came before it was offered. */
+/* Calls on_eof once, after all earlier input was offered. */
 static void stream_tell_eof(struct stream *s)
 {
     if (!s->eof || s->eof_told || s->paused || s->offer_again || s->yield.queued ||
@@ -362,7 +363,7 @@ static void stream_tell_eof(struct stream *s)
         stream_finish(s, false);
 }
 
-/* Receives once. Returns whether it is worth receiving again now. */
+/* Receives once. Returns whether to receive again now. */
 static bool stream_receive(struct stream *s)
 {
     size_t room = min_size(s->recv_bytes, STREAM_IN_BYTES_MAX - s->in.n);
@@ -427,7 +428,7 @@ static int stream_socket_error(const struct stream *s)
     return error;
 }
 
-/* One that reads will meet the end of the input by itself. */
+/* A stream that is reading finds the end of input by itself. */
 static void stream_on_rdhup(struct stream *s)
 {
     if (s->state == STREAM_OPEN && !stream_is_held(s))
@@ -448,7 +449,7 @@ static void stream_on_ready(struct loop_io *io, uint32_t events)
         stream_on_rdhup(s);
     if (s->state != STREAM_CLOSED && (events & EPOLLOUT))
         stream_flush(s);
-    /* Both directions are gone and nothing is left to read that anyone waits for. */
+    /* Both directions are closed and no input is awaited. */
     if (s->state != STREAM_CLOSED && (events & (EPOLLERR | EPOLLHUP)) &&
         !(events & EPOLLIN && !stream_is_held(s))) {
         int error = stream_socket_error(s);
@@ -507,7 +508,7 @@ static void stream_on_turn(struct loop_task *t)
     if (s->state != STREAM_CLOSED || s->turn.queued)
         return;
     loop_buf_return(s->loop, &s->in);
-    loop_buf_return(s->loop, &s->out); /* someone may have written after the end */
+    loop_buf_return(s->loop, &s->out); /* the owner may have written after the end */
     s->ops->on_close(s, s->error);     /* may free s */
 }
 

@@ -3,8 +3,8 @@
  *   CONNECTING --> OPEN --ws_close--> CLOSING --their close--> ENDING --> over
  *                    `--their close, or a violation------------^
  *
- * In ENDING both closes are exchanged, or nothing sensible can be: a server hangs up when its queue
- * is sent, a client waits for that. */
+ * In ENDING both closes were exchanged, or cannot be: a server closes the socket when its queue is
+ * sent, a client waits for that. */
 #include "net/ws.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ static void ws_expect_life(struct ws *ws);
 
 /* --- sending --- */
 
-/* A mask that nobody can foretell; the kernel is asked for a batch of them. */
+/* An unpredictable mask; the kernel provides random bytes in batches. */
 static void ws_next_mask(struct ws *ws, uint8_t mask[MASK_BYTES])
 {
     if (ws->masks_left == 0) {
@@ -123,8 +123,8 @@ int ws_ping(struct ws *ws, struct str data)
     return data.n > WS_CONTROL_BYTES_MAX ? -EMSGSIZE : ws_send_frame(ws, WS_OP_PING, true, data);
 }
 
-/* Pings that come while the queue is full share one pong, for the latest (RFC 6455, 5.5.3): who
- * pings without reading must not make us queue without limit. */
+/* Pings that come while the queue is full share one pong, for the latest (RFC 6455, 5.5.3): a peer
+ * that pings without reading must not make the queue grow without limit. */
 static void ws_answer_ping(struct ws *ws, struct str data)
 {
     if (!ws_may_send(ws))
@@ -163,7 +163,7 @@ static void ws_send_close(struct ws *ws, uint16_t code, struct str reason)
 void ws_note_error(struct ws *ws, int error, const char *story)
 {
     if (ws->err)
-        return; /* the first is the cause of the others */
+        return; /* the first error is the cause of the others */
     ws->err = mem_new(struct err);
     (void)err_sys(ws->err, error, "%s", story);
 }
@@ -173,16 +173,16 @@ static void ws_arm(struct ws *ws, uint32_t ms)
     loop_timer_after(ws->loop, &ws->timer, ms, ws_on_timer);
 }
 
-/* Input goes nowhere from here on, and must not wait for anybody. */
+/* From now on input is dropped and must not be held back by a pause. */
 static void ws_stop_delivery(struct ws *ws)
 {
     buf_done(&ws->message);
     ws->held = false;
-    loop_timer_stop(ws->loop, &ws->idle); /* the end has its own */
+    loop_timer_stop(ws->loop, &ws->idle); /* the close has its own timeout */
     stream_resume(&ws->stream);
 }
 
-/* Both closes are exchanged, or theirs is not to be had. */
+/* Both closes were exchanged, or the peer's will not come. */
 static void ws_begin_end(struct ws *ws)
 {
     ws->state = WS_STATE_ENDING;
@@ -202,7 +202,7 @@ void ws_end_soon(struct ws *ws)
     loop_defer(ws->loop, &ws->task, ws_on_task);
 }
 
-/* The peer broke a rule: says which, and hangs up. */
+/* The peer violated the protocol: send the close code and close. */
 static void ws_violated(struct ws *ws, uint16_t code)
 {
     static const struct {
@@ -232,7 +232,7 @@ static void ws_violated(struct ws *ws, uint16_t code)
 static void ws_closed_by_peer(struct ws *ws, uint16_t code, struct str reason)
 {
     ws->close_code = code;
-    ws->close_reason = reason; /* stays in the decoder, which is done */
+    ws->close_reason = reason; /* borrowed from the decoder, which gets no more input */
     if (ws->state == WS_STATE_OPEN)
         ws_send_close(ws, code, STR_NONE);
     ws_begin_end(ws);
@@ -275,8 +275,8 @@ void ws_free(struct ws *ws)
 
 /* --- receiving --- */
 
-/* Who says nothing is gone; but not while it is we who do not listen, or while it is busy with what
- * we say: our pings are behind that, and the stall deadline watches it. */
+/* A peer that sends nothing is gone, except while we are paused or our output is still queued: our
+ * pings wait behind it, and the stall timeout applies. */
 static void ws_on_idle(struct loop_timer *t)
 {
     struct ws *ws = container_of(t, struct ws, idle);
@@ -324,7 +324,7 @@ static void ws_deliver(struct ws *ws, enum ws_opcode opcode, struct str data)
         ws->ops->on_message(ws, opcode, data);
 }
 
-/* A message in one piece, as most are, is never copied. */
+/* A message in one piece, as most are, is not copied. */
 static void ws_collect(struct ws *ws, const struct ws_event *event)
 {
     struct buf message;
@@ -341,7 +341,7 @@ static void ws_collect(struct ws *ws, const struct ws_event *event)
     }
     if (!event->last)
         return;
-    message = ws->message; /* so that closing in the callback leaves it alone */
+    message = ws->message; /* so that closing in the callback does not free it */
     buf_init(&ws->message, message.max);
     ws_deliver(ws, event->opcode, buf_str(&message));
     loop_buf_return(ws->loop, &message);
@@ -351,7 +351,7 @@ static void ws_handle(struct ws *ws, const struct ws_event *event)
 {
     switch (event->type) {
     case WS_MORE:
-    case WS_PONG: /* any byte is a sign of life: see ws_on_timer */
+    case WS_PONG: /* any byte counts as a sign of life: see ws_on_timer */
         break;
     case WS_DATA:
         if (ws->state != WS_STATE_OPEN)
@@ -431,7 +431,7 @@ void ws_resume(struct ws *ws)
     loop_defer(ws->loop, &ws->task, ws_on_task);
 }
 
-/* Goes on after ws_resume, or reports the end. */
+/* Continues after ws_resume, or reports the end. */
 static void ws_on_task(struct loop_task *t)
 {
     struct ws *ws = container_of(t, struct ws, task);
@@ -500,8 +500,8 @@ static const struct stream_ops ws_stream_ops = {
     .on_hangup = ws_on_hangup,
 };
 
-/* The peer shows life by any byte. A ping that waits behind other output is not timed, as the stall
- * deadline watches that; nor is one whose answer we do not read. */
+/* Any byte from the peer counts as an answer. A ping that waits behind other output has no timeout,
+ * as the stall timeout applies; nor has one whose answer we do not read while paused. */
 static void ws_on_ping_timer(struct ws *ws)
 {
     const struct ws_conf *conf = &ws->conf;
@@ -510,7 +510,7 @@ static void ws_on_ping_timer(struct ws *ws)
     if (!ws->ping_out) {
         if (ws_room(ws) > 0)
             ws->ping_out = ws_queue_frame(ws, WS_OP_PING, true, STR_NONE) == 0 && !queued &&
-                           !conf->idle_ms; /* which looks for the answer in that case */
+                           !conf->idle_ms; /* with idle_ms, ws_on_idle checks for the answer */
         ws->bytes_seen = ws->stream.bytes_in;
         ws_arm(ws, ws->ping_out ? conf->pong_ms : conf->ping_ms);
         return;
@@ -531,9 +531,9 @@ static void ws_on_timer(struct loop_timer *t)
     if (ws->state == WS_STATE_OPEN) {
         ws_on_ping_timer(ws);
     } else if (ws->state == WS_STATE_ENDING) {
-        stream_close(&ws->stream, 0); /* the peer does not hang up; all was said */
+        stream_close(&ws->stream, 0); /* closes were exchanged, but the peer stays */
     } else if (ws_queued(ws) > 0 && ws->stream.bytes_out != ws->bytes_seen) {
-        ws->bytes_seen = ws->stream.bytes_out; /* our close is still on its way */
+        ws->bytes_seen = ws->stream.bytes_out; /* our close is still being sent */
         ws_arm(ws, ws->conf.close_ms);
     } else {
         ws_note_error(ws, ETIMEDOUT, "the peer does not answer a close");

@@ -1,12 +1,12 @@
-/* ws_frame.c - a byte-driven frame decoder and its mirror image, the header encoder.
+/* ws_frame.c - a byte-driven frame decoder, and the encoder of frame headers.
  *
  *    0               1               2 ...
  *   +-+---+---------+-+-------------+---------------+------+---------+
  *   |F|RSV| opcode  |M| length (7)  | 16 or 64 bits | mask | payload |
  *   +-+---+---------+-+-------------+---------------+------+---------+
  *
- * A frame is HEAD, then PAYLOAD. Each header byte is judged as soon as it can be, so a peer that
- * speaks another protocol is answered at its first byte. */
+ * A frame is HEAD, then PAYLOAD. Each header byte is checked as soon as possible, so a peer that
+ * speaks another protocol gets an error at its first byte. */
 #include "net/ws_frame.h"
 
 #include <assert.h>
@@ -110,7 +110,7 @@ static uint16_t read_length(const struct ws_decoder *d, uint64_t *ret_length)
     return 0;
 }
 
-/* Turns a complete header into the frame under way. */
+/* Sets up the current frame from a complete header. */
 static uint16_t begin_frame(struct ws_decoder *d)
 {
     uint16_t code;
@@ -158,7 +158,7 @@ static uint16_t take_head_byte(struct ws_decoder *d, uint8_t c)
     return d->head_n < d->head_need ? 0 : begin_frame(d);
 }
 
-/* Takes what is there of the frame's payload and unmasks it. */
+/* Takes the available part of the frame's payload and unmasks it. */
 static struct str take_payload(struct ws_decoder *d, char *p, size_t n)
 {
     size_t taken = d->payload_left < n ? (size_t)d->payload_left : n;
@@ -250,7 +250,7 @@ size_t ws_decode(struct ws_decoder *d, char *p, size_t n, struct ws_event *ret_e
     if (d->stage == STAGE_FAILED || d->stage == STAGE_CLOSED)
         return n;
 
-    /* Only an empty fragment that ends no message passes without an event. */
+    /* Only an empty fragment that does not end its message gives no event. */
     do {
         while (d->stage == STAGE_HEAD && used < n) {
             code = take_head_byte(d, (uint8_t)p[used++]);
@@ -312,9 +312,9 @@ bool ws_close_code_is_valid(uint16_t code)
     static const struct {
         uint16_t first, last;
     } valid[] = {
-        {1000, 1003}, /* 1004 is reserved; 1005, 1006 and 1015 stand for what never travels */
+        {1000, 1003}, /* 1004 is reserved; 1005, 1006 and 1015 are never sent */
         {1007, 1014},
-        {3000, 4999}, /* registered by libraries, and private */
+        {3000, 4999}, /* registered by libraries, or private */
     };
 
     for (size_t i = 0; i < ARRAY_LEN(valid); i++) {
@@ -324,8 +324,8 @@ bool ws_close_code_is_valid(uint16_t code)
     return false;
 }
 
-/* By shape: a key's last character may carry bits that no byte uses, which clients' random strings
- * do and our base64 refuses. */
+/* Checks only the shape: the last character of a key may have unused bits set, as in clients'
+ * random strings, which our base64 decoder refuses. */
 bool ws_key_is_valid(struct str key)
 {
     if (key.n != WS_KEY_CHARS || !str_ends(key, STR("==")))

@@ -1,5 +1,5 @@
-/* ws_handshake.c - how a WebSocket begins: the HTTP request that asks for it and its 101, both ends
- * of it (RFC 6455, 4). */
+/* ws_handshake.c - the WebSocket handshake (RFC 6455, 4): the HTTP request and its 101, for client
+ * and server. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ enum {
     OPEN_MS_DEFAULT = 10 * 1000,
 };
 
-/* The only value of a field that must not repeat; STR_NONE if there is none or several. */
+/* The value of a field that must not repeat; STR_NONE if it is absent or repeated. */
 static struct str only_value(const struct http_headers *headers, struct str name)
 {
     const struct http_header *row = http_header_find(headers, name);
@@ -40,9 +40,9 @@ static const struct str *find_protocol(const struct ws_conf *conf, struct str na
     return NULL;
 }
 
-/* --- the server's end --- */
+/* --- server --- */
 
-/* False when the request cannot become a WebSocket; then the client was told why. */
+/* False when the request cannot become a WebSocket; then an error was replied. */
 static bool check_request(struct http_req *req)
 {
     const struct http_headers *headers = &req->head.headers;
@@ -70,7 +70,7 @@ static bool check_request(struct http_req *req)
     return false;
 }
 
-/* The first of the client's wishes that we speak. */
+/* The first subprotocol of the client that we support. */
 static struct str pick_protocol(const struct http_req *req, const struct ws_conf *conf)
 {
     const struct http_headers *headers = &req->head.headers;
@@ -107,7 +107,7 @@ static int write_switch(const struct http_req *req, struct str protocol, struct 
     return r < 0 ? r : h1_write_end(out);
 }
 
-/* An accepted request until its connection is ours. */
+/* An accepted request until we own its connection. */
 struct accepting {
     struct ws *ws;
     struct buf head; /* the 101 */
@@ -151,9 +151,9 @@ int ws_accept(struct http_req *req, const struct ws_conf *conf, const struct ws_
     return 0;
 }
 
-/* --- the client's end --- */
+/* --- client --- */
 
-/* The handshake must be answered for our very key, and with nothing we did not ask for. */
+/* The answer must match our key and contain nothing we did not ask for. */
 static const char *check_switch(struct ws *ws, const struct http_headers *headers)
 {
     struct str expected = buf_str(&ws->message);
