@@ -178,7 +178,7 @@ int api_expires_write(struct buf *out, int64_t expires_us)
     return json_write_end(&w);
 }
 
-/* Bytes of a text once the writer has put U+FFFD in place of each byte that is no UTF-8. */
+/* Length of a text after the writer replaced each byte of invalid UTF-8 by U+FFFD. */
 static uint64_t sent_bytes(struct str text)
 {
     uint64_t n = 0;
@@ -211,7 +211,7 @@ int api_diag_write(struct buf *out, struct str sandbox_id, enum api_diag_kind ki
     put_str(&w, STR("scope"), scope);
     put_str(&w, STR("delivery"), STR("inline"));
     put_str(&w, STR("contentType"), content_type);
-    json_write_key(&w, STR("content")); /* inline requires it, empty or not */
+    json_write_key(&w, STR("content")); /* inline requires it, even when empty */
     json_write_string(&w, content);
     json_member_u64(&w, STR("contentLength"), sent_bytes(content));
     json_member_bool(&w, STR("truncated"), truncated);

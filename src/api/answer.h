@@ -1,7 +1,7 @@
-/* answer.h - what the lifecycle API answers, as compact JSON behind what `out` holds.
+/* answer.h - writes the answers of the lifecycle API as compact JSON, appended to `out`.
  *
- * Nothing is ever null: a field that is "" or 0 is left out. Times are UTC with `Z`. All return 0
- * or -errno (-EMSGSIZE past the ceiling of `out`, -ENOMEM), and then `out` is as it was before. */
+ * Nothing is null: a field that is "" or 0 is left out. Times are UTC with `Z`. All return 0 or
+ * -errno (-EMSGSIZE past the limit of `out`, -ENOMEM); on failure `out` is unchanged. */
 #pragma once
 
 #include "api/query.h"
@@ -16,18 +16,18 @@ struct api_status {
     int64_t since_us;
 };
 
-/* entrypoint and metadata are JSON texts, as api_strs_write and api_pairs_write make them. */
+/* entrypoint and metadata are JSON texts made by api_strs_write and api_pairs_write. */
 struct api_sandbox {
     struct str id, image, snapshot_id, os, arch;
     struct api_status status;
     struct str metadata, entrypoint;
     int64_t created_us, expires_us;
 };
-/* The answer of create has another order, and neither image nor snapshot id. */
+/* The answer of create has another field order, and neither image nor snapshot id. */
 int api_created_write(struct buf *out, const struct api_sandbox *s);
 int api_sandbox_write(struct buf *out, const struct api_sandbox *s);
 
-/* A page: begin, each sandbox of it, end with what there is in all. */
+/* A page: begin, add each sandbox, end with the total number of items. */
 struct api_page {
     struct json_writer w;
     uint32_t page, page_size;
@@ -40,8 +40,8 @@ int api_endpoint_write(struct buf *out, struct str endpoint, const struct json_p
                        size_t header_count);
 int api_expires_write(struct buf *out, int64_t expires_us);
 
-/* Diagnostics of one scope, inline. Bytes of the content that are no UTF-8 are replaced; its length
- * is given in bytes as it is sent. */
+/* Diagnostics of one scope, inline. Invalid UTF-8 in the content is replaced; the length is given
+ * in bytes as sent. */
 int api_diag_write(struct buf *out, struct str sandbox_id, enum api_diag_kind kind,
                    struct str scope, struct str content_type, struct str content, bool truncated);
 

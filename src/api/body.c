@@ -17,7 +17,7 @@ bool api_is_json_type(struct str type)
     return type.n > 5 && str_eq_nocase(str_skip(type, type.n - 5), STR("+json"));
 }
 
-/* In valid JSON a backslash begins an escape, and only \u0000 makes a NUL. */
+/* In valid JSON a backslash begins an escape, and only \u0000 encodes a NUL. */
 static bool body_has_nul(struct str body)
 {
     while (body.n) {
@@ -68,7 +68,7 @@ int api_body_bind(struct arena *a, struct str type, struct str body, const struc
 
 /* --- values --- */
 
-/* Doubles count in ones up to here. */
+/* Doubles represent every integer up to here. */
 #define EXACT_MAX 9007199254740992.0 /* 2^53 */
 
 static bool body_is_integral(const struct json *v)
@@ -78,7 +78,7 @@ static bool body_is_integral(const struct json *v)
     return real >= -EXACT_MAX && real <= EXACT_MAX && real == (double)(int64_t)real;
 }
 
-/* "100", " +100 ", "100.00": what is behind the point is nothing. */
+/* "100", " +100 ", "100.00": digits after the point must be zeros. */
 static int body_text_integer(struct str text, int64_t *ret)
 {
     struct str whole;
@@ -89,13 +89,13 @@ static int body_text_integer(struct str text, int64_t *ret)
         if (text.p[i] != '0')
             return -EINVAL;
     if (text.n == whole.n + 1)
-        return -EINVAL; /* a point, and nothing behind it */
+        return -EINVAL; /* a point without digits after it */
     if (whole.n > 1 && whole.p[0] == '+' && ascii_is_digit(whole.p[1]))
         whole = str_skip(whole, 1);
     return str_to_i64(whole, ret);
 }
 
-/* -EINVAL for what is no integer, -ERANGE for one that is too large for any row. */
+/* -EINVAL when it is not an integer, -ERANGE when it is too large for any row. */
 static int body_integer(const struct json *v, int64_t *ret)
 {
     int r;

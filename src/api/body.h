@@ -1,7 +1,8 @@
-/* body.h - the JSON body of a request: is it one, and what is in it.
+/* body.h - checks and parses the JSON body of a request.
  *
- * Stricter than RFC 8259 asks: keys must not repeat, and no string may hold a NUL, so that every
- * string of the API is also a C string. Secrets stay unsaid: messages name types, never values. */
+ * Stricter than RFC 8259: keys must not repeat, and no string may contain a NUL, so that every
+ * string of the API is also a C string. Messages name types, never values, so that they leak no
+ * secrets. */
 #pragma once
 
 #include "api/fail.h"
@@ -12,25 +13,25 @@ enum { API_BODY_BYTES_MAX = 1 << 20, API_BODY_NODES_MAX = 1 << 14, API_BODY_DEPT
 /* Whether this content type is application/json or application/<something>+json. */
 bool api_is_json_type(struct str type);
 
-/* The body of a request whose Content-Type was `type`, as a tree in the arena. */
+/* Parses the body of a request with Content-Type `type` into a tree in the arena. */
 int api_body_parse(struct arena *a, struct str type, struct str body, struct json **ret,
                    struct api_fail *f);
-/* The same, and bound to the struct at `ret`, which holds the defaults. */
+/* The same, and binds it to the struct at `ret`, which holds the defaults. */
 int api_body_bind(struct arena *a, struct str type, struct str body, const struct json_table *t,
                   void *ret, struct api_fail *f);
 
-/* For rows of JSON_AS_CUSTOM, as leniently as the contract has it. An int64_t within .min and .max:
- * an integer, a fraction of zeros (60.0), either as text, or a boolean. A bool: also 0 and 1, and
- * the words of api_bool_word(). */
+/* For JSON_AS_CUSTOM rows, as lenient as the contract. An int64_t within .min and .max: an integer,
+ * a number with a zero fraction (60.0), either as text, or a boolean. A bool: also 0 and 1, and the
+ * words of api_bool_word(). */
 int api_parse_integer(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
                       struct err *e);
 int api_parse_bool(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
                    struct err *e);
 
-/* true 1 on t y yes, false 0 off f n no, in any case. -EINVAL for all else. */
+/* true 1 on t y yes, false 0 off f n no, case-insensitive. -EINVAL for other words. */
 int api_bool_word(struct str word, bool *ret);
 
-/* An object of strings and nulls, for messages called `path`; at most `max` members. What was null
+/* Parses an object of strings and nulls with at most `max` members; messages name it `path`. A null
  * has value.p == NULL. */
 int api_pairs_parse(struct arena *a, const struct json *v, const char *path, size_t max,
                     struct json_pair **ret_pairs, size_t *ret_count, struct api_fail *f);

@@ -1,5 +1,5 @@
-/* create.c - tables for the shape of the body, then one function per rule, in the contract's order.
- */
+/* create.c - tables for the shape of the body, then one function per rule, in the contract's
+ * order. */
 #include "api/create.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct egress_rule {
 };
 
 struct network_policy {
-    int default_action; /* ACTION_NONE = left to the enforcer */
+    int default_action; /* ACTION_NONE = the enforcer's default */
     struct egress_rule *egress;
     size_t egress_count;
 };
@@ -25,7 +25,7 @@ struct lifecycle {
     const struct json *pre_start, *periodic;
 };
 
-/* What the binder fills: mostly the result itself. */
+/* Filled by the binder: mostly the result itself. */
 struct create_body {
     struct api_create out;
     bool has_platform, has_policy, has_limits;
@@ -92,7 +92,7 @@ static const struct json_field proxy_fields[] = {
 };
 static const struct json_table proxy_table = JSON_TABLE(struct api_create, proxy_fields, 0);
 
-/* Whether there are hooks is all that anybody here wants to know. */
+/* Only whether there are hooks matters here. */
 static const struct json_field lifecycle_fields[] = {
     JSON_FIELD("preStart", JSON_AS_RAW, JSON_NULLABLE, struct lifecycle, pre_start),
     JSON_FIELD("periodic", JSON_AS_RAW, JSON_NULLABLE, struct lifecycle, periodic),
@@ -100,7 +100,7 @@ static const struct json_field lifecycle_fields[] = {
 static const struct json_table lifecycle_table =
     JSON_TABLE(struct lifecycle, lifecycle_fields, JSON_SNAKE);
 
-/* Tables that fill `out` stand at its place, so their rows name its members. */
+/* Tables that fill `out` are at its offset, so their rows name its members. */
 static const struct json_field create_fields[] = {
     JSON_FIELD("image", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
                .table = &image_table),
@@ -150,7 +150,7 @@ static struct str extension_get(const struct create_body *b, struct str key)
     return STR_NONE;
 }
 
-/* Blank means absent. Sources come first, as they decide what else is needed. */
+/* Blank means absent. Sources come first, as they decide which other fields are required. */
 static int rule_sources(const struct create_rules *c)
 {
     struct api_create *out = &c->body->out;
@@ -268,7 +268,7 @@ static int rule_metadata(const struct create_rules *c)
     return api_labels_check(c->body->out.metadata, c->body->out.metadata_count, c->f);
 }
 
-/* One of two words, in any case and with blanks around it; kept as the list spells it. */
+/* One of two words, case-insensitive and trimmed; stored in the spelling of the list. */
 static int check_word(const char *path, const char *const words[2], struct str *word,
                       struct api_fail *f)
 {
@@ -375,7 +375,7 @@ static int rule_volumes(const struct create_rules *c)
     return api_volumes_check(c->arena, b->volumes, b->volumes_count, &b->out.volumes, c->f);
 }
 
-/* What is wrong with the body as such goes before what is wrong with its values. */
+/* Errors in the body as a whole come before errors in its values. */
 static int (*const rules[])(const struct create_rules *c) = {
     rule_sources,    rule_limits,         rule_env,        rule_policy,   rule_volume_shapes,
     rule_extensions, rule_host_source,    rule_entrypoint, rule_metadata, rule_platform,

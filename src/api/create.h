@@ -1,5 +1,6 @@
-/* create.h - POST /sandboxes: the body into C, with every check it can be given by itself. What
- * depends on configuration, state or runtime is left to those. Strings borrow from the arena. */
+/* create.h - POST /sandboxes: parses the body, with every check that needs only the body. Checks
+ * that depend on configuration, state or runtime are done elsewhere. Strings borrow from the
+ * arena. */
 #pragma once
 
 #include "api/fail.h"
@@ -16,15 +17,15 @@ enum {
     API_RENEW_EXTEND_S_MIN = 300,
     API_RENEW_EXTEND_S_MAX = 86400,
 };
-/* Past 6000 years, and so that its end can still be written as a date. */
+/* More than 6000 years; the end can still be written as a date. */
 #define API_TIMEOUT_S_MAX INT64_C(200000000000)
 
 struct api_create {
-    struct str image; /* "" when from a snapshot or a pool */
+    struct str image; /* "" for a snapshot or a pool */
     struct str auth_user, auth_password;
     struct str snapshot_id; /* "" = none */
-    struct str os, arch;    /* "" = not asked for; lower case, one of the known ones */
-    int64_t timeout_s;      /* 0 = never */
+    struct str os, arch;    /* "" = not given; lower case, one of the known values */
+    int64_t timeout_s;      /* 0 = no timeout */
     struct api_limits limits;
     struct json_pair *env; /* nulls dropped; keys not empty, without '=' */
     size_t env_count;
@@ -32,29 +33,29 @@ struct api_create {
     size_t metadata_count;
     struct str *entrypoint;
     size_t entrypoint_count;
-    bool network_policy, credential_proxy, secure_access, hooks; /* asked for */
+    bool network_policy, credential_proxy, secure_access, hooks; /* requested */
     struct str network_policy_json; /* {"defaultAction":...,"egress":[...]}; "" = none */
     struct api_volume *volumes;
     size_t volumes_count;
-    struct str pool_ref;     /* "" = none; then little else need be given */
-    uint32_t renew_extend_s; /* of extensions; 0 = not asked for */
+    struct str pool_ref;     /* "" = none; with a pool most other fields are optional */
+    uint32_t renew_extend_s; /* from extensions; 0 = not given */
 };
 
-/* Must not block. On failure returns -errno, and `f` is the answer. */
+/* Must not block. On failure returns -errno and fills `f` with the answer. */
 typedef int api_create_check_fn(void *user, const struct api_create *spec, struct api_fail *f);
 
-/* What only the server knows, but is asked for in the middle of the rules. NULL = nothing. */
+/* Checks of the server that belong in the middle of the rules. NULL = none. */
 struct api_create_host {
     int64_t timeout_s_max; /* 0 = no limit */
-    /* Whether there are pool_ref and snapshot_id; no other member can be relied on yet. */
+    /* Whether pool_ref and snapshot_id exist; no other member is set yet. */
     api_create_check_fn *check_source;
-    /* Whether all but volumes, which are not there yet, can be had. */
+    /* Whether the server supports what is requested, except volumes, which are not set yet. */
     api_create_check_fn *check_abilities;
     void *user;
 };
 
-/* body: of a request whose content type was `type`. On failure returns -errno, and `f` is the
- * answer: the first mistake in the contract's order. */
+/* Parses the body of a request with content type `type`. On failure returns -errno and fills `f`
+ * with the answer: the first mistake in the contract's order. */
 int api_create_parse(struct arena *a, struct str type, struct str body,
                      const struct api_create_host *host, struct api_create *ret,
                      struct api_fail *f);

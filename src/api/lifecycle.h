@@ -1,8 +1,8 @@
-/* lifecycle.h - bodies and queries of the lifecycle API, into C and back: all of it at once.
+/* lifecycle.h - includes all headers for bodies and queries of the lifecycle API.
  *
- * Parsers check everything a request can get wrong by itself; what depends on the server's state or
- * runtime is not theirs. All strings borrow from the arena or the input. On failure they return
- * -errno and fill `f` with the answer. */
+ * Parsers check everything that depends only on the request, not on the server's state or runtime.
+ * All strings borrow from the arena or the input. On failure they return -errno and fill `f` with
+ * the answer. */
 #pragma once
 
 #include "api/answer.h"

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-/* Takes the digits off the front. -EINVAL when there are none, -ERANGE past 64 bits. */
+/* Removes the digits from the front. -EINVAL when there are none, -ERANGE past 64 bits. */
 static int take_digits(struct str *s, uint64_t *ret)
 {
     size_t n = 0;
@@ -66,7 +66,7 @@ int api_bytes_parse(struct str text, uint64_t *ret_bytes)
 
 /* --- processors --- */
 
-/* Reads `places` digits of a fraction as a whole number; *ret_more when any behind is not 0. */
+/* Reads `places` digits of a fraction as an integer; *ret_more when a later digit is not 0. */
 static int take_fraction(struct str *s, unsigned places, uint64_t *ret, bool *ret_more)
 {
     uint64_t value = 0;

@@ -23,7 +23,7 @@ static bool is_alnum(char c)
     return ascii_is_alpha(c) || ascii_is_digit(c);
 }
 
-/* At least one byte; `outer` ones at both ends, those of `inner` between them, too. */
+/* At least one byte: `outer` characters at both ends, and also those of `inner` between them. */
 static bool is_word(struct str s, bool (*outer)(char c), const char *inner)
 {
     if (s.n == 0 || !outer(s.p[0]) || !outer(s.p[s.n - 1]))
@@ -86,7 +86,7 @@ static int label_check(const struct json_pair *pair, struct api_fail *f)
     return 0;
 }
 
-/* Patches and creation call the same mistake by different names; clients test for both. */
+/* Patches and creation use different codes for the same mistake; clients test for both. */
 static int label_check_reserved(struct str key, const char *code, struct api_fail *f)
 {
     if (!str_starts(key, STR(RESERVED_PREFIX)))
@@ -134,7 +134,7 @@ static int patch_check(const struct api_patch *patch, struct api_fail *f)
     return r;
 }
 
-/* What the sandbox has now; our own words, so a fault in them is not the client's. */
+/* The current metadata, written by us: an error in it is not the client's fault. */
 static int patch_read_base(struct arena *a, struct str base, struct api_patch *ret,
                            struct api_fail *f)
 {
@@ -150,7 +150,7 @@ static int patch_read_base(struct arena *a, struct str base, struct api_patch *r
     return 0;
 }
 
-/* Puts a pair in the place of the one with its key, or behind all others. */
+/* Replaces the pair with the same key, or appends the pair. */
 static void merge_set(struct json_pair *pairs, size_t *count, const struct json_pair *pair)
 {
     size_t i = 0;

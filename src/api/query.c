@@ -1,4 +1,4 @@
-/* query.c - parameters by table, as bodies are. */
+/* query.c - parses query parameters by table. */
 #include "api/query.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 struct query_row {
     const char *name;
-    /* Reads a decoded value into *to; may fail with f alone filled. */
+    /* Reads a decoded value into *to; on failure only `f` is filled. */
     int (*parse)(struct arena *a, const struct query_row *row, struct str value, void *to,
                  struct api_fail *f);
     size_t at;
@@ -111,7 +111,7 @@ static int fail_metadata(struct api_fail *f)
                         "percent-encoded, like metadata=team%%3Da%%26env%%3Dtest");
 }
 
-/* Adds one pair of the filter, of a repeated key the last. */
+/* Adds one pair of the filter; replaces an earlier one with the same key. */
 static int list_add_pair(struct arena *a, struct str pair, struct api_list_query *q,
                          struct api_fail *f)
 {
@@ -135,7 +135,7 @@ static int list_add_pair(struct arena *a, struct str pair, struct api_list_query
     return 0;
 }
 
-/* The value was decoded as any other; its keys and values are encoded once more inside. */
+/* The value was decoded like any other; the keys and values inside it are encoded once more. */
 static int list_metadata(struct arena *a, const struct query_row *row, struct str value, void *to,
                          struct api_fail *f)
 {
@@ -288,7 +288,7 @@ static int since_parse(struct str text, int64_t *ret_s)
     return -EINVAL;
 }
 
-/* The contract reads whatever it does not understand as ten minutes. */
+/* The contract treats an invalid value as ten minutes. */
 static int diag_since(struct arena *a, const struct query_row *row, struct str value, void *to,
                       struct api_fail *f)
 {

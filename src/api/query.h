@@ -1,7 +1,7 @@
 /* query.h - query strings of the lifecycle API, and the port in its paths.
  *
- * A parameter nobody knows is ignored; of one that is repeated the last counts, except `state`.
- * Numbers are decimal digits. On failure -errno, and `f` is the answer. */
+ * Unknown parameters are ignored; of a repeated one the last counts, except `state`. Numbers are
+ * decimal digits. On failure returns -errno and fills `f` with the answer. */
 #pragma once
 
 #include "api/fail.h"
@@ -12,9 +12,9 @@
 enum { API_PAGE_SIZE_DEFAULT = 20, API_PAGE_SIZE_MAX = 200 };
 
 struct api_list_query {
-    unsigned states; /* STATE_BITs; 0 = any, unless unknown_state: then nothing matches */
+    unsigned states; /* STATE_BITs; 0 = any, but with unknown_state nothing matches */
     bool unknown_state;
-    struct json_pair *metadata; /* all must match; of a repeated key the last is here */
+    struct json_pair *metadata; /* all must match; a repeated key has its last value */
     size_t metadata_count;
     uint32_t page, page_size;
 };
@@ -23,25 +23,26 @@ int api_list_query_parse(struct arena *a, struct str query, struct api_list_quer
 
 struct api_endpoint_query {
     bool use_server_proxy, signed_route;
-    uint64_t expires_s; /* of signed_route */
+    uint64_t expires_s; /* for signed_route */
 };
 int api_endpoint_query_parse(struct arena *a, struct str query, struct api_endpoint_query *ret,
                              struct api_fail *f);
 
-/* 1..65535; 400 SANDBOX::INVALID_PARAMETER when it is no number, DOCKER::INVALID_PORT outside. */
+/* 1..65535; 400 SANDBOX::INVALID_PARAMETER when it is not a number, DOCKER::INVALID_PORT when out
+ * of range. */
 int api_port_parse(struct str text, uint16_t *ret_port, struct api_fail *f);
 
 struct api_snapshot_query {
-    struct str sandbox_id; /* "" = of any */
+    struct str sandbox_id; /* "" = any */
     uint32_t page, page_size;
 };
 int api_snapshot_query_parse(struct arena *a, struct str query, struct api_snapshot_query *ret,
                              struct api_fail *f);
 
 struct api_diag_query {
-    struct str scope;     /* p == NULL: the text form is asked for */
-    uint32_t tail, limit; /* lines of logs, events */
-    int64_t since_s;      /* 0 = from the beginning */
+    struct str scope;     /* p == NULL: the plain text form */
+    uint32_t tail, limit; /* number of log lines, of events */
+    int64_t since_s;      /* 0 = from the start */
 };
 enum api_diag_kind { API_DIAG_LOGS, API_DIAG_EVENTS, API_DIAG_INSPECT, API_DIAG_SUMMARY };
 int api_diag_query_parse(struct arena *a, struct str query, enum api_diag_kind kind,

@@ -16,7 +16,7 @@ uint64_t report_sum(const void *p, size_t n)
     return sum;
 }
 
-/* Reads a record whose first bytes are `magic` and whose last are its sum. */
+/* Reads a record that begins with `magic` and ends with its checksum. */
 static int record_read(int fd, void *record, size_t size, const char magic[8])
 {
     const char *bytes = record;
@@ -78,7 +78,7 @@ static int log_head_read(int fd, uint64_t *ret_written)
     return 0;
 }
 
-/* Appends the bytes from..to of the stream: two pieces where the ring closes. */
+/* Appends the bytes from..to of the stream: two pieces where the ring wraps. */
 static int log_data_read(int fd, uint64_t from, uint64_t to, struct buf *out)
 {
     int r = buf_reserve(out, to - from);
@@ -96,7 +96,8 @@ static int log_data_read(int fd, uint64_t from, uint64_t to, struct buf *out)
     return r;
 }
 
-/* Reads the last n bytes, and takes off the front what the writer may have run over meanwhile. */
+/* Reads the last n bytes, without those at the front that the writer may have overwritten
+ * meanwhile. */
 static int log_tail_read(int fd, size_t n, struct buf *out, uint64_t *ret_written)
 {
     uint64_t written, after, lost;

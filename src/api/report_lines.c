@@ -1,4 +1,4 @@
-/* report_lines.c - the entrypoint's log by lines, each behind the time it was printed. */
+/* report_lines.c - the entrypoint's log by lines, each with the time it was printed. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -14,8 +14,9 @@ static int compare_marks(const void *one, const void *other)
     return a->at != b->at ? (a->at < b->at ? -1 : 1) : (a->us > b->us) - (a->us < b->us);
 }
 
-/* In the order of the stream, into room for ENTRY_LOG_MARKS; how many. One that is being written
- * while we look may be nonsense, and so may all of a hostile writer's: then times are. */
+/* Reads the marks in stream order into room for ENTRY_LOG_MARKS; returns their number. A mark
+ * that is being written, or all marks of a hostile writer, may be wrong: then only the times are
+ * wrong. */
 static size_t marks_read(int fd, uint64_t written, struct entry_log_mark *marks)
 {
     size_t bytes, count = 0;
@@ -30,7 +31,7 @@ static size_t marks_read(int fd, uint64_t written, struct entry_log_mark *marks)
     return count;
 }
 
-/* The lines that began when or after the first mark of that time was set. */
+/* The lines that began at or after the first mark of that time. */
 static struct str lines_since(struct str text, uint64_t start, int64_t since_us,
                               const struct entry_log_mark *marks, size_t count)
 {
@@ -43,7 +44,7 @@ static struct str lines_since(struct str text, uint64_t start, int64_t since_us,
     if (marks[i].at <= start)
         return text;
     from = min_size(marks[i].at - start, text.n);
-    if (text.p[from - 1] != '\n') /* in the middle of an older one */
+    if (text.p[from - 1] != '\n') /* in the middle of an older line */
         from += min_size(str_find(str_skip(text, from), '\n') + 1, text.n - from);
     return str_skip(text, from);
 }
@@ -60,7 +61,7 @@ static struct str last_lines(struct str text, uint32_t lines)
     return str_skip(text, at);
 }
 
-/* `at` is the place of the text in the stream. */
+/* `at` is the offset of the text in the stream. */
 static int add_lines(struct str text, uint64_t at, const struct entry_log_mark *marks, size_t count,
                      struct buf *out)
 {

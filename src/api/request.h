@@ -1,11 +1,11 @@
-/* request.h - the smaller bodies: renewal, snapshots, pools. */
+/* request.h - the smaller request bodies: renewal, snapshots, pools. */
 #pragma once
 
 #include "api/fail.h"
 #include "base/arena.h"
 
-/* {"expiresAt": ...}: text as time_parse_lenient takes it, or a Unix time as a number. Whether it
- * lies ahead is for the caller to ask. */
+/* {"expiresAt": ...}: text as of time_parse_lenient, or a Unix time as a number. The caller checks
+ * that it is in the future. */
 int api_renew_parse(struct arena *a, struct str type, struct str body, int64_t *ret_expires_us,
                     struct api_fail *f);
 
@@ -13,6 +13,6 @@ int api_renew_parse(struct arena *a, struct str type, struct str body, int64_t *
 int api_snapshot_create_parse(struct arena *a, struct str type, struct str body,
                               struct str *ret_name, struct api_fail *f);
 
-/* POST (create) and PUT /pools: checks only, as no runtime here has pools. */
+/* POST (create) and PUT /pools: only checks the body, as no runtime has pools. */
 int api_pool_parse(struct arena *a, struct str type, struct str body, bool create,
                    struct api_fail *f);

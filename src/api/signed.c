@@ -39,7 +39,7 @@ void api_route_sign(struct str secret, char key_id, struct str sandbox_id, uint1
     out[DIGITS + 1] = '\0';
 }
 
-/* Takes what stands behind the last '-' off the end, and that '-'. */
+/* Removes the last '-' and what follows it, which goes to *ret. */
 static int take_last(struct str *s, struct str *ret)
 {
     for (size_t i = s->n; i > 0; i--)

@@ -11,7 +11,7 @@ enum sandbox_state {
     SANDBOX_RESUMING,
     SANDBOX_STOPPING,
     SANDBOX_TERMINATED, /* its entrypoint ended with status 0 */
-    SANDBOX_FAILED,     /* it never ran, or ended otherwise */
+    SANDBOX_FAILED,     /* it never ran, or ended with another status */
     SANDBOX_STATE_COUNT,
 };
 

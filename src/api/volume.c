@@ -7,7 +7,7 @@
 
 enum { PATH_BYTES_MAX = 4095, NAME_BYTES_MAX = 63, CLAIM_BYTES_MAX = 253, OPTIONS_MAX = 64 };
 
-/* Mounting object storage is not ours, so it ends at the check: nothing of it is handed on. */
+/* Object storage is not mounted here: its fields are only checked and not passed on. */
 struct ossfs_body {
     struct str bucket, endpoint, version, key_id, key_secret;
     struct str *options;
@@ -80,7 +80,7 @@ const struct json_field api_volume_element = {.as = JSON_AS_OBJECT, .table = &vo
 
 /* --- paths --- */
 
-/* Whether a piece between slashes is `component`. */
+/* Whether one of the components of `path` is `component`. */
 static bool path_has(struct str path, struct str component)
 {
     struct str piece;
@@ -113,7 +113,7 @@ static bool path_is_below(struct str path)
 
 /* --- the shape; `at` is where in the request: "volumes[2]" --- */
 
-/* Digits, perhaps a fraction, perhaps a unit of 1024s. */
+/* Digits, optionally with a fraction and a unit of powers of 1024. */
 static bool is_quantity(struct str s)
 {
     static const char *const units[] = {"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
@@ -147,7 +147,7 @@ static int check_pvc(const struct api_volume_body *b, const char *at, struct api
     return 0;
 }
 
-/* What a shell would not take for text. */
+/* Characters with a special meaning in a shell. */
 static bool has_shell_characters(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -203,7 +203,7 @@ static int check_shape(const struct api_volume_body *b, const char *at, struct a
     return check_backend(b, at, f);
 }
 
-/* --- the rules behind the shape --- */
+/* --- the rules after the shape --- */
 
 static int check_host(const struct api_volume_body *b, const char *at, struct api_fail *f)
 {

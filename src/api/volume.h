@@ -1,5 +1,5 @@
-/* volume.h - the volumes a request asks for. Whether what they name may be had is the runtime's
- * matter: nothing here looks at a file system or at configuration. */
+/* volume.h - the volumes of a request. Checks only the request, not the file system or
+ * configuration: whether a volume is available is up to the runtime. */
 #pragma once
 
 #include "api/fail.h"
@@ -13,18 +13,17 @@ struct api_volume {
     struct str name, mount_path, sub_path; /* sub_path: "" = none; relative, no ".." component */
     bool read_only;
     enum api_volume_kind kind;
-    struct str host_path;  /* HOST: absolute, clean: no "", "." or ".." component */
+    struct str host_path;  /* HOST: absolute, without "", "." or ".." components */
     struct str claim_name; /* PVC */
     bool create_if_missing, delete_with_sandbox;
 };
 
-/* How the binder reads an element of volumes[]: into a struct of its own, which only the check
- * below looks into. */
+/* How the binder reads an element of volumes[]: into a private struct, for the checks below. */
 struct api_volume_body;
 extern const struct json_field api_volume_element;
 
-/* Check what was bound, by the codes VOLUME::... of the contract: first what is wrong with a volume
- * whatever the others are, then the rest, which relies on it. */
+/* Check the bound volumes, with the contract's codes VOLUME::...: api_volumes_check_shape each
+ * volume by itself, api_volumes_check the rest, which relies on that. */
 int api_volumes_check_shape(const struct api_volume_body *bodies, size_t count, struct api_fail *f);
 int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, size_t count,
                       struct api_volume **ret_volumes, struct api_fail *f);
