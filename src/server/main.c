@@ -1,4 +1,4 @@
-/* main.c - opensandbox-server: a table of modes. */
+/* main.c - opensandbox-server: dispatches the mode of the command line. */
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "version.h"
 
 enum { EXIT_USAGE = 2, OUTPUT_BYTES_MAX = 1024 * 1024 };
-/* For all threads, as glibc deals them out: one each would be 150 KiB and 50 page faults. */
+/* malloc arenas of glibc for all threads: one per thread costs 150 KiB and 50 page faults. */
 enum { HEAPS = 2 };
 
 static void complain(const char *message)
@@ -22,7 +22,7 @@ static void complain(const char *message)
     fprintf(stderr, "opensandbox-server: %s\n", message);
 }
 
-/* Output that is lost is a failure. */
+/* Fails when output cannot be written. */
 static int print_all(const struct buf *out, int composed)
 {
     int r = composed < 0 ? composed : io_write_full(STDOUT_FILENO, buf_str(out), DEADLINE_NEVER);
@@ -35,7 +35,7 @@ static int print_all(const struct buf *out, int composed)
     return EXIT_FAILURE;
 }
 
-/* NULL when there are errors; all that was found is on standard error then. */
+/* NULL when there are errors, which are on standard error then, with the warnings. */
 static struct config *load(const struct options *o, bool and_host)
 {
     struct config_report report;

@@ -18,12 +18,12 @@
 enum {
     BROKER_ARGS_MAX = 256,
     BROKER_WORKERS_MAX = 16,
-    LINKS_MAX = 40, /* as the kernel has it */
+    LINKS_MAX = 40, /* the kernel's limit */
 };
 
 /* --- directories --- */
 
-/* What was opened as root before, if it was this. */
+/* The descriptor for `path` that an older set opened as root, if any. */
 static int find_opened(const struct roots *older, const char *path)
 {
     for (; older; older = older->next)
@@ -45,15 +45,15 @@ static int open_shown(const char *path, const struct roots *older)
     return fd;
 }
 
-/* The way to a directory, made where it is missing. */
+/* Walks to a directory and creates those that are missing. */
 struct way {
-    int dir;         /* how far we are */
-    bool made;       /* that one was missing */
-    struct buf rest; /* what is left to go */
-    int links;       /* that were followed */
+    int dir;         /* the directory reached so far */
+    bool made;       /* dir was missing and has been created */
+    struct buf rest; /* path that is still to be walked */
+    int links;       /* symbolic links followed so far */
 };
 
-/* Takes the next name off the rest. False at the end. */
+/* Removes the next name from the rest of the path. False at its end. */
 static bool way_next(struct way *w, char ret_name[PATH_MAX])
 {
     struct str rest = buf_str(&w->rest), name = STR("");
@@ -66,7 +66,7 @@ static bool way_next(struct way *w, char ret_name[PATH_MAX])
     return found;
 }
 
-/* Whether nobody but root can have put there what a directory holds. */
+/* Whether only root can have changed the entries of this directory. */
 static bool is_of_root_alone(int dir)
 {
     struct stat st;
@@ -74,7 +74,7 @@ static bool is_of_root_alone(int dir)
     return fstat(dir, &st) == 0 && st.st_uid == 0 && !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Goes on where a link leads. Root goes only where root sends it. */
+/* Continues at the target of a symbolic link. As root, follows only links that root made. */
 static int way_follow(struct way *w, const char *name)
 {
     AUTO_BUF(path, PATH_MAX);
@@ -82,7 +82,7 @@ static int way_follow(struct way *w, const char *name)
     ssize_t n = readlinkat(w->dir, name, target, sizeof(target));
 
     if (n < 0)
-        return errno == EINVAL ? -ENOTDIR : -errno; /* it is no link */
+        return errno == EINVAL ? -ENOTDIR : -errno; /* not a symbolic link */
     if (geteuid() == 0 && !is_of_root_alone(w->dir))
         return -EPERM;
     if (w->links++ == LINKS_MAX)
@@ -110,7 +110,7 @@ static int way_step(struct way *w, const char *name, mode_t mode)
         return errno == ENOTDIR ? way_follow(w, name) : -errno;
     fd_close(w->dir);
     w->dir = fd;
-    /* Whoever may write above it can have put another in its place since. */
+    /* A user with write access to the parent may have replaced it since. */
     w->made = made && fstat(fd, &st) == 0 && st.st_uid == geteuid();
     return 0;
 }
@@ -138,7 +138,7 @@ static int make_dirs(const char *path, mode_t mode, bool *ret_made, struct err *
     return err_sys(e, -r, "make the directory '%s'", path);
 }
 
-/* A directory that sandboxes may mount need not be there, as what they mount of it need not. */
+/* A directory that sandboxes may mount need not exist yet, nor need those below it. */
 static int open_host_path(const char *path)
 {
     struct err e = {0};
@@ -178,7 +178,7 @@ struct roots *roots_open(const struct config *config, struct roots *older)
     return r;
 }
 
-/* Gives a directory to the account, if we made it. Others may be anybody's. */
+/* Changes the directory's owner to the account if we created it. Leaves other owners alone. */
 static int hand_over(int dir, const char *path, bool made, uid_t uid, gid_t gid, struct err *e)
 {
     auto_fd fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -196,7 +196,7 @@ static int hand_over(int dir, const char *path, bool made, uid_t uid, gid_t gid,
     return 0;
 }
 
-/* A directory for the account the server will run as. */
+/* Creates a directory for the account the server will run as. */
 static int prepare_dir(const struct config *config, const char *path, struct err *e)
 {
     bool made;
@@ -224,7 +224,7 @@ static bool is_at_or_below(const char *path, const char *dir)
     return str_starts(str_of(path), prefix) && (!path[prefix.n] || path[prefix.n] == '/');
 }
 
-/* Whether a broker that was told of these was told of the path. */
+/* Whether a broker that was started with these roots knows the path. */
 static bool is_known(const struct roots *roots, const char *path)
 {
     for (size_t i = 0; i < roots->config->image_count; i++)
@@ -261,7 +261,7 @@ void roots_warn_new(const struct roots *now)
 
 /* --- the broker --- */
 
-/* Whether a broker answers that does not depend on another server. */
+/* Whether a broker answers that was not started by another server. */
 static bool broker_answers(const struct config *config)
 {
     struct broker_config none = {.version = BROKER_WIRE_VERSION};
@@ -324,7 +324,7 @@ static int spawn_broker(const struct roots *roots, const char *volumes, uid_t ui
     spec.stdio[0] = tie;
     spec.stdio[1] = STDERR_FILENO;
     spec.stdio[2] = STDERR_FILENO;
-    spec.flags = PROC_NEW_SESSION; /* a Ctrl-C is for us; the broker ends when we do */
+    spec.flags = PROC_NEW_SESSION; /* Ctrl-C is for the server; the broker ends with it */
     return proc_spawn(&spec, ret, e);
 }
 
@@ -360,7 +360,7 @@ int broker_start(const struct roots *roots, struct proc *ret_broker, int *ret_ti
     return 1;
 }
 
-/* --- the end of being root --- */
+/* --- dropping root --- */
 
 int privileges_drop(const struct config *config, struct err *e)
 {

@@ -23,14 +23,14 @@ struct question {
 };
 
 struct answer {
-    uint64_t number; /* of the question */
-    struct err err;  /* when no descriptor comes along */
+    uint64_t number; /* that of the question */
+    struct err err;  /* set when no descriptor is attached */
 };
 
 /* --- in the process --- */
 
-/* A link put in the path since may lead to any of root's files: it is not followed, and neither is
- * a second name of one of them. */
+/* Follows no symbolic link and refuses a file with several hard links: either may have been put at
+ * the path since, to reach another file of root. */
 static int open_plain(const char *path, struct err *e)
 {
     auto_fd fd = -EBADF;
@@ -48,7 +48,7 @@ static int open_plain(const char *path, struct err *e)
     return take_fd(&fd);
 }
 
-/* Until the server closes its end. */
+/* Answers until the server closes its end. */
 static void answer(int sock, const char *path)
 {
     for (;;) {
@@ -71,8 +71,8 @@ static void answer(int sock, const char *path)
     }
 }
 
-/* Signals that are meant for the server, such as those of a terminal, end it by way of the server.
- */
+/* Blocks all signals: those meant for the server, as from a terminal, end this through the
+ * server. */
 static _Noreturn void be_reader(int sock, const char *path)
 {
     sigset_t all;
@@ -90,8 +90,8 @@ static _Noreturn void be_reader(int sock, const char *path)
 
 /* --- in the server --- */
 
-/* Neither end takes the place of standard input, output or error, should one of them be closed: the
- * process keeps those three. */
+/* Makes descriptors above 2: the process keeps standard input, output and error, even where one of
+ * them was closed before. */
 static int make_ends(int ends[2])
 {
     int low[2];
@@ -112,7 +112,7 @@ static int make_ends(int ends[2])
     return r;
 }
 
-/* Asking may be what waits, too, once many questions are unanswered. */
+/* Sets timeouts for both directions: sending blocks too, once many questions are unanswered. */
 static int be_patient(int sock)
 {
     const struct timeval patience = {.tv_sec = ANSWER_S};
@@ -164,8 +164,8 @@ static bool has_ended(pid_t pid)
     return false;
 }
 
-/* Whoever else may hold our end, the process learns of the shutdown. Once we are no longer root we
- * cannot kill it; it is left to init then, rather than waited for. */
+/* shutdown() reaches the process even if another process holds our end. A server that dropped root
+ * cannot kill it, and then leaves it to init instead of waiting. */
 void rereader_stop(struct rereader *r)
 {
     if (r->sock >= 0)
@@ -176,7 +176,7 @@ void rereader_stop(struct rereader *r)
     *r = REREADER_NONE;
 }
 
-/* Takes the answer to the last question. There is at most one to each that was asked. */
+/* Receives the answer to the last question. Each question gets at most one. */
 static int take_answer(const struct rereader *r, struct answer *ret, int *ret_file)
 {
     for (uint64_t i = 0; i < r->asked; i++) {

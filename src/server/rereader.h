@@ -1,9 +1,9 @@
-/* rereader.h - a process that stays root to open one file, for a server that no longer is.
+/* rereader.h - a process that stays root to open one file, for a server that has dropped root.
  *
- * The configuration may be root's alone, and is read again at SIGHUP. The process is asked by a
- * number and answers with the same number and a descriptor, for reading: an answer that comes too
- * late is not taken for that to the next question. The path is fixed at the start: a
- * server that was taken over gets nothing it has not read before. */
+ * The configuration file may be readable by root only, and is read again at SIGHUP. The server
+ * sends a number; the process answers with that number and a read-only descriptor, so that a late
+ * answer is not taken for the answer to the next question. The path is fixed at the start: a
+ * compromised server gets no file that it has not read before. */
 #pragma once
 
 #include "base/err.h"
@@ -13,16 +13,16 @@
 struct rereader {
     int sock;
     pid_t pid;
-    uint64_t asked; /* questions so far, the number of the last one */
+    uint64_t asked; /* number of the last question, counted from 1 */
 };
 #define REREADER_NONE ((struct rereader){-EBADF, 0, 0})
 
-/* As root and with one thread, early: it inherits what is open and closes it. Links in the path are
- * followed now, and none later. */
+/* Call as root, early, while there is one thread: the process closes what it inherits. Symbolic
+ * links in the path are resolved now, and none is followed later. */
 int rereader_start(const char *path, struct rereader *ret, struct err *e) MUST_USE;
-/* Waits for its end, and after a second no longer: it is killed then, if we still may. None is
+/* Waits up to a second for the process to end, then kills it if permitted. REREADER_NONE is
  * fine. */
 void rereader_stop(struct rereader *r);
 
-/* Opens the file, which must be a plain one of one name. Blocks for seconds at most. */
+/* Opens the file, which must be a regular file with one hard link. Blocks for seconds at most. */
 int rereader_open(struct rereader *r, struct err *e) MUST_USE;

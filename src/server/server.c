@@ -22,7 +22,7 @@
 #include "version.h"
 
 enum {
-    BROKER_WAIT_MS = 15 * 1000, /* another may have to end first */
+    BROKER_WAIT_MS = 15 * 1000, /* another broker may have to end first */
     CONNECTIONS_MAX = 10 * 1000,
     DRAIN_MS = 10 * 1000,
     LOG_NAMES_BYTES_MAX = 1024,
@@ -31,18 +31,18 @@ enum {
     STOP_MS = 20 * 1000,
 };
 
-/* The server, and what only its start and its end concern. */
+/* The server, with what only start-up and shutdown use. */
 struct life {
     struct server server;
     const struct config_options *options;
-    struct roots *roots; /* the newest; workers read it */
+    struct roots *roots; /* the newest set; workers read it */
     struct apikey keys;
     struct loop_signals signals;
     struct loop_child broker_watch;
     struct loop_timer deadline;
-    struct proc broker;       /* ours, or none */
-    int tie;                  /* the broker ends when it closes */
-    struct rereader rereader; /* none when we were never root, or have no file */
+    struct proc broker;       /* started by us, or none */
+    int tie;                  /* the broker ends when this is closed */
+    struct rereader rereader; /* none if we were never root, or there is no file */
     struct logfile *log;      /* NULL = standard error */
     int status;
     bool loaded, drained;
@@ -58,7 +58,7 @@ static void init_log(const struct config *config, int fd)
     });
 }
 
-/* --- what parts ask of each other --- */
+/* --- callbacks between parts --- */
 
 static const struct embedded_root *find_root(void *user, struct str image)
 {
@@ -133,9 +133,9 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
     return true;
 }
 
-/* Without keys the lifecycle API tells everyone each sandbox's token: asking for it protects
- * nothing, and clients that were told there is no access control do not send any. A sandbox created
- * with secureAccess is never open: gateway_target.secure. */
+/* Without API keys the lifecycle API shows every client each sandbox's token: requiring it would
+ * protect nothing, and clients that expect no access control do not send it. A sandbox created with
+ * secureAccess always requires it: gateway_target.secure. */
 static bool is_open(const struct server *s)
 {
     return s->config->server.proxy_access == CONFIG_PROXY_OPEN || s->guard.key_count == 0;
@@ -160,7 +160,7 @@ static bool on_request(struct http_req *req)
     if (!guard_admit(&s->guard, req) || server_redirect(req))
         return false;
     if (guard_is_open_path(req->head.path))
-        return true; /* answered at once, and under any load */
+        return true; /* answers at once, under any load */
     http_server_stats(s->http, &stats);
     if (limit == 0 || (int64_t)stats.admitted < limit) {
         http_req_admit(req);
@@ -171,7 +171,7 @@ static bool on_request(struct http_req *req)
     return false;
 }
 
-/* --- the end --- */
+/* --- shutdown --- */
 
 static void stop_if_over(struct life *l)
 {
@@ -206,10 +206,10 @@ static void on_deadline(struct loop_timer *timer)
     loop_stop(l->server.loop);
 }
 
-/* Requests finish, sandboxes live on. */
+/* Requests under way finish; sandboxes keep running. */
 static void begin_stop(struct life *l)
 {
-    bool at_once = l->server.stopping || !l->loaded; /* asked twice, or nothing to finish */
+    bool at_once = l->server.stopping || !l->loaded; /* second stop signal, or nothing to finish */
 
     l->server.stopping = true;
     if (at_once) {
@@ -242,8 +242,8 @@ static void set_keys(struct life *l)
         g->keys[g->key_count++] = l->keys.keys[i];
 }
 
-/* Reads the file that was read at the start, as root if we were root then. When that is not to be,
- * config_load tries by itself, and complains. */
+/* Reads again the file that was read at the start, as root if the server started as root. If this
+ * fails, config_load tries by itself and reports the error. */
 static int read_again(struct life *l, struct buf *out)
 {
     struct err e = {0};
@@ -275,8 +275,8 @@ static int load_again(struct life *l, struct config **ret_config, struct config_
     return config_load(&options, ret_config, report);
 }
 
-/* What handlers read at each request follows at once; the rest needs a restart. Configurations of
- * before are kept, as workers may be reading them. */
+/* Values that handlers read at each request take effect at once; others need a restart. Older
+ * configurations are kept, as workers may be reading them. */
 static void reload(struct life *l)
 {
     struct config_report report;
@@ -303,7 +303,7 @@ static void reload(struct life *l)
     l->keys = keys;
     set_keys(l);
     log_set_level(config->log_level);
-    if (l->log) { /* whoever moves them away tells us so */
+    if (l->log) { /* log rotation sends SIGHUP after moving the files */
         logfile_reopen(l->log);
         logfile_reopen(l->server.access_log);
     }
@@ -322,7 +322,7 @@ static void on_signal(struct loop_signals *signals, int signo)
         begin_stop(l);
 }
 
-/* --- the start --- */
+/* --- start-up --- */
 
 static int start_signals(struct life *l, struct err *e)
 {
@@ -335,7 +335,7 @@ static int start_signals(struct life *l, struct err *e)
     return loop_signals_start(l->server.loop, &l->signals, &set, on_signal, e);
 }
 
-/* Root's configuration file is read again by one who stays root. */
+/* A process that stays root reads root's configuration file again at SIGHUP. */
 static int start_rereader(struct life *l, struct err *e)
 {
     const char *path = l->server.config->path;
@@ -343,7 +343,7 @@ static int start_rereader(struct life *l, struct err *e)
     return path && geteuid() == 0 ? rereader_start(path, &l->rereader, e) : 0;
 }
 
-/* From here on to files, if they are wanted: those of the account that we become. */
+/* Logs to files from here on, if configured; the account the server switches to owns them. */
 static int start_logs(struct life *l, struct err *e)
 {
     const struct config *config = l->server.config;
@@ -370,7 +370,7 @@ static int start_logs(struct life *l, struct err *e)
     return r;
 }
 
-/* While it is allowed: directories, the broker. Then never again. */
+/* Opens directories and starts the broker as root, then drops root for good. */
 static int use_privileges(struct life *l, struct err *e)
 {
     const struct config *config = l->server.config;
@@ -481,7 +481,7 @@ static int start_http(struct life *l, struct err *e)
     return http_server_new(s->loop, &conf, &s->http, e);
 }
 
-/* For /health, which asks again only while this is so. The broker has logged it. */
+/* For /health, which asks again only while sandboxes are blocked. The broker logs the reason. */
 static void look_for_blocks(struct server *s)
 {
     struct runtime_levels levels = {0};
@@ -490,7 +490,7 @@ static void look_for_blocks(struct server *s)
         s->blocked = levels.blocked;
 }
 
-/* Reads the store and lets what follows from it be done, before anybody may ask. */
+/* Reads the store and finishes what follows from it, before the server listens. */
 static int load(struct life *l, struct err *e)
 {
     int r = sandboxes_load(l->server.sandboxes, e);
@@ -501,7 +501,7 @@ static int load(struct life *l, struct err *e)
     return r;
 }
 
-/* Programs may expect more of such an image than this host has. */
+/* Names the images that are the host's /usr: programs may expect more than this host has. */
 static void log_host_images(const struct config *config)
 {
     AUTO_BUF(names, LOG_NAMES_BYTES_MAX);
@@ -544,7 +544,7 @@ static int serve(struct life *l, struct err *e)
     if (r == 0)
         r = loop_new(&l->server.loop, e);
     if (r == 0)
-        r = start_signals(l, e); /* before threads, which inherit what is blocked */
+        r = start_signals(l, e); /* before threads, which inherit the signal mask */
     if (r == 0)
         r = use_privileges(l, e);
     if (r == 0)
@@ -575,7 +575,7 @@ static void clean_up(struct life *l)
         loop_child_stop(&l->broker_watch);
     http_server_free(s->http);
     gateway_free(s->gateway);
-    if (s->pool) { /* what ends now may want to go on, and hears from the pool that it cannot */
+    if (s->pool) { /* operations that end now may want to continue; the pool refuses that */
         (void)pool_stop(s->pool, UINT32_MAX);
         loop_settle(s->loop);
     }
@@ -597,14 +597,14 @@ static void clean_up(struct life *l)
     }
     loop_free(s->loop);
     rereader_stop(&l->rereader);
-    fd_close(l->tie); /* and the broker goes, too */
+    fd_close(l->tie); /* this ends the broker */
     if (l->broker.pidfd >= 0 &&
         proc_wait(l->broker.pidfd, deadline_in_ms(STOP_MS), &(struct proc_exit){0}) < 0)
         log_event(LOG_WARN, "the broker takes its time to end");
     proc_close(&l->broker);
 }
 
-/* A sandbox holds a descriptor, a connection one or two. */
+/* A sandbox takes one descriptor, a connection one or two. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;

@@ -18,7 +18,7 @@ static_assert(BASE64_TEXT_MAX(RANDOM_BYTES) == APIKEY_LEN + 1, "24 bytes are 32 
 
 /* --- the file --- */
 
-/* What others could have read or written is no secret. */
+/* Refuses a file that other users can read or write. */
 static int check_file(int fd, const char *path, struct err *e)
 {
     struct stat st;
@@ -74,7 +74,7 @@ static int read_key(int dir, struct apikey *k, struct err *e)
     return 0;
 }
 
-/* Under a name of its own first: the file is there whole, or not at all. */
+/* Writes a temporary file and links it: the key file is complete, or does not exist. */
 static int store_key(int dir, const char *path, struct str line, struct err *e)
 {
     char temp[sizeof(APIKEY_FILE) + 1 + ID_SHORT_LEN_MAX] = APIKEY_FILE ".";
@@ -91,7 +91,7 @@ static int store_key(int dir, const char *path, struct str line, struct err *e)
     (void)unlinkat(dir, temp, 0);
     if (r == 0 && fsync(dir) < 0)
         r = -errno;
-    if (r == -EEXIST) /* another start was faster: its key is as good */
+    if (r == -EEXIST) /* another server was faster: use its key */
         return 0;
     return r < 0 ? err_sys(e, -r, "write '%s'", path) : 0;
 }
@@ -131,7 +131,7 @@ static int read_or_make(const struct config *config, struct apikey *k, struct er
     return r < 0 ? r : read_key(dir, k, e);
 }
 
-/* --- deciding --- */
+/* --- choosing the keys --- */
 
 static void add_key(struct apikey *k, const char *key)
 {
@@ -168,9 +168,9 @@ void apikey_done(struct apikey *keys)
     *keys = (struct apikey){0};
 }
 
-/* --- telling --- */
+/* --- messages --- */
 
-/* Where a client on this host finds a server that listens at every address. */
+/* For a server on all addresses, the one that a client on this host can use. */
 static int add_domain(struct buf *out, struct str address)
 {
     static const struct str every[] = {STR_INIT("0.0.0.0:"), STR_INIT("[::]:")};

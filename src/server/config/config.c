@@ -1,5 +1,5 @@
-/* config.c - the table as rows, and the order in which a configuration comes together: defaults,
- * file, environment, options, then what follows from all of them. */
+/* config.c - the table as rows, and the order of loading a configuration: defaults, file,
+ * environment, options, then derived values. */
 #include "server/config/config.h"
 
 #include <errno.h>
@@ -101,7 +101,7 @@ void config_report_done(struct config_report *report)
     buf_done(&report->lines);
 }
 
-/* A line that does not fit is lost; the counts are not. */
+/* A line that does not fit is dropped, but counted. */
 static PRINTF_LIKE(4, 0) void report_add(struct config_report *report,
                                          const struct config_place *at, const char *severity,
                                          const char *fmt, va_list ap)
@@ -143,7 +143,7 @@ void config_warn(struct config_report *report, const struct config_place *at, co
 
 /* --- loading --- */
 
-/* The table's defaults are right by construction; a unit test sees to that. */
+/* The table's defaults are valid; a unit test checks that. */
 static void set_default(struct config *c, const struct config_row *row)
 {
     void *field = config_field(c, row);
@@ -173,7 +173,7 @@ static void set_default(struct config *c, const struct config_row *row)
     case CONFIG_LIST:
     case CONFIG_PAIRS:
     case CONFIG_KEYS:
-        break; /* empty, but for one: see set_default_list */
+        break; /* empty, with one exception: see set_default_list */
     }
 }
 
@@ -226,7 +226,7 @@ static int finish(struct config **c, const struct config_report *report, struct 
     return 0;
 }
 
-/* "FILE:LINE:COLUMN: what" taken apart, as the severity stands between the two in all lines. */
+/* Splits "FILE:LINE:COLUMN: what", as every line has the severity between the two. */
 static void refuse_document(const char *file, const char *message, struct config_report *report)
 {
     struct config_place at = {.file = file};

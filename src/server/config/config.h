@@ -75,8 +75,8 @@ struct config_image {
 
 /* Where a value came from: at most one of the two. */
 struct config_origin {
-    uint32_t line;    /* of the file; 0 = not from there */
-    const char *name; /* of an option or a variable; NULL = not from there */
+    uint32_t line;    /* in the file; 0 = not from the file */
+    const char *name; /* of the option or environment variable; NULL = from neither */
 };
 
 enum config_row_id {
@@ -106,22 +106,22 @@ struct config {
     section;
 #include "server/config/config_table.inc"
 
-    /* What follows from these. */
+    /* Derived from the values above. */
     const char *path;            /* of the file; NULL = there was none */
-    const char *dir;             /* of store.path: the server's own */
-    bool insecure;               /* OPENSANDBOX_INSECURE_SERVER=YES: no key is fine */
-    enum log_level log_level;    /* of log.level */
-    struct config_image *images; /* of embedded.images */
+    const char *dir;             /* directory of store.path: the server's data directory */
+    bool insecure;               /* OPENSANDBOX_INSECURE_SERVER=YES: no API key is needed */
+    enum log_level log_level;    /* from log.level */
+    struct config_image *images; /* from embedded.images */
     size_t image_count;
-    uint32_t dns[CONFIG_DNS_MAX]; /* of embedded.dns; network order */
+    uint32_t dns[CONFIG_DNS_MAX]; /* from embedded.dns; network order */
     size_t dns_count;
 
     struct config_origin origins[CONFIG_ROW_COUNT];
     struct arena arena;
 };
 
-/* What loading found, a line for each: "FILE:LINE:COLUMN: error: KEY: what is wrong, what would be
- * right". Warnings keep nothing from starting. */
+/* What loading found, one line each: "FILE:LINE:COLUMN: error: KEY: what is wrong, what would be
+ * right". Warnings do not keep the server from starting. */
 struct config_report {
     struct buf lines;
     unsigned errors, warnings;
@@ -129,35 +129,35 @@ struct config_report {
 void config_report_init(struct config_report *report);
 void config_report_done(struct config_report *report);
 
-/* What the command line says; NULL = nothing. */
+/* Values from the command line; NULL = not given. */
 struct config_options {
     const char *path, *host, *port, *state;
-    struct str text; /* what the file holds, when it was read already; path names it then */
+    struct str text; /* content of the file, if read already; path is its name then */
 };
 
 /* Finds the file (options->path, SANDBOX_CONFIG_PATH, ~/.sandbox.toml, the system's, none), reads
- * it, lets environment and options override it, and checks the whole. On failure the report has at
- * least one error, and tells all that were found. */
+ * it, lets environment and options override it, and checks the result. On failure the report has
+ * every error that was found, and at least one. */
 int config_load(const struct config_options *options, struct config **ret_config,
                 struct config_report *report) MUST_USE;
-/* The same from text; no environment. `filename` is for messages. */
+/* The same from text, without the environment. `filename` is for messages. */
 int config_parse(struct str text, const char *filename, struct config **ret_config,
                  struct config_report *report) MUST_USE;
 void config_free(struct config *config); /* NULL is fine */
 
-/* What only this host can tell: that directories and programs are there, that the runtime is one of
- * ours. A server that starts checks it too. */
+/* Checks what depends on this host: that directories and programs exist, that this build has the
+ * runtime. The server checks it at start-up, too. */
 int config_check_host(const struct config *config, struct config_report *report) MUST_USE;
 
-/* What stands for an image, or NULL. */
+/* The entry that an image name matches, or NULL. */
 const struct config_image *config_image_find(const struct config *config, struct str image);
 
-/* The account of embedded.user. */
+/* Looks up the account of embedded.user. */
 int config_account(const struct config *config, uid_t *ret_uid, gid_t *ret_gid, struct err *e);
 
-/* As TOML, all keys, with the origin of each that is not a default. `reveal` shows secrets. */
+/* Prints all keys as TOML, with the origin of each non-default. `reveal` shows secrets. */
 int config_print(const struct config *config, bool reveal, struct buf *out);
-/* A file with every key, its default and its help, all in comments. */
+/* Prints a file with every key, its default and its help, all commented out. */
 int config_print_skeleton(struct buf *out);
-/* docs/config.md. */
+/* Prints docs/config.md. */
 int config_print_reference(struct buf *out);

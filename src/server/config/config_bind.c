@@ -1,4 +1,4 @@
-/* config_bind.c - a document, an option or a variable into the fields of its row. */
+/* config_bind.c - sets the fields of a row from a document, an option or a variable. */
 #include "server/config/config_internal.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #include "base/codec.h"
 
-/* A value without its syntax. */
+/* A value, independent of its syntax. */
 struct scalar {
     enum toml_type type;
     struct str text;
@@ -21,7 +21,7 @@ struct binder {
     const char *file;
 };
 
-/* --- what is wrong, and what would be right --- */
+/* --- messages --- */
 
 static int expects_words(const struct config_row *row, struct buf *out)
 {
@@ -91,7 +91,7 @@ static void refuse_value(const struct binder *b, const struct config_row *row, c
     refuse(b, row, &at, NULL, found);
 }
 
-/* A value of the wrong type, or one that is out of its bounds, in words. Secrets are not shown. */
+/* Describes a value of the wrong type or out of bounds. Does not show secrets. */
 static const char *describe(const struct config_row *row, const struct scalar *s, char *out,
                             size_t room)
 {
@@ -104,7 +104,7 @@ static const char *describe(const struct config_row *row, const struct scalar *s
     return out;
 }
 
-/* --- scalars: false when the row does not take it --- */
+/* --- scalars: false when the row does not accept the value --- */
 
 static bool is_c_string(struct str text)
 {
@@ -115,7 +115,7 @@ static bool take_text(const struct config_row *row, const struct scalar *s, void
 {
     if (s->type != TOML_STRING || !is_c_string(s->text) || !config_form_fits(row->form, s->text))
         return false;
-    *(const char **)field = s->text.p; /* both sources end in a NUL */
+    *(const char **)field = s->text.p; /* both sources end with a NUL */
     return true;
 }
 
@@ -160,7 +160,7 @@ static bool take_bool(const struct config_row *row UNUSED, const struct scalar *
     return s->type == TOML_BOOL;
 }
 
-/* Sizes and cores may be written as numbers, too. */
+/* Sizes and cores may also be plain numbers. */
 static bool take_bytes(const struct config_row *row UNUSED, const struct scalar *s, void *field)
 {
     if (s->type == TOML_STRING)
@@ -302,7 +302,7 @@ static const char *bind_key(struct binder *b, const struct toml *item, struct co
 
 static bool bind_keys(struct binder *b, const struct config_row *row, const struct toml *v)
 {
-    enum { SECURE_KEYS_MAX = 36 }; /* one for each key_id there can be */
+    enum { SECURE_KEYS_MAX = 36 }; /* one for each possible key_id */
     struct config_keys keys = {0};
 
     if (toml_type(v) != TOML_ARRAY || toml_count(v) > SECURE_KEYS_MAX) {
@@ -340,7 +340,7 @@ static void bind_row(struct binder *b, const struct config_row *row, const struc
 
 /* --- walking a document --- */
 
-/* A section, or what a section's path begins with. */
+/* Whether it is a section, or the beginning of a section's path. */
 static bool is_section(struct str path)
 {
     for (size_t i = 0; i < config_section_count; i++) {
@@ -352,10 +352,10 @@ static bool is_section(struct str path)
     return false;
 }
 
-/* The known key or section most like it; "" when none is. */
+/* The most similar known key or section; "" when none is similar. */
 static void find_nearest(struct str path, struct str key, char out[CONFIG_NAME_MAX])
 {
-    enum { ELSEWHERE = 3 }; /* how far the same key of another section is */
+    enum { ELSEWHERE = 3 }; /* distance of the same key in another section */
     unsigned best = (unsigned)max_size(ELSEWHERE, key.n / 3) + 1;
     char name[CONFIG_NAME_MAX];
 
@@ -381,15 +381,15 @@ static void warn_unknown(struct binder *b, const struct toml *v, struct str path
     char nearest[CONFIG_NAME_MAX];
 
     if (b->report->warnings > 100)
-        return; /* looking for likeness takes its time, and nobody reads on */
+        return; /* the search is slow, and so many warnings are not read */
     find_nearest(path, toml_key(v), nearest);
     config_warn(b->report, &at, "%.*s is unknown and ignored%s%s%s",
                 (int)min_size(path.n, CONFIG_NAME_MAX), path.p, nearest[0] ? "; did you mean " : "",
                 nearest, nearest[0] ? "?" : "");
 }
 
-/* Keys joined by dots. One that holds a dot itself is quoted, and so never that of a row. NULL when
- * the arena is full. */
+/* Joins keys by dots. A key that contains a dot is quoted, so it matches no row. NULL when the
+ * arena is full. */
 static const char *path_of(struct arena *a, const char *parent, struct str key)
 {
     bool plain = str_find(key, '.') == key.n && is_c_string(key);
@@ -399,12 +399,12 @@ static const char *path_of(struct arena *a, const char *parent, struct str key)
                         (int)min_size(key.n, CONFIG_NAME_MAX), key.p, quote);
 }
 
-/* A table on the way to a section. */
+/* A table that is or leads to a section. */
 struct table {
     const struct toml *toml;
     const char *path;
 };
-enum { TABLES_MAX = 64 }; /* more than there are sections; each occurs once */
+enum { TABLES_MAX = 64 }; /* more than there are sections; each appears once */
 
 static void bind_table(struct binder *b, struct table table, struct table todo[TABLES_MAX],
                        size_t *count)

@@ -1,5 +1,5 @@
-/* config_check.c - what keys mean together: values that follow from others, combinations that
- * cannot be, and what this host must have. */
+/* config_check.c - checks across keys: derived values, invalid combinations, and requirements on
+ * this host. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "sandbox/plan.h"
 #include "server/config/config_internal.h"
 
-/* --- values that follow from others --- */
+/* --- derived values --- */
 
 static void resolve_paths(struct config *c, struct config_report *report)
 {
@@ -51,7 +51,7 @@ static void derive_paths(struct config *c)
                  : "/";
 }
 
-/* Of a value in the file; without a place when it is not from there. */
+/* The place of a value in the file; empty when it is not from the file. */
 static struct config_place place_of(const struct config *c, const struct toml *root,
                                     const char *key)
 {
@@ -269,7 +269,7 @@ RULE(tiny_disk)
 
 static const struct {
     bool (*broken)(const struct config *c, const struct toml *root);
-    const char *key; /* to point at, and to begin the message with */
+    const char *key; /* key that the message names and points at */
     const char *message;
 } rules[] = {
     {docker_with_kubernetes,           "kubernetes",                 "goes with runtime.type = \"kubernetes\" only"          },
@@ -309,8 +309,8 @@ static const struct {
     {tiny_disk,                        "embedded.default_disk",      "less than 4Mi is no disk; expected 0 or more than that"},
 };
 
-/* Sections of other runtimes are kept by people who switch, and some are not ours yet; they should
- * hear that nothing follows from them. */
+/* Warns of sections without effect: people who switch runtimes keep those of other ones, and some
+ * are not supported yet. */
 static void warn_of_idle_sections(const struct config *c, const struct toml *root,
                                   struct config_report *report)
 {
@@ -352,7 +352,7 @@ void config_settle(struct config *c, const struct toml *root, struct config_repo
 
 /* --- this host --- */
 
-/* Programs that are there are enough to start a broker, unless another answers already. */
+/* Existing programs are enough to start a broker, unless one answers already. */
 static void check_program(const struct config *c, const char *key, const char *path,
                           struct config_report *report)
 {

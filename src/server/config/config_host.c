@@ -1,4 +1,4 @@
-/* config_host.c - what a configuration asks of the host: files in their usual places, home, our own
+/* config_host.c - lookups on the host for a configuration: usual files, home directory, our
  * programs, accounts. */
 #include <errno.h>
 #include <pwd.h>
@@ -58,11 +58,11 @@ static const char *find_beside(struct arena *a, const char *program, const char 
     return found && access(found, X_OK) == 0 ? found : NULL;
 }
 
-/* In a build tree the programs are links beside each other, so the name we were called by comes
- * before the file it leads to. */
+/* In a build tree the programs are symbolic links in one directory, so look beside the name we were
+ * called by before the file it links to. */
 const char *config_program_find(struct arena *a, const char *name, const char *installed)
 {
-    const char *called = (const char *)getauxval(AT_EXECFN); /* the kernel keeps a pointer there */
+    const char *called = (const char *)getauxval(AT_EXECFN); /* the kernel stores a pointer there */
     char file[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", file, sizeof(file) - 1);
     const char *found = called ? find_beside(a, called, name) : NULL;

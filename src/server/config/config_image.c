@@ -1,8 +1,8 @@
-/* config_image.c - which root an image name stands for. Pure. */
+/* config_image.c - maps an image name to its root. Pure. */
 #include "server/config/config.h"
 
-/* * matches any run of characters, ? any one. A star is tried with the shortest run first and
- * extended on a mismatch behind it; an earlier star never needs another try. */
+/* `*` matches any run of characters, ? any single one. A star is tried with the shortest run first
+ * and extended on a mismatch after it; an earlier star never needs another try. */
 static bool glob_matches(struct str pattern, struct str text)
 {
     size_t p = 0, t = 0, star = SIZE_MAX, taken = 0;
@@ -26,11 +26,11 @@ static bool glob_matches(struct str pattern, struct str text)
     return p == pattern.n;
 }
 
-/* --- names, as Docker reads them --- */
+/* --- names, as Docker interprets them --- */
 
 enum { NAME_ROOM = 512 };
 
-/* A colon in the last component. */
+/* Whether the last component has a colon. */
 static bool has_tag(struct str name)
 {
     struct str rest = name, last = name;
@@ -46,7 +46,7 @@ static bool is_registry(struct str first)
            str_eq(first, STR("localhost"));
 }
 
-/* Cuts the first component off a name when it is a registry: "ghcr.io/me/app" -> "me/app". */
+/* Removes the first component if it is a registry: "ghcr.io/me/app" -> "me/app". */
 static bool cut_registry(struct str *name)
 {
     struct str rest = *name, first;
@@ -57,8 +57,8 @@ static bool cut_registry(struct str *name)
     return true;
 }
 
-/* The name without registries: a mirror may stand in front of another registry. Official images get
- * their owner, `library`; a pattern that begins with a star matches any owner. */
+/* The name without registries, as a mirror may precede another registry. Official images get their
+ * owner, `library`; a pattern that begins with a star matches any owner. */
 static int name_without_registry(struct str name, struct buf *out)
 {
     while (cut_registry(&name))
@@ -68,7 +68,7 @@ static int name_without_registry(struct str name, struct buf *out)
                     STR_ARG(name));
 }
 
-/* The name with its registry, docker.io when it has none, and with its owner there. */
+/* The name with its registry, by default docker.io, and there with its owner. */
 static int name_with_registry(struct str name, struct buf *out)
 {
     struct str rest = name;
@@ -82,8 +82,8 @@ static int name_with_registry(struct str name, struct buf *out)
 
 /* --- the table --- */
 
-/* Whether a pattern matches a name as it is written, or as Docker reads both. A pattern without a
- * registry matches whatever registry the name has. */
+/* Whether a pattern matches a name as written, or with both as Docker interprets them. A pattern
+ * without a registry matches every registry. */
 static bool pattern_matches(struct str pattern, struct str name)
 {
     struct str rest = pattern;
@@ -97,7 +97,7 @@ static bool pattern_matches(struct str pattern, struct str name)
             glob_matches(buf_str(&full_pattern), buf_str(&full_name)));
 }
 
-/* The first image that goes by this name; image_count when there is none. */
+/* The first entry that matches this name; image_count when none does. */
 static size_t find_name(const struct config *c, struct str name)
 {
     size_t i = 0;
@@ -107,9 +107,9 @@ static size_t find_name(const struct config *c, struct str name)
     return i;
 }
 
-/* The first pattern counts that matches any way to write the name: without its digest when it has a
- * tag, without the tag `latest`, and with `latest` when it has neither tag nor digest. A digest
- * without a tag stands for a tag that only a star matches. */
+/* The first pattern wins that matches any form of the name: without its digest if it has a tag,
+ * without the tag `latest`, with `latest` if it has neither tag nor digest. A digest without a tag
+ * counts as a tag that only a star matches. */
 const struct config_image *config_image_find(const struct config *config, struct str image)
 {
     static const struct config_image host = {"host", CONFIG_IMAGE_HOST, NULL};

@@ -1,4 +1,4 @@
-/* config_print.c - a configuration as TOML: the effective one, and a skeleton of all there is. */
+/* config_print.c - a configuration as TOML: the effective one, and a skeleton of all keys. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -24,7 +24,7 @@ static int add_text(struct buf *out, struct str text)
     return r ? r : buf_add_char(out, '"');
 }
 
-/* In the largest unit that leaves a whole number. */
+/* Uses the largest unit that gives a whole number. */
 static int add_bytes(struct buf *out, uint64_t bytes)
 {
     static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti"};
@@ -159,7 +159,7 @@ static int print_row(const struct config *c, const struct config_row *row, bool 
     return r ? r : buf_add_char(out, '\n');
 }
 
-/* The others mean something, or nothing at all, by being there. */
+/* Whether a section of defaults has no effect. The presence of any other one means something. */
 static bool is_harmless(size_t section)
 {
     static const char *const paths[] = {
@@ -201,7 +201,7 @@ int config_print(const struct config *config, bool reveal, struct buf *out)
 
 /* --- the skeleton --- */
 
-/* Words as lines of a comment. */
+/* Prints text as lines of a comment, wrapped. */
 static int print_wrapped(struct str text, struct buf *out)
 {
     size_t column = 0;

@@ -1,4 +1,4 @@
-/* config_reference.c - docs/config.md, from the table. */
+/* config_reference.c - generates docs/config.md from the table. */
 #include "server/config/config_internal.h"
 
 static const char intro[] =
@@ -33,7 +33,7 @@ static const char intro[] =
     "empty\n"
     "text is the same as a key that is not there.\n";
 
-/* A pipe would end the cell. */
+/* Escapes |, which would end the table cell. */
 static int add_cell(struct buf *out, struct str text)
 {
     int r = 0;

@@ -1,4 +1,4 @@
-/* config_text.c - what texts of a configuration may look like. Pure. */
+/* config_text.c - valid forms of texts in a configuration. Pure. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -91,7 +91,7 @@ static bool fits_key_id(struct str text)
     return text.n == 1 && (ascii_is_digit(text.p[0]) || (text.p[0] >= 'a' && text.p[0] <= 'z'));
 }
 
-/* Blank is no key. Others travel in a header, which HTTP trims. */
+/* Blank means no key. Others are sent in a header, whose value HTTP trims. */
 static bool fits_key(struct str text)
 {
     struct str inner = str_trim(text);
@@ -108,7 +108,7 @@ static bool fits_key(struct str text)
 
 static const struct {
     const char *expects;
-    bool (*fits)(struct str text); /* text is not empty, but for FORM_SOME */
+    bool (*fits)(struct str text); /* text is not empty, except for FORM_SOME */
 } forms[FORM_COUNT] = {
     [FORM_ANY] = {"a text",                                                           fits_any     },
     [FORM_SOME] = {"a text that is not empty",                                         fits_some    },
@@ -188,12 +188,12 @@ int config_level_parse(struct str text, enum log_level *ret)
     return -EINVAL;
 }
 
-/* --- likeness --- */
+/* --- similarity --- */
 
 unsigned config_distance(struct str a, struct str b)
 {
     enum { TEXT_MAX = 64 };
-    size_t rows[3][TEXT_MAX + 1] = {0}; /* the current one and the two before it, in turn */
+    size_t rows[3][TEXT_MAX + 1] = {0}; /* the current row and the two before it, in rotation */
 
     if (a.n > TEXT_MAX || b.n > TEXT_MAX)
         return TEXT_MAX;

@@ -38,7 +38,7 @@ int init_config_text(const char *example, struct buf *out, struct err *e)
     return r < 0 ? err_sys(e, -r, "compose the file") : 0;
 }
 
-/* A new file, or nothing. */
+/* Creates the file with all of the text, or not at all. */
 static int write_new(int dir, const char *name, struct str text, struct err *e)
 {
     auto_fd fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -58,7 +58,7 @@ static int write_new(int dir, const char *name, struct str text, struct err *e)
 
 static int write_at(const char *path, struct str text, bool force, struct err *e)
 {
-    const char *name = strrchr(path, '/') + 1; /* it is absolute */
+    const char *name = strrchr(path, '/') + 1; /* the path is absolute */
     AUTO_ARENA(arena, ARENA_BYTES);
     const char *parent = arena_strdup(&arena, str_make(path, (size_t)(name - path)));
     auto_fd dir = parent ? open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC) : -ENOMEM;

@@ -31,7 +31,7 @@ struct option_row {
     const char *name;
     enum option_kind kind;
     enum option_place place;
-    size_t offset;          /* of the value in struct options */
+    size_t offset;          /* of the value's field in struct options */
     enum options_mode mode; /* of OPTION_MODE */
 };
 
@@ -54,7 +54,7 @@ static const struct option_row option_rows[] = {
     {"-h",                OPTION_MODE, OF_BOTH,   0,                OPTIONS_HELP           },
 };
 
-/* The row of "--name" or "--name=value"; *ret_value is what stands behind the =, or NULL. */
+/* The row of "--name" or "--name=value"; *ret_value is the text after the =, or NULL. */
 static const struct option_row *option_find(const char *arg, const char **ret_value)
 {
     size_t n = str_find(str_of(arg), '=');
@@ -74,7 +74,7 @@ static int option_choose_mode(const struct option_row *row, struct options *o, s
     return 0;
 }
 
-/* Takes the option at *argv and moves it past that. */
+/* Parses the option at *argv and advances *argv past it. */
 static int option_take(const char *const **argv, enum option_place place, struct options *o,
                        struct err *e)
 {

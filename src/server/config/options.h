@@ -20,13 +20,13 @@ enum options_mode {
 struct options {
     enum options_mode mode;
     struct config_options config;
-    bool reload;           /* asked for; there is nothing to reload */
+    bool reload;           /* requested, but nothing can be reloaded */
     const char *init_path; /* of OPTIONS_INIT_CONFIG */
     const char *example;
     bool force;
 };
 
-/* The error is a sentence for the person who called us. Values are checked where they are used. */
+/* The error is a sentence for the user. Values are checked where they are used. */
 int options_parse(const char *const *argv, struct options *ret, struct err *e) MUST_USE;
 
 extern const char options_help[];

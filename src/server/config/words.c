@@ -7,7 +7,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n';
 }
 
-/* One word from *at on into `out`, which has room for the rest of the line. */
+/* Copies the word at *at to `out`, which has room for the rest of the line. */
 static int take_word(struct str line, size_t *at, char *out, size_t *ret_n)
 {
     char quote = 0;
@@ -22,7 +22,7 @@ static int take_word(struct str line, size_t *at, char *out, size_t *ret_n)
             char next = line.p[*at + 1];
 
             if (quote && next != '"' && next != '\\' && next != '$' && next != '`')
-                out[n++] = c; /* between double quotes it escapes only these */
+                out[n++] = c; /* inside double quotes a backslash escapes only these */
             out[n++] = next;
             ++*at;
         } else {

@@ -1,10 +1,10 @@
-/* ops.c - operations on sandboxes: queued per sandbox, worked off by the pool, applied on the loop.
+/* ops.c - operations on sandboxes: queued per sandbox, run by the worker pool, applied on the loop.
  *
- * Each is ordered so that death at any point is repaired by the next start: a sandbox has a row
- * before it can exist, and loses it only after it is gone; in between, the runtime knows the truth.
+ * The order of steps lets the next start repair an operation that was cut short: a sandbox has a
+ * row before it exists, and loses the row only after it is gone; in between, ask the runtime.
  *
  *   create   row Pending -> runtime -> the entrypoint runs -> row Running
- *            it fails: runtime, remove -> no row; row Failed when a client heard of Pending
+ *            on failure: runtime, remove -> no row; row Failed if a client got the id
  *   pause    runtime -> row Paused;     resume the same
  *   delete   row Stopping -> runtime -> no row;     expire the same, if the expiry is still due */
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 enum {
     OP_ARENA_MAX = 4 << 20,
-    START_WAIT_MS = 10 * 1000, /* for execd to start the entrypoint; then it counts as running */
+    START_WAIT_MS = 10 * 1000, /* limit for execd to start the entrypoint; then assume it runs */
 };
 
 /* --- the queue --- */
@@ -52,7 +52,7 @@ static struct op *op_new(const struct op_kind *kind, op_done_fn *done, void *use
     return op;
 }
 
-/* Tells who asked, and forgets it. */
+/* Calls done, and frees the operation. */
 static void op_end(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -78,7 +78,7 @@ static void op_on_work(struct pool_job *job)
     op->kind->work(op);
 }
 
-/* Whether it is under way, and from then on its worker's; else it failed. */
+/* True: the operation runs and belongs to its worker. False: it failed. */
 static bool op_start(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -108,7 +108,7 @@ static void ops_go_on(struct sandbox *sb)
             sb->active = op;
             return;
         }
-        sb->active = op; /* keeps the sandbox while it is told */
+        sb->active = op; /* keeps the sandbox while done is called */
         if (!atomic_load(&sb->stored))
             sandbox_drop(sb); /* its creation never began */
         op_end(op);
@@ -167,7 +167,7 @@ static void op_fail(struct op *op, const struct err *e)
         return;
     }
     if (e->code == ESRCH && op->kind->refuse_code[0]) {
-        /* It ended meanwhile; that is on its way to us. */
+        /* It ended meanwhile; its watch will report that. */
         (void)api_fail_set(&op->fail, 409, op->kind->refuse_code, "%s", e->msg);
         return;
     }
@@ -180,7 +180,7 @@ static void op_status(struct op *op, enum sandbox_state state, const char *reaso
     op->now.state = state;
     op->now.reason = reason;
     op->now.now_us = time_wall_us();
-    (void)err_set(&op->now.err, EIO, "%s", message); /* cuts what is too long */
+    (void)err_set(&op->now.err, EIO, "%s", message); /* truncates a long message */
 }
 
 static struct store_status op_store_status(const struct op *op)
@@ -210,7 +210,7 @@ static bool op_write_status(struct op *op)
     return r > 0;
 }
 
-/* The status of a sandbox that runs. */
+/* Sets the status of a running sandbox. */
 static void op_status_running(struct op *op)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
@@ -224,7 +224,7 @@ static void op_status_running(struct op *op)
     op_status(op, SANDBOX_RUNNING, "CONTAINER_RUNNING", text.p);
 }
 
-/* What a runtime says, in the words of the API. */
+/* Translates a runtime's status to one of the API. */
 static void status_of_runtime(const struct runtime_status *status, struct op *op)
 {
     char message[128];
@@ -261,7 +261,7 @@ static void status_of_runtime(const struct runtime_status *status, struct op *op
 
 /* --- create --- */
 
-/* False when that cannot be now: it stays Pending until the reconciler finds out. */
+/* False when it cannot be removed now: it stays Pending, and the reconciler settles it later. */
 static bool remove_half_made(struct op *op, const struct err *why)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
@@ -281,14 +281,14 @@ static void create_succeed(struct op *op)
 
     op_status_running(op);
     if (!op_write_status(op)) {
-        /* Its state cannot be kept: better none than one that nobody can rely on. */
+        /* Its state cannot be stored: remove it rather than keep a sandbox with a wrong state. */
         (void)conf->runtime->ops->remove(conf->runtime, str_of(op->sb->id), &e);
         op_status(op, SANDBOX_FAILED, "PROVISIONING_ERROR", op->fail.message);
         op->changed = true;
     }
 }
 
-/* Whether the entrypoint that the request names is what is wrong. */
+/* Whether the error is due to the entrypoint that the request names. */
 static bool is_bad_entrypoint(int code)
 {
     static const int codes[] = {ENOENT, EACCES,       EPERM, ENOEXEC, ENOTDIR, EISDIR,
@@ -300,7 +300,7 @@ static bool is_bad_entrypoint(int code)
     return false;
 }
 
-/* A client that knows the sandbox by its id finds it Failed; for others it never was. */
+/* A client that got the id finds the sandbox Failed. Without one, the sandbox is removed. */
 static void create_fail(struct op *op)
 {
     const struct err *why = &op->why;
@@ -344,7 +344,7 @@ static void create_work(struct op *op)
     };
     struct err e = {0};
 
-    op->removed = true; /* until it has a row */
+    op->removed = true; /* true until its row is stored */
     if (conf->runtime->ops->check(conf->runtime, &op->spec, &op->fail) < 0)
         return;
     if (store_insert(conf->store, &row, &e) < 0) {
@@ -354,12 +354,12 @@ static void create_work(struct op *op)
     op->removed = false;
     sandbox_show(sb);
     if (conf->runtime->ops->create(conf->runtime, row.id, &op->spec, &op->birth, &e) < 0)
-        op->why = e; /* a success may have followed a failed try, whose reason e still has */
+        op->why = e; /* only now: after a failed try and a success e still has the first error */
     else if (op->birth.started < 0)
         create_succeed(op);
 }
 
-/* Once it is known whether the entrypoint was started. */
+/* Runs once it is known whether the entrypoint was started. */
 static void settle_work(struct op *op)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
@@ -380,8 +380,8 @@ static void settle_on_work(struct pool_job *job)
     settle_work(container_of(job, struct op, job));
 }
 
-/* The second half of a create. When no worker takes it the row stays Pending, and the reconciler
- * finds out what became of the sandbox. */
+/* Starts the second half of a create. When the pool refuses it the row stays Pending, and the
+ * reconciler settles the sandbox later. */
 static void create_settle(struct op *op)
 {
     struct sandboxes *t = op->sb->table;
@@ -409,7 +409,7 @@ void op_abandon(struct op *op)
     op_end(op);
 }
 
-/* From now on a client that was not told the sandbox's id hears of the failure alone. */
+/* From now on a client without the sandbox's id gets only the failure. */
 static void create_note_failure(struct op *op)
 {
     op->sb->failing = !op->sb->announced;
@@ -551,8 +551,8 @@ int sandboxes_create(struct sandboxes *t, struct str type, struct str body, int6
 
 /* --- pause and resume --- */
 
-/* A runtime that did not answer may have begun: somebody must look how it came out. If it is silent
- * even then, the reconciler does. */
+/* A runtime that timed out may have acted: the state must be checked. If it does not answer even
+ * then, the reconciler checks. */
 static void freeze_failed(struct op *op, const struct err *e)
 {
     op->unsure = e->code == ETIMEDOUT;
@@ -570,7 +570,7 @@ static void pause_work(struct op *op)
     }
     status_of_runtime(&(struct runtime_status){.state = RUNTIME_PAUSED}, op);
     if (!op_write_status(op))
-        (void)rt->ops->resume(rt, str_of(op->sb->id), NULL); /* it failed, so it had no effect */
+        (void)rt->ops->resume(rt, str_of(op->sb->id), NULL); /* a failed pause has no effect */
 }
 
 static void resume_work(struct op *op)
@@ -608,7 +608,7 @@ void sandbox_resume(struct sandbox *sb, op_done_fn *done, void *user)
 
 /* --- delete and expire --- */
 
-/* The row says Stopping: now the sandbox, then the row. */
+/* The row is Stopping: removes the sandbox, then the row. */
 static void remove_rest(struct op *op)
 {
     const struct sandboxes_conf *conf = &op->sb->table->conf;
@@ -628,8 +628,8 @@ static void delete_work(struct op *op)
     if (op->sb->state != SANDBOX_STOPPING && !op_write_status(op)) {
         if (!op->disk_full)
             return;
-        /* What takes the room may be this very sandbox. If its row cannot be removed even then, we
-         * try again, and a server after us finds that it is lost. */
+        /* This sandbox may be what fills the disk, so remove it anyway. If its row cannot be
+         * deleted even then, we retry, and the next server finds the sandbox lost. */
         op->fail = (struct api_fail){0};
         op->changed = true;
     }
@@ -647,7 +647,7 @@ static void expire_work(struct op *op)
     status = op_store_status(op);
     r = store_expire(store, str_of(op->sb->id), op->expires_us, &status, &e);
     if (is_disk_full(r) && op->sb->expires_us == op->expires_us)
-        r = 1; /* nobody renewed it, and it may be what takes the room: as in delete_work */
+        r = 1; /* not renewed, and it may be what fills the disk: as in delete_work */
     if (r < 0)
         op_fail(op, &e);
     op->changed = r > 0;
@@ -661,7 +661,7 @@ static void delete_apply(struct op *op)
         log_event(LOG_INFO, "sandbox removed", LOG_STR("sandbox", op->sb->id),
                   LOG_STR("reason", op->sb->reason));
     else if (op->sb->expires_us == op->expires_us)
-        sandbox_retry(op->sb); /* not even renewed: the row says something else */
+        sandbox_retry(op->sb); /* not renewed either: the row differs */
 }
 
 static const struct op_kind op_delete = {
@@ -680,7 +680,7 @@ void sandbox_expire(struct sandbox *sb)
 {
     struct op *op;
 
-    if (!sb->expires_us) { /* it never ran, and its time is over */
+    if (!sb->expires_us) { /* it never ran, and failed_ttl is over */
         sandbox_delete(sb, NULL, NULL);
         return;
     }
@@ -753,7 +753,7 @@ void sandbox_touch(struct sandbox *sb)
     sb->renewed_us = now;
     log_event(LOG_INFO, "renewed on access", LOG_STR("renew_sandbox_id", sb->id),
               LOG_STR("renew_source", "server_proxy"));
-    renew(sb, sb->expires_us, expires_us, NULL, NULL); /* not over one that goes further */
+    renew(sb, sb->expires_us, expires_us, NULL, NULL); /* only if the expiry is unchanged */
 }
 
 /* --- metadata --- */
@@ -802,7 +802,7 @@ int sandbox_patch(struct sandbox *sb, struct str type, struct str body, op_done_
 
 /* --- sync --- */
 
-/* How is it really? */
+/* Asks the runtime for the real state. */
 static void sync_work(struct op *op)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
@@ -811,7 +811,7 @@ static void sync_work(struct op *op)
     int r = rt->ops->adopt(rt, str_of(op->sb->id), &op->watch, &status, &e);
 
     if (r == -ENOENT && op->sb->state == SANDBOX_PENDING) {
-        if (rt->ops->remove(rt, str_of(op->sb->id), &e) < 0) /* directories, volumes */
+        if (rt->ops->remove(rt, str_of(op->sb->id), &e) < 0) /* leftover directories and volumes */
             op_fail(op, &e);
         else
             op_status(op, SANDBOX_FAILED, "PROVISIONING_ERROR",

@@ -1,4 +1,4 @@
-/* reconcile.c - brings store, table and runtime together: whole at the start, then by and by. */
+/* reconcile.c - makes store, table and runtime agree: fully at start-up, then periodically. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -9,7 +9,7 @@
 
 enum { RECONCILE_ARENA_MAX = 16 << 20 };
 
-/* A sandbox the runtime knows. */
+/* A sandbox that the runtime lists. */
 struct known {
     struct known *next;
     struct str id;
@@ -21,7 +21,7 @@ struct reconcile {
     struct sandboxes *table;
     struct arena arena;
     struct known *known;
-    struct map by_id; /* of known */
+    struct map by_id; /* of struct known */
     int64_t begin_us;
     struct err err; /* code 0 = fine */
 };
@@ -63,14 +63,14 @@ static void list_work(struct pool_job *job)
     struct runtime *rt = rc->table->conf.runtime;
     struct err e = {0};
 
-    /* Once per round: a flush of the disk for each deletion would hold up those who create. */
+    /* Once per round: a flush of the disk for each deletion would delay creates. */
     if (store_forget(rc->table->conf.store, &e) < 0 && e.code != EBUSY)
         log_event(LOG_WARN, "what was deleted is still on the disk, trying again later",
                   LOG_STR("error", e.msg));
     (void)rt->ops->list(rt, on_known, rc, &rc->err);
 }
 
-/* Removes those that are still in the list. */
+/* Removes the sandboxes that are still in the list. */
 static void orphans_work(struct pool_job *job)
 {
     struct reconcile *rc = container_of(job, struct reconcile, job);
@@ -83,13 +83,13 @@ static void orphans_work(struct pool_job *job)
         if (r < 0)
             log_event(LOG_WARN, "cannot remove a sandbox that nobody knows, trying again later",
                       LOG_STR("sandbox", k->id), LOG_STR("error", e.msg));
-        else if (r > 0) /* else it was removed meanwhile by whoever knew it */
+        else if (r > 0) /* 0: it was removed meanwhile */
             log_event(LOG_WARN, "removed a sandbox that nobody knows", LOG_STR("sandbox", k->id));
     }
 }
 
-/* Whether it should not be there: nobody knows it, or it was given up before we looked and runs all
- * the same (its broker was slower than our restart). */
+/* Whether the sandbox must be removed: the table has none of this id, or it was Failed before this
+ * round began and runs all the same (its broker was slower than our restart). */
 static bool is_orphan(const struct reconcile *rc, const struct known *k)
 {
     const struct sandbox *sb = map_get(&rc->table->by_id, k->id);
@@ -100,7 +100,7 @@ static bool is_orphan(const struct reconcile *rc, const struct known *k)
            (k->state == RUNTIME_RUNNING || k->state == RUNTIME_PAUSED);
 }
 
-/* Leaves only those in the list. */
+/* Removes all others from the list. */
 static void keep_orphans(struct reconcile *rc)
 {
     struct known **at = &rc->known;
@@ -122,7 +122,7 @@ static bool agrees(const struct sandbox *sb, const struct known *k)
         return k && k->state == RUNTIME_PAUSED;
     case SANDBOX_TERMINATED:
     case SANDBOX_FAILED:
-        return true; /* kept for its logs, if it is there at all */
+        return true; /* kept for its logs, if it exists at all */
     default:
         return false;
     }
@@ -130,7 +130,7 @@ static bool agrees(const struct sandbox *sb, const struct known *k)
 
 static void repair(struct reconcile *rc, struct sandbox *sb)
 {
-    /* What is being done to it, or was made after we looked, is no drift. */
+    /* A sandbox with an operation, or changed after the round began, may differ. */
     if (sb->op_count || sb->since_us >= rc->begin_us ||
         agrees(sb, map_get(&rc->by_id, str_of(sb->id))))
         return;
@@ -183,7 +183,7 @@ static void on_list_done(struct pool_job *job, int error)
         reconcile_end(rc);
 }
 
-/* Compares store, table and runtime, and repairs; by and by again. */
+/* Compares store, table and runtime, and repairs differences. Repeats after a while. */
 static void reconcile_begin(struct sandboxes *t)
 {
     struct reconcile *rc;
@@ -196,7 +196,7 @@ static void reconcile_begin(struct sandboxes *t)
         reconcile_end(rc);
 }
 
-/* --- the start --- */
+/* --- start-up --- */
 
 static int load_row(void *user, const struct store_sandbox *row)
 {
@@ -224,9 +224,8 @@ static int load_row(void *user, const struct store_sandbox *row)
     return 0;
 }
 
-/* What was left half done is finished, what ran is adopted, what expired is ended: all of it as
- * operations that are queued from here on, not by timers, so that whoever waits for them to end
- * waits for all. */
+/* Finishes half-done operations, adopts running sandboxes, ends expired ones. Queues all of these
+ * as operations now, without timers, so that waiting for on_idle waits for all of them. */
 static void resume_life(struct sandbox *sb)
 {
     if (STATE_LIVE & STATE_BIT(sb->state))

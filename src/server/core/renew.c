@@ -9,7 +9,7 @@ int64_t renew_due(const struct renew_facts *f)
 
     if (f->state != SANDBOX_RUNNING || !f->extend_s || f->expires_us <= f->now_us)
         return 0;
-    /* A clock that was set back must not keep a sandbox from being renewed until it caught up. */
+    /* After the clock was set back, renewal must not wait until it has caught up. */
     if (f->renewed_us && since >= 0 && since < f->min_interval_s * TIME_US_PER_S)
         return 0;
     return wanted > f->expires_us ? wanted : 0;

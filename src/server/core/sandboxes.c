@@ -10,7 +10,7 @@
 #include "server/core/sandboxes_internal.h"
 
 enum {
-    DUE_AHEAD_MS = 60 * 1000, /* the wall clock may be set meanwhile: look again so often */
+    DUE_AHEAD_MS = 60 * 1000, /* longest timer, as the wall clock may be set */
     REMOVE_RETRY_MS = 3000,
 };
 
@@ -83,7 +83,7 @@ void sandbox_release(struct sandbox *sb)
 
 void sandbox_show(struct sandbox *sb)
 {
-    atomic_fetch_add(&sb->table->stored, 1); /* first: never fewer than can be seen */
+    atomic_fetch_add(&sb->table->stored, 1); /* first, so that the count is never too low */
     atomic_store_explicit(&sb->stored, true, memory_order_release);
 }
 
@@ -95,7 +95,7 @@ void sandbox_drop(struct sandbox *sb)
     if (atomic_load(&sb->stored))
         atomic_fetch_sub(&sb->table->stored, 1);
     map_take(&sb->table->by_id, str_of(sb->id));
-    list_remove(&sb->link); /* and from listings */
+    list_remove(&sb->link); /* and hides it from listings */
     loop_timer_stop(sb->table->conf.loop, &sb->due);
     sandbox_watch(sb, -EBADF);
 }
@@ -138,12 +138,12 @@ void sandbox_watch(struct sandbox *sb, int fd)
 
 /* --- expiry --- */
 
-/* When it is to be removed; 0 = never. */
+/* When the sandbox is to be removed; 0 = never. */
 static int64_t due_us(const struct sandbox *sb)
 {
     if (sb->expires_us)
         return sb->expires_us;
-    /* Nobody will clean up what never ran. */
+    /* Clients do not delete a sandbox that never ran, so remove it after failed_ttl. */
     return strcmp(sb->reason, "PROVISIONING_ERROR") == 0
                ? sb->since_us + sb->table->conf.failed_ttl_us
                : 0;
@@ -154,7 +154,7 @@ void sandbox_attend(struct sandbox *sb)
     int64_t due = due_us(sb);
 
     if (sb->state == SANDBOX_STOPPING)
-        sandbox_delete(sb, NULL, NULL); /* nobody finished that */
+        sandbox_delete(sb, NULL, NULL); /* an unfinished delete */
     else if (due && due <= time_wall_us())
         sandbox_expire(sb);
     else

@@ -7,37 +7,37 @@
 struct sandboxes {
     struct sandboxes_conf conf;
     struct map by_id;
-    struct list order;     /* by creation, oldest first */
-    _Atomic size_t stored; /* members that are visible */
-    size_t busy;           /* operations that are not done */
+    struct list order;     /* in order of creation, oldest first */
+    _Atomic size_t stored; /* number of visible sandboxes */
+    size_t busy;           /* number of operations that have not ended */
     struct loop_timer reconcile;
-    struct reconcile *reconciling; /* the round under way, or NULL */
+    struct reconcile *reconciling; /* the current round, or NULL */
 };
 
-/* An operation on its way. Workers read what stands before `fail` and write what stands from there
- * on; the loop does neither until they are done. */
+/* A queued or running operation. The worker reads the fields before `fail`, and writes those from
+ * `fail` on; the loop uses neither until the worker is done. */
 struct op {
     struct pool_job job;
-    struct list link; /* waits in its sandbox */
+    struct list link; /* in the queue of its sandbox */
     struct sandbox *sb;
     const struct op_kind *kind;
     op_done_fn *done;
     void *user;
-    struct arena arena; /* of what follows */
+    struct arena arena; /* memory of spec and patch */
     struct api_create spec;
     struct api_patch patch;
     int64_t expires_us, expected_us; /* expected: the expiry it replaces; 0 = any */
-    /* When the work is done, on the loop: true when more work will follow. May be NULL. */
+    /* Called on the loop when the work is done; true when more work follows. May be NULL. */
     bool (*go_on)(struct op *op);
-    struct loop_io started_io;       /* of create: waits for birth.started, */
-    struct loop_timer started_timer; /* at most so long */
-    bool settled;                    /* of create: the second half is done, or needless */
-    bool start_ended;                /* of create: birth.started has ended */
+    struct loop_io started_io;       /* of create: waits for birth.started */
+    struct loop_timer started_timer; /* limits that wait */
+    bool settled;                    /* of create: the second half is done, or not needed */
+    bool start_ended;                /* of create: birth.started reached end of file */
 
     struct api_fail fail; /* status 0 = success */
     bool changed, removed, disk_full;
-    bool unsure; /* it failed, and may come all the same */
-    struct {     /* the status it has now, if changed */
+    bool unsure; /* it failed, but may still take effect */
+    struct {     /* the new status, if changed */
         enum sandbox_state state;
         const char *reason;
         struct err err;
@@ -51,11 +51,11 @@ struct op {
 
 struct op_kind {
     const char *name;
-    unsigned from;           /* STATE_BITs in which it may begin */
-    const char *refuse_code; /* of the 409 otherwise */
+    unsigned from;           /* STATE_BITs of states it may start in */
+    const char *refuse_code; /* error code of the 409 in other states */
     void (*work)(struct op *op);
-    void (*apply)(struct op *op); /* on the loop, when it succeeded; may be NULL */
-    const char *fail_code;        /* of a 500 */
+    void (*apply)(struct op *op); /* called on the loop after success; may be NULL */
+    const char *fail_code;        /* error code of a 500 */
 };
 
 #define STATE_ANY (STATE_BIT(SANDBOX_STATE_COUNT) - 1)
@@ -63,23 +63,23 @@ struct op_kind {
     (STATE_BIT(SANDBOX_PENDING) | STATE_BIT(SANDBOX_RUNNING) | STATE_BIT(SANDBOX_PAUSING) |        \
      STATE_BIT(SANDBOX_PAUSED) | STATE_BIT(SANDBOX_RESUMING))
 
-/* A new member of the table, of which only id, strings and times are to be set. NULL when the table
- * is full. */
+/* Adds a sandbox to the table; the caller sets id, strings and times only. NULL when the table is
+ * full. */
 struct sandbox *sandbox_new(struct sandboxes *t, struct str id);
-void sandbox_show(struct sandbox *sb);          /* its row is written; any thread */
-void sandbox_drop(struct sandbox *sb);          /* out of the table; freed when no op is left */
-void sandbox_release(struct sandbox *sb);       /* frees it if it may be */
-void sandbox_attend(struct sandbox *sb);        /* ends it if its time is over, else its timer */
-void sandbox_arm(struct sandbox *sb);           /* its timer, after a change of state or expiry */
-void sandbox_retry(struct sandbox *sb);         /* its timer, after what it began has failed */
-void sandbox_watch(struct sandbox *sb, int fd); /* takes it over; -EBADF stops watching */
+void sandbox_show(struct sandbox *sb);    /* call when its row is stored; any thread */
+void sandbox_drop(struct sandbox *sb);    /* removes it from the table; freed after its last op */
+void sandbox_release(struct sandbox *sb); /* frees it if nothing uses it */
+void sandbox_attend(struct sandbox *sb);  /* ends it if it is due, else sets its timer */
+void sandbox_arm(struct sandbox *sb);     /* sets its timer, after a change of state or expiry */
+void sandbox_retry(struct sandbox *sb);   /* sets its timer, after its operation failed */
+void sandbox_watch(struct sandbox *sb, int fd); /* takes ownership of fd; -EBADF stops watching */
 void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char *reason,
                         const char *message, int64_t now_us);
 
 void sandboxes_op_ended(struct sandboxes *t);
-char *sandbox_text(struct str s); /* as a C string; free() it */
+char *sandbox_text(struct str s); /* copy as a C string; free() it */
 
-void op_abandon(struct op *op); /* ends a create that waits for the entrypoint; else nothing */
+void op_abandon(struct op *op); /* stops a create's wait for the entrypoint; else nothing */
 
-void sandbox_expire(struct sandbox *sb); /* begins to end it, as it is due */
-void sandbox_sync(struct sandbox *sb);   /* asks the runtime how it is */
+void sandbox_expire(struct sandbox *sb); /* starts to end it, as it is due */
+void sandbox_sync(struct sandbox *sb);   /* asks the runtime for its state */

@@ -5,14 +5,14 @@
 
 enum { SPEC_KIB_MAX = 32, PRINT_ARENA_MAX = 1 << 20 };
 
-/* --- what is not kept --- */
+/* --- secrets --- */
 
 static bool is_alnum_at(struct str s, size_t at)
 {
     return at < s.n && (ascii_is_alpha(s.p[at]) || ascii_is_digit(s.p[at]));
 }
 
-/* In any case. As a word of its own it has no letter or digit beside it. */
+/* Ignores case. as_word: no letter or digit may be next to it. */
 static bool name_has(struct str name, struct str part, bool as_word)
 {
     for (size_t at = 0; at + part.n <= name.n; at++)
@@ -40,7 +40,7 @@ static bool name_looks_secret(struct str name)
         {STR_INIT("PRIVATE"), false},
         {STR_INIT("SESSION"), false},
         {STR_INIT("COOKIE"),  false},
-        {STR_INIT("PAT"),     true }, /* a personal access token, not a path */
+        {STR_INIT("PAT"),     true }, /* personal access token, not a path */
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -49,8 +49,8 @@ static bool name_looks_secret(struct str name)
     return false;
 }
 
-/* scheme://user:password@host, somewhere. A password may hold anything, so all that matters is an
- * '@' behind: an address with one in its path is taken for a secret, too. */
+/* Whether it contains scheme://user:password@host. A password may have any characters, so any '@'
+ * later counts: a URL with one in its path is taken for a secret, too. */
 static bool value_looks_secret(struct str value)
 {
     struct str rest = str_skip(value, str_find_str(value, STR("://")));
@@ -123,7 +123,7 @@ struct spec_facts spec_json_facts(struct str json)
     const struct json *secure;
 
     if (json.n == 0)
-        return facts; /* of a server that kept no such text */
+        return facts; /* an older server stored no such text */
     facts.secure = true;
     if (json_parse(&arena, json, &limits, &root, NULL) < 0)
         return facts;
@@ -158,7 +158,7 @@ static int print_limits(const struct json *limits, struct buf *out)
     return r;
 }
 
-/* Text may hold anything: it stays on its line, quoted as in JSON where it has to be. */
+/* Prints arbitrary text on one line, quoted as in JSON where needed. */
 static int print_text(struct str text, struct buf *out)
 {
     struct json_writer w;
@@ -185,7 +185,7 @@ static int print_variable(const struct json *v, struct buf *out)
     return r < 0 ? r : buf_add_char(out, '\n');
 }
 
-/* Without a word for none, which is what an older server kept of one that was too large. */
+/* Prints nothing without "env", which an older server left out when it was too large. */
 static int print_env(const struct json *env, struct buf *out)
 {
     int r = 0;

@@ -1,10 +1,10 @@
-/* gateway.c - decides who may enter which sandbox, and hands the request to the HTTP proxy.
+/* gateway.c - checks access to a sandbox, and hands the request to the HTTP proxy.
  *
  *   credential ──► port ──► sandbox ──► its state ──► forwarded
- *      401          400       404     400, 501, 503   502 when nobody answers
+ *      401          400       404     400, 501, 503   502 when execd does not answer
  *
- * The order is the point: who has no valid credential hears the same 401 whether or not there is
- * such a sandbox. */
+ * The order matters: without a valid credential a client gets the same 401 whether or not the
+ * sandbox exists. */
 #include "server/gateway/gateway.h"
 
 #include <arpa/inet.h>
@@ -29,13 +29,13 @@ struct gateway {
     struct gateway_stats stats;
 };
 
-/* One request at the gate. */
+/* A request to the gateway. */
 struct visit {
     struct str sandbox_id;
     struct str port_text;
     uint16_t port; /* 0 = not a port */
     bool known;
-    struct gateway_target target; /* when known */
+    struct gateway_target target; /* valid if known */
 };
 
 /* --- credentials --- */
@@ -46,12 +46,12 @@ enum {
     IS_API_KEY = 1,
     IS_TOKEN = 2,
     IS_SIGNED_ROUTE = 4,
-    MUST_BE_RIGHT = 8, /* who sends it means it: no other credential makes up for a wrong one */
-    IS_OURS = 16,      /* never for the sandbox to see, whatever it holds */
+    MUST_BE_RIGHT = 8, /* a wrong value is refused even if another credential is right */
+    IS_OURS = 16,      /* removed from the request before forwarding, whatever its value */
 };
 
-/* Headers that may open the gate, and what the value of each may be. Clients that reach execd
- * through us put either secret where they would put execd's own; else it is execd's to judge. */
+/* Headers that may carry a credential, and the values each accepts. Clients may send either secret
+ * in execd's own header; execd checks any other value there. */
 static const struct credential_row {
     struct str name;
     unsigned kinds;
@@ -74,7 +74,7 @@ static bool gateway_accepts(const struct gateway *g, const struct visit *v, unsi
                             struct str value)
 {
     const struct gateway_conf *c = &g->conf;
-    /* Where there is no sandbox the comparison takes as long. */
+    /* Without a sandbox, compare with a dummy so that the time is the same. */
     struct str token = v->known ? v->target.token : STR("00000000000000000000000000000000");
 
     if (kinds & IS_TOKEN && str_eq_secret(value, token) && v->known && token.n)
@@ -85,8 +85,8 @@ static bool gateway_accepts(const struct gateway *g, const struct visit *v, unsi
     return kinds & IS_API_KEY && c->is_api_key(c->user, value);
 }
 
-/* One that is right suffices: clients send what they have. But a wrong or empty token is no. Of a
- * sandbox that is gone no token is right: who has a key may hear that. */
+/* One right credential is enough, as clients send all they have. But a wrong or empty token of a
+ * known sandbox is refused. For an unknown one no token is right; an API key gets the 404. */
 static enum credential gateway_check(const struct gateway *g, const struct visit *v,
                                      const struct http_req *req)
 {
@@ -120,8 +120,8 @@ static bool is_base64_char(char c)
     return ascii_is_alpha(c) || ascii_is_digit(c) || c == '+' || c == '/' || c == '-' || c == '_';
 }
 
-/* The name and password of "Basic ...", in either alphabet, padded or not; STR_NONE when it is
- * nothing of the kind. */
+/* Decodes name and password of "Basic ...", with either base64 alphabet, padded or not. STR_NONE
+ * when the value has another form. */
 static struct str basic_decode(struct str value, char out[BASIC_BYTES_MAX])
 {
     const struct str scheme = STR("Basic");
@@ -140,7 +140,7 @@ static struct str basic_decode(struct str value, char out[BASIC_BYTES_MAX])
     return str_make(out, decoded);
 }
 
-/* Whether the value tells a secret of ours: alone, as a part, or as a password of "Basic". */
+/* Whether the value contains a secret of ours: alone, as a part, or in a "Basic" password. */
 static bool gateway_tells_secret(const struct gateway *g, const struct visit *v, struct str value)
 {
     char decoded[BASIC_BYTES_MAX];
@@ -149,8 +149,8 @@ static bool gateway_tells_secret(const struct gateway *g, const struct visit *v,
            gateway_holds_secret(g, v, basic_decode(value, decoded));
 }
 
-/* Takes our secrets out of the request, under whatever name they were sent: inside, they would open
- * other doors than this one. */
+/* Removes our secrets from the request, whatever header they are in: inside the sandbox they could
+ * be used to reach other sandboxes or the API. */
 static void gateway_keep_secrets(const struct gateway *g, const struct visit *v,
                                  struct http_req *req)
 {
@@ -166,9 +166,9 @@ static void gateway_keep_secrets(const struct gateway *g, const struct visit *v,
         req->head.host = STR_NONE;
 }
 
-/* --- what the sandbox is asked --- */
+/* --- the forwarded request --- */
 
-/* Path and query from behind the port on, as they were sent. */
+/* Path and query after the port, unchanged. */
 static struct str visit_rest(const struct visit *v, const struct http_req *req)
 {
     struct str path = req->head.path, query = req->head.query;
@@ -178,8 +178,8 @@ static struct str visit_rest(const struct visit *v, const struct http_req *req)
     return str_make(from, (size_t)(to - from));
 }
 
-/* STR_NONE when the request is out of memory. Dot segments stay what they are: execd's router,
- * like ours, takes them for ordinary ones, so what follows the port cannot lead out of it. */
+/* STR_NONE when the request is out of memory. Dot segments are not resolved: execd's router, like
+ * ours, takes them for ordinary names, so the path after the port cannot lead out of it. */
 static struct str visit_target(const struct visit *v, struct http_req *req)
 {
     struct str rest = visit_rest(v, req);
@@ -190,7 +190,7 @@ static struct str visit_target(const struct visit *v, struct http_req *req)
     return str_of(arena_printf(&req->arena, "/proxy/%u%s%.*s", v->port, slash, STR_ARG(rest)));
 }
 
-/* The client's address without its port; "" for one that has none. */
+/* The client's address without its port; "" if it has no address. */
 static void peer_host(const struct http_req *req, char out[INET6_ADDRSTRLEN])
 {
     const struct sock_addr *peer = http_req_peer(req);
@@ -204,7 +204,7 @@ static void peer_host(const struct http_req *req, char out[INET6_ADDRSTRLEN])
         (void)inet_ntop(AF_INET6, &peer->v6.sin6_addr, out, INET6_ADDRSTRLEN);
 }
 
-/* All that is known of the way so far, and the client at its end; STR_NONE if nothing is. */
+/* X-Forwarded-For as received, with the client's address appended; STR_NONE if both are empty. */
 static struct str forwarded_for(struct http_req *req)
 {
     const struct str name = STR("X-Forwarded-For");
@@ -240,9 +240,9 @@ static size_t forwarded_rows(struct http_req *req, struct http_header rows[FORWA
     return n;
 }
 
-/* --- what comes back --- */
+/* --- the answer --- */
 
-/* The id is ours. The app's own word on who may read across origins stands; else ours does. */
+/* Sets our request id. Keeps the app's CORS headers; adds ours when it allows no origin itself. */
 static void gateway_on_answer(void *user UNUSED, struct http_req *req, int status,
                               struct http_headers *rows)
 {
@@ -269,7 +269,7 @@ static void gateway_on_fail(void *user, struct http_req *req, int status,
                                    : "the sandbox could not be reached, or broke off");
 }
 
-/* --- the gate --- */
+/* --- the checks --- */
 
 static void gateway_forward(struct gateway *g, const struct visit *v, struct http_req *req)
 {
@@ -298,8 +298,8 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
     http_proxy_forward(req, g->client, &target);
 }
 
-/* It says WebSocket, and is no opening of one (RFC 6455 4.1): forwarded without its hop-by-hop rows
- * it would turn into an ordinary request, which nobody meant. Versions are the app's to judge. */
+/* The request asks for a WebSocket but is no valid handshake (RFC 6455 4.1). Forwarded without its
+ * hop-by-hop headers it would become an ordinary request. The app checks the version. */
 static bool is_broken_websocket(const struct http_req *req)
 {
     const struct http_headers *h = &req->head.headers;
@@ -310,7 +310,7 @@ static bool is_broken_websocket(const struct http_req *req)
             !ws_key_is_valid(http_header_get(h, STR("Sec-WebSocket-Key"))));
 }
 
-/* True when it may not go on, and has been told why. */
+/* True when the request was refused, and answered. */
 static bool gateway_refuses(const struct gateway *g, const struct visit *v, struct http_req *req)
 {
     bool open = g->conf.open && !(v->known && v->target.secure);
@@ -363,11 +363,11 @@ void gateway_serve(struct gateway *g, struct http_req *req)
     gateway_forward(g, &v, req);
 }
 
-/* --- life --- */
+/* --- construction --- */
 
 int gateway_new(const struct gateway_conf *conf, struct gateway **ret_gateway, struct err *e)
 {
-    /* Sandboxes answer when they like, and read when they like. */
+    /* Sandboxes may take any time to answer and to read. */
     struct http_client_conf client = {.kept_max = KEPT_MAX, .stall_ms = UINT32_MAX};
     struct gateway *g = mem_new(struct gateway);
     int r = http_client_new(conf->loop, &client, &g->client, e);

@@ -1,5 +1,5 @@
-/* diagnostics_api.c - what a sandbox printed, what happened to it, what it is: as text for people,
- * and logs and events also as JSON when a scope is named. */
+/* diagnostics_api.c - a sandbox's output, events and description: as text for people, and logs and
+ * events also as JSON when a scope is given. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -17,9 +17,9 @@ struct diagnosis {
     enum api_diag_kind kind;
     struct api_diag_query query;
     char id[ID_UUID_MAX], scope[16];
-    struct buf about;     /* the sandbox, rendered on the loop */
-    struct buf text;      /* what comes of it */
-    uint64_t first_event; /* its number; 0 = there is none */
+    struct buf about;     /* description of the sandbox, made on the loop */
+    struct buf text;      /* the result */
+    uint64_t first_event; /* its number; 0 = no event */
     bool truncated, busy;
     struct err err; /* code 0 = fine */
 };
@@ -33,7 +33,7 @@ static void diagnosis_free(struct pending *p)
     free(d);
 }
 
-/* --- on the loop: the table's view --- */
+/* --- on the loop: from the table --- */
 
 static void about_time(struct buf *out, const char *name, int64_t us, const char *without)
 {
@@ -62,7 +62,7 @@ static void render_about(const struct sandbox *sb, const struct server *s, struc
 
 /* --- on a worker --- */
 
-/* The time that is so many seconds ago; 0, from the beginning, when that is before all times. */
+/* The time `seconds` ago; 0, the beginning, when that is out of range. */
 static int64_t ago_us(int64_t seconds)
 {
     int64_t now_us = time_wall_us();
@@ -106,7 +106,7 @@ static void collect_events(struct diagnosis *d)
     d->truncated |= d->first_event > 1;
 }
 
-/* How it ended, if it did. */
+/* How the sandbox ended, if it did. */
 static void collect_end(struct diagnosis *d)
 {
     struct runtime *rt = d->pending.server->runtime;
@@ -167,7 +167,7 @@ static void collect_summary(struct diagnosis *d)
     collect_part(d, "Logs", collect_logs);
 }
 
-/* What a scope covers; the others have nothing to say of that kind. */
+/* Whether the scope includes this kind; other scopes have none of it. */
 static bool covers(const struct diagnosis *d)
 {
     struct str scope = d->query.scope;
@@ -198,7 +198,7 @@ static void diagnosis_work(struct pool_job *job)
 static void reply_diagnosis(struct diagnosis *d, struct http_req *req)
 {
     if (d->err.code == ENOENT && d->kind == API_DIAG_LOGS) {
-        /* It never ran, so there is nothing it could have printed. */
+        /* The sandbox never ran, so it printed nothing. */
         buf_clear(&d->text);
         d->err = (struct err){0};
     }
@@ -253,7 +253,7 @@ static void diagnose(struct http_req *req, enum api_diag_kind kind)
     buf_init(&d->about, DIAG_TEXT_MAX);
     buf_init(&d->text, DIAG_TEXT_MAX);
     memcpy(d->id, sb->id, sizeof(d->id));
-    if (query.scope.p) { /* the request may be gone before the work is done */
+    if (query.scope.p) { /* the query's strings are copied: the request may end first */
         int r = str_copy(d->scope, sizeof(d->scope), query.scope);
 
         d->query.scope = r < 0 ? STR_NONE : str_of(d->scope);

@@ -1,7 +1,7 @@
-/* endpoints_api.c - where a port of a sandbox is reached, and with which headers.
+/* endpoints_api.c - the address of a sandbox's port, and the headers it needs.
  *
- * Everything goes through this server's gateway, asked for as a server proxy or not. With
- * ingress.mode = "gateway" the address is that of the gateway in front, in its three forms. */
+ * All traffic goes through this server's gateway, with or without use_server_proxy. If ingress.mode
+ * is "gateway", the address is that of the gateway in front, in one of three forms. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,17 +34,17 @@ static void add_header(struct endpoint *ep, struct str name, struct str value)
     ep->headers[ep->header_count++] = (struct json_pair){name, value};
 }
 
-/* Where we listen, for a client that does not say how it found us. */
+/* The address we listen on, for a client that sends no Host header. */
 static int add_own_address(struct buf *text, const struct config *config)
 {
     const char *host = config->server.host;
 
     if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
-        host = "127.0.0.1"; /* everywhere is no place to go to */
+        host = "127.0.0.1"; /* 0.0.0.0 is no address to connect to */
     return buf_addf(text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, (int)config->server.port);
 }
 
-/* By way of this server. -EMSGSIZE when the client calls it by too long a name. */
+/* Address through this server. -EMSGSIZE when the client's name for it is too long. */
 static int direct(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
                   uint16_t port)
 {
@@ -57,8 +57,8 @@ static int direct(struct endpoint *ep, struct http_req *req, const struct sandbo
     return r ? r : buf_addf(&ep->text, "/sandboxes/%s/proxy/%u", sb->id, port);
 }
 
-/* By way of a gateway in front; `token` is "id-port" or the signed route, `path_tail` what signing
- * adds where the route is a path. */
+/* Address through a gateway in front. `token` is "id-port" or the signed route; `path_tail` is what
+ * signing adds to the path of a URI route. */
 static int by_gateway(struct endpoint *ep, const struct config *config, const struct sandbox *sb,
                       uint16_t port, struct str token, const char *path_tail)
 {
@@ -106,7 +106,7 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
     else if (!q->signed_route &&
              (sb->facts.secure || config->server.proxy_access == CONFIG_PROXY_TOKEN)) {
         add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
-        if (!sb->facts.execd_token) /* all that some clients pass on; else it is for execd's own */
+        if (!sb->facts.execd_token) /* some clients send no other; unless it carries execd's own */
             add_header(&ep, STR(GATEWAY_EXECD_HEADER), str_of(sb->token));
     }
     if (r < 0)

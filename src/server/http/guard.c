@@ -4,7 +4,7 @@
 
 /* --- request ids --- */
 
-/* What may stand in a log line and a header. */
+/* Whether it is safe in a log line and a header. */
 static bool is_request_id(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -18,7 +18,7 @@ static void guard_name(struct http_req *req, struct str wanted)
     char made[ID_REQUEST_MAX];
 
     if (is_request_id(wanted)) {
-        req->id = wanted; /* in the head, which lives as long */
+        req->id = wanted; /* points into the head, which lives as long */
     } else {
         id_request(made);
         req->id = arena_str(&req->arena, str_of(made));
@@ -45,7 +45,7 @@ size_t guard_cors_rows(const struct http_req *req, struct http_header rows[GUARD
     return GUARD_CORS_ROWS;
 }
 
-/* True when there was an origin to welcome. */
+/* True when the request has an Origin. */
 static bool guard_add_cors(struct http_req *req)
 {
     struct http_header rows[GUARD_CORS_ROWS];
@@ -80,7 +80,7 @@ bool guard_is_key(const struct guard *g, struct str key)
 {
     bool found = false;
 
-    for (size_t i = 0; i < g->key_count; i++) /* all of them: time must not tell which */
+    for (size_t i = 0; i < g->key_count; i++) /* all, so that the time does not show which */
         found |= str_eq_secret(key, g->keys[i]);
     return found && key.n > 0;
 }
@@ -94,9 +94,8 @@ bool guard_holds_key(const struct guard *g, struct str text)
     return found;
 }
 
-/* /sandboxes/{id}/proxy/{port} and beneath, with and without /v1: what the router gives to the
- * gateway, and nothing else, read segment by raw segment. Spelled with percent codes it needs a
- * key. */
+/* Whether the path is /sandboxes/{id}/proxy/{port} or below, with or without /v1: exactly what the
+ * router gives to the gateway. Compares raw segments: with percent-encoding a path needs a key. */
 static bool is_gateway_path(struct str path)
 {
     struct str collection = STR_NONE, id = STR_NONE, proxy = STR_NONE, port = STR_NONE;

@@ -17,16 +17,16 @@ struct logfile {
     struct loop *loop;
     struct loop_timer look;
     char *path;
-    const char *name; /* the end of path */
+    const char *name; /* last component of path */
     uint64_t bytes_max;
     unsigned backups;
-    int dir; /* of path: whoever opened it may have been allowed more than we are */
+    int dir; /* of path; may have been opened with more privileges than now */
     int fd;
-    bool stuck; /* rotation failed, and that was said */
+    bool stuck; /* rotation failed, and that was logged */
 };
 
-/* Of a file that was there, nothing but the end is touched; it may be anybody's, but must be no way
- * to another file. */
+/* Only appends to an existing file. Its owner does not matter, but it must not be a symbolic link
+ * or have another hard link. */
 static int open_log(const struct logfile *f, uid_t uid, gid_t gid, struct err *e)
 {
     const int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK;
@@ -92,8 +92,8 @@ static void on_look(struct loop_timer *timer)
         logfile_reopen(f);
 }
 
-/* One step down, to a directory that is made if it is missing. No link is followed: whoever may
- * write along the path could have put it there to have root make things elsewhere. */
+/* Opens a subdirectory, and creates it if missing. Follows no symbolic link: a user who may write
+ * along the path could plant one to have root create files elsewhere. */
 static int step_down(int dir, const char *name, bool *ret_made)
 {
     const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW;
@@ -112,7 +112,7 @@ static int step_down(int dir, const char *name, bool *ret_made)
     return fd;
 }
 
-/* A directory that we made last is the owner's; others stay as they are. `path` is cut up. */
+/* Gives the last directory to the owner if it was created here. Modifies `path`. */
 static int walk_down(char *path, uid_t uid, gid_t gid, struct err *e)
 {
     auto_fd dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -1,7 +1,7 @@
-/* logfile.h - a log in a file that is put aside when it has grown: log, log.1, log.2, ...
+/* logfile.h - a log file that is rotated when it has grown: log, log.1, log.2, ...
  *
- * The descriptor stays the same for good, so that a logger may write to it from any thread;
- * rotation puts another file below it. A line may still go to the old file meanwhile. */
+ * The descriptor number never changes, so that a logger may write to it from any thread; rotation
+ * replaces the file behind it (dup3). A line may still go to the old file meanwhile. */
 #pragma once
 
 #include "base/err.h"
@@ -13,20 +13,19 @@ struct logfile;
 struct logfile_conf {
     const char *path; /* absolute */
     uint64_t bytes_max;
-    unsigned backups; /* files put aside that are kept; 0 empties the file instead */
-    uid_t uid;        /* whose the file and its directory become when they are made here; */
-    gid_t gid;        /* -1 = nobody else's */
+    unsigned backups; /* rotated files to keep; 0 truncates the file instead */
+    uid_t uid;        /* owner of the file and its directory when they are created here; */
+    gid_t gid;        /* -1 = unchanged */
 };
 
-/* Opens for appending (0600), making the directories that are missing. No link is followed anywhere
- * in the path, and the file must have one name only: the path may lead through directories of the
- * account that root opens the log for. Looks at the size every second. The directory stays open, so
- * that a process that is to lose its rights can open logs before; it can put them aside afterwards
- * if the directory is the new owner's. */
+/* Opens for appending (0600) and creates missing directories. Follows no symbolic link, and refuses
+ * a file with several hard links: root may open a log below directories of another account. Checks
+ * the size every second. Keeps the directory open, so that a process can open logs before it drops
+ * privileges; it can rotate them later if the new account owns the directory. */
 int logfile_open(struct loop *loop, const struct logfile_conf *conf, struct logfile **ret_file,
                  struct err *e);
 void logfile_close(struct logfile *f); /* NULL is fine */
 
 int logfile_fd(const struct logfile *f);
-/* Opens the file anew, for tools that moved it away. */
+/* Opens the path again, after a tool has moved the file away. */
 void logfile_reopen(struct logfile *f);

@@ -1,4 +1,4 @@
-/* Counters and histograms in flat arrays, one place for each (row of the route table, method). */
+/* Counters and histograms in flat arrays, one element per (route, method). */
 #include "server/http/metrics.h"
 
 #include <assert.h>
@@ -13,14 +13,14 @@
 
 enum {
     BUCKETS_MAX = 16,
-    STATUS_CLASSES = 6, /* by hundreds; 0 holds requests without an answer */
+    STATUS_CLASSES = 6, /* by the first digit; 0 is for requests without an answer */
 };
 
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)
 
-/* Upper bounds of buckets, inclusive, as numbers and as labels. What is above the last has a
- * bucket, too. */
+/* Upper bounds of buckets, inclusive, as numbers and as labels. One more bucket is for values above
+ * the last. */
 struct bound {
     uint64_t ns;
     const char *le;
@@ -69,7 +69,7 @@ static_assert(ARRAY_LEN(request_rows) <= BUCKETS_MAX && ARRAY_LEN(create_rows) <
               "histograms have room for all");
 
 struct histogram {
-    uint64_t counts[BUCKETS_MAX + 1]; /* each bucket alone; they add up when written */
+    uint64_t counts[BUCKETS_MAX + 1]; /* not cumulative; summed up when written */
     uint64_t sum_ns;
 };
 
@@ -81,7 +81,7 @@ struct series { /* of a route and a method */
 struct metrics {
     const struct http_route *routes;
     size_t route_count;
-    struct series *series; /* [row * HTTP_METHOD_COUNT + method]; one row more, for no route */
+    struct series *series; /* [row * HTTP_METHOD_COUNT + method]; the last row is for no route */
     struct histogram creations;
 };
 
@@ -90,7 +90,7 @@ struct metrics *metrics_new(const struct http_route *routes, size_t route_count)
     struct metrics *m = mem_new(struct metrics);
 
     for (size_t i = 0; i < route_count; i++)
-        assert(!strpbrk(routes[i].path, "\\\"\n")); /* it becomes a label as it is */
+        assert(!strpbrk(routes[i].path, "\\\"\n")); /* used as a label without escaping */
     m->routes = routes;
     m->route_count = route_count;
     m->series = mem_new_array(struct series, (route_count + 1) * HTTP_METHOD_COUNT);
@@ -144,7 +144,7 @@ static uint64_t read_resident_bytes(void)
     if (io_read_file(AT_FDCWD, "/proc/self/statm", 256, &text, NULL) < 0)
         return 0;
     rest = buf_str(&text);
-    if (!str_cut(&rest, ' ', &pages)) /* all of it */
+    if (!str_cut(&rest, ' ', &pages)) /* skips the total size */
         return 0;
     if (!str_cut(&rest, ' ', &pages) || str_to_u64(pages, &n) < 0)
         return 0;
@@ -158,14 +158,14 @@ static uint64_t count_open_fds(void)
     DIR *dir;
 
     if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
-        return (uint64_t)st.st_size; /* so since Linux 6.2 */
+        return (uint64_t)st.st_size; /* the number of descriptors since Linux 6.2 */
     dir = opendir("/proc/self/fd");
     if (!dir)
         return 0;
     for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
         n += entry->d_name[0] != '.';
     (void)closedir(dir);
-    return n - 1; /* without the one that looked */
+    return n - 1; /* without the one that reads the directory */
 }
 
 void metrics_read_process(struct metrics_gauges *g)
@@ -176,7 +176,7 @@ void metrics_read_process(struct metrics_gauges *g)
 
 /* --- the text --- */
 
-/* Adds lines, and remembers the first failure. */
+/* Adds lines, and keeps the first error. */
 struct text {
     struct buf *out;
     int r;
@@ -198,7 +198,7 @@ static void add_head(struct text *t, const char *name, const char *type, const c
     add(t, "# HELP opensandbox_%s %s\n# TYPE opensandbox_%s %s\n", name, help, name, type);
 }
 
-/* Without loss, and without the locale's decimal sign. */
+/* Exact, and independent of the locale's decimal point. */
 static void add_seconds(struct text *t, uint64_t ns)
 {
     add(t, "%llu.%09llu\n", (unsigned long long)(ns / S), (unsigned long long)(ns % S));
@@ -223,7 +223,7 @@ static void add_histogram(struct text *t, const char *name, const char *labels,
         (unsigned long long)count);
 }
 
-/* What a series is told by: its route and method. */
+/* The labels of a series: route and method. */
 enum { LABELS_MAX = 256 };
 
 static void series_labels(const struct metrics *m, size_t i, char out[LABELS_MAX])
@@ -256,7 +256,7 @@ static void add_series_counts(struct text *t, const char *labels, const struct s
     }
 }
 
-/* A family's lines stand together, hence two walks. */
+/* All lines of a metric family must be together, hence two loops. */
 static void add_requests(struct text *t, const struct metrics *m)
 {
     static const char duration[] = "http_request_duration_seconds";
@@ -277,7 +277,7 @@ static void add_requests(struct text *t, const struct metrics *m)
     }
 }
 
-/* What is one value per line: families, in a table that follows the enum, and their lines. */
+/* Families with one value per line, in a table that follows the enum. */
 enum family {
     FAMILY_SLOTS,
     FAMILY_GATEWAY,

@@ -1,8 +1,8 @@
-/* metrics.h - numbers about the server, in the text format that Prometheus reads (0.0.4).
+/* metrics.h - the server's metrics in the Prometheus text format (0.0.4).
  *
- * Requests and creations are counted as they end; what has a value at any time is given when the
- * text is made. The number of series is bounded by the route table: paths, ids and other words of
- * clients never become labels. Loop thread only, but for metrics_read_process. */
+ * Requests and creations are counted when they end; gauges are passed in when the text is made. The
+ * route table bounds the number of series: paths, ids and other input of clients never become
+ * labels. Loop thread only, except metrics_read_process. */
 #pragma once
 
 #include "api/state.h"
@@ -13,33 +13,33 @@
 
 struct metrics;
 
-/* The table stays the caller's and must outlive the metrics. */
+/* The caller keeps the table, which must outlive the metrics. */
 struct metrics *metrics_new(const struct http_route *routes, size_t route_count);
 void metrics_free(struct metrics *m); /* NULL is fine */
 
-/* A request that is over. route: a row of the table, or NULL when none answered. status: 0 when the
- * client left before it had one. */
+/* Counts a request that ended. route: a row of the table, or NULL when none matched. status: 0 when
+ * the client left before the answer. */
 void metrics_request(struct metrics *m, const struct http_route *route, enum http_method method,
                      int status, uint64_t duration_ns);
-/* A sandbox that was created and answered for. */
+/* Counts a sandbox that was created and reported to the client. */
 void metrics_create(struct metrics *m, uint64_t duration_ns);
 
-/* The values of this moment, and counters that others keep. */
+/* Current values, and counters that other modules keep. */
 struct metrics_gauges {
     uint64_t sandboxes[SANDBOX_STATE_COUNT];
-    bool has_slots; /* else the runtime could not be asked for them, and they are left out */
+    bool has_slots; /* false: the runtime did not answer, and slots are left out */
     uint64_t slots_ready, slots_ready_wanted, slots_live;
     uint64_t loop_lag_ns; /* since the last reading */
     uint64_t gateway_forwarded, gateway_refused, gateway_failed;
     uint64_t connections_accepted, connections, connections_idle;
-    uint64_t jobs_running, jobs_queued; /* of the workers */
+    uint64_t jobs_running, jobs_queued; /* in the worker pool */
     uint64_t resident_bytes, open_fds, started_us;
 };
 
-/* Fills resident_bytes and open_fds, from /proc/self; 0 where that cannot be read. Any thread.
- * Kernels before 6.2 list the descriptors, at about a microsecond each: there it is for workers. */
+/* Fills resident_bytes and open_fds from /proc/self; 0 when unreadable. Any thread. Kernels before
+ * 6.2 need a listing of the descriptors, about a microsecond each: there, call it on a worker. */
 void metrics_read_process(struct metrics_gauges *g);
 
-/* Appends the whole text. -EMSGSIZE or -ENOMEM, and `out` is then as it was. Series that never
- * counted anything are left out. */
+/* Appends the whole text. On -EMSGSIZE or -ENOMEM `out` is unchanged. Leaves out series without a
+ * count. */
 int metrics_render(const struct metrics *m, const struct metrics_gauges *g, struct buf *out);

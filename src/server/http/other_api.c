@@ -1,4 +1,4 @@
-/* other_api.c - what says something about the server itself, and what this runtime has not. */
+/* other_api.c - routes about the server itself, and those that this runtime does not support. */
 #include <errno.h>
 #include <stdatomic.h>
 
@@ -13,8 +13,8 @@
 
 enum {
     METRICS_TEXT_MAX = 1 << 20,
-    INQUIRY_MS = 2000, /* who watches us wants an answer, not a wait */
-    READY_MS = 1000,   /* for which a server that was ready counts as such */
+    INQUIRY_MS = 2000, /* a monitoring client gets its answer within this time */
+    READY_MS = 1000,   /* how long a positive /ready is reused */
 };
 
 /* --- the server itself --- */
@@ -48,23 +48,23 @@ void handle_root_get(struct http_req *req)
     http_reply(req, 302, STR_NONE, STR_NONE);
 }
 
-/* SDKs report how long they waited; we measure ourselves. */
+/* SDKs report how long they waited. Ignored, as the server measures that itself. */
 void handle_events_post(struct http_req *req)
 {
     http_reply(req, 204, STR_NONE, STR_NONE);
 }
 
-/* --- what asks store and runtime first --- */
+/* --- requests that ask store and runtime --- */
 
-/* One round of questions at a time, whoever waits for it: if something hangs, one worker does. */
+/* One round for all waiting requests: if store or runtime hangs, it blocks one worker only. */
 struct asking {
     struct pool_job job;
     struct server *server;
-    bool store;    /* is asked, too: that is a write */
+    bool store;    /* also ask the store, by a write */
     atomic_int at; /* enum asking_step */
     bool has_levels;
     struct runtime_levels levels;
-    struct err err;      /* code 0 = who was asked has answered */
+    struct err err;      /* code 0 = all have answered */
     struct list waiting; /* of struct inquiry */
 };
 
@@ -74,7 +74,7 @@ struct inquiry {
     struct pending pending;
     struct list link;
     struct loop_timer timer;
-    bool store; /* is what it asks for, too */
+    bool store; /* wants the store asked, too */
     bool has_levels;
     struct runtime_levels levels;
     struct err err;
@@ -112,7 +112,7 @@ static void asking_work(struct pool_job *job)
         a->err = a->has_levels ? a->levels.blocked : e;
 }
 
-/* Not for those who also want to know of the store, if that was not asked. A failure is for all. */
+/* Answers all on failure. Else those that need the store wait on if this round did not ask it. */
 static void asking_tell(struct asking *a)
 {
     LIST_EACH(&a->waiting, at)
@@ -150,7 +150,7 @@ static void asking_begin(struct asking *a)
     asking_end(a);
 }
 
-/* Once for each reason; what the broker found out itself it has logged itself. */
+/* Logs each reason once. The broker has logged those that it found itself. */
 static void log_readiness(struct server *s, const struct asking *a)
 {
     bool broker_says = a->has_levels && a->levels.blocked.code;
@@ -184,7 +184,7 @@ static void asking_done(struct pool_job *job, int error)
         asking_begin(a);
 }
 
-/* The next one asks anew, once this round has ended. */
+/* The next request asks again, after this round has ended. */
 static void on_inquiry_late(struct loop_timer *timer)
 {
     static const char *const whose[] = {
@@ -233,7 +233,7 @@ static void answer_ready(struct inquiry *q, struct http_req *req)
     reply_ready(req, &q->err);
 }
 
-/* Anybody may ask, and the answer costs a write: a good one serves for a while. */
+/* No key is needed, and asking costs a write, so a positive answer is reused for READY_MS. */
 void handle_ready_get(struct http_req *req)
 {
     if (time_mono_ns() < server_of(req)->ready_until_ns)
@@ -242,7 +242,7 @@ void handle_ready_get(struct http_req *req)
         inquire(req, true, answer_ready);
 }
 
-/* Alive, whatever the matter is; and what that is. */
+/* Always 200, as the server is alive; the body tells of any problem. */
 static void answer_health(struct inquiry *q, struct http_req *req)
 {
     const struct err *e = &q->pending.server->blocked;
@@ -258,7 +258,7 @@ static void answer_health(struct inquiry *q, struct http_req *req)
     reply_json(req, 200, &body, json_write_end(&w));
 }
 
-/* Without waiting for anybody, unless no sandbox could start the last time we asked. */
+/* Does not wait, unless no sandbox could start at the last check. */
 void handle_health_get(struct http_req *req)
 {
     if (server_of(req)->blocked.code)
@@ -307,7 +307,7 @@ void handle_metrics_get(struct http_req *req)
     inquire(req, false, answer_metrics);
 }
 
-/* --- snapshots: none yet --- */
+/* --- snapshots: not supported yet --- */
 
 void handle_snapshots_post(struct http_req *req)
 {
@@ -356,7 +356,7 @@ void handle_snapshot_delete(struct http_req *req)
     no_snapshot(req);
 }
 
-/* --- pools: of Kubernetes only --- */
+/* --- pools: only with Kubernetes --- */
 
 static void no_pools(struct http_req *req)
 {

@@ -1,4 +1,4 @@
-/* reply.c - answers, now or later. */
+/* reply.c - answers, at once or later. */
 #include <errno.h>
 
 #include "base/mem.h"

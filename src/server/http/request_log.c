@@ -1,8 +1,8 @@
-/* request_log.c - what the server writes about requests.
+/* request_log.c - log lines about requests.
  *
- * The access log has a line for each. The log of the program has those that change something or
- * fail; of failures, anyone can cause as many as the network carries, so of each status only the
- * first few in a second are written, and a line tells how many were left out. */
+ * The access log has a line for each. The program's log has requests that change something or fail.
+ * As any client can cause any number of failures, only the first few per second and status are
+ * written, and one line counts the rest. */
 #include <errno.h>
 
 #include "base/time.h"
@@ -17,7 +17,7 @@ static const char *peer_of(const struct http_req *req, char out[SOCK_ADDR_TEXT_M
     return out;
 }
 
-/* To a descriptor of the access log, or, when it is none, to the log of the program. */
+/* Writes to the access log's descriptor, or to the program's log when `access` is negative. */
 static void log_request(const struct http_req *req, uint64_t ns, enum log_level level, int access)
 {
     char peer[SOCK_ADDR_TEXT_MAX];

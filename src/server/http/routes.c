@@ -14,9 +14,9 @@ enum {
 
     V1 = 1 << 16, /* also under /v1 */
     STREAM = ROUTE_STREAM_BODY,
-    NO_BODY = ROUTE_STREAM_BODY, /* needs no key: answered without waiting for a body */
+    NO_BODY = ROUTE_STREAM_BODY, /* needs no key, so it does not wait for a body */
 
-    LOCATION_BYTES_MAX = 64 << 10, /* more than the head of a request */
+    LOCATION_BYTES_MAX = 64 << 10, /* larger than the head of a request */
 };
 
 static void handle_proxy(struct http_req *req)

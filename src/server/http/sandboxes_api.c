@@ -8,7 +8,7 @@
 
 enum {
     CREATE_WAIT_MS = 2000, /* a create that takes longer is answered with Pending */
-    CREATE_LOOK_MS = 10,   /* not even stored by then: look again so often */
+    CREATE_LOOK_MS = 10,   /* interval of checks while the row is not stored by then */
     SANDBOX_JSON_MAX = 1 << 20,
     LIST_JSON_MAX = 64 << 20,
 };
@@ -31,7 +31,7 @@ static void reply_sandbox(struct http_req *req, const struct sandbox *sb)
 
 struct creation {
     struct pending pending;
-    struct sandbox *sb; /* while it is being made */
+    struct sandbox *sb; /* valid while it is being made */
     struct loop_timer timer;
     uint64_t begin_ns;
 };
@@ -70,7 +70,7 @@ static void on_created(void *user, struct sandbox *sb, const struct api_fail *fa
         metrics_create(c->pending.server->metrics, time_mono_ns() - c->begin_ns);
     if (req && req->status == 0) {
         if (sb)
-            reply_created(req, sb); /* also when it failed and is still there */
+            reply_created(req, sb); /* even if it failed, as long as it exists */
         else
             reply_fail(req, fail);
     }
@@ -167,7 +167,7 @@ void handle_sandboxes_get(struct http_req *req)
         total++;
     }
     if (all)
-        total = sandboxes_total(s->sandboxes); /* without walking on to the oldest */
+        total = sandboxes_total(s->sandboxes); /* without a walk to the oldest */
     reply_json(req, 200, &body, api_page_end(&page, total));
 }
 
@@ -179,11 +179,11 @@ void handle_sandbox_get(struct http_req *req)
         reply_sandbox(req, sb);
 }
 
-/* --- the rest: an operation, and an answer when it is done --- */
+/* --- other routes: run an operation, answer when it is done --- */
 
 struct change {
     struct pending pending;
-    int status; /* of success without a body; 0: the sandbox is the body */
+    int status; /* of a success without body; 0: the body is the sandbox */
     int64_t expires_us;
 };
 

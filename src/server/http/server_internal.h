@@ -1,4 +1,4 @@
-/* server_internal.h - the server's parts, as its handlers see them. */
+/* server_internal.h - the parts of the server that handlers use. */
 #pragma once
 
 #include "base/log.h"
@@ -12,12 +12,12 @@
 
 struct asking;
 
-/* What request_log.c keeps. */
+/* State of request_log.c. */
 enum { REQUEST_LOG_STATUS_COUNT = 600 };
 
 struct request_log {
-    struct log_limit limits[REQUEST_LOG_STATUS_COUNT]; /* of failed requests, by status */
-    struct loop_timer timer; /* armed while lines were left out and not reported */
+    struct log_limit limits[REQUEST_LOG_STATUS_COUNT]; /* per status, for failed requests */
+    struct loop_timer timer; /* runs while lines were left out and not yet reported */
 };
 
 struct server {
@@ -30,13 +30,13 @@ struct server {
     struct guard guard;
     struct gateway *gateway;
     struct metrics *metrics;
-    struct logfile *access_log; /* NULL = the log */
+    struct logfile *access_log; /* NULL = use the program's log */
     struct http_server *http;
     struct request_log request_log;
-    struct asking *asking;   /* of /ready and /metrics, while it is under way; other_api.c */
-    struct err not_ready;    /* why, as it was logged last; code 0 = it was ready */
-    uint64_t ready_until_ns; /* until then /ready need not ask again */
-    struct err blocked; /* why no sandbox could start when we asked last; code 0 = they could */
+    struct asking *asking;   /* current round for /ready and /metrics, if any; other_api.c */
+    struct err not_ready;    /* last logged reason; code 0 = it was ready */
+    uint64_t ready_until_ns; /* until then /ready answers without asking */
+    struct err blocked; /* why no sandbox could start at the last check; code 0 = none blocked */
     int64_t started_us;
     bool stopping;
 };
@@ -46,33 +46,33 @@ static inline struct server *server_of(const struct http_req *req)
     return req->server_user;
 }
 
-/* --- reply.c: answers, now or later --- */
+/* --- reply.c: answers, at once or later --- */
 
 void reply_fail(struct http_req *req, const struct api_fail *f);
-/* 200 or the like with a JSON body that some writer filled, or 500 when it could not. */
+/* Replies with the JSON body, or with 500 when `written`, the result of making it, is negative. */
 void reply_json(struct http_req *req, int status, struct buf *body, int written);
 
-/* The sandbox that the path names, or NULL: then 404 was replied. */
+/* The sandbox that the path names. NULL: there is none, and 404 was replied. */
 struct sandbox *require_sandbox(struct http_req *req);
 
-/* A request that waits for what is being done. Freed when both the request and the work are over.
- */
+/* A request that waits for an operation. Freed when both the request and the operation have
+ * ended. */
 struct pending {
-    struct http_req *req; /* NULL once the client is gone, or has its answer */
+    struct http_req *req; /* NULL once the client left or was answered */
     struct server *server;
     bool working;
-    void (*finish)(struct pending *p); /* frees what holds it; NULL: itself is all */
+    void (*finish)(struct pending *p); /* frees the struct that contains it; NULL: free(p) */
 };
 
-/* Takes req->ops and req->user. The work counts as under way. */
+/* Sets req->ops and req->user. The operation counts as running. */
 void pending_init(struct pending *p, struct http_req *req, void (*finish)(struct pending *p));
-/* The work is over. */
+/* The operation has ended. */
 void pending_end(struct pending *p);
 
-/* --- request_log.c: a line for each request, and for failures not too many --- */
+/* --- request_log.c: a line per request; the rate of failures is limited --- */
 
 void request_log_write(struct http_req *req, int error); /* for on_done */
-void request_log_done(struct server *s); /* reports what was left out; no timer afterwards */
+void request_log_done(struct server *s); /* reports left-out lines; stops the timer */
 
 /* --- handlers, by file --- */
 

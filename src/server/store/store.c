@@ -1,4 +1,4 @@
-/* The calls: each locks, runs one transaction of prepared statements, and unlocks. */
+/* The store's calls: each locks, runs one transaction of prepared statements, and unlocks. */
 #include "server/store/store.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
     "id, state, reason, message, created_us, since_us, expires_us, image, snapshot_id, os, arch, " \
     "entrypoint, metadata, token, spec, renew_extend_s"
 
-/* A row of sandboxes as it is in memory, in the order of COLUMNS. */
+/* The columns of a sandbox row and their fields in memory, in the order of COLUMNS. */
 enum column_kind { COLUMN_TEXT, COLUMN_TIME, COLUMN_STATE, COLUMN_U32 };
 
 #define AT(field) offsetof(struct store_sandbox, field)
@@ -39,7 +39,7 @@ static const struct column {
     {"renew_extend_s", COLUMN_U32,   AT(renew_extend_s), 0                },
 };
 
-/* Conditions on the row stand in the UPDATE itself: that is the compare-and-set. */
+/* Conditions on the row are part of the UPDATE: that makes it a compare-and-set. */
 static const char *const store_sql[STORE_STMT_COUNT] = {
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
@@ -69,7 +69,7 @@ static const char *const store_sql[STORE_STMT_COUNT] = {
                       " (SELECT * FROM events"
                       "  WHERE sandbox = (SELECT n FROM sandboxes WHERE id = ?1)"
                       "  ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
-    [STORE_PROBE] = "PRAGMA user_version = 1", /* the one it has */
+    [STORE_PROBE] = "PRAGMA user_version = 1", /* the current value */
 };
 
 static_assert(STORE_VERSION == 1, "STORE_PROBE changes nothing");
@@ -90,7 +90,7 @@ int store_prepare(struct store *s, struct err *e)
 
 /* --- statements --- */
 
-/* Binds parameters one after the other, and remembers the first failure. */
+/* Binds parameters in order, and keeps the first error. */
 struct query {
     struct store *store;
     sqlite3_stmt *stmt;
@@ -110,7 +110,7 @@ static void bind_int(struct query *q, int64_t value)
         q->rc = rc;
 }
 
-/* The text is borrowed until query_end. */
+/* The text must stay valid until query_end. */
 static void bind_text(struct query *q, struct str text)
 {
     int rc = sqlite3_bind_text64(q->stmt, ++q->bound, text.n ? text.p : "", text.n, SQLITE_STATIC,
@@ -120,7 +120,7 @@ static void bind_text(struct query *q, struct str text)
         q->rc = rc;
 }
 
-/* 1 with a row in place, 0 at the end. */
+/* 1 when there is a row, 0 at the end. */
 static int query_step(struct query *q, struct err *e)
 {
     if (q->rc == SQLITE_OK || q->rc == SQLITE_ROW)
@@ -132,11 +132,11 @@ static int query_step(struct query *q, struct err *e)
 
 static void query_end(struct query *q)
 {
-    (void)sqlite3_reset(q->stmt); /* repeats the failure of the step, which was told */
+    (void)sqlite3_reset(q->stmt); /* returns the error of the step again, which was reported */
     (void)sqlite3_clear_bindings(q->stmt);
 }
 
-/* Runs a statement without results; how many rows it changed. */
+/* Runs a statement without results; returns how many rows it changed. */
 static int query_run(struct query *q, struct err *e)
 {
     int r = query_step(q, e);
@@ -157,15 +157,14 @@ static int run_plain(struct store *s, enum store_stmt which, struct err *e)
 
 /* --- transactions --- */
 
-/* Locks, also when it fails: store_end follows in any case. */
+/* Takes the lock, even on failure: store_end must always follow. */
 static int store_begin(struct store *s, struct err *e)
 {
     (void)pthread_mutex_lock(&s->mutex);
     return run_plain(s, STORE_BEGIN, e);
 }
 
-/* Keeps what was done when r is positive, and forgets it otherwise. Returns r, or the failure to
- * keep it. */
+/* Commits when r is positive, and rolls back otherwise. Returns r, or the error of the commit. */
 static int store_end(struct store *s, int r, const char *what, struct str id, struct err *e)
 {
     if (r > 0) {
@@ -174,7 +173,7 @@ static int store_end(struct store *s, int r, const char *what, struct str id, st
         if (committed < 0)
             r = committed;
     }
-    /* SQLite has rolled back by itself after some failures. */
+    /* After some errors SQLite has rolled back by itself. */
     if (!sqlite3_get_autocommit(s->db))
         (void)run_plain(s, STORE_ROLLBACK, NULL);
     (void)pthread_mutex_unlock(&s->mutex);
@@ -220,7 +219,7 @@ static void bind_status(struct query *q, const struct store_status *status)
     bind_int(q, status->now_us);
 }
 
-/* Adds to the history of a sandbox that exists, and forgets its oldest event past the maximum. */
+/* Adds an event to an existing sandbox, and deletes its oldest one beyond the maximum. */
 static int add_event(struct store *s, struct str id, const struct store_status *status,
                      struct err *e)
 {
@@ -279,7 +278,7 @@ int store_insert(struct store *s, const struct store_sandbox *row, struct err *e
     return store_end(s, r, "insert", row->id, e);
 }
 
-/* Both changes of status: the same parameters, and `condition` as the last one. */
+/* Runs either change of status: same parameters, with `condition` as the last one. */
 static int change_status(struct store *s, enum store_stmt which, struct str id, int64_t condition,
                          const struct store_status *status, struct err *e)
 {
@@ -367,7 +366,7 @@ int store_delete(struct store *s, struct str id, struct err *e)
 
 /* --- reading --- */
 
-/* Columns are NOT NULL, so that no pointer means no memory. */
+/* Columns are NOT NULL, so a NULL pointer means out of memory. */
 static int read_text(sqlite3_stmt *stmt, int column, struct str *ret)
 {
     const char *p = (const char *)sqlite3_column_text(stmt, column);
@@ -378,7 +377,7 @@ static int read_text(sqlite3_stmt *stmt, int column, struct str *ret)
     return 0;
 }
 
-/* CHECKs of the schema keep states in range; a file may still have been edited without them. */
+/* The schema's CHECKs keep states in range, but a file may have been edited without them. */
 static int read_state(sqlite3_stmt *stmt, int column, enum sandbox_state *ret)
 {
     int64_t state = sqlite3_column_int64(stmt, column);

@@ -1,4 +1,4 @@
-/* store_internal.h - between the files of the store. */
+/* store_internal.h - shared by the files of the store. */
 #pragma once
 
 #include <pthread.h>
@@ -25,28 +25,28 @@ enum store_stmt {
 };
 
 struct store {
-    pthread_mutex_t mutex; /* over all below: one connection, one statement at a time */
+    pthread_mutex_t mutex; /* protects all fields below: one connection, one statement at a time */
     sqlite3 *db;
     sqlite3_stmt *stmts[STORE_STMT_COUNT]; /* idle between calls: reset, nothing bound */
-    int lock;                              /* descriptor whose flock keeps other servers out */
-    bool to_forget;                        /* the WAL may hold what was deleted */
+    int lock;                              /* holds the flock that keeps other servers out */
+    bool to_forget;                        /* the WAL may hold deleted data */
 };
 
-/* Prepares every statement. What was prepared before a failure is store_close's. */
+/* Prepares every statement. After a failure store_close finalizes those prepared before. */
 int store_prepare(struct store *s, struct err *e);
 
-/* A result code as -errno, with SQLite's words. */
+/* Turns an SQLite result code into -errno, with SQLite's message. */
 int store_fail(sqlite3 *db, int rc, struct err *e);
-/* Statements without parameters and results. */
+/* Runs statements without parameters and results. */
 int store_exec(sqlite3 *db, const char *sql, struct err *e);
 
-/* Refuses with -ENOTSUP what is newer than `count` versions, with -EINVAL a database of another
- * program. *ret_version is 0 for an empty file. */
+/* -ENOTSUP when the database is newer than version `count`, -EINVAL when it is of another program.
+ * *ret_version is 0 for an empty file. */
 int store_identify(sqlite3 *db, uint32_t count, uint32_t *ret_version, struct err *e);
-/* Takes the database from `version` to `count`: steps[v] leads from v to v + 1, in a transaction of
- * its own, so that a failure leaves the last version reached. */
+/* Migrates the database from `version` to `count`: steps[v] leads from v to v + 1, each in its own
+ * transaction, so that a failure keeps the last version reached. */
 int store_migrate(sqlite3 *db, uint32_t version, const char *const *steps, uint32_t count,
                   struct err *e);
 
-enum { STORE_VERSION = 1 }; /* what this program writes */
+enum { STORE_VERSION = 1 }; /* the version this program writes */
 extern const char *const store_steps[STORE_VERSION];

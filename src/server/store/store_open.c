@@ -1,4 +1,4 @@
-/* Opening and closing: the file, the lock beside it, the checks before anything is believed. */
+/* Opening and closing: the file, the lock file beside it, the checks before data is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include "server/store/store_internal.h"
 
 enum {
-    BUSY_TIMEOUT_MS = 5000, /* for an operator's shell on the same file */
-    LENGTH_MAX = 4 << 20,   /* of a row, a string, a statement */
+    BUSY_TIMEOUT_MS = 5000, /* for an administrator's sqlite3 shell on the file */
+    LENGTH_MAX = 4 << 20,   /* of a row, a string or a statement */
 };
 
-/* Result codes, without their extension, as errnos. Others are EIO. */
+/* SQLite's primary result codes as errnos. Others are EIO. */
 static const struct {
     int rc, code;
 } store_codes[] = {
@@ -59,7 +59,7 @@ int store_exec(sqlite3 *db, const char *sql, struct err *e)
     return rc == SQLITE_OK ? 0 : store_fail(db, rc, e);
 }
 
-/* Every directory above the file. */
+/* Creates every directory above the file. */
 static int make_dirs(const char *path, struct err *e)
 {
     char dir[PATH_MAX];
@@ -75,8 +75,8 @@ static int make_dirs(const char *path, struct err *e)
     return 0;
 }
 
-/* The lock is a file of its own: SQLite drops its locks on the database when any descriptor of that
- * is closed. The file stays, as removing it would race with the next server. */
+/* The lock is a separate file: SQLite loses its POSIX locks on the database when any descriptor of
+ * it is closed. The file is never removed, as that would race with the next server. */
 static int take_lock(const char *path, int *ret_fd, struct err *e)
 {
     char name[PATH_MAX];
@@ -97,7 +97,7 @@ static int take_lock(const char *path, int *ret_fd, struct err *e)
     return 0;
 }
 
-/* Makes the file with our mode, not SQLite's, and finds out by errno whether it can be written. */
+/* Creates the file with our mode, not SQLite's, and learns by errno whether it can be written. */
 static int touch_file(const char *path, struct err *e)
 {
     auto_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -105,7 +105,7 @@ static int touch_file(const char *path, struct err *e)
     return fd < 0 ? err_sys(e, errno, "open") : 0;
 }
 
-/* A query whose first row is one text, which must be `want`. */
+/* Runs a query whose first row must be the text `want`. */
 static int expect_text(sqlite3 *db, const char *sql, const char *want, int code, const char *story,
                        struct err *e)
 {
@@ -126,7 +126,7 @@ static int expect_text(sqlite3 *db, const char *sql, const char *want, int code,
     return r;
 }
 
-/* Nothing is written before the file is known to be ours, whole, and not from the future. */
+/* Writes nothing before the file is known to be ours, undamaged, and of no newer version. */
 static int check_and_migrate(sqlite3 *db, struct err *e)
 {
     uint32_t version;
@@ -141,8 +141,8 @@ static int check_and_migrate(sqlite3 *db, struct err *e)
                     "its file system keeps SQLite from write-ahead logging; journal mode is", e);
     if (r < 0)
         return r;
-    /* What is deleted has held secrets of somebody: it is overwritten, not only let go. In the WAL
-     * it stays until store_forget. */
+    /* Deleted rows held users' secrets: secure_delete overwrites them. The WAL keeps them until
+     * store_forget. */
     r = store_exec(db,
                    "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; "
                    "PRAGMA secure_delete = ON",
@@ -161,7 +161,7 @@ static int open_database(struct store *s, const char *path, struct err *e)
         return store_fail(s->db, rc, e);
     (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
     (void)sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, LENGTH_MAX);
-    /* A file prepared by someone else must not make us run what its schema says. */
+    /* A file that another user prepared must not make us run code from its schema. */
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     return check_and_migrate(s->db, e);
@@ -204,12 +204,12 @@ void store_close(struct store *s)
     for (size_t i = 0; i < STORE_STMT_COUNT; i++)
         (void)sqlite3_finalize(s->stmts[i]);
     (void)sqlite3_close(s->db);
-    fd_close(s->lock); /* last: the next server finds a closed file */
+    fd_close(s->lock); /* last, so that the next server finds the file closed */
     (void)pthread_mutex_destroy(&s->mutex);
     free(s);
 }
 
-/* With the mutex held. */
+/* The caller holds the mutex. */
 static int empty_wal(struct store *s, struct err *e)
 {
     int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
@@ -236,7 +236,7 @@ int store_forget(struct store *s, struct err *e)
 
     (void)pthread_mutex_lock(&s->mutex);
     if (s->to_forget) {
-        (void)sqlite3_busy_timeout(s->db, 0); /* creates wait behind us */
+        (void)sqlite3_busy_timeout(s->db, 0); /* do not wait: creates wait for the mutex */
         r = empty_wal(s, e);
         (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
     }

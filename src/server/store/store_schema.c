@@ -1,22 +1,22 @@
-/* The tables, and how they came to be. A step that was released is never edited: a change is a new
- * step at the end, so that a file of any age takes the same way. */
+/* The tables and their migrations. A released step is never edited: each change is a new step at
+ * the end, so that files of any age take the same steps. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 
 #include "server/store/store_internal.h"
 
-/* "OSBX": tells our files from other programs'. */
+/* "OSBX": distinguishes our files from those of other programs. */
 #define APPLICATION_ID 0x4f534258
 
-/* Files hold states as these numbers. */
+/* Files store states as these numbers. */
 static_assert(SANDBOX_PENDING == 0 && SANDBOX_RUNNING == 1 && SANDBOX_PAUSING == 2 &&
                   SANDBOX_PAUSED == 3 && SANDBOX_RESUMING == 4 && SANDBOX_STOPPING == 5 &&
                   SANDBOX_TERMINATED == 6 && SANDBOX_FAILED == 7 && SANDBOX_STATE_COUNT == 8,
               "a state that changes its number needs a step; so does a new one, for the CHECKs");
 
 const char *const store_steps[STORE_VERSION] = {
-    /* events.seq counts from 1 per sandbox; of the rows kept, the numbers have no gaps. */
+    /* events.seq counts from 1 per sandbox, without gaps in the rows that are kept. */
     "CREATE TABLE sandboxes ("
     " n INTEGER PRIMARY KEY,"
     " id TEXT NOT NULL UNIQUE CHECK (id <> ''),"

@@ -19,13 +19,13 @@
 enum {
     CONNECT_RETRY_MS = 20,
     LISTEN_BACKLOG = 128,
-    SPAWN_TRIES = 4,            /* each ends with a worker of the broker that died */
-    SPAWN_RETRY_MS = 60 * 1000, /* no further try after that */
+    SPAWN_TRIES = 4,            /* a try ends when a worker of the broker dies */
+    SPAWN_RETRY_MS = 60 * 1000, /* after this long no further try is made */
 };
 
 /* --- connections: each serves one call at a time --- */
 
-/* Not that of a server before us, which may answer until it is gone. */
+/* Refuses the broker of an earlier server, which may answer until it has ended. */
 static bool is_our_broker(const struct embedded *em, int sock)
 {
     struct ucred peer;
@@ -84,11 +84,11 @@ struct call {
     const int *layers, *binds;
     int listener;
     int started;                 /* of create: runtime_birth.started */
-    struct broker_handle handle; /* of spawn and open */
+    struct broker_handle handle; /* filled by spawn and open */
     struct broker_sandbox sandbox;
     struct cgroup_stat stat;
     struct broker_info info;
-    const char *path; /* in dir */
+    const char *path; /* relative to dir */
     int dir;
     bool make;
     runtime_visit_fn *visit;
@@ -97,14 +97,14 @@ struct call {
 
 typedef int call_fn(struct call *c, struct broker_client *client, struct err *e);
 
-/* A kept connection may be to a broker that was restarted since: what it says when it breaks tells
- * nothing, so ask anew over a fresh one. A broker that is silent will not talk to another. */
+/* Whether to repeat the call over a new connection: the broker of a kept one may have been
+ * restarted. A broker that timed out would not answer a new connection either. */
 static bool is_lost(const struct broker_client *client, int r)
 {
     return r < 0 && r != -ETIMEDOUT && client->sock < 0;
 }
 
-/* All calls but spawn can be repeated as they are. */
+/* For calls that can be repeated without change, which is all but spawn. */
 static int with_broker(struct call *c, call_fn *fn, struct err *e)
 {
     struct broker_client client = {-EBADF};
@@ -136,7 +136,7 @@ static int call_broker(struct call *c, struct runtime *r, struct str id, call_fn
     return result < 0 ? result : with_broker(c, fn, e);
 }
 
-/* --- its directory: sandboxes/<id> --- */
+/* --- the sandbox's directory: sandboxes/<id> --- */
 
 static void socket_path(const struct embedded *em, const char *id, struct sock_addr *ret)
 {
@@ -164,10 +164,10 @@ static int make_listener(const struct embedded *em, const char *id, struct err *
     return sock_listen(&addr, LISTEN_BACKLOG, e);
 }
 
-/* --- the interface --- */
+/* --- runtime_ops --- */
 
-/* In the contract's order: volumes before the image. Only what nothing else speaks against has its
- * host paths made. */
+/* Checks volumes before the image, the order of the API contract. Makes host paths last, when no
+ * other check refuses the request. */
 static int embedded_check(struct runtime *r, const struct api_create *spec, struct api_fail *f)
 {
     struct embedded *em = container_of(r, struct embedded, base);
@@ -223,9 +223,9 @@ static int embedded_remove(struct runtime *r, struct str id, struct err *e)
     return result;
 }
 
-/* What came of a create whose broker was lost in the middle: 1 when the sandbox is complete and
- * runs, in c->handle; 0 when nothing is left, because there was nothing or it is removed now. It
- * can be of no other create: the server never uses an id twice. */
+/* Finds out what became of a create whose broker was lost half-way. 1: the sandbox is complete and
+ * runs; it is in c->handle. 0: nothing is left, as nothing was made or it has been removed now. The
+ * sandbox can be of no other create: the server never uses an id twice. */
 static int settle(struct call *c, struct broker_client *client, struct err *e)
 {
     int r = broker_open(client, c->id, &c->handle, e);
@@ -248,10 +248,10 @@ static bool plan_is_idle(const struct plan *plan)
     return entry_is_idle(argv);
 }
 
-/* A connection to execd that asks for /ping, made before execd is there, so that it waits in the
- * listener's backlog. execd starts the entrypoint before it accepts the first connection, and ends
- * when that fails: so an answer means that the entrypoint was started, and the end of the
- * connection that it was not. */
+/* Connects to execd and sends GET /ping before execd runs, so that the connection waits in the
+ * listener's backlog. execd starts the entrypoint before it accepts the first connection, and exits
+ * when that fails. So an answer means that the entrypoint was started, and end of file that it was
+ * not. */
 static int ask_started(const struct embedded *em, const char *id, struct err *e)
 {
     static const char request[] = "GET /ping HTTP/1.0\r\n\r\n";
@@ -277,8 +277,8 @@ static int ask_again(struct call *c, struct err *e)
     return c->started < 0 ? c->started : 0;
 }
 
-/* Over a kept connection; when the broker is lost in the middle, over a fresh one, after settling
- * what came of the try before. */
+/* Uses a kept connection. If the broker is lost half-way, settles what became of that try and then
+ * uses a new connection. */
 static int spawn(struct call *c, struct err *e)
 {
     struct broker_client client = {-EBADF};
@@ -363,8 +363,8 @@ static int call_stat(struct call *c, struct broker_client *client, struct err *e
     return broker_stat(client, c->id, &c->sandbox, &c->stat, e);
 }
 
-/* A dead sandbox's report, which a hostile PID 1 may have forged: it can lie about itself only.
- * False when execd was killed before it could tell of an end. */
+/* Reads the report of a sandbox that ended. A hostile PID 1 may have forged it, but can lie only
+ * about its own sandbox. False when execd was killed before it could report an end. */
 static bool read_report(int fd, struct runtime_status *ret)
 {
     struct exit_report report = {0};
@@ -483,7 +483,7 @@ static int embedded_logs(struct runtime *r, struct str id, const struct runtime_
                                   out, ret_cut);
     broker_handle_done(&c.handle);
     if (result == -ENODATA)
-        return 0; /* it printed nothing */
+        return 0; /* the entrypoint printed nothing */
     return result < 0 ? err_sys(e, -result, "read what the sandbox printed") : 0;
 }
 
@@ -578,7 +578,7 @@ static const struct runtime_ops embedded_ops = {
     .free = embedded_free,
 };
 
-/* --- the start --- */
+/* --- start-up --- */
 
 static int open_dir(const char *parent, const char *name, struct err *e)
 {
@@ -593,11 +593,11 @@ static int open_dir(const char *parent, const char *name, struct err *e)
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "open the directory '%s'", path);
-    (void)fchmod(fd, 0700); /* one that was there before: volumes hold setuid files of root */
+    (void)fchmod(fd, 0700); /* of an existing one, too: volumes hold setuid files of root */
     return fd;
 }
 
-/* The broker that was started for us, at once after its start: it said why. */
+/* Whether the broker that was started for us has already ended. It logged the reason. */
 static bool broker_ended(const struct embedded *em)
 {
     siginfo_t info = {0};
@@ -607,11 +607,11 @@ static bool broker_ended(const struct embedded *em)
            info.si_pid != 0;
 }
 
-/* All at once, so that the broker's workers share them, and make sandboxes ahead from now on. */
+/* Connects all at once, so that the broker's workers share them and begin to make sandboxes. */
 static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
 {
     const struct timespec pause = {.tv_nsec = CONNECT_RETRY_MS * 1000000L};
-    bool said = em->conf.broker_pid != 0; /* ours takes a moment to start, which is no news */
+    bool said = em->conf.broker_pid != 0; /* do not log that our own broker takes a moment */
 
     while (em->idle_count < em->conf.connections) {
         int r = connect_broker(em, &em->idle[em->idle_count], e);

@@ -1,7 +1,7 @@
-/* embedded.h - the runtime that needs nothing but this machine: sandboxes by opensandbox-broker.
+/* embedded.h - the runtime that needs only this machine: opensandbox-broker makes its sandboxes.
  *
- * The server's own directory has one directory per sandbox, `sandboxes/<id>`, with the socket its
- * execd answers at; and `volumes/<claim>` for volumes that requests name. */
+ * The server's data directory has one directory per sandbox, `sandboxes/<id>`, with the socket its
+ * execd listens on, and `volumes/<claim>` for volumes that requests name. */
 #pragma once
 
 #include "server/runtime/runtime.h"
@@ -18,23 +18,23 @@ struct embedded_path {
 };
 
 struct embedded_conf {
-    const char *broker;       /* its socket */
-    pid_t broker_pid;         /* whose socket that must be; 0 = anybody's */
-    const char *dir;          /* the server's own, writable */
-    uint32_t ready;           /* sandboxes the broker is to keep ready */
-    bool network;             /* out through the host; else loopback only */
+    const char *broker;       /* path of its socket */
+    pid_t broker_pid;         /* PID that must own the socket (SO_PEERCRED); 0 = any */
+    const char *dir;          /* the server's data directory, writable */
+    uint32_t ready;           /* sandboxes that the broker keeps ready */
+    bool network;             /* reach the outside through the host; else loopback only */
     uint32_t dns[3];          /* IPv4, network order; 0 = unset */
-    struct api_limits limits; /* of requests that name none */
+    struct api_limits limits; /* of requests that set none */
     uint32_t pids;
-    unsigned connections; /* to the broker, kept open: as many as there are workers */
-    const struct embedded_path *host_paths; /* that may be mounted, and what lies below */
+    unsigned connections;                   /* kept open to the broker: one per worker */
+    const struct embedded_path *host_paths; /* directories that may be mounted, and those below */
     size_t host_path_count;
     /* NULL when there is no such image. */
     const struct embedded_root *(*find_root)(void *user, struct str image);
     void *user;
 };
 
-/* conf is copied, what it points to stays the caller's. Connects: -errno when no broker answers
- * within wait_ms. BLOCKS. */
+/* conf is copied; the caller keeps what it points to. Connects to the broker: -errno when none
+ * answers within wait_ms. BLOCKS. */
 int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runtime **ret_runtime,
                  struct err *e);

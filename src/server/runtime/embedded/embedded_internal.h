@@ -1,4 +1,4 @@
-/* embedded_internal.h - what the embedded runtime's files share. */
+/* embedded_internal.h - shared by the files of the embedded runtime. */
 #pragma once
 
 #include "broker/client.h"
@@ -11,8 +11,8 @@ struct embedded {
     struct runtime base;
     struct embedded_conf conf;
     int sandboxes, volumes; /* directories */
-    pthread_mutex_t claims; /* held while one is looked for, made or renamed to be erased */
-    pthread_mutex_t lock;   /* of what follows */
+    pthread_mutex_t claims; /* held while a claim is looked up, made or renamed for erasure */
+    pthread_mutex_t lock;   /* protects the fields below */
     struct broker_client idle[EMBEDDED_CONNECTIONS_MAX];
     size_t idle_count;
 };
@@ -28,21 +28,21 @@ int embedded_reach(struct embedded *em, int dir, const char *path, bool make, st
 int embedded_check_source(struct runtime *r, const struct api_create *spec, struct api_fail *f);
 int embedded_check_abilities(struct runtime *r, const struct api_create *spec, struct api_fail *f);
 void embedded_image_note(struct runtime *r, struct str image, struct buf *out);
-/* What the request is to become; the plan owns no descriptor. Fills f when it cannot. */
+/* Turns the request into a plan, which owns no descriptor. Fills f when that is impossible. */
 int embedded_plan(const struct embedded *em, struct str id, const struct api_create *spec,
                   struct plan *ret_plan, const struct embedded_root **ret_root, struct api_fail *f);
 
 /* --- embedded_volumes.c --- */
 
-/* Whether these volumes may be mounted; makes nothing. */
+/* Whether these volumes may be mounted. Makes nothing. */
 int embedded_volumes_check(struct embedded *em, const struct api_create *spec, struct api_fail *f);
-/* Makes the host paths that are missing, for a request that was checked. */
+/* Makes the missing host paths of a request that passed the check. */
 int embedded_volumes_make(struct embedded *em, const struct api_create *spec, struct api_fail *f);
-/* Opens each, making what may be made, and noting in `sandbox`, its directory, what is to go with
- * it. Descriptors are the caller's; on failure none is left. */
+/* Opens each volume, making it where allowed. Records in `sandbox`, the sandbox's directory, which
+ * volumes to remove along with it. The caller owns the descriptors; on failure all are closed. */
 int embedded_volumes_open(struct embedded *em, const struct api_create *spec, int sandbox,
                           int fds[PLAN_BINDS_MAX], struct err *e);
-/* Removes the volumes that were to go with the sandbox whose directory this is, and that no other
- * mounts. Their names are free on return; the broker erases the files in the background. */
+/* Removes the volumes recorded in `sandbox`, a sandbox's directory, unless another sandbox mounts
+ * them. Their names are free on return; the broker erases the files in the background. */
 int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_client *client,
                            struct err *e);

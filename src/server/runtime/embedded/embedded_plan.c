@@ -1,4 +1,4 @@
-/* embedded_plan.c - from a request to a plan, or to the reason why there cannot be one. */
+/* embedded_plan.c - turns a request into a plan, or into the reason why that is impossible. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/utsname.h>
@@ -9,7 +9,7 @@
 #include "server/config/words.h"
 #include "server/runtime/embedded/embedded_internal.h"
 
-/* What the plan has no room for. */
+/* Refuses limits that the plan has no field for. */
 static int check_limits(const struct api_limits *asked, struct api_fail *f)
 {
     if (asked->cpu_millicores > PLAN_MILLICORES_MAX)
@@ -69,7 +69,7 @@ int embedded_check_abilities(struct runtime *r UNUSED, const struct api_create *
 
 enum {
     TMP_BYTES_MIN = 64 << 20,
-    TMP_BYTES_USUAL = 1 << 30, /* where memory has no limit */
+    TMP_BYTES_USUAL = 1 << 30, /* used when memory is not limited */
 };
 
 static void set_limits(const struct embedded *em, const struct api_limits *asked, struct plan *p)
@@ -81,13 +81,13 @@ static void set_limits(const struct embedded *em, const struct api_limits *asked
     l->disk_bytes = asked->disk_bytes ? asked->disk_bytes : usual->disk_bytes;
     l->cpu_millicores = asked->cpu_millicores ? asked->cpu_millicores : usual->cpu_millicores;
     l->pids = em->conf.pids;
-    /* /tmp lies in memory, and counts as such: files may take half of it. */
+    /* /tmp is a tmpfs, which counts as memory: its files may take half of the limit. */
     l->tmp_bytes = l->memory_bytes ? l->memory_bytes / 2 : TMP_BYTES_USUAL;
     if (l->tmp_bytes < TMP_BYTES_MIN)
         l->tmp_bytes = TMP_BYTES_MIN;
 }
 
-/* A single word with blanks in it is a command line. */
+/* A single argument that contains blanks is split as a command line. */
 static int add_args(struct plan *p, const struct api_create *spec, struct api_fail *f)
 {
     AUTO_ARENA(arena, 8 * PLAN_TEXT_MAX);
@@ -108,10 +108,10 @@ static int add_args(struct plan *p, const struct api_create *spec, struct api_fa
                  : api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT", "entrypoint: it is empty");
 }
 
-/* Go's own packages put it there, and the images of Go have it in their path. */
+/* Go's installer and the official Go images use this directory. */
 #define PATH_OF_GO "/usr/local/go/bin"
 
-/* What programs take for granted, unless the request has its own. */
+/* Variables that programs expect; those of the request take precedence. */
 static const struct json_pair usual_env[] = {
     {STR_INIT("PATH"),
      STR_INIT("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" PATH_OF_GO)},
@@ -189,7 +189,7 @@ int embedded_plan(const struct embedded *em, struct str id, const struct api_cre
     plan_init(ret_plan);
     if (str_copy(ret_plan->id, sizeof(ret_plan->id), id) < 0)
         return api_fail_invalid(f, "the id is too long");
-    /* An id is more than a host name wants. */
+    /* The whole id would be too long for a readable host name. */
     (void)snprintf(ret_plan->hostname, sizeof(ret_plan->hostname), "sandbox-%.8s", ret_plan->id);
     ret_plan->root = root->host ? PLAN_ROOT_HOST : PLAN_ROOT_DIR;
     ret_plan->layer_count = root->host ? 0 : 1;

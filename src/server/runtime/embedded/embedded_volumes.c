@@ -1,9 +1,8 @@
 /* embedded_volumes.c - what a sandbox mounts of the host: allowed paths, and volumes by name.
  *
  * The broker opens each path (BROKER_REACH), name by name below an allowed directory or a claim,
- * and follows no symbolic link on the way: a workload may plant links in what it mounts, also after
- * the check. The broker does it because root's directories need not be open to the server's
- * account. */
+ * and follows no symbolic link: a workload may plant links in what it mounts, even after the check.
+ * The broker does it because the server's account may lack access to root's directories. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +82,7 @@ static int refuse_link(size_t i, const struct api_volume *v, struct api_fail *f)
                         i);
 }
 
-/* A path below an allowed directory: opens it, and makes it if it may be made. */
+/* Opens a path below an allowed directory, and makes it where allowed. */
 static int reach_host(struct embedded *em, const struct api_volume *v, bool make, struct err *e)
 {
     char path[PATH_MAX];
@@ -119,8 +118,8 @@ static int check_host(struct embedded *em, size_t i, const struct api_volume *v,
     return fd == -ELOOP || fd == -EXDEV ? refuse_link(i, v, f) : 0;
 }
 
-/* claim/sub_path in em->volumes. Each name is looked up in the directory before it, so a sub-path
- * stays in its claim. */
+/* Opens claim/sub_path in em->volumes. Each name is looked up in the directory before it, so a
+ * sub-path cannot leave its claim. */
 static int reach_claim(struct embedded *em, const struct api_volume *v, struct err *e)
 {
     char path[PATH_MAX];
@@ -179,7 +178,7 @@ static int make_host(struct embedded *em, size_t i, const struct api_volume *v, 
     int fd = reach_host(em, v, true, &e);
 
     fd_close(fd);
-    if (fd == -ELOOP || fd == -EXDEV) /* made since the check */
+    if (fd == -ELOOP || fd == -EXDEV) /* changed since the check */
         return refuse_link(i, v, f);
     return fd < 0 ? api_fail_set(f, 500, "VOLUME::HOST_PATH_CREATE_FAILED",
                                  "volumes[%zu].host.path: cannot make it: %s", i, e.msg)
@@ -235,7 +234,7 @@ static int write_note(int sandbox, const char *prefix, const char *claim, struct
     return 0;
 }
 
-/* Also whether this request is the first to name it, and it is to go with its sandbox. */
+/* Records the mount, and whether to erase the claim with the sandbox: if asked, and it is new. */
 static int note_claim(const struct embedded *em, const struct api_volume *v, int sandbox,
                       struct err *e)
 {
@@ -252,7 +251,7 @@ static int note_claim(const struct embedded *em, const struct api_volume *v, int
     return write_note(sandbox, ERASE_PREFIX, claim, e);
 }
 
-/* By the broker: it belongs to root inside, as whoever uses it expects (git looks). */
+/* The broker makes it, so that root inside the sandbox owns it; git checks the owner, for one. */
 static int make_claim(struct embedded *em, const struct api_volume *v, struct err *e)
 {
     char claim[NAME_MAX + 1];
@@ -265,7 +264,7 @@ static int make_claim(struct embedded *em, const struct api_volume *v, struct er
     return fd < 0 ? fd : 0;
 }
 
-/* Of several requests that name a new claim, one makes it, and it goes with that one's sandbox. */
+/* When several requests name a new claim, one of them makes it, and its sandbox removes it. */
 static int note_and_open(struct embedded *em, const struct api_volume *v, int sandbox,
                          struct err *e)
 {
@@ -306,7 +305,7 @@ static bool is_used(const struct embedded *em, const char *claim)
     bool used = false;
 
     if (!dir)
-        return true; /* better kept than lost */
+        return true; /* when in doubt, keep the volume */
     rewinddir(dir);
     while (!used && (entry = readdir(dir))) {
         char path[PATH_MAX];
@@ -320,7 +319,7 @@ static bool is_used(const struct embedded *em, const char *claim)
     return used;
 }
 
-/* Unless another sandbox mounts it, which then keeps it. Nobody can begin to meanwhile. */
+/* Keeps a claim that another sandbox mounts. Under em->claims, so that no mount begins now. */
 static int erase_unused(struct embedded *em, int sandbox, const char *claim,
                         struct broker_client *client, struct err *e)
 {
@@ -334,7 +333,7 @@ static int erase_unused(struct embedded *em, int sandbox, const char *claim,
         r = broker_erase(client, em->volumes, claim, e);
     if (r == -ENOENT)
         r = 0;
-    /* Asked again, we would erase what another sandbox has made under the name since. */
+    /* A second call would erase a new volume that another sandbox made under this name. */
     (void)snprintf(note, sizeof(note), ERASE_PREFIX "%s", claim);
     if (r == 0)
         (void)unlinkat(sandbox, note, 0);
