@@ -1,10 +1,10 @@
-/* allow.c - what callers other than root may have us use: directories that the operator named.
+/* allow.c - what callers other than root may have the broker use: the directories of --allow.
  *
- * A descriptor shows where a caller got to, not what it may read: one that was opened by path alone
- * needs no right to the directory itself. We use it with root's rights, so it counts only when it
- * lies where everything is the callers'. That is found by walking down: the path that the kernel
- * has for the descriptor is opened anew below the allowed directory, without following a link or
- * leaving it, and must lead to the same file. */
+ * A descriptor proves that the caller reached a file, not that it may read it: opening with O_PATH
+ * needs no permission on the file itself. The broker uses it with root's rights, so it accepts only
+ * files below a directory that belongs to the callers. To check this it takes the path that the
+ * kernel reports for the descriptor, opens it again below the allowed directory, without following
+ * a symbolic link or leaving the directory, and requires the same file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 
 enum { LINK_BYTES_MAX = 64 };
 
-/* What of `path` is below `dir`: "." for the directory itself, NULL when it lies elsewhere. */
+/* The part of `path` below `dir`: "." for the directory itself, NULL when it is elsewhere. */
 static const char *path_below(const char *path, const char *dir)
 {
     struct str rest = str_of(path);
@@ -107,7 +107,7 @@ int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e)
     return found < 0 ? found : 0;
 }
 
-/* Opens at/name, which is made when it is missing and may be. The last name may be of a file. */
+/* Opens at/name, and creates it if missing and allowed. The last name may be a file. */
 static int reach_step(int at, struct str name, bool last, bool make, struct err *e)
 {
     const int flags = O_PATH | (last ? 0 : O_DIRECTORY);
@@ -127,7 +127,7 @@ static int reach_step(int at, struct str name, bool last, bool make, struct err 
 int allow_reach(const struct broker *b, uid_t caller, int dir, struct str path, bool make,
                 struct err *e)
 {
-    /* Our own view of it: the caller may see it read-only, as its service manager wants. */
+    /* In our mount namespace: the caller's service manager may have made it read-only there. */
     auto_fd at = allow_open(b, caller, dir, e);
     struct str name;
 

@@ -1,7 +1,7 @@
-/* broker.h - the one privileged program, from inside: single-threaded, it may block.
+/* broker.h - internals of the broker, the only privileged program. Single-threaded; may block.
  *
- * A worker serves connections one request at a time and makes slots ahead while nobody asks.
- * Workers share the host's preparation, the slot numbers and nothing else. */
+ * A worker serves connections one request at a time, and makes slots ahead while there is none.
+ * Workers share the prepared host and the slot numbers, nothing else. */
 #pragma once
 
 #include "base/list.h"
@@ -10,7 +10,7 @@
 #include "sandbox/slot.h"
 #include "sandbox/spawn.h"
 
-/* A slot made ahead: all it lacks is a plan. */
+/* A slot made ahead: complete except for a plan. */
 struct ready {
     struct list link;
     enum plan_net net;
@@ -18,13 +18,13 @@ struct ready {
     struct cgroup cgroup;
     int dir;
     struct parked parked;
-    struct slot_owner child; /* the parked one, while it surely lives; all 0 if it does not */
+    struct slot_owner child; /* the parked child; all 0 once it may have ended */
 };
 
 /* A directory from which callers other than root may take layers and volumes. */
 struct broker_allowed {
-    int dir;    /* O_PATH, of our mount namespace */
-    char *path; /* without links */
+    int dir;    /* O_PATH, in our mount namespace */
+    char *path; /* without symbolic links */
 };
 
 enum { BROKER_ALLOWED_MAX = 64, BROKER_CONNECTIONS_MAX = 64 };
@@ -34,56 +34,56 @@ struct broker {
     struct broker_allowed allowed[BROKER_ALLOWED_MAX];
     size_t allowed_count;
     struct slot_owner self;
-    struct list ready[2]; /* by enum plan_net */
+    struct list ready[2]; /* indexed by enum plan_net */
     uint32_t ready_count[2];
-    uint32_t ready_total[2];  /* that all workers together are to keep ready */
-    uint32_t worker, workers; /* which of how many we are */
-    bool expects_host;        /* the last plan wanted that root: so may the next */
-    bool tied;                /* ends with whoever started it */
-    struct err blocked;       /* why no user namespace could be made the last time; 0 = it could */
-    uint32_t slot_hint;       /* where to look for a free number */
-    int remover;              /* wakes it; -EBADF = there is none, remove everything yourself */
+    uint32_t ready_total[2];  /* that all workers together keep ready */
+    uint32_t worker, workers; /* our index, and the number of workers */
+    bool expects_host;        /* the last plan used the host's root, so expect the next to */
+    bool tied;                /* ends with the process that started it (--until-eof) */
+    struct err blocked;       /* why the last user namespace could not be made; code 0 = it could */
+    uint32_t slot_hint;       /* where the search for a free number begins */
+    int remover;              /* eventfd that wakes it; -EBADF = none: remove everything here */
 };
 
 /* allow.c */
-/* Adds a directory, once host_open was called. The state directory must not lie at or below it. */
+/* Adds a directory; call after host_open. The state directory must not be at or below it. */
 int allow_add(struct broker *b, const char *path, struct err *e);
-/* Whether a caller may have us use what `fd` is open on: root may name anything; others what is, or
- * lies beneath, an allowed directory. */
+/* Whether the broker may use what `fd` is open on for this caller. Root may name anything, others
+ * an allowed directory and all below it. */
 int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e);
-/* The same, and opens it (O_PATH) as this process sees it: a descriptor, the caller's. */
+/* The same, and opens it (O_PATH) in this process's mount namespace. The caller closes it. */
 int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e);
-/* Opens path (O_PATH), relative to what the caller may have us use and never above it, name by name
- * without following a symbolic link (-ELOOP): a sandbox that mounts the same directory may put one
- * in the way at any time. `make` makes directories that are missing: root's, 0755. */
+/* Opens path (O_PATH) relative to `dir`, which must be allowed, and never above it. Follows no
+ * symbolic link (-ELOOP): a sandbox that mounts the directory may plant one at any time. `make`
+ * creates missing directories, owned by root, mode 0755. */
 int allow_reach(const struct broker *b, uid_t caller, int dir, struct str path, bool make,
                 struct err *e);
 
-/* worker.c: the life of a worker. Root and `caller` may connect. */
+/* worker.c: runs a worker. Root and `caller` may connect. */
 NORETURN void worker_main(struct broker *shared, uint32_t index, int listener, uid_t caller);
 
 /* ready.c */
 /* userns_make() for the ids of a slot; sets or clears b->blocked. */
 int ready_userns(struct broker *b, uint32_t slot, struct err *e);
-/* Raises the total that is wanted to what one connection wants: the most of them counts. */
+/* Raises the wanted total to that of this connection: the highest of all connections counts. */
 void ready_want(struct broker *b, const struct broker_config *c);
-/* This worker's part of that total. */
+/* This worker's share of that total. */
 uint32_t ready_share(const struct broker *b, enum plan_net net);
 int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct err *e);
-void ready_free(struct broker *b, struct ready *r);            /* gives the slot back */
+void ready_free(struct broker *b, struct ready *r);            /* releases the slot */
 struct ready *ready_take(struct broker *b, enum plan_net net); /* NULL when there is none */
-/* Makes one more if fewer than wanted are there: 1 = made, 0 = enough, -errno. */
+/* Makes one slot if fewer than wanted are ready: 1 = made, 0 = enough, -errno. */
 int ready_fill_one(struct broker *b, const uint32_t wanted[2], struct err *e);
 void ready_free_all(struct broker *b);
 
-/* One connection. */
+/* A connection. */
 struct broker_peer {
-    uid_t uid;       /* as the kernel says */
-    bool configured; /* it said BROKER_CONFIG */
+    uid_t uid;       /* from SO_PEERCRED */
+    bool configured; /* it has sent BROKER_CONFIG */
     struct broker_config config;
 };
 
-/* ops.c: one request. Returns how many descriptors for the caller are in ret_files. */
+/* ops.c: answers one request. Returns the number of descriptors for the caller in ret_files. */
 size_t broker_answer(struct broker *b, struct broker_peer *peer,
                      const union broker_message *message, size_t bytes, const int *fds,
                      size_t fd_count, struct broker_reply *reply, int ret_files[BROKER_FILE_COUNT]);
@@ -91,47 +91,46 @@ size_t broker_answer(struct broker *b, struct broker_peer *peer,
 /* life.c: sandboxes by id. -ENOENT when there is none. */
 int life_find(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
               struct err *e);
-/* Also one that is SLOT_READY: a worker is making it, or died while it did. */
+/* Also finds one that is SLOT_READY: a worker is making it, or died while doing so. */
 int life_find_any(const struct broker *b, const char *id, struct slot_record *ret, int *ret_dir,
                   struct err *e);
-/* The same, after waiting for the exclusive lock, so for every create that is under way: one that
- * is SLOT_READY then has lost its worker and is to be destroyed. A name without a slot is removed.
- */
+/* The same, after waiting for the exclusive lock, and so for all running creates: a slot that is
+ * SLOT_READY then has lost its worker and must be destroyed. Removes a name without a slot. */
 int life_find_leftover(const struct broker *b, const char *id, struct slot_record *ret,
                        int *ret_dir, struct err *e);
-/* Whether `dir` is still the directory of that slot: the number may have a new owner. Under its
- * lock (flock) the answer stays true. */
+/* Whether `dir` is still the directory of that slot: the number may have been reused. The answer
+ * stays valid while the caller holds the directory's flock. */
 bool life_is_current(const struct broker *b, uint32_t slot, int dir);
 int life_name(const struct broker *b, const char *id, uint32_t slot, struct err *e);
-/* Kills and removes everything of a slot, its claim last; when it left many files and there is a
- * remover, these, and with them the claim, a little later. `dir` is the slot's directory as the
- * caller found it; its lock keeps others from doing the same. -ENOENT when someone was faster, and
- * the number may be another's by now. */
+/* Kills and removes everything of a slot, its claim last. If it left many files and there is a
+ * remover, this removes the files and the claim later. `dir` is the slot's directory as the caller
+ * found it; its flock excludes other processes. -ENOENT when another process was faster, and the
+ * number may have been reused. */
 int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
 /* Leaves a slot that could not be destroyed to the next sweep. */
 void life_abandon(int dir);
 
-/* trash.c: directories of callers whose files are still to be erased, however many these are. */
-/* Has the directory parent/name, a single name, erased: the name is free on return, the remover
- * does the rest. Survives the death of everybody. -ENOENT when there is none. */
+/* trash.c: directories of callers with any number of files that are still to be erased. */
+/* Erases the directory parent/name, a single name: the name is free on return, the remover erases
+ * the files, even if any process dies in between. -ENOENT when there is none. */
 int trash_put(const struct broker *b, int parent, const char *name, struct err *e);
-/* Erases all that is noted, and waits for another process that does. Returns how many directories.
- */
+/* Erases all of the trash, after waiting for another process that does so. Returns the number of
+ * directories. */
 int trash_empty(const struct broker *b, struct err *e);
-/* The same, by the remover if there is one. */
+/* The same, but leaves it to the remover if there is one. */
 int trash_sweep(const struct broker *b, struct err *e);
 
-/* remover.c: a process that removes what others leave because it is much. */
-/* From here on there is one, for us and for those we fork. */
+/* remover.c: a process that removes large amounts of files for the others. */
+/* Enables the remover, for this process and those it forks. */
 int remover_open(struct broker *b, struct err *e);
-/* There is a slot that is nobody's, or something in the trash. */
+/* Tells the remover that there is a slot without an owner, or something in the trash. */
 void remover_wake(const struct broker *b);
-/* Whether someone woke it since this was asked last: then start it. */
+/* Whether it was woken since the last call: then start it. */
 bool remover_is_wanted(const struct broker *b);
-/* Its work, in a process of its own. */
+/* Runs the remover, in a process of its own. */
 int remover_run(struct broker *b, struct err *e);
 
-/* sweep.c: removes what no living process answers for. Returns how many slots. */
+/* sweep.c: removes what no living process owns. Returns the number of removed things. */
 int broker_sweep_all(struct broker *b, bool dead_too, struct err *e);
-/* The slots only, and no dead sandboxes. */
+/* Slots only, without dead sandboxes. */
 int broker_sweep_slots(struct broker *b, struct err *e);

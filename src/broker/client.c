@@ -15,16 +15,15 @@
 #include "sandbox/disk.h"
 #include "sandbox/spawn.h"
 
-/* Longer than the broker's own bounds, so that it can tell what went wrong, and has undone it by
- * then. There are none where trees are removed or copied, or memory is reclaimed: that may take its
- * time. A worker that is busy with the sandboxes of others comes to us in the end, and to whoever
- * is new after all of them. */
+/* Longer than the broker's own timeouts, so that it can report what went wrong after undoing it.
+ * Removing or copying trees and reclaiming memory have none, as they may take long. A worker busy
+ * with other requests serves this one in the end, and new connections after all others. */
 enum {
     SHORT_MS = 10 * 1000,
     TURN_MS = 30 * 1000,
     LONG_MS = 60 * 1000,
     SPAWN_MS = 120 * 1000,
-    SLOT_MS = 20 * 1000, /* to make a slot, and to remove it when the rest failed */
+    SLOT_MS = 20 * 1000, /* to make a slot, and to remove it after a failure */
 };
 static_assert((int)SHORT_MS > (int)BROKER_FREEZE_MS_MAX, "a sandbox that does not thaw is told");
 static_assert(SPAWN_MS > DISK_LIMIT_MS_MAX + SPAWN_STEPS_MS_MAX + SPAWN_KILL_MS_MAX + SLOT_MS,
@@ -62,14 +61,14 @@ static int await_reply(int sock, uint32_t timeout_ms)
     return r < 0 ? -errno : r == 0 ? -ETIMEDOUT : 0;
 }
 
-/* EAGAIN is that of SO_SNDTIMEO. */
+/* EAGAIN comes from SO_SNDTIMEO. */
 static bool is_silence(int r)
 {
     return r == -ETIMEDOUT || r == -EAGAIN;
 }
 
-/* Files that came with the reply go to ret_files, which has room for as many as the operation
- * answers; NULL expects none. */
+/* Descriptors of the reply go to ret_files, which has room for those of the operation; NULL when
+ * none is expected. */
 static int exchange_bytes(struct broker_client *c, const void *message, size_t bytes,
                           uint32_t timeout_ms, const int *fds, size_t fd_count,
                           struct broker_reply *reply, int *ret_files, struct err *e)
@@ -88,7 +87,7 @@ static int exchange_bytes(struct broker_client *c, const void *message, size_t b
     if (r == 0 && n == 0)
         r = -EPIPE;
     if (r < 0) {
-        broker_close(c); /* whatever comes later belongs to another question */
+        broker_close(c); /* a late reply would be taken for that of the next request */
         return is_silence(r) ? err_set(e, ETIMEDOUT, "the broker does not answer")
                              : err_sys(e, -r, "talk to the broker");
     }
@@ -141,7 +140,7 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
     if (c->sock < 0)
         return err_sys(e, errno, "make a socket");
     fd_set_send_room(c->sock, sizeof(struct broker_spawn));
-    /* Connecting waits while the backlog is full, which it is for ever if nobody accepts. */
+    /* connect() blocks while the backlog is full: forever if the broker never accepts. */
     (void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     if (connect(c->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
         int r = is_silence(-errno) ? err_set(e, ETIMEDOUT, "the broker does not answer")
@@ -325,7 +324,7 @@ int broker_kill(struct broker_client *c, struct broker_handle *h, uint32_t grace
     if (r == 0) {
         uint64_t deadline = deadline_in_ms(grace_ms);
 
-        (void)broker_resume(c, h->sandbox.id, NULL); /* a paused one could not hear it */
+        (void)broker_resume(c, h->sandbox.id, NULL); /* a paused sandbox would not get SIGTERM */
         do
             r = poll(&p, 1, deadline_left_ms(deadline));
         while (r < 0 && errno == EINTR);

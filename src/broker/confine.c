@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/caps.h"
 
-/* What for. */
+/* Needed capabilities, and what for. */
 static const struct {
     int cap;
     const char *name;
@@ -19,20 +19,20 @@ static const struct {
     {CAP_NET_ADMIN,       "NET_ADMIN"      }, /* veth, bridge, nftables */
     {CAP_SETUID,          "SETUID"         }, /* user ids of sandboxes */
     {CAP_SETGID,          "SETGID"         },
-    {CAP_CHOWN,           "CHOWN"          }, /* their directories */
-    {CAP_DAC_OVERRIDE,    "DAC_OVERRIDE"   }, /* and what they wrote there */
+    {CAP_CHOWN,           "CHOWN"          }, /* the directories of sandboxes */
+    {CAP_DAC_OVERRIDE,    "DAC_OVERRIDE"   }, /* the files that sandboxes wrote */
     {CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH"},
     {CAP_FOWNER,          "FOWNER"         },
     {CAP_FSETID,          "FSETID"         },
     {CAP_MKNOD,           "MKNOD"          }, /* /dev, and whiteouts of snapshots */
     {CAP_KILL,            "KILL"           },
-    {CAP_SYS_PTRACE,      "SYS_PTRACE"     }, /* /proc/PID/ns of another user */
-    {CAP_SYS_CHROOT,      "SYS_CHROOT"     }, /* setns of a mount namespace */
-    {CAP_SETPCAP,         "SETPCAP"        }, /* to take capabilities away */
-    {CAP_SETFCAP,         "SETFCAP"        }, /* to map id 0 of a user namespace */
+    {CAP_SYS_PTRACE,      "SYS_PTRACE"     }, /* /proc/PID/ns of another user's process */
+    {CAP_SYS_CHROOT,      "SYS_CHROOT"     }, /* setns() to a mount namespace */
+    {CAP_SETPCAP,         "SETPCAP"        }, /* dropping capabilities */
+    {CAP_SETFCAP,         "SETFCAP"        }, /* mapping id 0 of a user namespace */
 };
 
-/* What we have now. */
+/* The capabilities of this process. */
 static int caps_permitted(uint64_t *ret, struct err *e)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

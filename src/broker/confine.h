@@ -1,9 +1,9 @@
-/* confine.h - what the broker may do, beyond which it gives everything up. */
+/* confine.h - the privileges that the broker needs, and how it drops all others. */
 #pragma once
 
 #include "base/err.h"
 
-/* Names everything that is missing to make sandboxes, in one sentence. */
+/* On failure the error names all missing privileges in one sentence. */
 int broker_check_privileges(struct err *e);
-/* Keeps only the capabilities its operations need, for good. */
+/* Drops all capabilities that no operation needs, for good. */
 int broker_confine(struct err *e);

@@ -1,4 +1,4 @@
-/* life.c - sandboxes by id: <state>/ids/<id> is a link whose target is the slot's number. */
+/* life.c - sandboxes by id: <state>/ids/<id> is a symbolic link to the number of its slot. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -87,7 +87,7 @@ int life_find_leftover(const struct broker *b, const char *id, struct slot_recor
     return r;
 }
 
-/* True while the number still belongs to this very directory. */
+/* Compares device and inode: the number may have been reused with a new directory. */
 bool life_is_current(const struct broker *b, uint32_t slot, int dir)
 {
     auto_fd now = slot_open(&b->host, slot, NULL);
@@ -97,7 +97,7 @@ bool life_is_current(const struct broker *b, uint32_t slot, int dir)
            ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* A name may have a new sandbox by now, if whoever removed it last died before it was done here. */
+/* The name may have a new sandbox, if the process that removed the old one died before this. */
 static int life_unname(const struct broker *b, const char *id, uint32_t slot, struct err *e)
 {
     uint32_t named = 0;
@@ -109,8 +109,8 @@ static int life_unname(const struct broker *b, const char *id, uint32_t slot, st
     return 0;
 }
 
-/* Whoever holds a slot dies by its process, too: control groups may have been moved, or be out of
- * our sight, and a range of user ids must not be given back while someone runs under it. */
+/* Kills PID 1 by its pidfd, too: the cgroups may have been moved or be hidden from us, and a range
+ * of user ids must not be reused while a process runs with it. */
 static int life_kill_owner(int dir, struct err *e)
 {
     struct slot_record record;
@@ -147,7 +147,7 @@ static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const ch
         return err_wrap(e, r, "remove cgroups");
     if (b->host.has_bridge)
         (void)netns_release(&b->host.net, slot, NULL);
-    life_abandon(dir); /* dying from here on, we leave it to any sweep */
+    life_abandon(dir); /* if we die now, any sweep removes the rest */
     r = life_unname(b, id, slot, e);
     if (r == 0)
         r = b->remover < 0 ? slot_remove(&b->host, slot, e) : slot_remove_little(&b->host, slot, e);
@@ -169,6 +169,6 @@ int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struc
         return err_sys(e, errno, "lock slot %u", slot);
     r = life_is_current(b, slot, dir) ? life_destroy_taken(b, slot, dir, id, e)
                                       : err_set(e, ENOENT, "it is gone already");
-    (void)flock(dir, LOCK_UN); /* copies of the descriptor may live on in parked children */
+    (void)flock(dir, LOCK_UN); /* parked children may hold copies of the descriptor */
     return r;
 }

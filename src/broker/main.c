@@ -1,7 +1,7 @@
-/* main.c - opensandbox-broker: starts workers, keeps them going, and lets them serve.
+/* main.c - opensandbox-broker: starts workers, which serve requests, and restarts those that die.
  *
- * The first process prepares the host and listens; workers inherit both. It reaps whatever loses
- * its parent, so that a sandbox whose worker died leaves no zombie. */
+ * The first process prepares the host and listens; workers inherit both. It is a subreaper, so that
+ * a sandbox whose worker died leaves no zombie. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -29,12 +29,12 @@
 
 enum {
     WORKERS_MAX = 16,
-    RESTART_PAUSE_MS = 200, /* of one that died */
+    RESTART_PAUSE_MS = 200, /* after a worker died */
 };
 
 enum {
-    SWEEPER, /* what a dead worker had made ahead, and what it was about to make */
-    REMOVER, /* files, however many */
+    SWEEPER, /* removes ready and half-made slots of a dead worker */
+    REMOVER, /* removes any number of files */
     TIDIER_COUNT,
 };
 
@@ -42,9 +42,9 @@ struct options {
     const char *state, *socket, *execd;
     const char *allowed[BROKER_ALLOWED_MAX];
     size_t allowed_count;
-    int until_eof; /* of this pipe, or -EBADF */
+    int until_eof; /* end at end of file of this pipe; -EBADF = none */
     unsigned workers;
-    uid_t caller; /* who may connect, beside root */
+    uid_t caller; /* uid that may connect, beside root */
     bool sweep_only;
 };
 
@@ -57,25 +57,25 @@ static int listen_at(const char *path, uid_t caller, struct err *e)
 
     if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_of(path)) < 0)
         return err_set(e, ENAMETOOLONG, "socket path '%s' is too long", path);
-    (void)unlink(path); /* host_serve says that no other broker uses it */
+    (void)unlink(path); /* host_serve made sure that no other broker uses it */
     if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || chmod(path, 0600) < 0 ||
         chown(path, caller, (gid_t)-1) < 0 || listen(fd, BROKER_CONNECTIONS_MAX) < 0)
         return err_sys(e, errno, "listen at '%s'", path);
     return take_fd(&fd);
 }
 
-/* A process beside the workers that tidies up, and ends when it is done. */
+/* A process beside the workers that cleans up, and exits when done. */
 struct tidier {
-    pid_t pid; /* 0 = it does not run */
-    bool due;  /* there is something for it that it may not have seen */
+    pid_t pid; /* 0 = not running */
+    bool due;  /* there is work that a running one may have missed */
 };
 
-/* What the first process watches over. */
+/* State of the first process. */
 struct supervisor {
     struct broker *broker;
     const struct options *options;
     int listener;
-    int signals; /* signalfd of SIGTERM, SIGINT and SIGCHLD, which are blocked */
+    int signals; /* signalfd for SIGTERM, SIGINT and SIGCHLD, which are blocked */
     pid_t workers[WORKERS_MAX];
     struct tidier tidiers[TIDIER_COUNT];
 };
@@ -100,7 +100,7 @@ static NORETURN void tidier_main(const struct supervisor *s, bool removes)
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != b->self.pid)
-        exit(1); /* it died before we asked to be told */
+        exit(1); /* the parent died before PR_SET_PDEATHSIG */
     fd_close(s->signals);
     fd_close(s->options->until_eof);
     fd_close(s->listener);
@@ -129,8 +129,8 @@ static bool start_tidier(struct supervisor *s, unsigned which)
     return !t->due;
 }
 
-/* Starts what is missing; false when the kernel refuses. Workers come first: a sweep waits for
- * locks that others hold, and must keep nobody waiting for us. */
+/* Starts missing processes; false when fork fails. Workers come first: a sweep waits for locks of
+ * other processes, and must not delay requests. */
 static bool start_missing(struct supervisor *s)
 {
     bool complete = true;
@@ -149,7 +149,7 @@ static bool start_missing(struct supervisor *s)
     return complete;
 }
 
-/* Workers, tidiers, and orphaned sandboxes that ended. */
+/* Reaps workers, tidiers, and orphaned sandboxes that ended. */
 static void reap(struct supervisor *s)
 {
     struct timespec pause = {.tv_nsec = RESTART_PAUSE_MS * 1000000L};
@@ -161,7 +161,7 @@ static void reap(struct supervisor *s)
             if (s->tidiers[i].pid != pid)
                 continue;
             s->tidiers[i].pid = 0;
-            if (WIFSIGNALED(status)) /* killed, it has not seen everything */
+            if (WIFSIGNALED(status)) /* it was killed before it was done */
                 lost = s->tidiers[i].due = true;
         }
         for (unsigned i = 0; i < s->options->workers; i++) {
@@ -174,11 +174,10 @@ static void reap(struct supervisor *s)
         }
     }
     if (lost)
-        (void)nanosleep(&pause, NULL); /* one that dies at once must not keep us busy */
+        (void)nanosleep(&pause, NULL); /* a worker that dies at once must not keep us busy */
 }
 
-/* True at the end of the pipe that whoever started us holds. What it writes is no business of ours.
- */
+/* True at the end of the pipe from the process that started us. Ignores data in it. */
 static bool is_at_end(int pipe)
 {
     char ignored[256];
@@ -187,7 +186,7 @@ static bool is_at_end(int pipe)
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Waits for something to happen; false when it is time to end. */
+/* Waits for an event; false when it is time to end. */
 static bool supervise_turn(struct supervisor *s, int timeout_ms)
 {
     struct pollfd polls[] = {
@@ -225,11 +224,11 @@ static void supervise(struct supervisor *s)
             (void)kill(s->workers[i], SIGTERM);
     for (unsigned i = 0; i < TIDIER_COUNT; i++)
         if (s->tidiers[i].pid > 0)
-            (void)kill(s->tidiers[i].pid, SIGKILL); /* whoever starts next goes on where it was */
+            (void)kill(s->tidiers[i].pid, SIGKILL); /* the next broker continues its work */
     for (unsigned i = 0; i < s->options->workers; i++)
         if (s->workers[i] > 0)
             (void)waitpid(s->workers[i], NULL, 0);
-    /* The remover is at a file, whose removal may take long and cannot be stopped. */
+    /* Do not wait for the remover: unlink() of a large file takes long, uninterruptibly. */
     if (s->tidiers[SWEEPER].pid > 0)
         (void)waitpid(s->tidiers[SWEEPER].pid, NULL, 0);
 }
@@ -274,7 +273,7 @@ static int add_allowed(struct options *o, const char *path)
     return 0;
 }
 
-/* A file would be at its end at once, and nobody could ever tell us anything by it. */
+/* Refuses a file: it is at its end at once, and can signal nothing. */
 static int set_until_eof(struct options *o, int fd)
 {
     struct stat st;
@@ -288,7 +287,7 @@ static int set_until_eof(struct options *o, int fd)
     return 0;
 }
 
-/* Options whose value is a number. */
+/* Parses options with a numeric value. */
 static int parse_numeric(struct options *o, int option, const char *text)
 {
     uint64_t max = option == 'w' ? WORKERS_MAX : option == 'u' ? INT_MAX : UINT32_MAX - 1, n = 0;
@@ -304,7 +303,7 @@ static int parse_numeric(struct options *o, int option, const char *text)
     return 0;
 }
 
-/* 0 = go on, 1 = done, -1 = wrong usage. */
+/* 0 = continue, 1 = done, -1 = wrong usage. */
 static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option long_options[] = {
@@ -349,21 +348,21 @@ static int parse_options(int argc, char **argv, struct options *o)
     return r;
 }
 
-/* --sweep: counts, removes, says so. */
+/* --sweep: removes leftovers and prints how many. */
 static int sweep_once(struct broker *b, struct err *e)
 {
     int r = broker_sweep_all(b, true, e);
 
     if (r >= 0)
         printf("%d leftovers removed\n", r);
-    /* Nobody serves and nothing is left: then neither are our groups and our bridge needed. */
+    /* No broker serves and nothing is left: remove our cgroups and our bridge as well. */
     if (r >= 0 && host_serve(&b->host, 0, NULL) == 0 &&
         cgroup_host_remove(b->host.cgroups, NULL) == 0)
         r = netns_host_remove(&b->host.net, e);
     return r;
 }
 
-/* The signals we heed, as a descriptor; they come by no other way from here on. */
+/* Blocks the signals that we handle, and returns a signalfd for them. */
 static int signals_open(struct err *e)
 {
     sigset_t set;
@@ -378,7 +377,7 @@ static int signals_open(struct err *e)
     return fd < 0 ? err_sys(e, errno, "watch for signals") : fd;
 }
 
-/* Said once, here: workers, which inherit b->blocked, do not repeat it. */
+/* Logs a failure once. Workers inherit b->blocked and do not repeat it. */
 static void try_userns(struct broker *b)
 {
     struct err e = {0};
@@ -410,19 +409,19 @@ static int run(struct broker *b, const struct options *o, struct err *e)
     signals = signals_open(e);
     if (signals < 0)
         return signals;
-    r = remover_open(b, e); /* callers may wait already: what is much takes too long here */
+    r = remover_open(b, e); /* callers may be waiting: do not remove large trees here */
     if (r < 0)
         return r;
     r = broker_sweep_all(b, false, e);
     if (r > 0)
         log_event(LOG_INFO, "removed leftovers", LOG_I64("count", r));
     if (r < 0)
-        (void)log_err(e, "sweep at start, going on"); /* the rest of the slots is as good as ever */
+        (void)log_err(e, "sweep at start, going on"); /* other slots are not affected */
     host_forget_roots(&b->host);
     log_event(LOG_INFO, "ready", LOG_STR("cgroups", cgroup_host_describe(b->host.cgroups)),
               LOG_STR("disk", disk_host_describe(&b->host.disk)), LOG_U64("workers", o->workers));
     supervise(&(struct supervisor){b, o, listener, signals, {0}, {{0}}});
-    (void)cgroup_host_remove(b->host.cgroups, NULL); /* stays while there are sandboxes */
+    (void)cgroup_host_remove(b->host.cgroups, NULL); /* fails while there are sandboxes */
     return 0;
 }
 
@@ -438,7 +437,7 @@ int main(int argc, char **argv)
         return r < 0 ? 2 : 0;
     log_init(&(struct log_conf){.area = "broker", .fd = STDERR_FILENO, .level = LOG_INFO});
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)umask(022); /* what we make has the mode we say */
+    (void)umask(022); /* files get exactly the modes we pass */
     b.tied = o.until_eof >= 0;
     b.workers = o.workers;
     r = broker_check_privileges(&e);

@@ -1,4 +1,4 @@
-/* ops.c - what a broker does when asked, one row per operation. */
+/* ops.c - the broker's operations, one row each. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -76,10 +76,10 @@ static void describe(const struct broker *b, const struct slot_record *record,
     memcpy(ret->id, record->id, sizeof(ret->id));
 }
 
-/* The sandbox a request names. */
+/* Finds the sandbox that a request names. */
 static int find(const struct exchange *x, struct slot_record *ret, int *ret_dir)
 {
-    const char *id = x->request->id.id; /* where every such request begins */
+    const char *id = x->request->id.id; /* the first field of all these requests */
 
     if (id[PLAN_ID_MAX - 1] || !plan_id_is_valid(str_of(id)))
         return err_set(x->e, EINVAL, "that is no sandbox id");
@@ -140,8 +140,8 @@ static int spawn_limit_disk(struct broker *b, const struct ready *r, uint64_t by
     return error < 0 ? err_wrap(e, error, "limit the disk") : 0;
 }
 
-/* From a ready slot to a live one. SLOT_LIVE is written last: until then, whatever happens, the
- * slot counts as the broker's, and goes when it goes. */
+/* Turns a ready slot into a live one. Writes SLOT_LIVE last: until then the slot belongs to the
+ * broker, and is removed when that ends. */
 static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *record,
                     struct proc *ret)
 {
@@ -180,10 +180,9 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
     return error;
 }
 
-/* Under the lock, so that a sweep finds no name whose sandbox is still on its way. The record has
- * the id before the name leads to it: if we die from here on, whoever looks for the id finds this
- * slot and can tell that it is ours, and not that of another sandbox which has the number by now.
- */
+/* Takes the lock, so that a sweep finds no name of a sandbox that is still being made. Writes the
+ * id to the record before the name: if we die after that, a lookup of the id finds this slot, and
+ * the record proves that the number was not reused by another sandbox. */
 static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
 {
     const char *id = x->plan->id;
@@ -214,8 +213,8 @@ static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
     return error;
 }
 
-/* The first `count` descriptors. What a directory holds is read and written with our rights, and
- * handed out with root's inside: so it must be one that the caller may name. */
+/* Checks the first `count` descriptors. Their files are used with our rights, and root inside gets
+ * access to them, so the caller must be allowed to name them. */
 static int check_may_use(const struct exchange *x, size_t count)
 {
     int r = 0;
@@ -225,8 +224,8 @@ static int check_may_use(const struct exchange *x, size_t count)
     return r;
 }
 
-/* A socket of the host's network must not get into a sandbox: it could be turned around and used to
- * reach what the sandbox's own network cannot. One that listens on AF_UNIX cannot. */
+/* Refuses sockets of the host's network: a sandbox could reconnect one to reach what its own
+ * network cannot. A listening AF_UNIX socket cannot be used for that. */
 static int check_listener(int fd, struct err *e)
 {
     int domain = 0, listens = 0;
@@ -290,7 +289,7 @@ static int op_open(struct exchange *x)
         return r;
     r = proc_open(record.owner.pid, &proc);
     describe(x->b, &record, state_of(x->b, &record), &x->reply->sandbox);
-    /* Whoever has the number now, if anyone: only with the same start is it our PID 1. */
+    /* The PID may have been reused: only with the same start time is it our PID 1. */
     if (r < 0 || x->reply->sandbox.state == BROKER_DEAD) {
         proc_close(&proc);
         x->reply->sandbox.state = BROKER_DEAD;
@@ -329,12 +328,11 @@ static int freeze_taken(struct exchange *x, const struct slot_record *record, in
         return err_set(x->e, ESRCH, "sandbox '%s' has ended", record->id);
     r = cgroup_freeze(&groups, frozen, BROKER_FREEZE_MS_MAX, x->e);
     if (r == 0 && frozen)
-        (void)cgroup_reclaim(&groups, NULL); /* where the kernel can */
+        (void)cgroup_reclaim(&groups, NULL); /* where the kernel supports it */
     return r;
 }
 
-/* Under the slot's lock: its groups go by number, and the number must not change hands meanwhile.
- */
+/* Takes the slot's lock: cgroups are named by slot number, which must not be reused meanwhile. */
 static int freeze(struct exchange *x, bool frozen)
 {
     struct slot_record record;
@@ -420,7 +418,7 @@ static int op_list(struct exchange *x)
     return n;
 }
 
-/* Also what a worker left that died in the middle of a create. */
+/* Also removes what a worker left that died during a create. */
 static int op_remove(struct exchange *x)
 {
     struct slot_record record;
@@ -472,7 +470,7 @@ static int op_erase(struct exchange *x)
     if (path.n == 0 || str_find(path, '/') < path.n || str_eq(path, STR(".")) ||
         str_eq(path, STR("..")) || str_copy(name, sizeof(name), path) < 0)
         return err_set(x->e, EINVAL, "expected the name of a directory, without a '/'");
-    /* Our own view of it: the caller may see it read-only, as its service manager wants. */
+    /* In our mount namespace: the caller's service manager may have made it read-only there. */
     parent = allow_open(x->b, x->peer->uid, x->fds[0], x->e);
     return parent < 0 ? parent : trash_put(x->b, parent, name, x->e);
 }
@@ -502,12 +500,12 @@ static void info_count(void *user, uint32_t slot)
         ++*(slot_owner_alive(&record.owner) ? &info->live : &info->dead);
 }
 
-/* Counted from the records, which all workers share. */
+/* Counts the records, which all workers share. */
 static int op_info(struct exchange *x)
 {
     struct broker *b = x->b;
 
-    if (b->blocked.code) /* somebody may have done something about it */
+    if (b->blocked.code) /* the cause may have been fixed */
         fd_close(ready_userns(b, 0, NULL));
     x->reply->info = (struct broker_info){
         .tied = b->tied,
@@ -528,7 +526,7 @@ static int op_sweep(struct exchange *x)
 enum { FDS_OF_PLAN = -1 };
 
 static const struct {
-    int fds; /* that must come along */
+    int fds; /* number of descriptors that must be sent with it */
     int (*run)(struct exchange *x);
 } ops[BROKER_OP_COUNT] = {
     [BROKER_CONFIG] = {0,           op_config  },

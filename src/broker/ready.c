@@ -1,5 +1,4 @@
-/* ready.c - slots made ahead, so that creating a sandbox waits for none of the kernel's slow
- * objects. */
+/* ready.c - slots made ahead, so that a create does not wait for slow kernel objects. */
 #include <assert.h>
 #include <errno.h>
 #include <sys/file.h>
@@ -11,7 +10,7 @@
 #include "broker/broker.h"
 #include "sandbox/userns.h"
 
-/* Claims a number and says whose it is, before anybody can take it for a leftover. */
+/* Claims a number and records its owner, under the lock that keeps sweeps from taking it. */
 static int ready_claim(struct broker *b, struct ready *r, struct err *e)
 {
     struct slot_record record = {.state = SLOT_READY, .owner = b->self, .net = r->net};
@@ -60,7 +59,7 @@ static int ready_build(struct broker *b, struct ready *r, struct err *e)
         return r->slot.netns;
     error = spawn_park(&r->slot, b->expects_host, &r->parked, e);
     if (error == 0 && slot_owner_of(r->parked.proc.pid, &r->child) < 0)
-        r->child = (struct slot_owner){0}; /* it failed already, and spawn_go will tell why */
+        r->child = (struct slot_owner){0}; /* it has failed already; spawn_go reports why */
     return error;
 }
 

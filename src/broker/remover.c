@@ -1,10 +1,9 @@
-/* remover.c - a process that removes what sandboxes leave, however much that is.
+/* remover.c - a process that removes what sandboxes leave, in any amount.
  *
- * A worker serves one request at a time, and a sandbox may hold millions of files: whoever owns it
- * would keep everybody else's requests waiting. So workers and sweeps do what is little, and wake
- * this process for the rest. It is told nothing but that: it looks for slots that are nobody's and
- * then into the trash, so nothing is forgotten when it dies, and the first process starts another.
- */
+ * A worker serves one request at a time, and a sandbox may hold millions of files: removing them
+ * would block all other requests. So workers and sweeps remove small amounts, and wake this process
+ * for the rest. The wake-up carries no data: it looks for slots without an owner and then into the
+ * trash. So nothing is forgotten when it dies, and the first process starts it again. */
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -24,7 +23,7 @@ int remover_open(struct broker *b, struct err *e)
 
 void remover_wake(const struct broker *b)
 {
-    (void)eventfd_write(b->remover, 1); /* fails only after 2^64 of them that nobody has read */
+    (void)eventfd_write(b->remover, 1); /* fails only after 2^64 unread wake-ups */
 }
 
 bool remover_is_wanted(const struct broker *b)
@@ -39,8 +38,8 @@ int remover_run(struct broker *b, struct err *e)
     int r, emptied;
 
     (void)prctl(PR_SET_NAME, "remover");
-    (void)setpriority(PRIO_PROCESS, 0, NICE); /* requests go first */
-    fd_close(take_fd(&b->remover));           /* we are it: all is removed here */
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* requests have priority */
+    fd_close(take_fd(&b->remover));           /* this is the remover: remove all of it here */
     r = broker_sweep_slots(b, e);
     emptied = trash_empty(b, r < 0 ? NULL : e);
     return r < 0 ? r : emptied;

@@ -26,7 +26,7 @@ enum {
     ERASE_TURNS_MAX = 1 << 28,
 };
 
-/* A directory being copied; the walk keeps a stack of them instead of calling itself. */
+/* A directory that is being copied; the walk uses a stack of these instead of recursion. */
 struct level {
     DIR *from;
     int to;
@@ -36,7 +36,7 @@ struct walk {
     struct level levels[DEPTH_MAX];
     size_t depth;
     uint32_t uid_first;
-    mode_t file_modes; /* bits that files keep */
+    mode_t file_modes; /* mode bits that files keep */
     struct err *e;
 };
 
@@ -46,7 +46,7 @@ static uint32_t inside(const struct walk *w, uint32_t id)
 {
     uint32_t in = id - w->uid_first;
 
-    return in < PLAN_UID_RANGE ? in : PLAN_UID_RANGE - 1; /* a stranger's: nobody */
+    return in < PLAN_UID_RANGE ? in : PLAN_UID_RANGE - 1; /* an id of no sandbox: nobody */
 }
 
 static bool xattr_wanted(const char *name)
@@ -70,7 +70,7 @@ static int copy_xattrs(int from, int to, struct err *e)
     return 0;
 }
 
-/* By reference where both are on one file system that can, else byte by byte. */
+/* Shares extents where both are on one file system that supports it, else copies bytes. */
 static ssize_t copy_some(int from, int to, off_t at, size_t want)
 {
     loff_t in = at, out = at;
@@ -81,7 +81,7 @@ static ssize_t copy_some(int from, int to, off_t at, size_t want)
     return lseek(to, at, SEEK_SET) < 0 ? -1 : sendfile(to, from, &in, want);
 }
 
-/* Data only: holes are not read. */
+/* Copies data only, and skips holes. */
 static int copy_data(int from, int to, off_t size, struct err *e)
 {
     off_t at = 0;
@@ -116,7 +116,7 @@ static int copy_meta(const struct walk *w, int to, const struct stat *st)
     return 0;
 }
 
-/* Not blocking: what was a file a moment ago may be a fifo now, and nobody at its other end. */
+/* O_NONBLOCK: the file may have been replaced by a fifo without a writer. */
 static int copy_file(const struct walk *w, int from_dir, int to_dir, const char *name)
 {
     auto_fd from =
@@ -135,8 +135,8 @@ static int copy_file(const struct walk *w, int from_dir, int to_dir, const char 
     return r < 0 ? r : copy_meta(w, to, &st);
 }
 
-/* What cannot be opened gets its owner by name; so make sure it is what we made, and not another's
- * file by now. */
+/* Sets the owner by name, as the node cannot be opened. Checks first that it is still the node we
+ * made. */
 static int own_node(const struct walk *w, int to, const char *name, const struct stat *st)
 {
     auto_fd node = openat(to, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -164,7 +164,7 @@ static int copy_link(const struct walk *w, int from, int to, const char *name,
     return 0;
 }
 
-/* Fifos, and the device 0:0 by which overlayfs marks what was deleted. Others cannot be there. */
+/* Fifos, and the device 0:0 by which overlayfs marks deletions (whiteout). There are no others. */
 static int copy_node(const struct walk *w, int to, const char *name, const struct stat *st)
 {
     if (S_ISSOCK(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev != 0) || S_ISBLK(st->st_mode))
@@ -176,7 +176,7 @@ static int copy_node(const struct walk *w, int to, const char *name, const struc
 
 /* --- the walk --- */
 
-/* Enters a directory on both sides; `to` is made unless it is the top. */
+/* Enters a directory on both sides, and creates `to` unless it is the top. */
 static int walk_enter(struct walk *w, int from_dir, const char *from_name, int to_dir,
                       const char *to_name)
 {
@@ -264,14 +264,14 @@ int snapshot_copy(const struct snapshot *s, int to, struct err *e)
 struct erasure {
     struct {
         DIR *dir;
-        long place;  /* of the entry that is entered */
-        bool sought; /* since it was read from its beginning */
+        long place;  /* telldir() position of the entered entry */
+        bool sought; /* seekdir() was used since the last rewinddir() */
     } levels[DEPTH_MAX];
     size_t depth;
     struct err *e;
 };
 
-/* Deeper than we can hold open: moves a directory up to the topmost, where it is met again. */
+/* Too deep to hold open: moves a directory into the topmost one, where it is found again. */
 static int erase_lift(const struct erasure *w, int parent, const char *name)
 {
     char lifted[32];
@@ -299,7 +299,7 @@ static int erase_enter(struct erasure *w, int parent, const char *name)
     return 0;
 }
 
-/* A directory that is not empty is entered, and met again when it is. */
+/* Enters a directory that is not empty; the walk finds it again once it is. */
 static int erase_entry(struct erasure *w, const char *name)
 {
     int parent = dirfd(w->levels[w->depth - 1].dir);
@@ -313,8 +313,8 @@ static int erase_entry(struct erasure *w, const char *name)
                               : err_sys(w->e, errno, "remove '%s'", name);
 }
 
-/* Goes on above where it was: to read all anew for each directory is too much in one of a million.
- */
+/* Continues in the parent at the saved position: rereading it for each subdirectory would take too
+ * long with a million of them. */
 static void erase_leave(struct erasure *w)
 {
     closedir(w->levels[--w->depth].dir);
@@ -324,8 +324,8 @@ static void erase_leave(struct erasure *w)
     w->levels[w->depth - 1].sought = true;
 }
 
-/* Some file systems count entries, and pass over some when a place before which others were removed
- * is sought. So a level is done once it was read from its beginning to its end. */
+/* On some file systems seekdir() skips entries after others before the position were removed. So a
+ * level is done only after it was read from its beginning to its end. */
 static void erase_at_end(struct erasure *w)
 {
     if (!w->levels[w->depth - 1].sought) {

@@ -1,10 +1,9 @@
-/* sweep.c - finds what is left of sandboxes and brokers that are no more, and removes it.
+/* sweep.c - finds and removes leftovers of sandboxes and brokers that ended.
  *
- * Under the exclusive lock no slot is being claimed and no sandbox being named, so what has no
- * living owner then is nobody's: a slot without a whole record, a slot made ahead by a dead broker,
- * a sandbox without its PID 1 (if asked), and control groups, veths and names without a slot. A
- * slot's destruction takes long, so it is decided upon under that lock and done under the slot's
- * own. */
+ * Under the exclusive lock no slot is being claimed and no sandbox named, so that these are
+ * leftovers: a slot without a complete record, a slot made ahead by a dead broker, a sandbox
+ * without its PID 1 (if asked), and cgroups, veths and names without a slot. As it takes long to
+ * destroy a slot, that is decided under this lock and done under the slot's own. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +20,7 @@ struct sweep {
     struct broker *b;
     bool dead_too;
     int removed;
-    int error; /* the first failure; the rest is tried all the same */
+    int error; /* the first one; the sweep continues after it */
     struct err *e;
 };
 
@@ -45,8 +44,8 @@ static void sweep_unlock(struct sweep *s)
     (void)flock(s->b->host.lock, LOCK_UN);
 }
 
-/* Without a record it may be about to be claimed, unless the lock is held. Nobody's is nobody's
- * until it is gone. */
+/* Whether a slot has no owner. Without the lock, one without a record may just be being claimed.
+ * Once without an owner, a slot stays so until it is removed. */
 static bool is_nobodys(const struct sweep *s, int dir, struct slot_record *ret)
 {
     *ret = (struct slot_record){0};
@@ -54,8 +53,8 @@ static bool is_nobodys(const struct sweep *s, int dir, struct slot_record *ret)
            (!slot_owner_alive(&ret->owner) && (ret->state != SLOT_LIVE || s->dead_too));
 }
 
-/* Someone may be at it: that is waited for by who has the time. Others leave it to the remover, for
- * whoever is at it may be dying. */
+/* Another process may be destroying the slot. The remover waits for it, as it has the time. Others
+ * wake the remover instead, as that process may be dying. */
 static void sweep_slot(void *user, uint32_t slot)
 {
     struct sweep *s = user;
@@ -86,8 +85,8 @@ static bool slot_exists(const struct sweep *s, uint32_t slot)
     return dir >= 0;
 }
 
-/* Groups go before their slot does: without one they are nobody's, and while the lock is held
- * nobody claims the number. */
+/* cgroups are removed before their slot: those without a slot are leftovers, and the lock keeps the
+ * number from being claimed. */
 static void sweep_cgroup(void *user, uint32_t slot)
 {
     struct sweep *s = user;
@@ -115,8 +114,8 @@ static void sweep_veth(void *user, uint32_t slot)
     sweep_unlock(s);
 }
 
-/* Names whose slot is another sandbox's, or gone. Every other name goes with its slot: as long as
- * one is there, whoever asks for the id's removal finds the slot, too. */
+/* Removes names whose slot is gone or has another sandbox. Other names are removed with their slot:
+ * until then, a request to remove the id finds the slot. */
 static void sweep_names(struct sweep *s)
 {
     int fd = openat(s->b->host.ids, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

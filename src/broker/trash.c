@@ -1,10 +1,10 @@
-/* trash.c - directories of callers whose files are still to be erased.
+/* trash.c - directories of callers with files that are still to be erased.
  *
- * A volume may hold millions of files, and whoever waits for their removal keeps others waiting. So
- * a directory gets another name beside its own, ".erase-<number>", and <state>/trash/<number> is a
- * link whose target is that path. The remover erases what it finds noted there. The note is written
- * before the directory is renamed and removed after it is gone: nothing is forgotten, whoever dies.
- */
+ * A volume may hold millions of files, and waiting for their removal would block other requests. So
+ * the directory is renamed in place to ".erase-<number>", and the symbolic link
+ * <state>/trash/<number> points to that path. The remover erases what these notes name. A note is
+ * written before the rename and removed after the directory is gone: nothing is lost when a process
+ * dies. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ int trash_put(const struct broker *b, int parent, const char *name, struct err *
     id_random_bytes(&random, sizeof(random));
     (void)snprintf(number, sizeof(number), "%016" PRIx64, random);
     (void)snprintf(gone, sizeof(gone), TRASH_PREFIX "%s", number);
-    /* note_drop() must not find the note without its directory. */
+    /* The lock keeps note_drop() from seeing the note before the rename. */
     if (flock(b->host.lock, LOCK_SH) < 0)
         return err_sys(e, errno, "lock the trash");
     r = note_write(b, parent, number, gone, e);
@@ -79,8 +79,8 @@ int trash_put(const struct broker *b, int parent, const char *name, struct err *
 
 /* --- emptying --- */
 
-/* The directory that a note names, and the one it is in: -ENOENT when it is not there, or something
- * else is. No link is followed: what lies there may be anyone's. */
+/* Opens the directory that a note names, and its parent. -ENOENT when it does not exist or is no
+ * directory. Follows no symbolic link: any user may have put one there. */
 static int noted_open(const char *path, int *ret_parent, const char **ret_name, struct err *e)
 {
     char parent[PATH_MAX];
@@ -100,7 +100,7 @@ static int noted_open(const char *path, int *ret_parent, const char **ret_name, 
     return fd;
 }
 
-/* Removes a note whose directory is not there, unless that is just about to come. */
+/* Removes a note without a directory. The lock makes sure that no rename is about to follow. */
 static void note_drop(const struct broker *b, const char *number, const char *path)
 {
     auto_fd parent = -EBADF, dir = -EBADF;
@@ -159,7 +159,7 @@ int trash_empty(const struct broker *b, struct err *e)
 
     if (!dir)
         return -EIO;
-    (void)flock(dirfd(dir), LOCK_EX); /* `--sweep` may be at it: two would be no faster */
+    (void)flock(dirfd(dir), LOCK_EX); /* `--sweep` may be erasing: two would not be faster */
     for (const struct dirent *d; (d = readdir(dir));) {
         int r = d->d_name[0] == '.' ? 0 : note_carry_out(b, d->d_name, error ? NULL : e);
 

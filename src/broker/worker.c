@@ -1,4 +1,4 @@
-/* worker.c - a process that serves connections, and makes slots ahead when nobody asks. */
+/* worker.c - a process that serves connections, and makes slots ahead when there is no request. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,11 +14,11 @@
 #include "broker/broker.h"
 
 enum {
-    FILL_MS = 1,          /* nobody asked for so long: make slots ahead */
-    SPAWNED_FILL_MS = 20, /* the same after a sandbox was started, unless few are left */
-    FILL_RETRY_MS = 1000, /* after making a slot failed; twice as long each time, up to */
+    FILL_MS = 1,          /* no request for this long: make slots ahead */
+    SPAWNED_FILL_MS = 20, /* the same after a sandbox was started, unless few slots are left */
+    FILL_RETRY_MS = 1000, /* pause after a failure to make a slot; doubled each time up to */
     FILL_RETRY_MS_MAX = 32 * 1000,
-    YIELD_US = 100, /* for each connection: how long another worker may accept before us */
+    YIELD_US = 100, /* per connection: how long to let another worker accept first */
 };
 
 struct worker {
@@ -28,10 +28,10 @@ struct worker {
     size_t count;
     uid_t caller;
     pid_t parent;
-    uint64_t fill_after; /* deadline; 0 = at once */
-    uint32_t retry_ms;   /* the pause before that; 0 = the last slot was made */
-    struct err said;     /* why not, as it was logged last */
-    bool spawned;        /* the last sandbox was started, not removed */
+    uint64_t fill_after; /* time to make a slot; 0 = at once */
+    uint32_t retry_ms;   /* current pause; 0 = the last slot was made */
+    struct err said;     /* last logged reason for a failure */
+    bool spawned;        /* the last of spawn and remove was a spawn */
 };
 
 static void worker_drop(struct worker *w, size_t i)
@@ -39,7 +39,7 @@ static void worker_drop(struct worker *w, size_t i)
     struct broker *b = &w->broker;
 
     (void)shutdown(w->polls[i].fd,
-                   SHUT_RDWR); /* parked children have copies, closing alone is mute */
+                   SHUT_RDWR); /* parked children have copies: close() alone does not disconnect */
     fd_close(w->polls[i].fd);
     w->polls[i] = w->polls[--w->count];
     w->peers[i] = w->peers[w->count];
@@ -50,7 +50,7 @@ static void worker_drop(struct worker *w, size_t i)
 
 static void worker_accept(struct worker *w)
 {
-    /* All workers woke up: who has fewer connections goes first, so that callers are spread. */
+    /* All workers woke up: that with fewest connections goes first, to spread the callers. */
     const struct timespec yield = {.tv_nsec = (long)(w->count - 1) * YIELD_US * 1000};
     struct ucred peer;
     socklen_t size = sizeof(peer);
@@ -80,7 +80,7 @@ static void close_all(const int *fds, size_t count)
         fd_close(fds[i]);
 }
 
-/* What it asked for before is still there to be read. */
+/* Its request can still be read after it has closed the connection. */
 static bool caller_is_gone(int sock)
 {
     struct pollfd p = {.fd = sock};
@@ -88,8 +88,8 @@ static bool caller_is_gone(int sock)
     return poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
 
-/* One request of one connection; false when that is over. A caller that did not wait for its turn
- * takes the request for failed: so nothing may come of it. Whoever still wants it asks again. */
+/* Serves one request; false when the connection has ended. A caller that closed it before its turn
+ * takes the request for failed and may repeat it, so drop the request. */
 static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
 {
     static union broker_message request; /* too large for the stack; single-threaded */
@@ -116,7 +116,7 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
     return r == 0;
 }
 
-/* Whether of either kind less than one in `share` of those wanted is there. */
+/* Whether, for either network mode, fewer than 1/share of the wanted slots are ready. */
 static bool worker_lacks_slots(const struct broker *b, uint32_t share)
 {
     for (enum plan_net net = PLAN_NET_NONE; net <= PLAN_NET_BRIDGE; net++)
@@ -125,7 +125,7 @@ static bool worker_lacks_slots(const struct broker *b, uint32_t share)
     return false;
 }
 
-/* Nobody asks: make one slot. */
+/* There is no request: makes one slot. */
 static void worker_idle(struct worker *w)
 {
     const uint32_t wanted[] = {ready_share(&w->broker, PLAN_NET_NONE),
@@ -148,8 +148,8 @@ static void worker_idle(struct worker *w)
     w->fill_after = deadline_in_ms(w->retry_ms);
 }
 
-/* A caller goes on with the sandbox it was given, and a slot takes as much of a processor as that:
- * unless few are left, there is a better time to make the next. A removal is that time. */
+/* After a spawn the caller uses its new sandbox, and making a slot would compete for the processor.
+ * Unless few slots are left, wait a while, or until a removal. */
 static int worker_timeout(const struct worker *w)
 {
     if (!worker_lacks_slots(&w->broker, 1))
@@ -166,13 +166,13 @@ static void worker_on_signal(int signo UNUSED)
     worker_stopping = 1;
 }
 
-/* Signals are let in while we wait, and only then. */
+/* Signals are unblocked only while ppoll() waits. */
 static void worker_run(struct worker *w)
 {
     sigset_t none;
 
     (void)sigemptyset(&none);
-    /* The signal that tells of our parent's death is off while a user namespace is made. */
+    /* PR_SET_PDEATHSIG is off while a user namespace is made, so check the parent. */
     while (!worker_stopping && getppid() == w->parent) {
         struct timespec timeout;
         int ms = worker_timeout(w);
@@ -198,15 +198,15 @@ void worker_main(struct broker *shared, uint32_t index, int listener, uid_t call
     struct sigaction stop = {.sa_handler = worker_on_signal};
     struct err e = {0};
 
-    /* Sandboxes report by file, so nobody waits for our children: the kernel reaps them. */
+    /* Sandboxes report by file, so no exit status is needed: the kernel reaps our children. */
     (void)signal(SIGCHLD, SIG_IGN);
     (void)sigaction(SIGTERM, &stop, NULL);
     (void)sigaction(SIGINT, &stop, NULL);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != shared->self.pid)
-        exit(1); /* it died before we asked to be told */
+        exit(1); /* the parent died before PR_SET_PDEATHSIG */
     host_serve_end(
-        &shared->host); /* the first process alone holds it: its successor need not wait for us */
+        &shared->host); /* only the first process holds it, so its successor need not wait for us */
     fd_close(shared->host.lock);
     w.broker = *shared;
     w.broker.worker = index;
@@ -218,7 +218,7 @@ void worker_main(struct broker *shared, uint32_t index, int listener, uid_t call
     w.broker.host.lock = host_open_lock(&w.broker.host, &e);
     if (w.broker.host.lock < 0 || slot_owner_of(getpid(), &w.broker.self) < 0)
         exit(1);
-    if (w.broker.blocked.code) { /* which the first process has logged */
+    if (w.broker.blocked.code) { /* logged by the first process */
         w.said = w.broker.blocked;
         (void)err_wrap(&w.said, -w.said.code, "make a slot");
     }
