@@ -14,16 +14,15 @@
 #include "sandbox/cgroup_internal.h"
 
 enum {
-    INIT_MEMORY_BYTES =
-        64 << 20,           /* and what it may write into /tmp and /dev/shm, which is its too */
-    TMPFS_BYTES = 64 << 20, /* of either, where the plan says nothing */
-    INIT_PIDS = 64,         /* execd's children are born in its group and then move */
-    INIT_CPU_WEIGHT = 1000, /* ten times the workload's */
-    WORK_PIDS_PER_MIB = 2,  /* of memory; unless the plan says how many processes */
+    INIT_MEMORY_BYTES = 64 << 20, /* plus what it may write into /tmp and /dev/shm */
+    TMPFS_BYTES = 64 << 20,       /* of each, unless the plan sets it */
+    INIT_PIDS = 64,               /* execd's children start in its group and then move */
+    INIT_CPU_WEIGHT = 1000,       /* ten times that of the workload */
+    WORK_PIDS_PER_MIB = 2,        /* of memory; unless the plan limits processes */
     WORK_PIDS_MIN = 128,
     WORK_PIDS_MAX = 1024,
     FREEZE_TO_KILL_MS = 100,
-    KILL_AGAIN_MS = 1000, /* what has not ended by then is signalled once more */
+    KILL_AGAIN_MS = 1000, /* processes that still run are signalled again */
 };
 
 static void slot_name(uint32_t slot, char name[CGROUP_NAME_MAX])
@@ -46,7 +45,7 @@ struct cgroup cgroup_at(const struct cgroup_host *h, uint32_t slot)
     return c;
 }
 
-/* Opens what one enters by, and counts it. */
+/* Opens the file by which processes enter, and counts it. */
 static int open_members(const struct cgroup_hierarchy *y, uint32_t slot, const char *leaf, int *fds,
                         size_t *count, struct err *e)
 {
@@ -175,7 +174,7 @@ void cgroup_close(struct cgroup *c)
     fd_close(take_fd(&c->ns_fd));
 }
 
-/* What holds for every sandbox. */
+/* Values that are the same for every sandbox. */
 static const struct {
     const char *leaf;
     enum cgroup_knob knob;
@@ -203,7 +202,7 @@ static int write_fixed(const struct cgroup_host *h, uint32_t slot, struct err *e
     return r;
 }
 
-/* A mount of its own: `..` of its root is that root, and nothing can be written through it. */
+/* A separate mount: `..` of its root is that root, and it is read-only. */
 static int detach_group(const struct cgroup_hierarchy *y, const char *group, struct err *e)
 {
     struct mount_attr attr = {
@@ -216,9 +215,9 @@ static int detach_group(const struct cgroup_hierarchy *y, const char *group, str
     return r < 0 ? err_sys(e, -r, "detach %s/%s", y->path, group) : take_fd(&fd);
 }
 
-/* Who starts a process in another group needs what moving it there would: the right to write to the
- * members of that group and of the one above both. The latter takes none, as it hands controllers
- * down; those of "init" and all limits stay ours. */
+/* To start a process in another group, execd needs write access to cgroup.procs of that group and
+ * of the common ancestor. The ancestor cannot take processes, as it has controllers enabled for its
+ * children. cgroup.procs of "init" and all limits stay root's. */
 static int give_members(struct cgroup *c, uint32_t owner, struct err *e)
 {
     const struct cgroup_hierarchy *y = &c->host->hierarchies[0];
@@ -238,7 +237,7 @@ static int give_members(struct cgroup *c, uint32_t owner, struct err *e)
 int cgroup_make(const struct cgroup_host *h, uint32_t slot, uint32_t owner, struct cgroup *ret,
                 struct err *e)
 {
-    /* The namespace is of all hierarchies, and its maker enters the first alone. */
+    /* A cgroup namespace covers all hierarchies, but its maker enters only the first. */
     bool gives = (h->abilities & CGROUP_INTO) && h->count == 1 && h->hierarchies[0].limits_work;
     struct cgroup c = cgroup_at(h, slot);
     char name[CGROUP_NAME_MAX];
@@ -285,7 +284,7 @@ static int limit_write(const struct cgroup *c, enum cgroup_limit_file file, uint
     return cgroup_knob_write(b, work, c->limit_fds[file], value, e);
 }
 
-/* On v1 memory may not exceed memory-and-swap even for a moment: a rise lifts the latter first. */
+/* On v1 memory must never exceed memory-and-swap: to raise both, write the latter first. */
 static int limit_memory(const struct cgroup *c, uint64_t bytes, struct err *e)
 {
     bool has_swap_file = c->host->knobs[KNOB_SWAP_MAX].y;
@@ -301,7 +300,7 @@ static int limit_memory(const struct cgroup *c, uint64_t bytes, struct err *e)
     return r;
 }
 
-/* Raises what write_fixed set; on v1 memory-and-swap goes first. */
+/* Raises the limit of write_fixed; on v1 memory-and-swap goes first. */
 static int limit_init(const struct cgroup *c, const struct plan_limits *limits, struct err *e)
 {
     static const enum cgroup_knob knobs[] = {KNOB_SWAP_MAX, KNOB_MEMORY_MAX};
@@ -357,7 +356,7 @@ static int set_frozen(const struct cgroup_host *h, const char *name, bool frozen
     int r = cgroup_knob_write(&h->knobs[KNOB_FREEZE], name, -EBADF, frozen, e);
 
     while (r >= 0) {
-        bool last = deadline_passed(deadline); /* before the look: time alone is no failure */
+        bool last = deadline_passed(deadline); /* before the check: time alone is no failure */
 
         r = cgroup_knob_read(&h->knobs[KNOB_FROZEN], name, &now, e);
         if (r < 0 || (now != 0) == frozen)
@@ -395,12 +394,12 @@ int cgroup_reclaim(const struct cgroup *c, struct err *e)
     r = cgroup_knob_read(&c->host->knobs[KNOB_MEMORY_NOW], name, &bytes, e);
     if (r < 0 || bytes == 0)
         return r;
-    r = cgroup_knob_write(b, name, -EBADF, bytes, e); /* v1 takes any text */
-    return r == -EAGAIN || r == -EBUSY ? 0 : r;       /* some of it had to stay */
+    r = cgroup_knob_write(b, name, -EBADF, bytes, e); /* v1 accepts any text */
+    return r == -EAGAIN || r == -EBUSY ? 0 : r;       /* some pages could not be reclaimed */
 }
 
-/* Takes the CPU quota off the workload, so that thousands of processes do not share one core while
- * they exit, and refuses it further forks. A failure is no reason not to kill. */
+/* Lifts the workload's CPU quota, so that thousands of processes do not share one core while they
+ * exit, and forbids it to fork (pids.max). Kills even if this fails. */
 static void prepare_to_die(const struct cgroup *c)
 {
     static const struct {
@@ -421,9 +420,9 @@ static void prepare_to_die(const struct cgroup *c)
     }
 }
 
-/* Without cgroup.kill: signals every process while the group is frozen, since what cannot run
- * cannot fork. A process that has not stopped in time stops when it would return to its program, so
- * the list is good enough; the next round finds what a fork in progress has added to it. */
+/* Without cgroup.kill: signals every process while the group is frozen, since frozen processes
+ * cannot fork. A process that is not frozen in time stops before it returns to user space, so the
+ * list is good enough; the next round finds a child of a fork in progress. */
 static int kill_frozen(const struct cgroup_host *h, const char *name, size_t *ret_count,
                        struct err *e)
 {
@@ -436,8 +435,8 @@ static int kill_frozen(const struct cgroup_host *h, const char *name, size_t *re
     return r;
 }
 
-/* The first round freezes. Later ones do not: that would keep processes from exiting, and pids.max
- * keeps them from forking. */
+/* Freezes in the first round only: later that would keep processes from exiting, and pids.max keeps
+ * them from forking. */
 static int kill_round(const struct cgroup_host *h, const char *name, bool first, size_t *ret_count,
                       struct err *e)
 {
@@ -454,7 +453,7 @@ static int kill_round(const struct cgroup_host *h, const char *name, bool first,
     return cgroup_tree_signal(h, name, SIGKILL, ret_count, e);
 }
 
-/* 1 once the group is empty, 0 when the deadline has passed before. */
+/* 1 once the group is empty, 0 when the deadline passes before. */
 static int wait_empty(const struct cgroup_host *h, const char *name, uint64_t deadline,
                       struct err *e)
 {
@@ -516,7 +515,7 @@ int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e)
         {KNOB_KERNEL_NOW,  ".",    &s.kernel_bytes     },
         {KNOB_CPU_USED,    ".",    &s.cpu_us           },
         {KNOB_PIDS_NOW,    ".",    &s.pids             },
-        {KNOB_OOM_KILLS,   "work", &s.oom_kills        }, /* v1 does not add up those below */
+        {KNOB_OOM_KILLS,   "work", &s.oom_kills        }, /* v1 does not sum up child groups */
         {KNOB_OOM_KILLS,   "init", &init_oom_kills     },
         {KNOB_FROZEN,      ".",    &frozen             },
     };
@@ -527,7 +526,7 @@ int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e)
         int r;
 
         if (!b->y)
-            continue; /* older kernels lack some of them */
+            continue; /* older kernels lack some */
         group_path(c->slot, rows[i].leaf, group);
         r = cgroup_knob_read(b, group, rows[i].value, e);
         if (r < 0)
@@ -541,7 +540,7 @@ int cgroup_stat(const struct cgroup *c, struct cgroup_stat *ret, struct err *e)
     return 0;
 }
 
-/* A slot that an earlier hierarchy has was visited there. */
+/* Whether an earlier hierarchy has the slot, which was visited there. */
 static bool seen_before(const struct cgroup_host *h, size_t hierarchy, const char *name)
 {
     for (size_t i = 0; i < hierarchy; i++)

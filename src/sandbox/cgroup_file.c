@@ -1,4 +1,4 @@
-/* Reading and writing the small files of a group, by name and by knob. */
+/* Reads and writes the small files of a group, by name and by knob. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -92,7 +92,7 @@ static struct str number_text(struct str content, const char *key)
 int cgroup_knob_read(const struct cgroup_bound *b, const char *group, uint64_t *ret, struct err *e)
 {
     const struct cgroup_file *f = b->file;
-    char content[4096]; /* memory.stat is the longest, and what we look for stands at its head */
+    char content[4096]; /* memory.stat is longer, but our keys are near its beginning */
     struct str text;
     uint64_t v = 0;
     int r = cgroup_file_read(b->y, group, f->name, content, sizeof(content), e);

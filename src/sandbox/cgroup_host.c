@@ -1,4 +1,4 @@
-/* The host's hierarchies: read from /proc, then tried out with a group made for the purpose. */
+/* The host's hierarchies: read from /proc, then tested with a temporary group. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +16,10 @@
 #include "base/mem.h"
 #include "sandbox/cgroup_internal.h"
 
-#define PROBE "probe." /* and the number of the process that tries things out */
+#define PROBE "probe." /* followed by the pid of the testing process */
 
 enum {
-    /* Of all sandboxes together, where a service of the host has 100 (cpu.weight of v2, 1024
+    /* Weight of all sandboxes together; a service of the host has 100 (cpu.weight of v2, 1024
      * cpu.shares of v1). */
     ALL_CPU_WEIGHT = 50,
 };
@@ -52,7 +52,7 @@ int cgroup_place_at(struct cgroup_hierarchy *ret, struct err *e)
     return 0;
 }
 
-/* A hierarchy we may not use is left out; `e` keeps the reason, for the case that it is missed. */
+/* Skips hierarchies that we may not use; `e` keeps the reason, in case one is needed. */
 static void host_place(struct cgroup_host *h, const struct cgroup_mounts *all, const char *name,
                        unsigned versions, struct err *e)
 {
@@ -100,7 +100,7 @@ static void host_bind_knob(struct cgroup_host *h, enum cgroup_knob k, const char
     }
 }
 
-/* A weight for BFQ is taken by any kernel that has it, and heeded by disks that are run by it. */
+/* A kernel with BFQ accepts its weight, but only disks that use BFQ respect it. */
 static bool host_uses_bfq(void)
 {
     glob_t found = {0};
@@ -127,7 +127,7 @@ static bool host_has_swap(void)
     return str_find(buf_str(&swaps), '\n') + 1 < swaps.n;
 }
 
-/* Starts a process inside the group, which ends at once. */
+/* Starts a process in the group, which exits at once. */
 static bool clone_into_works(int group_fd)
 {
     struct clone_args args = {
@@ -159,8 +159,8 @@ static void host_bind(struct cgroup_host *h, const char *probe, unsigned lacks)
     }
     if (!host_has_swap())
         h->abilities |= CGROUP_SWAP;
-    /* In "init": Linux 6.14 and later kill who is born into a group that was ever killed, as "work"
-     * was when we tried that. */
+    /* In "init": Linux 6.14 and later kill processes that start in a group that was ever killed,
+     * and the test of cgroup.kill did that to "work". */
     if (h->hierarchies[0].version == &cgroup_v2 && !(lacks & CGROUP_INTO)) {
         auto_fd fd =
             fd_open_at(h->hierarchies[0].root_fd, init, O_PATH | O_DIRECTORY, 0, PATH_STRICT, NULL);
@@ -176,7 +176,7 @@ static void hierarchy_close(struct cgroup_hierarchy *y)
     free(y->path);
 }
 
-/* Whether any knob that we turn in "work", and not in the whole, is in the hierarchy. */
+/* Whether the hierarchy has a knob that is set in "work", not in the whole slot. */
 static bool limits_work(const struct cgroup_host *h, const struct cgroup_hierarchy *y)
 {
     for (size_t k = 0; k <= KNOB_IO_WEIGHT_BFQ; k++)
@@ -185,8 +185,8 @@ static bool limits_work(const struct cgroup_host *h, const struct cgroup_hierarc
     return false;
 }
 
-/* Forgets the hierarchies that nothing was bound to: each costs three groups per sandbox, and a
- * move per process. */
+/* Drops hierarchies without a bound knob: each costs three groups per sandbox, and a move per
+ * process. */
 static void host_drop_idle(struct cgroup_host *h)
 {
     size_t kept = 0;
@@ -259,14 +259,14 @@ static int host_check(const struct cgroup_host *h, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
         if (h->abilities & needed[i].ability)
             continue;
-        if (e && e->code) /* a hierarchy could not be used, and that is why */
+        if (e && e->code) /* why a hierarchy could not be used */
             return err_wrap(e, -e->code, "no %s by control groups", needed[i].name);
         return err_set(e, ENOTSUP, "no %s by control groups: %s", needed[i].name, needed[i].remedy);
     }
     return 0;
 }
 
-/* Removes the probes of processes that died in the middle. */
+/* Removes test groups of processes that died during the test. */
 static void host_clear_probes(const struct cgroup_host *h)
 {
     int fd = openat(h->hierarchies[0].root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -289,7 +289,7 @@ static void host_clear_probes(const struct cgroup_host *h)
     closedir(dir);
 }
 
-/* The group of our name, which holds all sandboxes, is what competes with the host's services. */
+/* The group with our name, which has all sandboxes, competes with the host's services. */
 static int host_weigh(const struct cgroup_host *h, struct err *e)
 {
     const struct cgroup_bound *b = &h->knobs[KNOB_CPU_WEIGHT];
@@ -343,7 +343,7 @@ int cgroup_host_open_as(const char *name, unsigned versions, unsigned lacks,
         r = host_check(h, &why);
     cgroup_mounts_done(&all);
     if (r < 0) {
-        cgroup_host_remove(h, NULL); /* goes only where nobody else uses it */
+        cgroup_host_remove(h, NULL); /* fails while another process uses it */
         cgroup_host_close(h);
         if (e && why.code)
             *e = why;

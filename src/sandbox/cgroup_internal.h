@@ -1,15 +1,15 @@
-/* cgroup_internal.h - what the files of cgroup share: the host's hierarchies, and a table per
- * version that says which file does what.
+/* cgroup_internal.h - shared by the cgroup files: the host's hierarchies, and a table per version
+ * of which file does what.
  *
- * The code above the tables knows knobs only. A knob is bound, once, to the first hierarchy in
- * which its file was seen to work. */
+ * Other code uses knobs only. A knob is bound, once, to the first hierarchy in which its file was
+ * found to work. */
 #pragma once
 
 #include "base/buf.h"
 #include "sandbox/cgroup.h"
 
 enum cgroup_controller {
-    CONTROLLER_CORE, /* no controller: a file every group of that version has */
+    CONTROLLER_CORE, /* no controller: a file that every group of that version has */
     CONTROLLER_MEMORY,
     CONTROLLER_CPU,
     CONTROLLER_CPUACCT, /* v1 only */
@@ -25,13 +25,13 @@ enum cgroup_knob {
     KNOB_OOM_GROUP,
     KNOB_PIDS_MAX,
     KNOB_CPU_MAX,
-    KNOB_CPU_WEIGHT, /* 100 is the usual share */
-    KNOB_IO_WEIGHT,  /* 100 is the usual share */
+    KNOB_CPU_WEIGHT, /* 100 is the default */
+    KNOB_IO_WEIGHT,  /* 100 is the default */
     KNOB_IO_WEIGHT_BFQ,
     KNOB_FREEZE,
     KNOB_KILL,
     KNOB_RECLAIM,
-    KNOB_READABLE, /* from here on they are read */
+    KNOB_READABLE, /* knobs from here on are read */
     KNOB_MEMORY_NOW = KNOB_READABLE,
     KNOB_MEMORY_PEAK,
     KNOB_KERNEL_NOW,
@@ -45,11 +45,11 @@ enum cgroup_knob {
 /* One file of a group. A value v is written as v * times / per within [min, max]. */
 struct cgroup_file {
     enum cgroup_controller controller;
-    const char *name;    /* NULL: this version has none */
-    const char *probe;   /* a harmless text that it must take; NULL: being there is enough */
-    const char *none;    /* what value 0 is written as: no limit */
-    const char *on;      /* what 1 is written as, and reads as; NULL: "1" */
-    const char *key;     /* reading: the number behind this word; NULL: the file is a number */
+    const char *name;    /* NULL: not in this version */
+    const char *probe;   /* harmless text that a write must accept; NULL: existing is enough */
+    const char *none;    /* text for value 0: no limit */
+    const char *on;      /* text for value 1, also when read; NULL: "1" */
+    const char *key;     /* when read: the number after this word; NULL: the file is a number */
     uint32_t times, per; /* 0, 0 is 1, 1 */
     uint64_t min, max;   /* 0: no bound */
 };
@@ -58,9 +58,9 @@ struct cgroup_hierarchy;
 
 struct cgroup_version {
     const char *name;
-    const char *members;             /* the file that a process writes "0" to, to enter */
-    const struct cgroup_file *files; /* KNOB_COUNT of them */
-    /* Makes a group of processes' parent ready to hand its controllers down; NULL: nothing to do */
+    const char *members;             /* file to which a process writes "0" to enter */
+    const struct cgroup_file *files; /* KNOB_COUNT entries */
+    /* Prepares a group so that its children get its controllers; NULL: nothing to do */
     int (*enable_below)(const struct cgroup_hierarchy *y, const char *group, struct err *e);
 };
 
@@ -69,13 +69,13 @@ extern const struct cgroup_version cgroup_v1, cgroup_v2;
 struct cgroup_hierarchy {
     const struct cgroup_version *version;
     unsigned controllers; /* 1 << enum cgroup_controller, or-ed */
-    int root_fd;          /* the directory of our name in it */
-    char *path;           /* of the same, for messages and removal */
-    bool limits_work;     /* "work" is a place of its own in it */
+    int root_fd;          /* our directory in it */
+    char *path;           /* path of root_fd, for messages and removal */
+    bool limits_work;     /* it has a group "work", as it limits the workload */
 };
 
 struct cgroup_bound {
-    const struct cgroup_hierarchy *y; /* NULL: no hierarchy has it */
+    const struct cgroup_hierarchy *y; /* NULL: in no hierarchy */
     const struct cgroup_file *file;
 };
 
@@ -89,23 +89,23 @@ struct cgroup_host {
 
 /* cgroup_host.c */
 
-/* For tests: as if the host had only these versions (1 << 1, 1 << 2), and lacked abilities. */
+/* For tests: hides versions other than these (1 << 1, 1 << 2), and the abilities in `lacks`. */
 int cgroup_host_open_as(const char *name, unsigned versions, unsigned lacks,
                         struct cgroup_host **ret_host, struct err *e);
 
-/* One mounted hierarchy as /proc tells it. */
+/* A mounted hierarchy, from /proc. */
 struct cgroup_mount {
     const struct cgroup_version *version;
     unsigned controllers;
-    char *point;   /* where it is mounted */
-    char *own;     /* our own group below the mount: "" or "/..." */
-    unsigned rank; /* of several mounts of a hierarchy the highest is taken */
+    char *point;   /* mount point */
+    char *own;     /* our own group, relative to the mount: "" or "/..." */
+    unsigned rank; /* of several mounts of a hierarchy the highest is used */
 };
 
 enum {
     CGROUP_MOUNT_USUAL = 1 << 0, /* it is below /sys/fs/cgroup */
     CGROUP_MOUNT_WRITABLE = 1 << 1,
-    CGROUP_MOUNT_COVERS = 1 << 2, /* it shows our own group */
+    CGROUP_MOUNT_COVERS = 1 << 2, /* our own group is visible in it */
 };
 
 enum { CGROUP_MOUNTS_MAX = 16 };
@@ -116,46 +116,46 @@ struct cgroup_mounts {
     size_t count;
 };
 
-/* cgroup_mounts.c: chooses by the texts of /proc/self/mountinfo and /proc/self/cgroup. */
+/* cgroup_mounts.c: chooses mounts from the texts of /proc/self/mountinfo and /proc/self/cgroup. */
 void cgroup_mounts_parse(struct str mountinfo, struct str groups, struct cgroup_mounts *ret);
 void cgroup_mounts_done(struct cgroup_mounts *all);
 
-/* cgroup_v2.c: finds a place for `name` where controllers can be had, and fills *ret. */
+/* cgroup_v2.c: finds a place for `name` that can have controllers, and fills *ret. */
 int cgroup_v2_place(const struct cgroup_mount *m, const char *name, struct cgroup_hierarchy *ret,
                     struct err *e);
 /* cgroup_v1.c */
 int cgroup_v1_place(const struct cgroup_mount *m, const char *name, struct cgroup_hierarchy *ret,
                     struct err *e);
-/* mkdir (existing is fine) and open of the path in ret->path. */
+/* Creates (existing is fine) and opens the directory ret->path. */
 int cgroup_place_at(struct cgroup_hierarchy *ret, struct err *e);
 
-/* cgroup_file.c: `group` is a path below y's root: "17", "17/work". */
+/* cgroup_file.c: `group` is a path relative to y's root: "17", "17/work". */
 enum { CGROUP_PATH_MAX = 96, CGROUP_NAME_MAX = 24 };
 
 int cgroup_file_open(const struct cgroup_hierarchy *y, const char *group, const char *file,
                      int flags, struct err *e);
 int cgroup_file_write(const struct cgroup_hierarchy *y, const char *group, const char *file,
                       struct str text, struct err *e);
-/* Reads into `text`, NUL-terminated; cut at its size. Returns the length. */
+/* Reads into `text`, NUL-terminated and truncated to its size. Returns the length. */
 int cgroup_file_read(const struct cgroup_hierarchy *y, const char *group, const char *file,
                      char *text, size_t size, struct err *e);
-/* `fd` is the file when someone has it open, or negative. */
+/* `fd` is the file if it is open already, or negative. */
 int cgroup_knob_write(const struct cgroup_bound *b, const char *group, int fd, uint64_t value,
                       struct err *e);
 int cgroup_knob_read(const struct cgroup_bound *b, const char *group, uint64_t *ret, struct err *e);
 bool cgroup_knob_works(const struct cgroup_bound *b, const char *group);
 
-/* cgroup_tree.c: the three groups of one sandbox, in every hierarchy. */
-/* ret_ns: a cgroup namespace of that root, in the first hierarchy; NULL: none is wanted. */
+/* cgroup_tree.c: the three groups of a sandbox, in every hierarchy. */
+/* ret_ns: a cgroup namespace with that root, in the first hierarchy; NULL: not wanted. */
 int cgroup_tree_make(const struct cgroup_host *h, const char *name, int *ret_ns, struct err *e);
 int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err *e);
-/* Waits between two looks, longer each time: 50 us to 5 ms. Ask whether a look is the last before
- * looking: time alone is no failure. */
+/* Sleeps between two checks, longer each time: 50 us to 5 ms. Test the deadline before the last
+ * check, not after: a process that was not scheduled in time must not fail by that. */
 enum { CGROUP_PAUSE_NS = 50 * 1000 };
 void cgroup_pause(long *ns);
-/* Counts the processes in it (the most that any hierarchy has), and signals each when `signal` is
- * not 0. */
+/* Counts the processes (the highest count of any hierarchy), and signals each unless `signal`
+ * is 0. */
 int cgroup_tree_signal(const struct cgroup_host *h, const char *name, int signal, size_t *ret_count,
                        struct err *e);
-/* 1 when no hierarchy has a process in it, else 0: it stops looking at the first one. */
+/* 1 when no hierarchy has a process in it, else 0. Stops at the first process. */
 int cgroup_tree_is_empty(const struct cgroup_host *h, const char *name, struct err *e);

@@ -1,8 +1,8 @@
-/* Which mounts of cgroup file systems to use, by /proc/self/mountinfo and /proc/self/cgroup.
+/* Chooses mounts of cgroup file systems by /proc/self/mountinfo and /proc/self/cgroup.
  *
  * A hierarchy may be mounted more than once: a chroot has a bind mount of /sys/fs/cgroup, a
- * container one of a part of it, and a mount may hide another at the same place. Of those that can
- * be seen, the one that shows our own group is taken. */
+ * container has one of a part of it, and a mount may hide another at the same place. Of the visible
+ * ones, the one that shows our own group is used. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -34,8 +34,8 @@ static unsigned controllers_in(struct str list)
     return found;
 }
 
-/* The path of our own group, from the hierarchy's root: of /proc/self/cgroup the line
- * "7:cpu,cpuacct:/path" or "0::/path". "/.." leads out of our cgroup namespace. */
+/* The path of our own group, from the hierarchy's root: the line "7:cpu,cpuacct:/path" or
+ * "0::/path" of /proc/self/cgroup. "/.." leads out of our cgroup namespace. */
 static struct str own_path(struct str groups, const struct cgroup_mount *m)
 {
     struct str line, id, list;
@@ -50,7 +50,7 @@ static struct str own_path(struct str groups, const struct cgroup_mount *m)
     return STR_NONE;
 }
 
-/* Whether a mount whose root is this group shows `path`; then *ret is the path below the mount. */
+/* Whether a mount with the root `root` shows `path`; then *ret is the path below the mount. */
 static bool covers(struct str root, struct str path, struct str *ret)
 {
     if (str_eq(root, STR("/")))
@@ -59,7 +59,7 @@ static bool covers(struct str root, struct str path, struct str *ret)
         return false;
     path = str_skip(path, root.n);
     if (path.n > 0 && path.p[0] != '/')
-        return false; /* "/a" is no part of "/ab" */
+        return false; /* "/a" is no parent of "/ab" */
     *ret = str_eq(path, STR("/")) ? STR("") : path;
     return true;
 }
@@ -144,7 +144,7 @@ static void mounts_add(struct cgroup_mounts *all, struct cgroup_mount *m)
         mount_done(m);
 }
 
-/* Whether one of the later lines has a mount at the same place. */
+/* Whether a later line has a mount at the same place. */
 static bool is_hidden(struct str later, const char *point)
 {
     struct str line, field;

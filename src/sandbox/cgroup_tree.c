@@ -1,4 +1,4 @@
-/* One sandbox's three groups, in every hierarchy in use: made, removed, searched for processes. */
+/* The three groups of a sandbox, in every hierarchy in use: making, removing, finding processes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -18,8 +18,7 @@
 
 enum {
     PROCS_BYTES_MAX = 1 << 20,
-    EMPTY_TIMEOUT_MS =
-        10 * 1000, /* a process leaves its group a little after its parent knows its end */
+    EMPTY_TIMEOUT_MS = 10 * 1000, /* a process leaves its group shortly after it was reaped */
 };
 
 static const char own_namespace[] = "/proc/self/ns/cgroup";
@@ -33,7 +32,7 @@ static int make_group(const struct cgroup_hierarchy *y, const char *group, struc
     return 0;
 }
 
-/* Shares the parent's descriptors, and leaves nothing but `ns` there. Its status is an errno. */
+/* Shares the parent's descriptors, and changes only `ns` there. Exits with an errno. */
 static NORETURN void replace_namespace(int ns)
 {
     int made, code;
@@ -46,14 +45,14 @@ static NORETURN void replace_namespace(int ns)
     _exit(code);
 }
 
-/* The root of a namespace is the group of whoever makes it, and a group that hands controllers down
- * takes nobody. So this is done before, by a child that shares our descriptors and puts the new
- * namespace where the old one was. */
+/* The root of a cgroup namespace is the group of the process that makes it, and a group with
+ * controllers enabled for its children takes no process. So this comes first, in a child that
+ * shares our descriptors and puts the new namespace into `ns`. */
 static int make_namespace(const struct cgroup_hierarchy *y, const char *group, struct err *e)
 {
     auto_fd dir = cgroup_file_open(y, group, ".", O_PATH | O_DIRECTORY, e);
     auto_fd ns = dir < 0 ? -EBADF : fd_open_at(AT_FDCWD, own_namespace, O_RDONLY, 0, PATH_FREE, e);
-    /* No SIGCHLD, which may be ignored. */
+    /* No exit signal, as SIGCHLD may be ignored. */
     struct clone_args args = {.flags = CLONE_INTO_CGROUP | CLONE_FILES, .cgroup = (uint64_t)dir};
     int code, status = -1;
     long pid;
@@ -81,7 +80,7 @@ void cgroup_pause(long *ns)
         *ns *= 2;
 }
 
-/* Waits for that child to have left. */
+/* Retries until that child has left the group. */
 static int enable_below(const struct cgroup_hierarchy *y, const char *group, struct err *e)
 {
     uint64_t deadline = deadline_in_ms(EMPTY_TIMEOUT_MS);
@@ -123,7 +122,7 @@ int cgroup_tree_make(const struct cgroup_host *h, const char *name, int *ret_ns,
     for (size_t i = 0; i < h->count; i++) {
         r = make_in(&h->hierarchies[i], name, i == 0 ? ret_ns : NULL, e);
         if (r == -EEXIST)
-            return r; /* someone's: theirs to remove */
+            return r; /* made by another process, which removes it */
         if (r < 0) {
             cgroup_tree_remove(h, name, NULL);
             return r;
@@ -176,7 +175,7 @@ int cgroup_tree_remove(const struct cgroup_host *h, const char *name, struct err
     return first;
 }
 
-/* Processes of other pid namespaces show as 0, which kill() would take for ourselves. */
+/* Processes of other pid namespaces are listed as 0, which kill() would take for our own group. */
 static size_t signal_listed(struct str list, int signal)
 {
     struct str line;
@@ -195,8 +194,8 @@ static size_t signal_listed(struct str list, int signal)
 
 static const char *const all_groups[] = {"", "/init", "/work"};
 
-/* The processes of one of a sandbox's groups, one number per line; nothing when the group is gone.
- */
+/* Lists the processes of one of a sandbox's groups, a pid per line; nothing when the group is
+ * gone. */
 static int list_group(const struct cgroup_hierarchy *y, const char *name, const char *group,
                       struct buf *list, struct err *e)
 {

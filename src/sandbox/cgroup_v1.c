@@ -1,4 +1,4 @@
-/* Version 1: a tree per controller, below our own group in each, so that limits above us hold. */
+/* Version 1: one tree per controller, below our own group in each, so that its limits apply. */
 #include <errno.h>
 
 #include "base/mem.h"
@@ -6,11 +6,11 @@
 
 static const struct cgroup_file files[KNOB_COUNT] = {
     [KNOB_MEMORY_MAX] = {CONTROLLER_MEMORY,            "memory.limit_in_bytes",                 .probe = "-1",                           .none = "-1"},
- /* Memory and swap together: the same figure as for memory leaves nothing for swap. */
+ /* Memory and swap together: with the same value as memory, no swap is left. */
     [KNOB_SWAP_MAX] = {CONTROLLER_MEMORY,                            "memory.memsw.limit_in_bytes",                                                   .probe = "-1",
                          .none = "-1"},
     [KNOB_PIDS_MAX] = {CONTROLLER_PIDS,                 "pids.max",                                                        .probe = "max",                                                                                 .none = "max"},
- /* Thousandths of a core to microseconds of the usual 100 ms; the kernel takes 1 ms or more. */
+ /* Thousandths of a core to microseconds of the default 100 ms; the kernel's minimum is 1 ms. */
     [KNOB_CPU_MAX] = {CONTROLLER_CPU,              "cpu.cfs_quota_us",.probe = "-1",.none = "-1", .times = 100,
                          .per = 1, .min = 1000},
     [KNOB_CPU_WEIGHT] = {CONTROLLER_CPU,"cpu.shares",                                       .probe = "1024",                                                                                                                           .times = 1024, .per = 100,

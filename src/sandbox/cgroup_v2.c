@@ -1,7 +1,7 @@
-/* Version 2: one tree. A group other than the real root either holds processes or hands controllers
- * down, so our own group is of no use as a parent while anyone is in it. We therefore take a place
- * at the top of the mount, and only where that is forbidden one below our own group; there we step
- * aside into a leaf ourselves, and move nobody else. */
+/* Version 2: one tree. A group other than the real root has either processes or controllers enabled
+ * for its children, so our own group cannot be the parent while processes are in it. We use a place
+ * at the top of the mount, or, where that is forbidden, one below our own group; then this process
+ * moves into a leaf, but moves no other. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 static const struct cgroup_file files[KNOB_COUNT] = {
     [KNOB_MEMORY_MAX] = {CONTROLLER_MEMORY, "memory.max",                     .probe = "max",                 .none = "max"},
     [KNOB_SWAP_MAX] = {CONTROLLER_MEMORY,                 "memory.swap.max",                                 .probe = "0",                              .none = "0", .times = 0,
-                         .per = 1}, /* none at all, whatever the limit of memory */
+                         .per = 1}, /* no swap, whatever the memory limit */
     [KNOB_OOM_GROUP] = {CONTROLLER_MEMORY,      "memory.oom.group",                            .probe = "1"                                                                           },
     [KNOB_PIDS_MAX] = {CONTROLLER_PIDS, "pids.max",          .probe = "max", .none = "max"},
- /* Thousandths of a core to microseconds of the usual 100 ms; the kernel takes 1 ms or more. */
+ /* Thousandths of a core to microseconds of the default 100 ms; the kernel's minimum is 1 ms. */
     [KNOB_CPU_MAX] = {CONTROLLER_CPU,   "cpu.max",                         .probe = "max",                                .none = "max", .times = 100,
                          .per = 1, .min = 1000},
     [KNOB_CPU_WEIGHT] = {CONTROLLER_CPU,                 "cpu.weight",                                    .probe = "100",                                                       .min = 1, .max = 10000},
@@ -46,7 +46,7 @@ static const struct {
     {CONTROLLER_IO,     "io"    },
 };
 
-/* Which of ours the group has been given. */
+/* The controllers that the group has, of those we use. */
 static int controllers_of(const struct cgroup_hierarchy *y, const char *group, unsigned *ret,
                           struct err *e)
 {
@@ -67,7 +67,7 @@ static int controllers_of(const struct cgroup_hierarchy *y, const char *group, u
     return 0;
 }
 
-/* Hands the controllers in `which` down to the groups below. */
+/* Enables the controllers `which` for the child groups. */
 static int enable(const struct cgroup_hierarchy *y, const char *group, unsigned which,
                   struct err *e)
 {
@@ -89,8 +89,8 @@ static int enable_below(const struct cgroup_hierarchy *y, const char *group, str
 
 const struct cgroup_version cgroup_v2 = {"v2", "cgroup.procs", files, enable_below};
 
-/* Moves this process, and it alone, into a leaf beside the place we want, and tries again. When
- * others keep the group busy nevertheless, it moves back. */
+/* Moves only this process into a leaf beside the wanted place, and tries again. Moves back if other
+ * processes keep the group busy. */
 static int enable_from_aside(const struct cgroup_hierarchy *parent, const char *name,
                              unsigned which, struct err *e)
 {
@@ -110,7 +110,7 @@ static int enable_from_aside(const struct cgroup_hierarchy *parent, const char *
     return r;
 }
 
-/* Makes `name` below a group, with all the controllers that the group has. */
+/* Makes `name` below a group, with all controllers of the group. */
 static int place_below(const char *parent_path, const char *name, bool may_step_aside,
                        struct cgroup_hierarchy *ret, struct err *e)
 {
@@ -150,8 +150,8 @@ static int place_below(const char *parent_path, const char *name, bool may_step_
     return r;
 }
 
-/* Hands controllers down each level from the mount to our own group, as far as that is allowed:
- * whoever delegated the group to us has done so already. */
+/* Enables controllers at each level from the mount to our own group, as far as permitted: a manager
+ * that delegated the group to us has done so already. */
 static void enable_towards(const struct cgroup_mount *m)
 {
     auto_fd fd = fd_open_at(AT_FDCWD, m->point, O_PATH | O_DIRECTORY, 0, PATH_FREE, NULL);

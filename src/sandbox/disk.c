@@ -13,7 +13,7 @@
 static const struct {
     const char *path;
     mode_t mode;
-    bool inside; /* belongs to root inside */
+    bool inside; /* owned by root inside */
 } layer_entries[] = {
     {"upper",                 S_IFDIR | 0755, true },
     {"upper/etc",             S_IFDIR | 0755, true },
@@ -109,7 +109,7 @@ int disk_limit(struct disk_host *d, int dir, const struct disk_limit *limit, int
     if (limit->bytes < DISK_BYTES_MIN)
         return err_set(e, EINVAL, "a disk limit of %llu bytes is below the least, %d",
                        (unsigned long long)limit->bytes, DISK_BYTES_MIN);
-    /* DISK_NONE tries as well: what was wrong may be right now, and if not it is told. */
+    /* Also tries with DISK_NONE: the problem may be solved by now, else the error tells it. */
     if (d->kind != DISK_QUOTA)
         return limit_by_image(d, dir, limit, ret_mount, e);
     *ret_mount = -EBADF;

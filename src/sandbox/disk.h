@@ -1,16 +1,15 @@
-/* disk.h - the writable layer of a sandbox, and how much it may hold.
+/* disk.h - the writable layer of a sandbox, and the limit of its size.
  *
- * The layer is a set of directories: upper and scratch of the overlays for / and /usr. They lie in
- * the slot's directory and share its file system, unless a limit is asked for. Then either
+ * The layer is a set of directories: upper and work directories of the overlays for / and /usr.
+ * They are in the slot's directory and share its file system, unless a limit is set. Then one of:
  *
- *   the file system counts    every directory gets the slot's project id, and the id a hard limit;
- *   or an image bounds them   <slot>/disk.img, a sparse ext4 file system behind a loop device, has
- *                             directories of its own. Only the sandbox mounts it, so the mount and
- *                             the device go when the sandbox does, the file with the slot's
- *                             directory. <slot>/disk is where it is mounted.
+ *   project quota   every directory has the slot's project id, which has a hard limit
+ *   image           <slot>/disk.img, a sparse ext4 file system on a loop device, has its own
+ *                   directories. Only the sandbox mounts it, at <slot>/disk: mount and device
+ *                   vanish with the sandbox, the file with the slot's directory.
  *
- * Both bound inodes, too: one for each DISK_BYTES_PER_INODE, DISK_INODES_MIN at least. An image
- * spends some of its bytes on metadata of its own. */
+ * Both limit inodes, too: one for each DISK_BYTES_PER_INODE, at least DISK_INODES_MIN. An image
+ * uses some of its bytes for its own metadata. */
 #pragma once
 
 #include "base/err.h"
@@ -19,45 +18,45 @@ enum {
     DISK_BYTES_MIN = 4 << 20,
     DISK_BYTES_PER_INODE = 16 << 10,
     DISK_INODES_MIN = 1024,
-    DISK_LIMIT_MS_MAX = 60 * 1000, /* for a new file system */
+    DISK_LIMIT_MS_MAX = 60 * 1000, /* to make a file system */
 };
 
 enum disk_kind {
-    DISK_NONE,  /* neither worked when it was tried */
+    DISK_NONE,  /* neither of those below works */
     DISK_QUOTA, /* project quota */
     DISK_IMAGE, /* loop-backed ext4 */
 };
 
-/* How this host limits. One per process. */
+/* How this host limits disks. One per process. */
 struct disk_host {
     enum disk_kind kind;
-    int blank; /* an empty image in memory, of blank_bytes: the next of that size is a copy */
+    int blank; /* an empty image in memory, of blank_bytes, to copy for the next of that size */
     uint64_t blank_bytes;
 };
 
-/* Tries out on the file system of `state`, a directory of ours, what works. Cannot fail: without a
- * way, sandboxes without a limit are as good as ever, and others are told what is wrong. */
+/* Tries what works on the file system of `state`, a directory of ours. Cannot fail: without either,
+ * sandboxes without a limit still work, and a request for a limit reports what is wrong. */
 void disk_host_open(struct disk_host *d, int state);
 void disk_host_close(struct disk_host *d);
-const char *disk_host_describe(const struct disk_host *d); /* a few words for a log */
+const char *disk_host_describe(const struct disk_host *d); /* short text for a log */
 
-/* Makes the directories of a layer in `dir`; the sandbox's root is `owner`. */
+/* Makes the directories of a layer in `dir`; `owner` is the host id of root inside. */
 int disk_make_layer(int dir, uint32_t owner, struct err *e);
 
 struct disk_limit {
     uint32_t slot;
-    uint32_t owner; /* outside id of the sandbox's root */
-    uint64_t bytes; /* DISK_BYTES_MIN or more */
+    uint32_t owner; /* host id of root inside */
+    uint64_t bytes; /* at least DISK_BYTES_MIN */
 };
 
-/* Limits the layer in `dir`, which is as disk_make_layer left it. *ret_mount is a detached mount
- * that has the layer instead, or -EBADF when it stays in `dir`. The error names the step. */
+/* Limits the layer in `dir`, which disk_make_layer made. *ret_mount is a detached mount that has
+ * the layer instead, or -EBADF when it stays in `dir`. The error names the step. */
 int disk_limit(struct disk_host *d, int dir, const struct disk_limit *limit, int *ret_mount,
                struct err *e);
 
-/* The directory that has the layer of the slot directory `dir`, for reading: of a sandbox that
- * lives as of one that has ended. */
+/* Opens the directory with the layer of the slot directory `dir`, for reading, whether the sandbox
+ * runs or has ended. */
 int disk_open_layer(int dir, struct err *e);
 
-/* Ends the limit of a slot whose files are gone; `slots` is a directory on their file system. */
+/* Removes the limit of a slot without files; `slots` is a directory on the same file system. */
 void disk_forget(const struct disk_host *d, int slots, uint32_t slot);

@@ -1,6 +1,6 @@
-/* disk_image.c - an ext4 file system in a sparse file, behind a loop device that goes by itself.
+/* disk_image.c - an ext4 file system in a sparse file, on a loop device that detaches itself.
  *
- * Nothing in it outlives a crash of the host, so it has no journal and waits for no disk. */
+ * It need not survive a crash of the host, so it has no journal and never flushes the disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
@@ -23,18 +23,18 @@
 
 enum {
     BLOCK_BYTES = 4096,
-    ATTACH_TRIES_MAX = 64, /* another may take the device that was free a moment ago */
+    ATTACH_TRIES_MAX = 64, /* another process may take the free device first */
     COPY_BYTES_MAX = 1 << 20,
     PATH_BYTES_MAX = 32,
 };
 
 #define MKFS       "/sbin/mke2fs"
 #define IMAGE_NAME "disk.img"
-#define LOOP_NAME  "disk.loop" /* a link to the device, for whoever looks for it later */
+#define LOOP_NAME  "disk.loop" /* symbolic link to the device, for loop_find */
 
 /* --- an empty file system, in memory --- */
 
-/* Said by mke2fs when it failed, on one line. */
+/* The output of mke2fs that failed, on one line. */
 static int mkfs_failed(int output, struct err *e)
 {
     char text[160];
@@ -47,8 +47,8 @@ static int mkfs_failed(int output, struct err *e)
     return err_set(e, EIO, "%s", text);
 }
 
-/* Brokers ignore SIGCHLD, so that the kernel reaps their sandboxes; whose status is wanted must be
- * waited for, and who ended meanwhile is reaped here. */
+/* Brokers ignore SIGCHLD, so that the kernel reaps their sandboxes. To get an exit status this
+ * needs the default action, and then reaps the children that ended meanwhile. */
 static int run_to_end(const struct proc_spec *spec, struct proc_exit *ret, struct err *e)
 {
     struct sigaction usual = {.sa_handler = SIG_DFL}, before;
@@ -70,7 +70,7 @@ static int run_to_end(const struct proc_spec *spec, struct proc_exit *ret, struc
     return r;
 }
 
-/* Cheap to make and to use; unused tables are not written, now or later. */
+/* Cheap to make and to use; unused tables are never written. */
 static const char mkfs_features[] = "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,"
                                     "flex_bg,large_file,sparse_super,uninit_bg";
 
@@ -114,7 +114,7 @@ static int mkfs_run(int file, uint64_t bytes, struct err *e)
     return ended.by_signal || ended.code ? mkfs_failed(output, e) : 0;
 }
 
-/* The blank of that size; kept, because the next sandbox will want the same. */
+/* The blank of that size. Kept, as the next sandbox probably needs the same. */
 static int blank_get(struct disk_host *d, uint64_t bytes, struct err *e)
 {
     auto_fd fd = -EBADF;
@@ -134,7 +134,7 @@ static int blank_get(struct disk_host *d, uint64_t bytes, struct err *e)
     return d->blank;
 }
 
-/* Data only: holes stay holes. */
+/* Copies data only: holes stay holes. */
 static int copy_blank(int from, int to, off_t bytes)
 {
     off_t at = 0;
@@ -148,7 +148,7 @@ static int copy_blank(int from, int to, off_t bytes)
             return -errno;
         while (at < end) {
             size_t want = end - at < COPY_BYTES_MAX ? (size_t)(end - at) : COPY_BYTES_MAX;
-            ssize_t n = sendfile(to, from, &at, want); /* moves `at` */
+            ssize_t n = sendfile(to, from, &at, want); /* advances `at` */
 
             if (n <= 0)
                 return n < 0 ? -errno : -EIO;
@@ -168,8 +168,7 @@ static int loop_open(int number, char path[PATH_BYTES_MAX])
     return fd < 0 ? -errno : fd;
 }
 
-/* Attaches the file to a free device that detaches itself after its last user. `path` is its name.
- */
+/* Attaches the file to a free device, which detaches after its last close. `path` is its name. */
 static int loop_attach(int file, char path[PATH_BYTES_MAX], struct err *e)
 {
     struct loop_config config = {.fd = (uint32_t)file, .info = {.lo_flags = LO_FLAGS_AUTOCLEAR}};
@@ -194,7 +193,7 @@ static int loop_attach(int file, char path[PATH_BYTES_MAX], struct err *e)
     return err_set(e, EBUSY, "no loop device stays free");
 }
 
-/* The device a sandbox has its image on, if it still has. While we hold it open it stays. */
+/* The device of a sandbox's image, if it is still attached. It stays so while we hold it open. */
 static int loop_find(int dir, int file, char path[PATH_BYTES_MAX])
 {
     ssize_t n = readlinkat(dir, LOOP_NAME, path, PATH_BYTES_MAX - 1);
@@ -215,12 +214,12 @@ static int loop_find(int dir, int file, char path[PATH_BYTES_MAX])
 /* --- mounts --- */
 
 static const char *const mount_flags[] = {
-    "discard",      /* what is deleted inside is given back outside */
-    "nobarrier",    /* nobody reads it after a crash */
-    "noinit_itable" /* tables are written when they are used */
+    "discard",      /* space of deleted files is freed in the image */
+    "nobarrier",    /* not read after a crash */
+    "noinit_itable" /* tables are written when first used */
 };
 
-/* A mount of the device. When it is mounted already this is one more of the same file system. */
+/* Mounts the device. If it is mounted already, this is another mount of the same file system. */
 static int image_mount(const char *path, unsigned attributes, struct err *e)
 {
     auto_fd fs = mnt_fs_open("ext4");

@@ -1,4 +1,4 @@
-/* disk_quota.c - project quotas of ext4, xfs and whoever else has them. */
+/* disk_quota.c - project quotas of ext4, xfs and other file systems that have them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -34,7 +34,7 @@ int disk_quota_join(int dir, const char *name, uint32_t project, struct err *e)
         return err_sys(e, errno, "read the project of %s", name);
     attr.fsx_projid = project;
     if (S_ISDIR(st.st_mode))
-        attr.fsx_xflags |= FS_XFLAG_PROJINHERIT; /* refused for files */
+        attr.fsx_xflags |= FS_XFLAG_PROJINHERIT; /* invalid for files */
     if (ioctl(fd, FS_IOC_FSSETXATTR, &attr) < 0)
         return err_sys(e, errno, "set the project of %s", name);
     return 0;
@@ -53,7 +53,7 @@ int disk_quota_set(int dir, uint32_t project, uint64_t bytes, uint64_t inodes, s
     return 0;
 }
 
-/* --- trying --- */
+/* --- testing --- */
 
 int disk_quota_above(bool above)
 {
@@ -70,7 +70,7 @@ int disk_quota_above(bool above)
     return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
-/* True when writing twice the limit is stopped by it. */
+/* True when the limit stops a write of twice its size. */
 static bool write_is_stopped(int dir)
 {
     auto_fd file = openat(dir, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);

@@ -25,7 +25,7 @@
 
 enum {
     ROUTES_BYTES_MAX = 1 << 20,
-    SERVE_MS_MAX = 10 * 1000, /* for the one before us to give its slots back; servers wait 15 s */
+    SERVE_MS_MAX = 10 * 1000, /* for the previous broker to release its slots; servers wait 15 s */
     SERVE_RETRY_MS = 20,
 };
 
@@ -105,7 +105,7 @@ static int state_stage(const struct host *h, struct err *e)
     return 0;
 }
 
-/* A small tmpfs over one of our directories, filled and then closed for writing. */
+/* Mounts a small tmpfs on one of our directories, fills it and makes it read-only. */
 static int state_tmpfs(const struct host *h, const char *name, unsigned attributes,
                        int (*fill)(int dir, struct err *e), struct err *e)
 {
@@ -144,9 +144,9 @@ static DIR *state_list(int dir)
 }
 
 /* Older versions had their roots in the state directory itself, which every user of the host may
- * pass through, and a root has a /tmp that everybody may write to: whoever could reach it could put
- * files into sandboxes to come. Sandboxes may stand on such a root, so it stays until
- * host_forget_roots, under a name that is never used again. */
+ * pass through. A root has a /tmp that every user may write to, so they could put files into later
+ * sandboxes. Running sandboxes may use such a root: it stays until host_forget_roots, under a name
+ * that is never used again. */
 static int state_hide_roots(const struct host *h, struct err *e)
 {
     DIR *dir = state_list(h->state);
@@ -167,7 +167,7 @@ static int state_hide_roots(const struct host *h, struct err *e)
     return r;
 }
 
-/* Made once, under another name first: a half-made one is never used. */
+/* Made once, under a temporary name first: an incomplete one is never used. */
 static int state_host_root(const struct host *h, struct err *e)
 {
     char name[HOST_ROOT_NAME_BYTES], temporary[32];
@@ -186,7 +186,7 @@ static int state_host_root(const struct host *h, struct err *e)
         return err_sys(e, errno, "make '%s/roots/%s'", h->state_path, temporary);
     dir = fd_open_at(h->roots, temporary, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
     r = dir < 0 ? dir : host_root_make(dir, e);
-    /* Another broker may have been faster: then its root is as good as ours. */
+    /* Another broker may have been faster: its root is the same as ours. */
     if (r == 0 && renameat(h->roots, temporary, h->roots, name) < 0 && errno != EEXIST &&
         errno != ENOTEMPTY)
         r = err_sys(e, errno, "name the host's root");
@@ -222,7 +222,7 @@ void host_forget_roots(const struct host *h)
 
 static int host_enter_mount_namespace(struct err *e)
 {
-    /* Slave: what the host mounts later shows here, too, and nothing of ours shows there. */
+    /* Slave: later mounts of the host appear here, too, and none of ours appear there. */
     struct mount_attr attr = {.propagation = 1 << 19}; /* MS_SLAVE */
     auto_fd root = -EBADF;
     int r;
@@ -250,7 +250,7 @@ static int host_open_state(struct host *h, struct err *e)
     if (fstat(h->state, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
         return err_set(e, EPERM, "'%s' must belong to us and be writable by nobody else",
                        h->state_path);
-    /* Whatever umask or whoever made it: callers have their socket and may have files there. */
+    /* Whatever the umask or its maker: callers have their socket and may have files there. */
     if (fchmodat(h->state, ".", 0711, 0) < 0)
         return err_sys(e, errno, "let callers into '%s'", h->state_path);
     return 0;
@@ -267,8 +267,8 @@ static int host_pick_network(struct host *h, unsigned start, struct err *e)
     return subnet_pick(buf_str(&routes), buf_str(&resolv), h->net.bridge, start, &h->net.v4_net, e);
 }
 
-/* Names and addresses outside the state directory: the usual ones for the usual directory, for
- * others what a hash of its path makes of them. */
+/* Names and addresses outside the state directory: fixed ones for the default directory, for others
+ * derived from a hash of its path. */
 static int host_name(struct host *h, struct err *e)
 {
     uint8_t hash[SHA256_BYTES] = {0};
@@ -374,7 +374,7 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
     if (r == 0)
         r = host_name(h, e);
     if (r == 0 && serve)
-        r = host_serve(h, SERVE_MS_MAX, e); /* one may be about to end */
+        r = host_serve(h, SERVE_MS_MAX, e); /* a previous one may be about to end */
     if (r == 0)
         r = host_open_parts(h, execd_path, e);
     if (r == 0)

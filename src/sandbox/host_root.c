@@ -15,7 +15,7 @@
 
 enum { COPY_DEPTH_MAX = 6, COPY_FILES_MAX = 4096, COPY_BYTES_MAX = 4 << 20 };
 
-/* --- what there is --- */
+/* --- contents --- */
 
 static const char *const usr_links[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
@@ -54,12 +54,12 @@ static const struct {
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
 #define GROUP    "root:x:0:\ntty:x:5:\nusers:x:100:\nnogroup:x:65534:\n"
 #define NSSWITCH "passwd: files\ngroup: files\nhosts: files dns\n"
-#define PIP      "[global]\nbreak-system-packages = true\n" /* who installs harms nobody else */
+#define PIP      "[global]\nbreak-system-packages = true\n" /* it affects only this sandbox */
 #define PROFILE                                                                                    \
     "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin\n"
 
-/* What programs start in an image of the code interpreter, and what they source before they use a
- * language. The interpreters are execd's, in one version each: neither has anything to do. */
+/* What clients start in an image of the code interpreter, and what they source before they use a
+ * language. execd provides the interpreters, in one version each, so neither has anything to do. */
 #define INTERPRETER     "#!/bin/sh\nexec tail -f /dev/null\n"
 #define INTERPRETER_ENV ": one version of each language is there, and in PATH\n"
 
@@ -79,8 +79,8 @@ static const struct {
     {"opt/opensandbox/code-interpreter-env.sh",      0755, INTERPRETER_ENV},
 };
 
-/* Names that images of Python have and Debian's packages do not install. In /usr they lie below the
- * host's own files: a host that has /usr/bin/python keeps it. */
+/* Names that Python images have and Debian's packages do not install. Those in /usr are in a layer
+ * below the host's own: a host that has /usr/bin/python keeps it. */
 static const struct {
     const char *path, *target;
 } root_links[] = {
@@ -88,8 +88,8 @@ static const struct {
     {"usr/bin/python", "python3"},
 };
 
-/* Of the host's /etc: what programs read to find their libraries, certificates, names and settings.
- * Whatever is not listed does not exist inside. */
+/* Files of the host's /etc that programs need for libraries, certificates, names and settings. No
+ * other file of it exists inside. */
 static const char *const etc_copies[] = {
     "alternatives",
     "bash.bashrc",
@@ -189,7 +189,7 @@ static int copy_file(int from, int to, const char *name, const struct stat *st, 
 
 static int copy_entry(struct copy *c, int from, int to, const char *name, int depth);
 
-/* A directory, as deep as COPY_DEPTH_MAX. */
+/* Copies a directory, at most COPY_DEPTH_MAX deep. */
 static int copy_dir(struct copy *c, int from, int to, const char *name, int depth)
 {
     auto_fd inner = openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -211,7 +211,7 @@ static int copy_dir(struct copy *c, int from, int to, const char *name, int dept
     return r;
 }
 
-/* What is absent, of another kind, or not for everyone's eyes is left out. */
+/* Skips entries that are absent, of another kind, or not readable by every user. */
 static int copy_entry(struct copy *c, int from, int to, const char *name, int depth)
 {
     struct stat st;
@@ -233,7 +233,7 @@ static int copy_entry(struct copy *c, int from, int to, const char *name, int de
     return copy_dir(c, from, to, name, depth);
 }
 
-/* "ssl/certs": its parent is made, the rest of the parent is not copied. */
+/* "ssl/certs": makes the parent, and copies nothing else of it. */
 static int copy_etc(struct copy *c, int from, int to, const char *path)
 {
     const char *slash = strchr(path, '/');

@@ -5,12 +5,12 @@
 
 enum { HOST_ROOT_NAME_BYTES = 32 };
 
-/* A directory's name that is another whenever host_root_make() makes something else: one that an
- * older version has made is not taken for ours, and stays for the sandboxes that stand on it. */
+/* A directory name that changes whenever host_root_make() makes something else: a root of an older
+ * version is not reused, and stays for the sandboxes that use it. */
 void host_root_name(char out[HOST_ROOT_NAME_BYTES]);
 
-/* Fills an empty directory: links into /usr as the host has them, an /etc of our own with what
- * programs need and nothing secret, the start scripts of the code interpreter's image, empty /home,
- * /root, /var, /run, and a /usr with names that the host may lack, such as /usr/bin/python, to be
- * mounted below the host's own. Copies only what anyone may read. */
+/* Fills an empty directory: links into /usr like those of the host, an /etc with what programs need
+ * and no secrets, the start scripts of the code interpreter's image, empty /home, /root, /var,
+ * /run, and a /usr with names that the host may lack, such as /usr/bin/python, as a layer below the
+ * host's own. Copies only files that every user may read. */
 int host_root_make(int dir, struct err *e);

@@ -36,7 +36,7 @@ int mounts_reopen(int given, int open_flags, struct err *e)
     return take_fd(&fd);
 }
 
-/* A lower directory as the sandbox's user namespace sees it: root outside is root inside. */
+/* A lower directory, ID-mapped to the sandbox's user namespace: root outside is root inside. */
 static int layer_clone(int dir, int userns, struct err *e)
 {
     struct mount_attr attr = {
@@ -88,7 +88,7 @@ int mounts_prepare(struct mounts *m, const struct spawn_slot *slot, const struct
 
 /* --- overlays, in the child --- */
 
-/* One option whose value is a directory we hold open, named through /proc. */
+/* Sets an option to a directory that we hold open, by its name in /proc. */
 static int overlay_set_dir(int fs, const char *key, int parent, const char *name, struct err *e)
 {
     char path[OPTION_MAX];
@@ -99,7 +99,7 @@ static int overlay_set_dir(int fs, const char *key, int parent, const char *name
     return r < 0 ? err_sys(e, -r, "overlay %s", key) : 0;
 }
 
-/* "/proc/self/fd/7:/proc/self/fd/8": the one form every kernel takes. */
+/* "/proc/self/fd/7:/proc/self/fd/8": the form that every kernel accepts. */
 static int overlay_set_lowers(int fs, const int *lowers, size_t count, struct err *e)
 {
     char value[LOWER_MAX];
@@ -131,8 +131,8 @@ static int overlay_make(const struct mounts *m, const struct overlay *o, struct 
         r = overlay_set_dir(fs, "workdir", m->dir, o->work, e);
     if (r < 0)
         return r;
-    (void)mnt_fs_flag(fs, "volatile"); /* a sandbox does not outlive a crash of its host */
-    /* A snapshot copies the upper directory alone: nothing in it may refer to places below. */
+    (void)mnt_fs_flag(fs, "volatile"); /* a sandbox need not survive a crash of its host */
+    /* A snapshot copies only the upper directory: it must not refer to lower layers. */
     r = mnt_fs_set(fs, "redirect_dir", "off");
     if (r == 0)
         r = mnt_fs_set(fs, "metacopy", "off");
@@ -143,9 +143,9 @@ static int overlay_make(const struct mounts *m, const struct overlay *o, struct 
     return r < 0 ? err_sys(e, -r, "overlay") : r;
 }
 
-/* --- places --- */
+/* --- mount points --- */
 
-/* Opens a directory below the root to mount on, made if it is missing. Links are not followed: an
+/* Opens a directory of the root to mount on, and makes it if missing. Follows no symbolic link: an
  * image must not decide where we mount. */
 static int place_open(int root, const char *path, struct err *e)
 {
@@ -172,7 +172,7 @@ static int place_attach(int root, const char *path, int mount, struct err *e)
     return r < 0 ? err_sys(e, -r, "mount %s", path) : 0;
 }
 
-/* Older kernels want an upper directory that is mounted; this mount goes with the old root. */
+/* Older kernels need an upper directory in an attached mount; it vanishes with the old root. */
 int mounts_disk(struct mounts *m, struct err *e)
 {
     auto_fd slot = -EBADF;
@@ -202,8 +202,8 @@ int mounts_open(struct mounts *m, struct err *e)
     return m->stage < 0 ? m->stage : 0;
 }
 
-/* Before Linux 6.15 overlayfs takes layers only from mounts of our namespace. So they are attached,
- * one above the other where the new root will cover them; all go with the old root. */
+/* Before Linux 6.15 overlayfs takes layers only from mounts of our namespace. So they are attached
+ * on top of each other where the new root will cover them, and vanish with the old root. */
 static int attach_lowers(const struct mounts *m, struct err *e)
 {
     int r = m->usr_lower < 0 ? 0 : place_attach(m->state, "mnt", m->usr_lower, e);
@@ -213,7 +213,7 @@ static int attach_lowers(const struct mounts *m, struct err *e)
     return r < 0 ? err_wrap(e, r, "layers") : 0;
 }
 
-/* /usr of PLAN_ROOT_HOST: the host's own, and below it the names that the host root adds. */
+/* /usr of PLAN_ROOT_HOST: the host's, and as a lower layer the names that the host root adds. */
 static int mount_host_usr(const struct mounts *m, struct err *e)
 {
     auto_fd added = fd_open_at(m->lowers[0], "usr", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
@@ -242,8 +242,8 @@ int mounts_root(struct mounts *m, struct err *e)
     return m->usr_lower < 0 ? 0 : mount_host_usr(m, e);
 }
 
-/* Not lazily: the writable layer must be free for the next. Nor does overlayfs take one again that
- * was in a volatile mount, unless its mark is gone. */
+/* Not MNT_DETACH: the writable layer must be free for the next mount. overlayfs refuses a layer of
+ * a volatile mount unless its mark, a directory in the work directory, is removed. */
 int mounts_drop_root(struct mounts *m, struct err *e)
 {
     static const struct {
@@ -269,7 +269,7 @@ int mounts_drop_root(struct mounts *m, struct err *e)
     return 0;
 }
 
-/* Their lookups through two overlays take a quarter of a millisecond. Absent ones are fine. */
+/* Looking these up through two overlays takes a quarter of a millisecond. Absent ones are fine. */
 void mounts_warm(const struct mounts *m)
 {
     static const char *const opened[] = {
@@ -298,8 +298,7 @@ void mounts_warm(const struct mounts *m)
 struct system_mount {
     const char *type, *path;
     unsigned attributes;
-    const char
-        *options[5][2]; /* key, value; a NULL value is a flag; "%uid", "%tty", "%tmp", "%shm" */
+    const char *options[5][2]; /* key, value; NULL value = flag; "%uid", "%tty", "%tmp", "%shm" */
     int (*before)(const struct mounts *m, struct err *e);
 };
 
@@ -336,7 +335,7 @@ static const struct system_mount system_mounts[] = {
 
 enum { TTY_GID = 5 };
 
-/* Puts the sandbox's numbers where a value begins with '%'. */
+/* Replaces a value that begins with '%' by the sandbox's number. */
 static const char *option_value(const struct mounts *m, const char *value, char room[OPTION_MAX])
 {
     struct {
@@ -374,7 +373,7 @@ static int system_mount_make(const struct mounts *m, const struct system_mount *
     return r < 0 ? r : mnt_fs_mount(fs, sm->attributes);
 }
 
-/* The shared device nodes: a copy of a mount of the host's, read-only for everybody. */
+/* The shared device nodes: a read-only copy of the host's mount of them. */
 static int mount_dev(const struct mounts *m, struct err *e)
 {
     auto_fd dev = mnt_clone(m->state, "dev", 0);
@@ -384,9 +383,9 @@ static int mount_dev(const struct mounts *m, struct err *e)
     return place_attach(m->stage, "dev", dev, e);
 }
 
-/* A /proc without masks where no path leads, below what mqueue covers. The kernel lets root of a
- * user namespace mount another proc, of a process namespace of his, only beside one that hides
- * nothing; and so does execd, for the sandboxes it makes in this one. */
+/* Mounts a /proc without masks where no path leads: below the mount of mqueue. The kernel lets root
+ * of a user namespace mount a proc of its own pid namespace only if it already sees one that is not
+ * masked. execd needs that for sandboxes inside this one. */
 static int mount_whole_proc(const struct mounts *m, struct err *e)
 {
     auto_fd cover = mnt_clone(m->state, "empty", 0), proc = mnt_clone(m->stage, "proc", 0);
@@ -418,8 +417,8 @@ int mounts_system(const struct mounts *m, struct err *e)
 
 /* --- masks --- */
 
-/* Absent ones are fine. What only the host's root can read or write is guarded by the user
- * namespace already; these are open to all, or guard against a mistake there. */
+/* Absent ones are fine. The user namespace already protects files that only the host's root may
+ * use. These are open to every user, or protected twice. */
 static const char *const masked_paths[] = {
     "proc/kcore",       "proc/keys",          "proc/timer_list",
     "proc/sched_debug", "proc/latency_stats", "proc/kpagecount",
@@ -520,8 +519,8 @@ int mounts_pivot(const struct mounts *m, struct err *e)
 {
     if (fchdir(m->root) < 0)
         return err_sys(e, errno, "enter the new root");
-    /* The old root ends up stacked on the new one, where it can be detached without a place for it.
-     */
+    /* The old root is then stacked on the new one, where it can be detached without a directory for
+     * it. */
     if (syscall(SYS_pivot_root, ".", ".") < 0)
         return err_sys(e, errno, "pivot");
     if (syscall(SYS_umount2, ".", MNT_DETACH) < 0)

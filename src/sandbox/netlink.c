@@ -10,9 +10,9 @@
 #include "base/fd.h"
 
 enum {
-    REPLY_BYTES_MAX = 32 * 1024, /* what the kernel puts in one datagram of a dump */
-    REPLIES_MAX = 100 * 1000,    /* datagrams of one dump: every loop ends */
-    REPLY_TIMEOUT_S = 10,        /* replies are there before we ask; this only bounds a surprise */
+    REPLY_BYTES_MAX = 32 * 1024, /* the kernel's maximum for one datagram of a dump */
+    REPLIES_MAX = 100 * 1000,    /* datagrams of one dump: bounds the loop */
+    REPLY_TIMEOUT_S = 10,        /* replies are available at once; this is only a safeguard */
 };
 
 int netlink_open(int protocol, struct netlink *ret, struct err *e)
@@ -25,7 +25,7 @@ int netlink_open(int protocol, struct netlink *ret, struct err *e)
         return err_sys(e, errno, "netlink socket");
     if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
         return err_sys(e, errno, "netlink socket");
-    /* Both only make errors shorter and clearer; a kernel without them does as well. */
+    /* Both only improve error messages, and older kernels lack them. */
     (void)setsockopt(fd, SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));
     (void)setsockopt(fd, SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
     *ret = (struct netlink){.fd = take_fd(&fd), .seq = 1};
@@ -45,7 +45,7 @@ void netlink_batch_init(struct netlink_batch *b, void *room, size_t room_bytes)
     b->full = false;
 }
 
-/* Room for n bytes and the padding behind them, zeroed; NULL once the batch is full. */
+/* Room for n bytes and padding, zeroed; NULL once the batch is full. */
 static char *batch_grow(struct netlink_batch *b, size_t n)
 {
     char *at = b->p + b->n;
@@ -113,7 +113,7 @@ void netlink_add(struct netlink_batch *b, uint16_t attr, const void *data, size_
     if (!at)
         return;
     memcpy(at, &a, sizeof(a));
-    put_u16(b, (size_t)(at - b->p), NLA_HDRLEN + n); /* nla_len comes first */
+    put_u16(b, (size_t)(at - b->p), NLA_HDRLEN + n); /* nla_len is the first field */
     if (n > 0)
         memcpy(at + NLA_HDRLEN, data, n);
 }
@@ -155,7 +155,7 @@ void netlink_nest_end(struct netlink_batch *b)
         put_u16(b, at, b->n - at);
 }
 
-/* Numbers the messages and counts those that will be acknowledged. */
+/* Numbers the messages, and counts those to be acknowledged. */
 static size_t batch_number(struct netlink_batch *b, uint32_t seq)
 {
     size_t at = 0, acks = 0;
@@ -223,7 +223,7 @@ struct str netlink_attr(const struct nlmsghdr *message, size_t header_bytes, uin
     return STR_NONE;
 }
 
-/* What an NLMSG_ERROR says: 0 for an acknowledgement. */
+/* The result in an NLMSG_ERROR: 0 for an acknowledgement. */
 static int reply_error(const struct nlmsghdr *reply, const char *what, struct err *e)
 {
     struct nlmsgerr answer;
@@ -242,7 +242,7 @@ static int reply_error(const struct nlmsghdr *reply, const char *what, struct er
     return answer.error;
 }
 
-/* Calls visit for every message in one datagram. */
+/* Calls visit for every message of a datagram. */
 static int each_reply(const char *room, size_t n,
                       int (*visit)(void *user, const struct nlmsghdr *h), void *user)
 {
@@ -273,7 +273,7 @@ static int collect_ack(void *user, const struct nlmsghdr *h)
     uint32_t index = h->nlmsg_seq - c->seq;
 
     if (h->nlmsg_type != NLMSG_ERROR || index >= c->batch->count)
-        return 0; /* a late answer to an earlier request */
+        return 0; /* late answer to an earlier request */
     if (c->result == 0)
         c->result = reply_error(h, c->batch->what[index], c->e);
     if (c->acks_missing > 0)

@@ -17,9 +17,9 @@
 
 enum {
     LOOPBACK_INDEX = 1,
-    SLOT_FIRST = 2, /* behind the network's own address and the bridge's */
+    SLOT_FIRST = 2, /* after the addresses of the network and of the bridge */
     BRIDGE_NAME_MAX = 9,
-    PORT_LOCKED = 39, /* IFLA_BRPORT_LOCKED, which headers before Linux 5.18 lack */
+    PORT_LOCKED = 39, /* IFLA_BRPORT_LOCKED; headers before Linux 5.18 lack it */
 };
 
 const struct netns_conf netns_conf_default = {
@@ -69,7 +69,7 @@ void netns_port_name(const struct netns_conf *conf, uint32_t slot, char ret[IFNA
 
 static uint32_t slot_count(const struct netns_conf *conf)
 {
-    return (UINT32_C(1) << (32 - conf->v4_bits)) - SLOT_FIRST - 1; /* the last is for broadcast */
+    return (UINT32_C(1) << (32 - conf->v4_bits)) - SLOT_FIRST - 1; /* the last is broadcast */
 }
 
 int netns_conf_check(const struct netns_conf *conf, struct err *e)
@@ -117,7 +117,7 @@ int netns_sysctl_write(int dirfd, const char *path, const char *value, struct er
 
     if (fd < 0)
         return err_sys(e, errno, "open %s", path);
-    if (write(fd, value, strlen(value)) < 0) /* taken whole or not at all */
+    if (write(fd, value, strlen(value)) < 0) /* the kernel takes all of it or nothing */
         return err_sys(e, errno, "write '%s' to %s", value, path);
     return 0;
 }
@@ -126,20 +126,20 @@ struct setting {
     const char *path, *value;
 };
 
-/* Nothing inside configures addresses or routes, nothing outside may either. */
+/* Addresses and routes are fixed: neither router advertisements nor redirects may change them. */
 static const struct setting inside_v4[] = {
-    {"ip_unprivileged_port_start", "0"}, /* root inside has no power over this namespace */
-    {"conf/all/rp_filter",         "0"}, /* a host's choice would be inherited */
+    {"ip_unprivileged_port_start", "0"}, /* root inside has no capability in this namespace */
+    {"conf/all/rp_filter",         "0"}, /* it would inherit the host's */
     {"conf/default/rp_filter",     "0"},
     {"conf/all/accept_redirects",  "0"},
 };
 static const struct setting inside_v6[] = {
-    {"conf/default/accept_ra",        "0"}, /* and so no address is made up from one */
+    {"conf/default/accept_ra",        "0"}, /* so no address is derived from one */
     {"conf/default/accept_redirects", "0"},
     {"conf/default/addr_gen_mode",    "1"}, /* no link-local address */
 };
 static const struct setting inside_no_v6[] = {
-    {"conf/all/disable_ipv6", "1"}, /* of interfaces to come, too */
+    {"conf/all/disable_ipv6", "1"}, /* of later interfaces, too */
 };
 
 static int write_all(int dirfd, const struct setting *rows, size_t count, struct err *e)
@@ -162,13 +162,13 @@ static int configure_v4(struct err *e)
     if (r < 0)
         return r;
     r = netns_sysctl_write(dir, "ping_group_range", "0 4294967294", e);
-    if (r == -EINVAL) /* older kernels stop at half the range */
+    if (r == -EINVAL) /* older kernels allow half the range */
         r = netns_sysctl_write(dir, "ping_group_range", "0 2147483647", e);
     return r;
 }
 
-/* Of the calling thread's namespace. Each directory is looked up once: the kernel keeps those of
- * all namespaces in one chain, which a thousand of them make long. */
+/* For the calling thread's namespace. Opens each directory once: the kernel keeps those of all
+ * namespaces in one list, which is long with a thousand of them. */
 static int configure_inside(const struct netns_conf *conf, struct err *e)
 {
     auto_fd dir = open("/proc/sys/net/ipv6", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -200,7 +200,7 @@ static int open_own_netns(struct err *e)
     return fd < 0 ? err_sys(e, errno, "open own network namespace") : fd;
 }
 
-/* In the new namespace: its descriptor, its settings, and a socket that speaks to it. */
+/* In the new namespace: opens its descriptor, writes its settings, and opens a netlink socket. */
 static int furnish(const struct netns_conf *conf, struct netlink *ret_inside, struct err *e)
 {
     auto_netlink nl = NETLINK_NONE;
@@ -223,7 +223,7 @@ static int furnish(const struct netns_conf *conf, struct netlink *ret_inside, st
     return take_fd(&fd);
 }
 
-/* Visits a new namespace and comes back. */
+/* Enters a new namespace and returns to the old one. */
 static int make_empty(const struct netns_conf *conf, struct netlink *ret_inside, struct err *e)
 {
     auto_fd home = open_own_netns(e);
@@ -235,11 +235,11 @@ static int make_empty(const struct netns_conf *conf, struct netlink *ret_inside,
         return err_sys(e, errno, "make network namespace");
     fd = furnish(conf, ret_inside, e);
     if (setns(home, CLONE_NEWNET) < 0)
-        abort(); /* all we would do from here on would hit the wrong namespace */
+        abort(); /* anything further would affect the wrong namespace */
     return fd;
 }
 
-/* One message makes both ends where they belong: ours on the bridge, eth0 inside. */
+/* Makes both ends with one message: ours on the bridge, eth0 inside. */
 static void add_veth(struct netlink_batch *b, const char *port, unsigned bridge, int netns,
                      const struct netns_addr *addr)
 {
@@ -262,10 +262,10 @@ static void add_veth(struct netlink_batch *b, const char *port, unsigned bridge,
     netlink_nest_end(b);
 }
 
-/* What a bridge port of ours does: it talks to the bridge alone, is flooded with nothing, and takes
- * frames only from the MAC we enter for it (Linux 5.18). A locked port learns nothing more; yet
- * IFLA_BRPORT_LEARNING stays on, for without it and flooding the bridge would enter every MAC into
- * every port's own filter, a million entries for a thousand sandboxes. */
+/* Options of our bridge ports: a port reaches only the bridge, is not flooded, and accepts frames
+ * only from the MAC we enter for it (Linux 5.18). A locked port learns nothing.
+ * IFLA_BRPORT_LEARNING stays on all the same: without it and flooding, the bridge would add every
+ * MAC to every port's own filter, a million entries for a thousand sandboxes. */
 static const struct {
     uint16_t attr;
     uint8_t value;
@@ -281,8 +281,8 @@ static const struct {
 static void set_port(struct netlink_batch *b, const char *port, bool has_v6)
 {
     const struct ifinfomsg any = {.ifi_family = AF_UNSPEC};
-    /* Frames to 01:80:c2:00:00:0e reach the port itself, past all rules of the bridge: of these, IP
-     * falls to a rule of the inet table, and ARP to this flag. */
+    /* Frames to 01:80:c2:00:00:0e reach the port itself and bypass the bridge's rules: a rule of
+     * the inet table drops IP among these, this flag drops ARP. */
     const struct ifinfomsg up = {
         .ifi_family = AF_UNSPEC, .ifi_flags = IFF_UP | IFF_NOARP, .ifi_change = IFF_UP | IFF_NOARP};
 
@@ -295,7 +295,7 @@ static void set_port(struct netlink_batch *b, const char *port, bool has_v6)
         netlink_add_u8(b, port_settings[i].attr, port_settings[i].value);
     netlink_nest_end(b);
     netlink_nest_end(b);
-    if (has_v6) { /* the port itself speaks no IPv6 */
+    if (has_v6) { /* the port itself has no IPv6 */
         netlink_nest(b, IFLA_AF_SPEC);
         netlink_nest(b, AF_INET6);
         netlink_add_u8(b, IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE);
@@ -357,7 +357,7 @@ void netns_add_neighbours(struct netlink_batch *b, unsigned index, const struct 
         add_neighbour(b, index, AF_INET6, &addr->v6, addr->mac);
 }
 
-/* Where the bridge finds the sandbox, and that this port may send from no other MAC. */
+/* Binds the sandbox's MAC to this port, which may send from no other. */
 static void add_forwarding_entry(struct netlink_batch *b, unsigned port,
                                  const struct netns_addr *addr)
 {
@@ -384,7 +384,7 @@ static void add_address(struct netlink_batch *b, unsigned index, uint8_t family,
     netlink_add(b, IFA_ADDRESS, ip, family == AF_INET ? 4 : 16);
 }
 
-/* There is nobody on the link but the gateway, hence no route to a network on it. */
+/* The gateway is the only neighbour, so there is no route to an on-link network. */
 static void add_default_route(struct netlink_batch *b, unsigned index, uint8_t family,
                               const void *gateway)
 {
@@ -424,8 +424,8 @@ static int attach_inside(const struct netns_conf *conf, struct netlink *inside,
     return netlink_send(inside, &b, e);
 }
 
-/* The kernel takes its time to remove a namespace nobody holds: the slot's last veth may still be
- * there, and then goes now. */
+/* The kernel removes an unused namespace with delay: a veth of the slot's last one may still exist,
+ * and is removed now. */
 static int make_veth(const struct netns_conf *conf, uint32_t slot, struct netlink *host,
                      unsigned bridge, int netns, struct err *e)
 {
@@ -488,7 +488,7 @@ int netns_make(const struct netns_conf *conf, enum plan_net net, uint32_t slot, 
     if (fd < 0)
         return err_wrap(e, fd, "network of slot %u", slot);
     if (net == PLAN_NET_BRIDGE) {
-        r = attach(conf, slot, fd, &inside, e); /* on failure the pair goes with the namespace */
+        r = attach(conf, slot, fd, &inside, e); /* a failure removes the pair with the namespace */
         if (r < 0)
             return err_wrap(e, r, "network of slot %u", slot);
     }

@@ -1,4 +1,4 @@
-/* The host's side: one bridge, its rules, and forwarding where it is needed. */
+/* The host's side: one bridge, its rules, and forwarding where needed. */
 #include "sandbox/netns_internal.h"
 
 #include <errno.h>
@@ -17,14 +17,14 @@ enum {
     SYSCTL_BYTES_MAX = 64,
 };
 
-/* Interfaces that a default route leaves by. */
+/* Interfaces of default routes. */
 struct uplinks {
     char names[UPLINKS_MAX][IFNAMSIZ];
     size_t count;
 };
 
-/* Makes it or sets it right. A MAC is set only when it differs: the kernel forgets all neighbours
- * then, even if it is the same. */
+/* Makes or repairs the bridge. Sets its MAC only when it differs: the kernel drops all neighbours
+ * then, even for the same value. */
 static int make_bridge(const struct netns_conf *conf, struct netlink *nl, struct err *e)
 {
     const struct ifinfomsg any = {.ifi_family = AF_UNSPEC};
@@ -44,7 +44,7 @@ static int make_bridge(const struct netns_conf *conf, struct netlink *nl, struct
     netlink_nest(&b, IFLA_INFO_DATA);
     netlink_add_u32(&b, IFLA_BR_FORWARD_DELAY, 0); /* ports forward at once */
     netlink_add_u32(&b, IFLA_BR_STP_STATE, 0);
-    netlink_add_u8(&b, IFLA_BR_MCAST_SNOOPING, 0); /* there is no multicast to follow */
+    netlink_add_u8(&b, IFLA_BR_MCAST_SNOOPING, 0); /* multicast is not used */
     netlink_nest_end(&b);
     netlink_nest_end(&b);
     return netlink_send(nl, &b, e);
@@ -90,7 +90,7 @@ static const struct setting bridge_v4[] = {
     {"/proc/sys/net/ipv4/conf/%s/accept_redirects", "0"},
     {"/proc/sys/net/ipv4/conf/%s/send_redirects",   "0"},
     {"/proc/sys/net/ipv4/conf/%s/proxy_arp",        "0"},
-    {"/proc/sys/net/ipv4/conf/%s/arp_ignore",       "8"}, /* nobody asks who is told */
+    {"/proc/sys/net/ipv4/conf/%s/arp_ignore",       "8"}, /* never answer: neighbours are fixed */
 };
 static const struct setting bridge_v6[] = {
     {"/proc/sys/net/ipv6/conf/%s/disable_ipv6",     "0"},
@@ -159,8 +159,8 @@ static int find_uplinks(struct netlink *nl, uint8_t family, struct uplinks *u, s
     return netlink_query(nl, &b, note_uplink, u, e);
 }
 
-/* IPv4 forwards what an interface with the setting receives: the bridge's packets out, the uplinks'
- * replies back in. */
+/* IPv4 is forwarded if the setting is on for the receiving interface: the bridge for packets out,
+ * the uplinks for replies. */
 static int forward_v4(struct netlink *nl, struct err *e)
 {
     struct uplinks u;
@@ -174,8 +174,8 @@ static int forward_v4(struct netlink *nl, struct err *e)
     return r;
 }
 
-/* Older kernels forward IPv6 for all interfaces or none, and then hear no more router
- * advertisements unless told to: without that the host would lose its own default route. */
+/* Older kernels forward IPv6 on all interfaces or none, and then ignore router advertisements
+ * unless accept_ra is 2: without it the host would lose its own default route. */
 static int forward_v6_all(const struct uplinks *u, struct err *e)
 {
     for (size_t i = 0; i < u->count; i++) {
@@ -240,8 +240,8 @@ static void restore_neighbours(void *user, uint32_t slot)
     w->result = netlink_send(&w->nl, &b, w->e);
 }
 
-/* The rules stand before the bridge is up, so no packet ever passes without them. A bridge that was
- * down meanwhile has forgotten where the living sandboxes are. */
+/* Loads the rules before the bridge is up, so that no packet passes without them. A bridge that was
+ * down has lost the neighbour entries of running sandboxes: adds them again. */
 static int setup(const struct netns_conf *conf, struct netlink *nl, struct err *e)
 {
     struct neighbour_walk walk = {
@@ -308,7 +308,7 @@ int netns_host_remove(const struct netns_conf *conf, struct err *e)
 
     if (r < 0)
         return r;
-    r = remove_link(conf->bridge, e); /* first: ports without a bridge carry nothing */
+    r = remove_link(conf->bridge, e); /* first: ports without a bridge forward nothing */
     if (r < 0)
         return err_wrap(e, r, "remove bridge '%s'", conf->bridge);
     return netns_rules_remove(conf, e);

@@ -1,14 +1,13 @@
-/* What sandboxes may send, as nftables rules. The policy in words, from the wire inwards:
+/* What sandboxes may send, as nftables rules. The policy, from the wire inwards:
  *
- *   bridge: a port's frames are IP from the port's own addresses to the bridge's MAC. The port's
- *           MAC is held to it by the bridge (locked port), its IP addresses by their last two
- *           bytes, which are the MAC's.
- *   inet:   from the bridge nothing new goes to an address of the host, to other sandboxes, to
- *           link-local, metadata, loopback or multicast addresses, nor to the forms that these
- *           IPv4 addresses have in IPv6 (NAT64, 6to4, ISATAP, ...); nothing new goes to a sandbox
- *           but from the host itself; a sandbox has so many connections at a time, since the table
- *           that tracks them is everybody's; what leaves is masqueraded.
- */
+ *   bridge: a port may send only IP from its own addresses to the bridge's MAC. The bridge
+ *           enforces the port's MAC (locked port); rules compare the last two bytes of the IP
+ *           address with those of the MAC.
+ *   inet:   from the bridge no new connection goes to an address of the host, to other sandboxes,
+ *           to link-local, metadata, loopback or multicast addresses, nor to the IPv6 forms of
+ *           such IPv4 addresses (NAT64, 6to4, ISATAP, ...). New connections to a sandbox come only
+ *           from the host itself. Connections per sandbox are limited, since all share the
+ *           conntrack table. Packets that leave are masqueraded. */
 #include "sandbox/netns_internal.h"
 
 #include <linux/netfilter.h>
@@ -23,11 +22,11 @@
 #include "sandbox/nft.h"
 
 enum {
-    PRIORITY_BEFORE_DNAT = -150, /* behind connection tracking, before others redirect packets */
+    PRIORITY_BEFORE_DNAT = -150, /* after conntrack, before others redirect packets */
     PRIORITY_FILTER = 0,
     PRIORITY_SNAT = 100,
     PRIORITY_BRIDGE_FIRST = -300,
-    CT_STATE_ESTABLISHED = 1 << 1, /* as nft's ct state has them */
+    CT_STATE_ESTABLISHED = 1 << 1, /* as in nft's ct state */
     CT_STATE_RELATED = 1 << 2,
     CT_STATE_NEW = 1 << 3,
 };
@@ -37,7 +36,7 @@ static const struct nft_at ether_daddr = {NFT_PAYLOAD_LL_HEADER, 0};
 static const struct nft_at ether_saddr = {NFT_PAYLOAD_LL_HEADER, 6};
 static const struct nft_at ether_type = {NFT_PAYLOAD_LL_HEADER, 12};
 
-/* Where an IP version keeps its addresses. */
+/* Positions of the addresses in an IP version's header. */
 struct ip_version {
     uint8_t nfproto;
     uint16_t ether_type;
@@ -75,10 +74,10 @@ struct prefix {
     const struct ip_version *ip;
     uint8_t bits;
     uint8_t bytes[16];
-    uint8_t from; /* the byte of the address that it begins at */
+    uint8_t from; /* first byte of the address that is compared */
 };
 
-/* Nowhere a sandbox has business. The sandboxes' own networks come from the configuration. */
+/* Networks that no sandbox may use. The sandboxes' own networks come from the configuration. */
 static const struct prefix forbidden[] = {
     {&ip_v4, 8,   {0}                                               },
     {&ip_v4, 32,  {100, 100, 100, 200}                              }, /* Alibaba */
@@ -87,7 +86,7 @@ static const struct prefix forbidden[] = {
     {&ip_v4, 16,  {169, 254}                                        }, /* metadata */
     {&ip_v4, 32,  {192, 0, 0, 192}                                  }, /* Oracle */
     {&ip_v4, 4,   {224}                                             }, /* multicast */
-    {&ip_v4, 4,   {240}                                             }, /* and broadcast */
+    {&ip_v4, 4,   {240}                                             }, /* with broadcast */
     {&ip_v6, 96,  {0}                                               }, /* ::1, ::a.b.c.d */
     {&ip_v6, 96,  {[10] = 0xff, [11] = 0xff}                        }, /* ::ffff:a.b.c.d */
     {&ip_v6, 96,  {[8] = 0xff, [9] = 0xff}                          }, /* ::ffff:0:a.b.c.d, SIIT */
@@ -99,8 +98,8 @@ static const struct prefix forbidden[] = {
     {&ip_v6, 8,   {0xff}                                            }, /* multicast */
 };
 
-/* Forms of an IPv4 address in IPv6 that translators and tunnels take for that address: these bytes,
- * and the address behind them. Each forbidden IPv4 prefix is forbidden in all of them. */
+/* IPv6 forms of an IPv4 address that translators and tunnels use: these bytes, followed by the
+ * address. Each forbidden IPv4 prefix is forbidden in all of them. */
 static const struct {
     uint8_t from, n;
     uint8_t bytes[12];
@@ -111,17 +110,17 @@ static const struct {
     {8, 4,  {0x02, 0, 0x5e, 0xfe}}, /* the same, ::200:5efe:a.b.c.d */
 };
 
-/* What the kernel itself would take for its own, or for many. */
+/* Address types that the kernel considers local or multi-target. */
 static const uint32_t forbidden_types[] = {RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST, RTN_MULTICAST};
 
-/* The configuration as rules speak of it. */
+/* The configuration, as the rules use it. */
 struct policy {
     char table[40];       /* "opensandbox", or "opensandbox-<bridge>" */
     const char *bridge;   /* "osb0" */
     char ports[IFNAMSIZ]; /* "osb0-*" */
     uint8_t gateway_mac[NETNS_MAC_BYTES];
     uint32_t flows_max;
-    struct prefix own[2]; /* the sandboxes' networks; only the first without IPv6 */
+    struct prefix own[2]; /* networks of the sandboxes; only the first without IPv6 */
     size_t own_count;
 };
 
@@ -149,7 +148,7 @@ static struct nft_at byte_of(struct nft_at field, uint32_t offset)
     return (struct nft_at){field.base, field.offset + offset};
 }
 
-/* Accepts a port's packet whose source lies in the network and ends like its MAC. */
+/* Accepts a port's packet if its source is in the network and ends like its MAC. */
 static void accept_own(struct netlink_batch *b, const struct nft_table *t, const struct prefix *own)
 {
     const struct ip_version *ip = own->ip;
@@ -187,7 +186,7 @@ static void bridge_rules(struct netlink_batch *b, const struct policy *p)
     nft_rule(b, &t, "prerouting");
     nft_drop(b);
 
-    /* Frames to the bridge's own protocols (01:80:c2:...) come in past prerouting. */
+    /* Frames to link-local groups (01:80:c2:...) bypass prerouting. */
     nft_rule(b, &t, "input");
     nft_match_iif(b, NFT_CMP_EQ, p->ports);
     nft_match_bytes(b, NFT_CMP_NEQ, ether_daddr, p->gateway_mac, NETNS_MAC_BYTES);
@@ -205,7 +204,7 @@ static void rule_from_bridge(struct netlink_batch *b, const struct nft_table *t,
     nft_match_iif(b, NFT_CMP_EQ, p->bridge);
 }
 
-/* Every packet of the host comes by, and nearly none is a sandbox's: those are let go at once. */
+/* Every packet of the host passes here, and few are a sandbox's: accept the others first. */
 static void accept_others(struct netlink_batch *b, const struct nft_table *t, const char *chain,
                           const struct policy *p)
 {
@@ -214,7 +213,7 @@ static void accept_others(struct netlink_batch *b, const struct nft_table *t, co
     nft_accept(b);
 }
 
-/* Replies, and errors about what they reply to, which carry the path's MTU. */
+/* Replies, and related ICMP errors, which carry the path MTU. */
 static void accept_replies(struct netlink_batch *b, const struct nft_table *t, const char *chain,
                            void (*match)(struct netlink_batch *, enum nft_cmp_ops, const char *),
                            const struct policy *p)
@@ -244,7 +243,7 @@ static void drop_to(struct netlink_batch *b, const struct nft_table *t, const st
     nft_drop(b);
 }
 
-/* The prefix, and where it is one of IPv4 all its forms in IPv6. */
+/* Drops packets to the prefix and, for IPv4, to all its IPv6 forms. */
 static void drop_to_all_forms(struct netlink_batch *b, const struct nft_table *t,
                               const struct policy *p, const struct prefix *to)
 {
@@ -264,7 +263,7 @@ static void drop_to_all_forms(struct netlink_batch *b, const struct nft_table *t
 static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
                              const struct policy *p)
 {
-    /* A port's packet belongs to the bridge; one that is the port's own dodged it. */
+    /* A port's packets arrive from the bridge; one from the port itself has bypassed it. */
     nft_rule(b, t, "prerouting");
     nft_match_iif(b, NFT_CMP_EQ, p->ports);
     nft_drop(b);
@@ -279,8 +278,8 @@ static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
         drop_to_all_forms(b, t, p, &p->own[i]);
     for (size_t i = 0; i < ARRAY_LEN(forbidden); i++)
         drop_to_all_forms(b, t, p, &forbidden[i]);
-    /* What is dropped above is never tracked. An address's last two bytes are the slot's, in both
-     * versions: they share a counter. */
+    /* Packets dropped above are never tracked. The last two bytes of an address are those of the
+     * slot in both IP versions, so both share a counter. */
     for (size_t i = 0; i < p->own_count; i++) {
         const struct ip_version *ip = p->own[i].ip;
 

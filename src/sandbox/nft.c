@@ -8,16 +8,16 @@
 #include <string.h>
 
 enum {
-    REG_A = NFT_REG32_00, /* two registers that lie side by side */
+    REG_A = NFT_REG32_00, /* two adjacent registers */
     REG_B = NFT_REG32_01,
     REG_BYTES = 4,
     PREFIX_BYTES_MAX = 16,
-    TYPE_BITS = 6, /* of a type's number; these are the nft program's, for it to print keys by */
+    TYPE_BITS = 6, /* bits per type number; the nft program uses the type to print keys */
     TYPE_PORT = 13,
     TYPE_MARK = 19,
 };
 
-/* Sets of one batch, for rules of the same. */
+/* Ids of sets within a batch, for its rules. */
 enum { SET_ID_SAME = 1, SET_ID_FLOWS };
 
 static void message(struct netlink_batch *b, const char *what, uint16_t type, uint16_t flags,
@@ -41,7 +41,7 @@ void nft_begin(struct netlink_batch *b)
     batch_mark(b, NFNL_MSG_BATCH_BEGIN);
 }
 
-/* A rule's expressions stay open until the next message begins. */
+/* A rule's expressions are closed when the next message begins. */
 static void rule_end(struct netlink_batch *b)
 {
     while (b->nesting > 0)
@@ -62,7 +62,7 @@ static void table_message(struct netlink_batch *b, const char *what, uint16_t ty
     netlink_add_str(b, NFTA_TABLE_NAME, t->name);
 }
 
-/* Deleting what is not there fails, so it is made first: as one transaction nobody sees it. */
+/* Deleting a missing table fails, so make it first. In one transaction this is not visible. */
 void nft_table_remove(struct netlink_batch *b, const struct nft_table *t)
 {
     table_message(b, "make table", NFT_MSG_NEWTABLE, NLM_F_CREATE, t);
@@ -282,7 +282,7 @@ void nft_match_prefix(struct netlink_batch *b, struct nft_at at, size_t n, const
 void nft_match_same(struct netlink_batch *b, const char *set, struct nft_at one,
                     struct nft_at other)
 {
-    load_payload(b, REG_A, one, 1); /* a byte fills its register's first, the rest is zero */
+    load_payload(b, REG_A, one, 1); /* a byte is the first of its register, the rest is zero */
     load_payload(b, REG_B, other, 1);
     expression(b, "lookup");
     netlink_add_str(b, NFTA_LOOKUP_SET, set);
@@ -304,7 +304,7 @@ void nft_match_more_flows(struct netlink_batch *b, const char *set, struct nft_a
     netlink_add_str(b, NFTA_EXPR_NAME, "connlimit");
     netlink_nest(b, NFTA_EXPR_DATA);
     netlink_add_be32(b, NFTA_CONNLIMIT_COUNT, flows_max);
-    netlink_add_be32(b, NFTA_CONNLIMIT_FLAGS, NFT_CONNLIMIT_F_INV); /* holds above it */
+    netlink_add_be32(b, NFTA_CONNLIMIT_FLAGS, NFT_CONNLIMIT_F_INV); /* match above the limit */
     netlink_nest_end(b);
     netlink_nest_end(b);
     expression_end(b);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    LIMIT_PIDS_MAX = 4 * 1024 * 1024, /* the kernel's own ceiling on 64 bits */
+    LIMIT_PIDS_MAX = 4 * 1024 * 1024, /* the kernel's maximum on 64 bits */
     LIMIT_FILES_MAX = 1024 * 1024,
     LIMIT_IO_WEIGHT_MAX = 10000,
 };
@@ -15,7 +15,7 @@ void plan_init(struct plan *p)
     memset(p, 0, offsetof(struct plan, text));
 }
 
-/* Adds name, "=" when there is a value, value, and the NUL; all or nothing. */
+/* Adds name, "=" if there is a value, value, and the NUL; all or nothing. */
 static int add_text(struct plan *p, struct str name, struct str sep, struct str value)
 {
     const struct str parts[] = {name, sep, value};
@@ -108,7 +108,7 @@ bool plan_target_is_valid(struct str target)
 
     if (target.n < 2 || target.n >= PLAN_TARGET_MAX || target.p[0] != '/')
         return false;
-    str_cut(&rest, '/', &part); /* the nothing before the first */
+    str_cut(&rest, '/', &part); /* the empty part before the first / */
     for (bool first = true; rest.p; first = false) {
         str_cut(&rest, '/', &part);
         if (part.n == 0 || str_eq(part, STR(".")) || str_eq(part, STR("..")))
@@ -120,7 +120,7 @@ bool plan_target_is_valid(struct str target)
     return true;
 }
 
-/* Letters, digits, inner '-' and '.'; it becomes a line of /etc/hosts. */
+/* Letters, digits, inner '-' and '.'; it is written to /etc/hosts. */
 static bool hostname_is_valid(struct str name)
 {
     for (size_t i = 0; i < name.n; i++) {
@@ -132,7 +132,7 @@ static bool hostname_is_valid(struct str name)
     return true;
 }
 
-/* The C string in an array, or STR_NONE when it does not end there. */
+/* The C string in an array, or STR_NONE when it has no NUL. */
 static struct str field_str(const char *field, size_t size)
 {
     size_t n = strnlen(field, size);
@@ -187,7 +187,7 @@ static int check_numbers(const struct plan *p, struct err *e)
     return 0;
 }
 
-/* The i-th string of the text. */
+/* Checks the i-th string of the text. */
 static int check_string(const struct plan *p, size_t i, struct str s, struct err *e)
 {
     size_t cwd = p->arg_count + p->env_count;
@@ -207,7 +207,7 @@ static int check_string(const struct plan *p, size_t i, struct str s, struct err
     return 0;
 }
 
-/* Exactly as many strings as counted, the last one ending with the text. */
+/* The text must have exactly the counted strings, and end with the last one. */
 static int check_text(const struct plan *p, struct err *e)
 {
     size_t strings = p->arg_count + p->env_count + 1 + p->bind_count;
@@ -227,7 +227,7 @@ static int check_text(const struct plan *p, struct err *e)
     return 0;
 }
 
-/* Of one place there is one volume, and it does not cover what the sandbox runs. */
+/* Each path has one volume, and none covers the programs of the sandbox. */
 static int check_binds(const struct plan *p, struct err *e)
 {
     const char *targets[PLAN_BINDS_MAX + 1];
@@ -258,7 +258,7 @@ int plan_check(const struct plan *p, struct err *e)
     return r;
 }
 
-/* Points at `count` strings in a row, and a NULL; returns what follows them. */
+/* Points at `count` consecutive strings, and a NULL; returns what follows them. */
 static const char *point_at(const char *at, size_t count, const char **ret)
 {
     for (size_t i = 0; i < count; i++) {

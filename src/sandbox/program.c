@@ -16,7 +16,7 @@
 
 enum { PROGRAM_BYTES_MAX = 64 << 20 };
 
-/* Older kernels take no MFD_EXEC, and need none. */
+/* Older kernels reject MFD_EXEC, and do not need it. */
 static int program_room(struct err *e)
 {
     int fd = memfd_create("execd", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
@@ -46,7 +46,7 @@ static int program_fill(int from, int to, struct err *e)
     return 0;
 }
 
-/* The same file anew, for reading only: what is open for writing cannot be run. */
+/* Opens the file again, read-only: a file that is open for writing cannot be executed (ETXTBSY). */
 static int program_reopen(int fd, struct err *e)
 {
     char link[32];

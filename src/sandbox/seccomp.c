@@ -1,21 +1,20 @@
-/* seccomp.c - the table of system calls, and its way into BPF.
+/* seccomp.c - the table of system calls, and its compilation to BPF.
  *
- * Neighbouring numbers with the same answer are one run, and a binary search over the runs leads to
- * an answer or to the conditions of one call. That is a third of what a generator makes of a rule
- * per number, and the kernel's work to take a program, which every sandbox waits for, grows with
- * its length. Comparisons with constants only: those the kernel understands, and so remembers which
- * numbers are always allowed.
+ * Adjacent numbers with the same verdict are one run, and a binary search over the runs leads to a
+ * verdict or to the conditions of a call. This is a third of the size of a rule per number, and the
+ * time to load a program, which every sandbox waits for, grows with its length. Compares with
+ * constants only: the kernel can analyse these, and caches which numbers are always allowed.
  *
- * The kernel looks at the low 32 bits of an ioctl, a family, a set of flags, and so do all
- * conditions here: who compares 64 lets a caller pass a forbidden one with a high bit set.
+ * The kernel uses the low 32 bits of an ioctl, a family, a set of flags, and so do all conditions
+ * here: with a 64-bit comparison, a forbidden value with a high bit set would pass.
  *
- * What is refused needs no row. Of note, and on purpose: bpf, perf_event_open, keyctl and friends,
+ * Refused calls need no row. Refused on purpose: bpf, perf_event_open, keyctl and related,
  * userfaultfd, kexec, modules, mount and umount, chroot and pivot_root, open_by_handle_at,
  * fanotify, quotactl, acct, swapon, reboot, clocks, iopl, modify_ldt, syslog, vhangup, move_pages.
  *
- * This is the filter of PID 1. It has a few calls more than the workload, to make sandboxes inside;
- * those stand in base/nesting.h, and each child of PID 1 gives them up before it becomes anything.
- */
+ * This is the filter of PID 1. It allows a few calls more than the workload has, to make sandboxes
+ * inside; base/nesting.h lists them, and each child of PID 1 drops them before it runs other
+ * code. */
 #include "sandbox/seccomp.h"
 
 #include <assert.h>
@@ -43,14 +42,14 @@
 #elif defined(__aarch64__)
 #define NATIVE_AUDIT_ARCH AUDIT_ARCH_AARCH64
 #else
-#define NATIVE_AUDIT_ARCH 0 /* seccomp_compile says no */
+#define NATIVE_AUDIT_ARCH 0 /* seccomp_compile refuses it */
 #endif
 
-/* Calls this table has an opinion on end here (file_setattr, Linux 6.17). */
+/* The newest call that this table decides on (file_setattr, Linux 6.17). */
 enum { NEWEST_NUMBER = 469, PROGRAM_MAX = 256 };
 
 struct group {
-    const char *why, *calls; /* names between single spaces; absent on an architecture is fine */
+    const char *why, *calls; /* names between single spaces; an architecture may lack some */
 };
 
 static const struct group groups_allowed[] = {
@@ -122,8 +121,8 @@ static const struct group groups_absent[] = {
      "lsm_list_modules open_tree_attr file_getattr file_setattr"         },
 };
 
-/* Calls younger than the libseccomp of stable distributions. From 424 on, numbers are the same on
- * all architectures. */
+/* Calls newer than the libseccomp of stable distributions. From 424 on, numbers are the same on all
+ * architectures. */
 static const struct {
     const char *name;
     int number;
@@ -168,7 +167,7 @@ static const uint32_t answers[VERDICT_COUNT] = {
 
 #define ALL 0xffffffffU
 
-/* The verdict when an argument, masked, has this value. Rows of a call follow each other. */
+/* The verdict if an argument, masked, has this value. Rows of a call are adjacent. */
 static const struct rule {
     const char *call;
     unsigned arg;
@@ -178,14 +177,14 @@ static const struct rule {
     {"clone",       0, CLONE_NEW_FLAGS_FORBIDDEN,         0,                 ALLOWED}, /* nesting.h */
     {"unshare",     0, CLONE_NEW_FLAGS | CLONE_TIME_FLAG, 0,                 ALLOWED},
 
-    {"ioctl",       1, ALL,                               TIOCSTI,           REFUSED}, /* types */
+    {"ioctl",       1, ALL,                               TIOCSTI,           REFUSED}, /* inject */
     {"ioctl",       1, ALL,                               TIOCLINUX,         REFUSED}, /* pastes */
     {"ioctl",       1, ALL,                               TIOCSETD,          REFUSED}, /* modules */
 
     {"socket",      0, ALL,                               AF_UNIX,           ALLOWED}, /* others: below */
     {"socketpair",  0, ALL,                               AF_UNIX,           ALLOWED},
 
-    {"personality", 0, ALL,                               0xffffffff,        ALLOWED}, /* asks */
+    {"personality", 0, ALL,                               0xffffffff,        ALLOWED}, /* query */
     {"personality", 0, ALL,                               PER_LINUX,         ALLOWED},
     {"personality", 0, ALL,                               ADDR_NO_RANDOMIZE, ALLOWED}, /* gdb */
 
@@ -199,10 +198,10 @@ static const struct rule {
     {"mknodat",     2, S_IFMT,                            S_IFSOCK,          ALLOWED},
 };
 
-/* The other sockets. Nothing raw, and nothing that widens the attack surface or calls for a module:
- * packet, vsock, alg, SCTP, DCCP, L2TP, SMC, MPTCP (Go falls back), further netlink families. Those
- * are answered as by a kernel without them: useradd and PAM do without an audit log that is not
- * there, but not without one that is forbidden. */
+/* The other sockets. None that is raw, widens the attack surface or loads a module: packet, vsock,
+ * alg, SCTP, DCCP, L2TP, SMC, MPTCP (Go falls back), further netlink families. These fail as in a
+ * kernel without them: useradd and PAM work when the audit log does not exist, but not when it is
+ * forbidden. */
 static const struct socket_rule {
     unsigned family, type, protocol;
 } sockets[] = {
@@ -220,11 +219,11 @@ static const struct socket_rule {
     {AF_NETLINK, SOCK_DGRAM,  NETLINK_ROUTE },
 };
 enum {
-    SOCKET_TYPE_MASK = 0xf, /* the rest is SOCK_CLOEXEC and SOCK_NONBLOCK */
-    SOCKET_PART_MAX = 0xff, /* of a family, of a protocol */
+    SOCKET_TYPE_MASK = 0xf, /* the other bits are SOCK_CLOEXEC and SOCK_NONBLOCK */
+    SOCKET_PART_MAX = 0xff, /* of a family or a protocol */
 };
 
-/* The number of a call; -ENOSYS where this architecture lacks it, -EINVAL for a misspelt name. */
+/* The number of a call; -ENOSYS if this architecture lacks it, -EINVAL for an unknown name. */
 static int resolve(struct str name, struct err *e)
 {
     char cname[64];
@@ -242,11 +241,11 @@ static int resolve(struct str name, struct err *e)
     return nr < 0 ? -ENOSYS : nr;
 }
 
-/* --- what each number gets --- */
+/* --- the verdict of each number --- */
 
 struct table {
     uint8_t verdicts[NEWEST_NUMBER + 1];
-    uint8_t rules[NEWEST_NUMBER + 1]; /* one more than the index of the call's first rule, or 0 */
+    uint8_t rules[NEWEST_NUMBER + 1]; /* index of the call's first rule plus one, or 0 */
 };
 
 static int table_set(struct table *t, struct str name, enum verdict verdict, struct err *e)
@@ -303,14 +302,14 @@ static int table_fill(struct table *t, struct err *e)
 
 /* --- the program --- */
 
-/* Where a jump may lead: a verdict, or the conditions of a call by their first rule. */
+/* Targets of jumps: a verdict, or the conditions of a call by their first rule. */
 enum { LABEL_COUNT = VERDICT_COUNT + ARRAY_LEN(rules), NEXT = LABEL_COUNT };
 static_assert(LABEL_COUNT < UINT8_MAX, "labels fit into a byte");
 
 struct assembly {
     struct sock_filter code[PROGRAM_MAX];
     struct {
-        uint8_t yes, no; /* labels; NEXT leaves the offset as it is */
+        uint8_t yes, no; /* labels; NEXT keeps the offset */
     } jumps[PROGRAM_MAX];
     size_t places[LABEL_COUNT];
     size_t count;
@@ -318,7 +317,7 @@ struct assembly {
 
 static void put_jump(struct assembly *a, unsigned op, uint32_t value, unsigned yes, unsigned no)
 {
-    assert(a->count < PROGRAM_MAX); /* no input decides how long it gets */
+    assert(a->count < PROGRAM_MAX); /* the length does not depend on input */
     a->code[a->count] = (struct sock_filter)BPF_JUMP(BPF_JMP | op | BPF_K, value, 0, 0);
     a->jumps[a->count].yes = (uint8_t)yes;
     a->jumps[a->count++].no = (uint8_t)no;
@@ -334,7 +333,7 @@ static void put(struct assembly *a, unsigned op, uint32_t value)
 static void put_load(struct assembly *a, uint32_t offset)
 {
     put(a, BPF_LD | BPF_W | BPF_ABS,
-        offset); /* of an argument the low half: both are little-endian */
+        offset); /* for an argument the low half: both are little-endian */
 }
 
 struct run {
@@ -347,7 +346,7 @@ static uint8_t label_of(const struct table *t, uint32_t nr)
     return t->rules[nr] ? (uint8_t)(VERDICT_COUNT + t->rules[nr] - 1) : t->verdicts[nr];
 }
 
-/* Of two runs or more; the depth is the logarithm of their number. */
+/* For two runs or more; the depth is the logarithm of their number. */
 static void put_search(struct assembly *a, const struct run *runs, size_t count)
 {
     size_t half = count / 2, at = a->count;
@@ -377,7 +376,7 @@ static void put_table(struct assembly *a, const struct table *t)
     put_search(a, runs, count);
 }
 
-/* Family, type and protocol in one number, compared with each that is allowed. */
+/* Combines family, type and protocol into one number, and compares it with each allowed one. */
 static void put_sockets(struct assembly *a)
 {
     put_load(a, OFFSET(args[0]));
@@ -399,7 +398,7 @@ static void put_sockets(struct assembly *a)
     put_jump(a, BPF_JEQ, AF_NETLINK, UNSUPPORTED, REFUSED);
 }
 
-/* The conditions of one call: the first that holds decides, none leaves its verdict. */
+/* The conditions of a call: the first that holds decides, else `otherwise` does. */
 static void put_rules(struct assembly *a, size_t first, enum verdict otherwise)
 {
     a->places[VERDICT_COUNT + first] = a->count;
@@ -419,7 +418,7 @@ static void put_rules(struct assembly *a, size_t first, enum verdict otherwise)
         a->jumps[a->count - 1].no = otherwise;
 }
 
-/* Offsets are instructions to skip, a byte of them. */
+/* Offsets are the number of instructions to skip, in a byte. */
 static int link_jumps(struct assembly *a, struct err *e)
 {
     for (size_t i = 0; i < a->count; i++) {

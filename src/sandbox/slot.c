@@ -15,7 +15,7 @@ enum {
     RECORD_MAGIC = 0x6f736231,
     RECORD_VERSION = 2,
     NAME_MAX_BYTES = 16,
-    LITTLE_ENTRIES = 1000, /* some ten milliseconds */
+    LITTLE_ENTRIES = 1000, /* about ten milliseconds */
 };
 
 static void slot_name(uint32_t slot, char out[NAME_MAX_BYTES])
@@ -25,7 +25,7 @@ static void slot_name(uint32_t slot, char out[NAME_MAX_BYTES])
 
 /* --- claiming --- */
 
-/* Beside the writable layer; execd writes them, and finds them there. */
+/* Files beside the writable layer, which execd opens and writes. */
 static int slot_make_files(int dir, struct err *e)
 {
     static const char *const names[] = {"exit", "log"};
@@ -82,7 +82,7 @@ int slot_write_record(int dir, const struct slot_record *record, struct err *e)
 
     r.magic = RECORD_MAGIC;
     r.version = RECORD_VERSION;
-    /* One write: a process that dies here leaves the old record or the new one. */
+    /* A single write: a process that dies here leaves the old record or the new one. */
     if (fd < 0 || pwrite(fd, &r, sizeof(r), 0) != (ssize_t)sizeof(r))
         return err_sys(e, errno, "write the record of slot %u", r.slot);
     return 0;
@@ -107,7 +107,7 @@ int slot_read_record(int dir, struct slot_record *ret, struct err *e)
     return 0;
 }
 
-/* FNV-1a of the boot's id, read once; 0 where there is none. */
+/* FNV-1a hash of the boot id, read once; 0 where there is none. */
 static uint32_t boot_digest(void)
 {
     static uint32_t digest;

@@ -27,39 +27,39 @@
 #include "sandbox/volumes.h"
 
 enum {
-    EXECD_LISTENER_FD = 3, /* execd knows these numbers: src/execd */
+    EXECD_LISTENER_FD = 3, /* execd uses these numbers: src/execd */
     EXECD_EXIT_FD,
     EXECD_LOG_FD,
     EXECD_FDS = 3,
     EXECD_WORK_FDS = EXECD_LISTENER_FD + EXECD_FDS,        /* and following */
-    FD_PARK = EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + 8, /* above them, while they move */
+    FD_PARK = EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + 8, /* above them, during the moves */
     EXECD_OPTIONS_MAX = 20,
     NOFILE_DEFAULT = 65536,
     HOST_ROOT_FDS = 2,            /* lower directories of / and /usr */
-    FDS_KEPT = 5 + HOST_ROOT_FDS, /* by a parked child, beside those of its control groups */
+    FDS_KEPT = 5 + HOST_ROOT_FDS, /* by a parked child, in addition to those of its cgroups */
 };
 
-/* What the child works on: the slot from the start, the rest when the plan came. */
+/* State of the child: the slot from the start, the rest when the plan arrives. */
 struct spawn {
     const struct spawn_slot *slot;
     struct spawn_args args;
     struct mounts mounts;
-    bool root_fits; /* the one made ahead is what the plan wants */
+    bool root_fits; /* the root mounted ahead is the one that the plan needs */
     int channel, execd;
     const char *argv[EXECD_OPTIONS_MAX + PLAN_ARGS_MAX + 1];
     const char *env[PLAN_ENV_MAX + 1];
     char uid[16], gid[16], work_fds[16], stat_fds[16], cpu_millis[16], memory_mib[16];
 };
 
-/* The plan on its way to the child; descriptors beside it: lowers, then /usr's and the disk
- * if any, then volumes, then execd's. */
+/* The plan as sent to the child. Descriptors with it: lowers, then those of /usr and the disk if
+ * any, then volumes, then execd's. */
 struct spawn_message {
     bool has_address, has_disk;
     struct in_addr address;
     struct plan plan;
 };
 
-/* A limit of the disk has the layer elsewhere, or must be there before anything is made in it. */
+/* With a disk limit the layer is elsewhere, or must be limited before anything is made in it. */
 static bool plan_takes_ready_root(const struct plan *p)
 {
     return p->root == PLAN_ROOT_HOST && p->limits.disk_bytes == 0;
@@ -72,8 +72,8 @@ static int fd_compare(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Gives up what belongs to the broker and its other slots: it would cost time at exec, and keep
- * alive what they removed meanwhile. */
+/* Closes descriptors of the broker and its other slots: they would slow down exec, and keep removed
+ * objects alive. */
 static int step_close(struct spawn *s, struct err *e)
 {
     const struct cgroup *c = s->slot->cgroup;
@@ -109,7 +109,7 @@ static int step_cgroups(struct spawn *s, struct err *e)
 {
     const struct cgroup *c = s->slot->cgroup;
 
-    /* Where there is a v2 hierarchy it is the first, and clone3 has put us there already. */
+    /* If there is a v2 hierarchy it is the first, and clone3 has put us there already. */
     for (size_t i = c->init_fd >= 0; i < c->init_count; i++)
         if (write(c->init_procs[i], "0", 1) < 0)
             return err_sys(e, errno, "hierarchy %zu", i);
@@ -153,7 +153,7 @@ static int step_mask(struct spawn *s, struct err *e)
 
 /* --- steps with the plan --- */
 
-/* Into a file that the slot has from the start. */
+/* Writes to a file that exists from the start. */
 static int write_etc_file(int etc, const char *name, const char *text, size_t n, struct err *e)
 {
     auto_fd fd = openat(etc, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -163,7 +163,7 @@ static int write_etc_file(int etc, const char *name, const char *text, size_t n,
     return 0;
 }
 
-/* hosts, hostname and resolv.conf, which the writable layer has from the start. */
+/* Writes hosts, hostname and resolv.conf, which exist in the writable layer from the start. */
 static int step_etc(struct spawn *s, struct err *e)
 {
     const struct plan *p = s->args.plan;
@@ -229,7 +229,7 @@ static int step_hostname(struct spawn *s, struct err *e)
     return setsid() < 0 ? err_sys(e, errno, "new session") : 0;
 }
 
-/* The kernel has a ceiling of its own (fs.nr_open), and may be ours is lower still. */
+/* The kernel's limit (fs.nr_open) or our own may be lower. */
 static int limit_open_files(uint32_t wanted)
 {
     struct rlimit limit = {wanted, wanted}, have;
@@ -258,7 +258,7 @@ static int step_user(struct spawn *s, struct err *e)
 {
     if (setns(s->slot->userns, CLONE_NEWUSER) < 0)
         return err_sys(e, errno, "enter");
-    /* The system calls themselves: libc's would look for threads of ours. */
+    /* Direct system calls: those of libc would look for other threads. */
     if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
         syscall(SYS_setresuid, 0, 0, 0) < 0)
         return err_sys(e, errno, "become root inside");
@@ -274,8 +274,8 @@ static int step_caps(struct spawn *s UNUSED, struct err *e)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? err_sys(e, errno, "no_new_privs") : 0;
 }
 
-/* Moves the descriptors execd expects to their numbers; two passes, so that none is in another's
- * way. */
+/* Moves the descriptors to the numbers that execd expects, in two passes, so that none is
+ * overwritten. */
 static int step_descriptors(struct spawn *s, struct err *e)
 {
     const struct spawn_args *a = &s->args;
@@ -301,7 +301,7 @@ static int step_descriptors(struct spawn *s, struct err *e)
     s->execd = fcntl(s->slot->host->execd, F_DUPFD_CLOEXEC, FD_PARK);
     if (s->execd < 0)
         return err_sys(e, errno, "park execd");
-    /* The broker's own standard files are no business of a sandbox: its /dev/null is. */
+    /* The sandbox gets its /dev/null, not the standard files of the broker. */
     null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
         return err_sys(e, errno, "open /dev/null");
@@ -346,14 +346,14 @@ static const struct spawn_step steps_ahead[] = {
 
 static const struct spawn_step steps_with_plan[] = {
     {"mount disk",              step_disk       },
-    {"mount root",              step_root       }, /* by real root, from here ... */
+    {"mount root",              step_root       }, /* as real root from here ... */
     {"write /etc",              step_etc        },
     {"move system mounts",      step_unstage    },
     {"mount volumes",           step_volumes    },
     {"pivot root",              step_pivot      }, /* no host path after this */
     {"set hostname",            step_hostname   },
     {"set limits",              step_rlimits    },
-    {"enter user namespace",    step_user       }, /* ... to here: root only inside now */
+    {"enter user namespace",    step_user       }, /* ... to here: root only inside from now on */
     {"drop capabilities",       step_caps       },
     {"place descriptors",       step_descriptors},
     {"load system call filter", step_seccomp    },
@@ -370,7 +370,7 @@ static void child_run(struct spawn *s, const struct spawn_step *steps, size_t co
 
         if (r < 0) {
             (void)err_wrap(&e, r, "%s", steps[i].name);
-            r = fd_send(s->channel, &e, sizeof(e), NULL, 0); /* nobody there: nobody to tell */
+            r = fd_send(s->channel, &e, sizeof(e), NULL, 0); /* no broker, no report */
             _exit(r < 0 ? 126 : 127);
         }
     }
@@ -407,7 +407,7 @@ static void child_build_argv(struct spawn *s)
         s->argv[n++] = entry[i]; /* with its NULL */
 }
 
-/* Waits for the plan. Without one, or when the broker is gone, there is nothing to live for. */
+/* Waits for the plan. Exits if the broker ends without sending one. */
 static void child_await(struct spawn *s, struct spawn_message *room)
 {
     int fds[FD_SEND_MAX];
@@ -452,7 +452,7 @@ static NORETURN void child_main(const struct spawn_slot *slot, const struct moun
     sigset_t none;
 
     (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL); /* the broker blocks some while it works */
+    (void)sigprocmask(SIG_SETMASK, &none, NULL); /* the broker blocks some signals */
     s.slot = slot;
     s.mounts = *ahead;
     s.mounts.slot = slot;
@@ -517,7 +517,7 @@ void parked_kill(struct parked *p)
         return;
     fd_close(take_fd(&p->channel));
     if (proc_signal(p->proc.pidfd, SIGKILL) == 0)
-        /* It may be stuck in a file system that hangs; then it ends when that does. */
+        /* It may be blocked by a file system that hangs; then it exits when that ends. */
         (void)!proc_wait(p->proc.pidfd, deadline_in_ms(SPAWN_KILL_MS_MAX), &ignored);
     proc_close(&p->proc);
     p->proc = PROC_NONE;
@@ -548,7 +548,7 @@ static int spawn_send(struct parked *p, const struct spawn_args *args, const str
                    offsetof(struct spawn_message, plan) + plan_bytes(args->plan), fds, count);
 }
 
-/* One message; a child that failed ahead left the plan unread, which the kernel tells us first. */
+/* Receives one message. ECONNRESET comes first when a child failed ahead, the plan unread. */
 static int spawn_hear(int channel, struct err *ret_report, size_t *ret_n)
 {
     int fds[FD_SEND_MAX];
@@ -559,7 +559,7 @@ static int spawn_hear(int channel, struct err *ret_report, size_t *ret_n)
                             : r;
 }
 
-/* execd runs, or ran and has told how it ended: some entrypoints are over before we look. */
+/* execd runs, or ran and has reported its end: some entrypoints end before we check. */
 static bool spawn_became_execd(const struct parked *p, const struct spawn_args *args)
 {
     struct stat st;
@@ -595,7 +595,7 @@ static int spawn_await(struct parked *p, const struct spawn_args *args, struct e
     return -report.code;
 }
 
-/* What the child mounts, cloned while we still see it. Errors begin with the step it is for. */
+/* Clones what the child mounts, while we can see it. Errors begin with the step that needs it. */
 static int spawn_prepare(struct mounts *m, const struct spawn_slot *slot, bool has_host_root,
                          const struct spawn_args *args, struct err *e)
 {
@@ -624,7 +624,7 @@ int spawn_go(const struct spawn_slot *slot, struct parked *p, const struct spawn
     if (r == 0) {
         r = spawn_send(p, args, &m);
         mounts_done(&m);
-        /* A child that failed ahead has closed its end: its report is what we want to read. */
+        /* A child that failed ahead has closed its end: read its report. */
         if (r == 0 || r == -EPIPE)
             r = spawn_await(p, args, e);
         else

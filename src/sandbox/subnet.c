@@ -30,8 +30,7 @@ static struct str take_word(struct str *line)
 }
 
 /* "eth0 00000000 010200C0 0003 0 0 0 00000000 ...": interface, destination, gateway, flags, three
- * numbers, mask; addresses are in the byte order of the network, read as a number of the machine.
- */
+ * numbers, mask. Addresses are in network byte order, printed as numbers of this machine. */
 static bool read_route(struct str line, struct route *ret)
 {
     struct str net, word = STR_NONE;
@@ -50,7 +49,7 @@ static bool read_route(struct str line, struct route *ret)
     return true;
 }
 
-/* The number of the network that the bridge has already, or -1. */
+/* The number of the network that the bridge has, or -1. */
 static int number_of_bridge(struct str routes, const char *bridge)
 {
     struct str line;

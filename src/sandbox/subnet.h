@@ -1,4 +1,4 @@
-/* subnet.h - the IPv4 network of a bridge: one that hides nothing the host can reach. */
+/* subnet.h - picks the bridge's IPv4 network so that it hides no address the host can reach. */
 #pragma once
 
 #include "base/err.h"
@@ -10,9 +10,9 @@ enum {
     SUBNET_COUNT = 25, /* 10.231.0.0/16 to 10.255.0.0/16 */
 };
 
-/* Picks one. What the bridge has already stays, as sandboxes may be on it; else it is the first
- * from number `start` on (then from 0) that overlaps no route but a default one, and holds no name
- * server. routes: the text of /proc/net/route; resolv: that of /etc/resolv.conf. -EADDRNOTAVAIL
- * when each of them is taken. */
+/* Keeps the network that the bridge has, as sandboxes may use it. Else picks the first from number
+ * `start` on (then from 0) that overlaps no route except default routes, and has no name server.
+ * routes: the text of /proc/net/route; resolv: that of /etc/resolv.conf. -EADDRNOTAVAIL when all
+ * are in use. */
 int subnet_pick(struct str routes, struct str resolv, const char *bridge, unsigned start,
                 struct in_addr *ret_net, struct err *e);

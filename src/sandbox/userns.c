@@ -18,8 +18,8 @@
 #include "base/io.h"
 #include "base/time.h"
 
-/* Kinds of namespaces that shall not be made inside. A filter cannot read the flags of clone3,
- * which PID 1 may call; a kernel that lacks a kind makes none. */
+/* Namespaces that must not be made inside, by any call: a seccomp filter cannot read the flags of
+ * clone3, which PID 1 may call. A missing file means that the kernel lacks the type. */
 static const char *const forbidden[] = {
     "/proc/sys/user/max_user_namespaces",
     "/proc/sys/user/max_cgroup_namespaces",
@@ -28,14 +28,14 @@ static const char *const forbidden[] = {
 
 static pid_t userns_fork(uint64_t flags)
 {
-    struct clone_args args = {.flags = flags}; /* no SIGCHLD, which may be ignored */
+    struct clone_args args = {.flags = flags}; /* no exit signal, as SIGCHLD may be ignored */
     long pid = syscall(SYS_clone3, &args, sizeof(args));
 
     return pid < 0 ? -errno : (pid_t)pid;
 }
 
-/* Holds a new user namespace until it is killed, or we are: with it every descriptor of ours would
- * stay open. */
+/* The child holds a new user namespace until it is killed or we die (PR_SET_PDEATHSIG): otherwise
+ * it would keep all our descriptors open. */
 static pid_t userns_clone(void)
 {
     pid_t parent = getpid(), pid = userns_fork(CLONE_NEWUSER);
@@ -49,24 +49,24 @@ static pid_t userns_clone(void)
     return pid;
 }
 
-/* Kernel objects counted per user (inotify, for one) are charged to whoever made the namespace,
- * too: so that sandboxes do not share root's account, each is made under an id of its own. Where
- * only root may make them, root does. */
+/* The kernel also charges objects counted per user (inotify, for one) to the maker of the
+ * namespace. So each is made under its own id, not root's. If only root may make them, root
+ * does. */
 static pid_t userns_hold(uint32_t owner)
 {
-    int death_signal = 0; /* which the kernel forgets when ids change */
+    int death_signal = 0; /* reset by the kernel when ids change */
     int asked = prctl(PR_GET_PDEATHSIG, &death_signal);
     bool as_owner = syscall(SYS_setresuid, -1, owner, -1) == 0;
     pid_t pid = userns_clone();
 
     if (as_owner && syscall(SYS_setresuid, -1, 0, -1) < 0)
-        abort(); /* half a root is no use to anybody */
+        abort(); /* continuing with mixed ids is not safe */
     if (asked == 0 && death_signal)
         (void)prctl(PR_SET_PDEATHSIG, death_signal);
     return as_owner && (pid == -EPERM || pid == -EACCES) ? userns_clone() : pid;
 }
 
-/* In a child: its status is an errno. */
+/* In a child: exits with an errno. */
 static NORETURN void userns_close_from_inside(int userns)
 {
     if (setns(userns, CLONE_NEWUSER) < 0)
@@ -81,9 +81,9 @@ static NORETURN void userns_close_from_inside(int userns)
     _exit(0);
 }
 
-/* Its limits show to who is in it, and the holder may not write them: where a security module takes
- * the rights of namespaces that others than root make, as Ubuntu's, it has none. Who enters as root
- * has all. */
+/* Only a process inside sees the limits, and the holder may lack the right to write them: a
+ * security module such as Ubuntu's takes capabilities from namespaces not made by root. A process
+ * that enters as root has all of them. */
 static int userns_forbid(int userns, struct err *e)
 {
     pid_t pid = userns_fork(0);
@@ -119,7 +119,7 @@ static int userns_write_map(pid_t pid, const char *file, uint32_t first, uint32_
     return r < 0 ? err_sys(e, -r, "write %s", path) : 0;
 }
 
-/* What is to be done about a kernel that refuses user namespaces; "" where nothing is known. */
+/* How to fix a kernel that refuses user namespaces; "" when not known. */
 static const char *userns_remedy(int code)
 {
     if (code == EPERM || code == EACCES)

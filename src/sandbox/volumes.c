@@ -13,7 +13,7 @@
 
 enum {
     LINK_MAX_BYTES = 64,
-    PROPAGATION_PRIVATE = 1 << 18, /* MS_PRIVATE: what the host mounts there later does not show */
+    PROPAGATION_PRIVATE = 1 << 18, /* MS_PRIVATE: later mounts of the host do not appear */
 };
 
 /* --- in the parent --- */
@@ -63,8 +63,8 @@ int volumes_prepare(struct mounts *m, const struct spawn_slot *slot, const struc
 
 /* --- in the child --- */
 
-/* What we make meanwhile belongs to that user: inside an earlier volume there is no other way, as
- * its mount knows the sandbox's users only. These calls cannot tell of failure. */
+/* Files made from now on belong to that user: an ID-mapped earlier volume accepts only ids of the
+ * sandbox. These calls do not report failure. */
 static void files_belong_to(uint32_t id)
 {
     (void)syscall(SYS_setfsgid, id);
@@ -76,17 +76,17 @@ static int place_make(int parent, const char *name, bool is_dir, uint32_t owner)
     int bits = prctl(PR_GET_SECUREBITS), r;
 
     (void)umask(022);
-    /* Or the kernel would take our capabilities over files away, with root's id. */
+    /* Otherwise leaving uid 0 would drop our capabilities over files. */
     if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
         return -errno;
     files_belong_to(owner);
     r = is_dir ? mkdirat(parent, name, 0755) : mknodat(parent, name, S_IFREG | 0644, 0);
-    r = r < 0 && errno != EEXIST ? -errno : 0; /* another sandbox with the volume was faster */
+    r = r < 0 && errno != EEXIST ? -errno : 0; /* another sandbox made it in the volume */
     files_belong_to(0);
     return prctl(PR_SET_SECUREBITS, bits) < 0 ? -errno : r;
 }
 
-/* Opens a path that is relative to the root, or makes its last part. */
+/* Opens a path relative to the root, or makes its last component. */
 static int place_enter(const struct mounts *m, int parent, const char *path, bool is_dir,
                        struct err *e)
 {
@@ -104,7 +104,7 @@ static int place_enter(const struct mounts *m, int parent, const char *path, boo
     return fd_open_at(m->root, path, flags, 0, PATH_IN_ROOT, e);
 }
 
-/* The place, after making what is missing on the way. */
+/* Opens the mount point, after making missing directories on the way. */
 static int place_reach(const struct mounts *m, const char *target, bool is_dir, struct err *e)
 {
     char path[PLAN_TARGET_MAX];
@@ -127,8 +127,8 @@ static int place_reach(const struct mounts *m, const char *target, bool is_dir, 
     }
 }
 
-/* Where the links of the image and of earlier volumes have led: the rule of the plan holds there,
- * too. */
+/* Checks where symbolic links of the image and of earlier volumes led: the plan's rule for paths
+ * applies there, too. */
 static int place_check(const struct mounts *m, int place, bool is_dir, struct err *e)
 {
     char link[LINK_MAX_BYTES], path[PATH_MAX];
