@@ -7,7 +7,7 @@
 #include "base/json_write.h"
 #include "base/url.h"
 
-enum { NESTED_MAX = 16 }; /* objects of a body that wait for their names */
+enum { NESTED_MAX = 16 }; /* objects of a body whose members are still to be named */
 
 void answer_empty(struct http_req *req)
 {
@@ -19,7 +19,7 @@ void answer_json(struct http_req *req, int status, struct str json)
     http_reply(req, status, ANSWER_JSON, json);
 }
 
-/* The text, cut to the ceiling; out of memory, less of it. */
+/* Formats the message, cut to the ceiling; leaves it empty when out of memory. */
 static PRINTF_LIKE(2, 0) void format_message(struct buf *out, const char *fmt, va_list ap)
 {
     if (buf_reserve(out, ANSWER_MESSAGE_BYTES_MAX) < 0)
@@ -39,7 +39,7 @@ static void answer_message(struct http_req *req, int status, const char *code, s
     json_member_string(&w, STR("message"), message);
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
-        buf_clear(&body); /* no memory for more than the status */
+        buf_clear(&body); /* no memory: send only the status */
     answer_json(req, status, buf_str(&body));
 }
 
@@ -119,7 +119,7 @@ bool answer_query_need(struct http_req *req, struct str name, struct str *ret)
     return true;
 }
 
-/* Gives a member the name of its row, whatever its case, and takes it from an earlier one. */
+/* Gives a member the spelling of its table row, ignoring case, and unnames earlier duplicates. */
 static void name_member(struct json *object, struct json *member, const struct json_table *table)
 {
     for (size_t i = 0; i < table->count; i++) {
@@ -134,7 +134,7 @@ static void name_member(struct json *object, struct json *member, const struct j
     }
 }
 
-/* What is null in a map is there, and empty. */
+/* Turns null values of a map into empty strings. */
 static void fill_map(struct json *map)
 {
     if (map->type != JSON_OBJECT)
@@ -147,7 +147,7 @@ static void fill_map(struct json *map)
     }
 }
 
-/* An object on its way to a struct. */
+/* A JSON object and the table that describes its struct. */
 struct binding {
     struct json *object;
     const struct json_table *table;
@@ -167,7 +167,7 @@ static void name_members(const struct binding *b)
         name_member(b->object, m, b->table);
 }
 
-/* Names the members of what becomes a struct, at any depth. The keys of maps are the client's. */
+/* Names the members of all objects that become structs, at any depth. Keys of maps stay as sent. */
 static void name_all(struct json *body, const struct json_table *table)
 {
     struct binding open[NESTED_MAX] = {
@@ -189,7 +189,7 @@ static void name_all(struct json *body, const struct json_table *table)
             if (m && f->as == JSON_AS_MAP)
                 fill_map(m);
             else if (m) {
-                assert(n < NESTED_MAX); /* our own tables nest less */
+                assert(n < NESTED_MAX); /* our tables nest less deeply */
                 open[n++] = (struct binding){m, f->table};
             }
         }

@@ -8,8 +8,8 @@
 #include "base/fd.h"
 #include "base/nesting.h"
 
-/* Whoever opens /dev/stdout opens the pipe by name, and must own it for that. Where it cannot be
- * given away, only that is lost. */
+/* A process that opens /dev/stdout opens the pipe by its /proc name, which requires ownership. If
+ * the chown fails, only that does not work. */
 static void child_own_output(uint32_t uid, uint32_t gid)
 {
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
@@ -41,7 +41,8 @@ int child_enter(const char *cwd)
 {
     auto_fd dir = fd_open_at(AT_FDCWD, cwd, O_PATH | O_DIRECTORY, 0, PATH_BY_NAME, NULL);
 
-    if (dir == -ENOSYS) /* an old kernel, on which no broker has given us anything */
+    if (dir ==
+        -ENOSYS) /* no openat2(2): a kernel too old for a broker to have passed host descriptors */
         return chdir(cwd) < 0 ? -errno : 0;
     if (dir < 0)
         return dir;

@@ -1,5 +1,5 @@
-/* child.h - what every process of the workload goes through between fork and exec: out of PID 1's
- * rights, into a user and a directory. Nothing here allocates, locks or logs. */
+/* child.h - the steps of every workload process between fork and exec: it drops PID 1's privileges,
+ * changes to its user and enters its directory. Nothing here allocates, locks or logs. */
 #pragma once
 
 #include <signal.h>
@@ -11,50 +11,50 @@
 struct child_box;
 struct child_user;
 
-/* What tells that the kernel killed processes of the workload for want of memory: memory.events
- * (v2) or memory.oom_control (v1) of its group. */
+/* Where to read how many workload processes the OOM killer ended: memory.events (cgroup v2) or
+ * memory.oom_control (v1) of the workload's cgroup. */
 struct child_memory {
-    int events_fd;        /* 0 = there is none */
+    int events_fd;        /* 0 = not available */
     uint64_t limit_bytes; /* 0 = unknown */
 };
 
-/* Where a process belongs; the same for all of a sandbox, but for those of isolated sessions. Who
- * starts one hands the groups to proc_spec, and the rest to child_settle(). */
+/* The cgroups and limits of a new process. All processes of a sandbox share one place, except those
+ * of isolated sessions. The caller that starts a process passes `groups` to proc_spec and the whole
+ * place to child_settle(). */
 struct child_place {
     struct proc_groups groups;
-    bool limit; /* to caps_sandbox, without nesting.h: the workload has less than PID 1 */
-    /* Of an isolated session: enters its namespaces and settles there, instead of what
-     * child_settle() does; returns in another process. `box` is for it. NULL in all other places.
-     */
+    bool limit; /* to caps_sandbox and no nesting (nesting.h): less than PID 1 has */
+    /* Isolated sessions only, else NULL: enters the session's namespaces and does there what
+     * child_settle() does elsewhere. Returns in another process. `box` is its argument. */
     int (*enter)(const struct child_place *place, const struct child_user *user, const char *cwd,
                  const char *name, struct proc_step *ret_step);
     const struct child_box *box;
     struct child_memory memory;
 };
 
-/* A process that place.enter() started has a process group that another process signals for it:
- * this signal to that other process is SIGKILL to the whole group. */
+/* Another process signals the process group of a process that place.enter() started. This signal,
+ * sent to that other process, makes it send SIGKILL to the whole group. */
 #define CHILD_KILL_GROUP SIGRTMIN
 
 struct child_user {
-    bool change; /* false: as ours, and the rest is not looked at */
+    bool change; /* false: keep execd's ids and ignore the other fields */
     uint32_t uid, gid;
     const gid_t *groups; /* supplementary */
     size_t group_count;
 };
 
-/* The step alone, for who mixes it with others. */
+/* Only the change of user, including the owner of standard output and error. */
 int child_become(const struct child_user *user);
-/* The same without giving away standard output and error. */
+/* The same without the chown of standard output and error. */
 int child_set_ids(const struct child_user *user);
 
-/* chdir(2), through no link of /proc to an open file: all of ours still are, and some are the
- * host's. */
+/* chdir(2) that follows no /proc/PID/fd link (RESOLVE_NO_MAGICLINKS): execd's descriptors are still
+ * open here, and some belong to the host. */
 int child_enter(const char *cwd);
 
-/* Limits capabilities and system calls, becomes the user (who then owns its standard output and
- * error, if they are ours to give), changes to `cwd` (NULL stays). `name` is for the step's
- * sentence only. Becoming who one is already needs no privilege. With place->enter
- * all of it is left to that function. */
+/* Limits capabilities and system calls, changes to the user (which then owns its standard output
+ * and error, where the chown is permitted) and to `cwd` (NULL: stay). `name` is only used in the
+ * message of ret_step. Changing to the current user needs no privilege. If place->enter is set, it
+ * does all of this instead. */
 int child_settle(const struct child_place *place, const struct child_user *user, const char *cwd,
                  const char *name, struct proc_step *ret_step);

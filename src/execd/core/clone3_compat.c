@@ -22,7 +22,7 @@ enum { OUR_ARCH = (int)AUDIT_ARCH_AARCH64 };
 #error "which architecture do system calls of this machine name?"
 #endif
 
-enum { NR_CLONE3 = 435 }; /* on every architecture; older headers do not know it */
+enum { NR_CLONE3 = 435 }; /* on every architecture; older headers lack it */
 
 static int install_filter(struct err *e)
 {

@@ -11,7 +11,7 @@ static const struct {
     {STR_INIT("ns"),  1            },
     {STR_INIT("us"),  1000         },
     {STR_INIT("µs"), 1000         },
-    {STR_INIT("μs"), 1000         }, /* the other mu */
+    {STR_INIT("μs"), 1000         }, /* Greek mu; the one above is the micro sign */
     {STR_INIT("ms"),  1000000      },
     {STR_INIT("s"),   1000000000   },
     {STR_INIT("m"),   60000000000  },
@@ -27,7 +27,8 @@ static size_t digits(struct str s)
     return n;
 }
 
-/* The unit's nanoseconds, and what stands behind it. 0 when there is none. "m" also begins "ms". */
+/* Takes the unit off the front of *s. Its nanoseconds, or 0 when there is none. "m" also begins
+ * "ms". */
 static int64_t take_unit(struct str *s)
 {
     size_t n = 0;
@@ -43,7 +44,7 @@ static int64_t take_unit(struct str *s)
     return 0;
 }
 
-/* A part such as "1.5s", in nanoseconds. */
+/* Takes a part such as "1.5s" off the front of *s. */
 static int take_part(struct str *s, int64_t *ret_ns)
 {
     size_t n = digits(*s);

@@ -12,7 +12,8 @@
 
 enum { VARIABLES_MAX = 1 << 16 };
 
-/* Ours alone: whoever has them can ask us, or a notebook server, for anything. */
+/* Not for commands: a process that has them can send any request to execd or to a notebook server.
+ */
 static const struct str secrets[] = {
     STR_INIT("EXECD_ACCESS_TOKEN"),
     STR_INIT("JUPYTER_TOKEN"),
@@ -101,14 +102,14 @@ static int add_expanded(struct buf *out, struct str value, const char *const *ou
     return r;
 }
 
-/* Whether it is between two of these, with none inside. */
+/* Whether it begins and ends with this quote and has none inside. */
 static bool is_quoted(struct str value, char quote)
 {
     return value.n >= 2 && value.p[0] == quote &&
            str_find(str_skip(value, 1), quote) == value.n - 2;
 }
 
-/* What a client writes for a value with a ' in it. */
+/* The form in which clients write a value that contains a '. */
 static bool is_escaped(struct str value)
 {
     return value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"' &&
@@ -173,7 +174,7 @@ static struct str trim_line(struct str line)
     return line;
 }
 
-/* The line that begins with NAME=' and all behind it up to the other ', if that ends a line. */
+/* Takes the text from NAME=' up to the closing ' if that one ends its line. */
 static bool cut_quoted(struct str *file, struct str *ret)
 {
     struct str head, rest = *file, text, behind;

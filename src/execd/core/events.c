@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 
-enum { EVENT_REST_BYTES = 128 }; /* more than an event takes beside its text and type */
+enum { EVENT_REST_BYTES = 128 }; /* more than an event needs besides its text and type */
 
 static void event_begin(struct json_writer *w, struct buf *out, const char *type)
 {
@@ -20,7 +20,7 @@ static void write_timestamp(struct json_writer *w)
     json_member_i64(w, STR("timestamp"), time_wall_us() / TIME_US_PER_MS);
 }
 
-/* The end of the object and its two line feeds, or the buffer as it was. */
+/* Ends the object and adds two line feeds; on failure restores the buffer. */
 static int event_end(struct json_writer *w)
 {
     struct buf *out = w->out;
@@ -56,7 +56,7 @@ int event_ping(struct buf *out)
     return event_of_text(out, "ping", STR("pong"));
 }
 
-/* Appends what is known to fit. */
+/* Appends; the caller has made sure that it fits. */
 static char *put(char *at, struct str s)
 {
     memcpy(at, s.p, s.n);
@@ -75,7 +75,7 @@ static char *put_digits(char *at, uint64_t v)
     return put(at, str_make(text + n, sizeof(text) - n));
 }
 
-/* The same bytes as event_of_text, with nothing asked twice: a stream is mostly plain lines. */
+/* Writes the same bytes as event_of_text, but faster: most events are plain lines. */
 static int event_of_plain(struct buf *out, struct str type, struct str text, bool continues)
 {
     int r = buf_reserve(out, type.n + text.n + EVENT_REST_BYTES);
@@ -148,9 +148,9 @@ int event_error(struct buf *out, const char *name, const char *value, const char
     return event_end(&w);
 }
 
-/* --- of code --- */
+/* --- code execution --- */
 
-enum { SHORT_BYTES = 64 << 10 }; /* what is left of a value in an event that was too long */
+enum { SHORT_BYTES = 64 << 10 }; /* a value is cut to this when its event is too long */
 
 int event_status(struct buf *out, struct str text)
 {
@@ -167,7 +167,7 @@ int event_count(struct buf *out, uint64_t execution_count)
     return event_end(&w);
 }
 
-/* A text of which at most `bytes_max` are shown. */
+/* Writes at most `bytes_max` bytes of the text. */
 static void write_short(struct json_writer *w, struct str text, size_t bytes_max)
 {
     AUTO_BUF(cut, SHORT_BYTES + 64);
@@ -179,11 +179,11 @@ static void write_short(struct json_writer *w, struct str text, size_t bytes_max
     }
     head.n -= utf8_cut_tail(head);
     if (buf_addf(&cut, "%.*s... (%zu bytes, cut)", STR_ARG(head), text.n) < 0)
-        buf_clear(&cut); /* no memory: it is told as empty */
+        buf_clear(&cut); /* no memory: write an empty text */
     json_write_string(w, buf_str(&cut));
 }
 
-/* The value as a string: JSON as its text. */
+/* Writes the value as a string; other JSON types as their JSON text. */
 static void write_value(struct json_writer *w, const struct json *value, size_t bytes_max)
 {
     AUTO_BUF(text, EVENT_LINE_BYTES_MAX);
@@ -198,7 +198,7 @@ static void write_value(struct json_writer *w, const struct json *value, size_t 
     write_short(w, s, bytes_max);
 }
 
-/* A part of an image is none: what is no text is left out instead of shortened. */
+/* A part of an image is useless: a value that is no text is left out instead of shortened. */
 static bool is_left_out(const struct json *value, size_t bytes_max)
 {
     struct str s;

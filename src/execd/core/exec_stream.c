@@ -12,22 +12,22 @@
 
 enum {
     QUEUE_BYTES_MAX = 128 << 10,
-    BLOCK_BYTES = 4096, /* what stdio collects for a pipe, or a multiple of it */
+    BLOCK_BYTES = 4096, /* stdio's buffer for a pipe has this size or a multiple */
 };
 
-/* One of the outputs on its way to events. */
+/* The state of one output (stdout or stderr). */
 struct flow {
     struct exec_stream *stream;
     const char *type; /* of its events */
     struct lines lines;
-    uint64_t last_ns; /* when it last said something */
-    uint64_t part_ns; /* since when the part of a line that was not given yet waits; 0 = none */
-    bool full_blocks; /* the last it said came in blocks: more will follow, however slowly */
+    uint64_t last_ns; /* time of its last output */
+    uint64_t part_ns; /* since when an unsent part of a line waits; 0 = none */
+    bool full_blocks; /* its last output was whole blocks: more will follow, even if slowly */
 };
 
 struct exec_stream {
     struct sse sse;
-    const struct exec_stream_ops *ops; /* NULL: nobody wants to hear */
+    const struct exec_stream_ops *ops; /* NULL: no callbacks */
     void *user;
     struct flow flows[EXEC_OUTPUTS];
     struct loop_timer flush;
@@ -50,7 +50,8 @@ struct buf *exec_stream_room(struct exec_stream *s, struct buf *b)
     return b;
 }
 
-/* An event that cannot be had or queued must not be missing silently: the stream breaks. */
+/* If an event cannot be built or queued, the stream is broken off: no event may be lost silently.
+ */
 bool exec_stream_push(struct exec_stream *s, struct buf *b, int r)
 {
     if (r == 0)
@@ -71,7 +72,7 @@ static void flow_give(void *user, struct str text, bool continues)
     (void)exec_stream_push(s, &b, event_output(exec_stream_room(s, &b), f->type, text, continues));
 }
 
-/* --- lines that do not end --- */
+/* --- unfinished lines --- */
 
 static uint64_t flow_due_ns(const struct flow *f)
 {
@@ -102,8 +103,8 @@ static void flush_later(struct exec_stream *s)
         loop_timer_set(loop_of(s), &s->flush, due, stream_on_flush);
 }
 
-/* When the client does not take more, or there is more to read, a line would be cut by us and not
- * by who prints it: it waits, and stream_on_drain starts anew. */
+/* While the client does not read, or more output is readable, a cut here would not be a pause of
+ * the program: the line waits, and stream_on_drain restarts the timer. */
 static void stream_on_flush(struct loop_timer *t)
 {
     struct exec_stream *s = container_of(t, struct exec_stream, flush);
@@ -118,7 +119,7 @@ static void stream_on_flush(struct loop_timer *t)
             continue;
         if (!s->ops->has_more || !s->ops->has_more(s->user, i))
             lines_flush(&f->lines);
-        f->last_ns = f->part_ns = now; /* what is left is less than a character */
+        f->last_ns = f->part_ns = now; /* less than a character is left */
     }
     flush_later(s);
 }
@@ -131,7 +132,7 @@ bool exec_stream_output(struct exec_stream *s, enum exec_output from, struct str
         f->part_ns = 0;
     if (lines_feed(&f->lines, data) < 0)
         sse_end(&s->sse, ENOMEM);
-    f->last_ns = time_mono_ns(); /* not the loop's: its turn may have begun long ago */
+    f->last_ns = time_mono_ns(); /* not the loop's time: its turn may have begun long ago */
     f->full_blocks = data.n % BLOCK_BYTES == 0;
     if (f->part_ns == 0)
         f->part_ns = f->last_ns;

@@ -1,10 +1,11 @@
-/* exec_stream.h - the reply to a request that executes something: events, from `init` to the one
- * that ends it, at the pace of the client. Loop thread only.
+/* exec_stream.h - the reply to a request that executes something: a stream of events from `init` to
+ * the final one, at the pace of the client. Loop thread only.
  *
- * Output is given line by line (lines.h); a line that does not go on is shown as far as it is after
- * EXEC_IDLE_MS, one that does but does not end after EXEC_AGE_MS, and one in whose middle a full
- * buffer of its writer ended after EXEC_BLOCK_MS. A silent client gets a ping every EXEC_PING_MS.
- */
+ * Output is sent line by line (lines.h). An unfinished line is sent in part
+ * - EXEC_IDLE_MS after its last output,
+ * - EXEC_AGE_MS after its first output if more keeps coming,
+ * - EXEC_BLOCK_MS after its last output if that filled the writer's buffer.
+ * While nothing is sent, the client gets a ping every EXEC_PING_MS. */
 #pragma once
 
 #include "net/http_server.h"
@@ -22,34 +23,34 @@ struct buf;
 struct event_run;
 struct exec_stream;
 
-/* None comes after exec_stream_end, nor from within a call. */
+/* No callback comes after exec_stream_end or from within a call. */
 struct exec_stream_ops {
-    void (*on_room)(void *user);  /* after a call said no: it takes more again */
-    void (*on_close)(void *user); /* the client is gone, and so is the stream */
+    void (*on_room)(void *user);  /* after a call returned false: there is room again */
+    void (*on_close)(void *user); /* the client has gone; the stream is freed */
     /* The client closed its side: on_close follows soon, unless it still reads. May be NULL. */
     void (*on_hangup)(void *user);
-    /* Whether more output waits, so that a line must not be cut here; NULL = never. */
+    /* Whether more output is readable, so that a line must not be cut here; NULL = never. */
     bool (*has_more)(void *user, enum exec_output from);
 };
 
-/* Answers with `init`, whose text is `id`, and a ping. */
+/* Replies with the event `init`, whose text is `id`, and a ping. */
 struct exec_stream *exec_stream_begin(struct http_req *req, const char *id,
                                       const struct exec_stream_ops *ops, void *user);
 
-/* False when the client lags: on_room will come. What was given is kept all the same. */
+/* False when the client lags: on_room follows. The data is kept nevertheless. */
 bool exec_stream_output(struct exec_stream *s, enum exec_output from, struct str data);
 
-/* Another event (events.h): what writing it into the room for one said goes to exec_stream_push,
- * which says the same as exec_stream_output. */
+/* For other events (events.h): write the event into the buffer of exec_stream_room and pass the
+ * writer's result as r to exec_stream_push, which returns the same as exec_stream_output. */
 struct buf *exec_stream_room(struct exec_stream *s, struct buf *b);
 bool exec_stream_push(struct exec_stream *s, struct buf *b, int r);
 
-/* How it ended; all zero is well. The time is counted from exec_stream_begin. */
+/* How the execution ended; all zero is success. The time counts from exec_stream_begin. */
 struct exec_end {
     const char *error; /* of a CommandExecError; NULL or empty = none */
-    bool started;      /* the exit code is its value; else the error is */
+    bool started;      /* the error's value is the exit code; else it is `error` */
     int exit_code;
-    const struct event_run *run; /* what else is told (events.h); NULL = nothing */
+    const struct event_run *run; /* additional keys (events.h); NULL = none */
 };
-/* The last event, and the stream is gone. NULL: it was pushed. */
+/* Sends the last event and frees the stream. NULL: the last event was already pushed. */
 void exec_stream_end(struct exec_stream *s, const struct exec_end *end);

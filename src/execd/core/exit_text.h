@@ -1,4 +1,4 @@
-/* exit_text.h - how a process ended, in the words that clients of this API know. */
+/* exit_text.h - how a process ended, in the wording that clients of this API know. */
 #pragma once
 
 #include "base/buf.h"
@@ -11,7 +11,7 @@ enum { EXIT_TEXT_MAX = 192 }; /* bytes that are enough for one */
  * exit. */
 void exit_text_add(struct buf *out, const struct proc_exit *how);
 
-/* Processes of the workload that the kernel killed for want of memory, so far; 0 when unknown. */
+/* Number of workload processes that the OOM killer has ended so far; 0 when unknown. */
 uint64_t exit_oom_kills(const struct child_memory *m);
 /* Whether SIGKILL ended the process, or a child whose end it passed on, as shells do. */
 bool exit_was_killed(const struct proc_exit *how);

@@ -12,11 +12,11 @@ struct interrupt {
     struct loop_timer timer;
     pid_t group;
     int kill_signal;
-    uint64_t kill_ns; /* when those who are left get it */
-    int looks_left;   /* after that */
-    uint32_t look_ms; /* from one look to the next: short at first, most end at once */
+    uint64_t kill_ns; /* when the remaining processes are killed */
+    int looks_left;   /* checks left after the kill */
+    uint32_t look_ms; /* between checks: short at first, as most processes end at once */
     bool killed;
-    void (*on_done)(void *user); /* NULL: nobody wants to hear */
+    void (*on_done)(void *user); /* NULL: no report is wanted */
     void *user;
 };
 
@@ -41,8 +41,8 @@ void interrupts_done(struct interrupts *all)
 
 static void interrupt_look_soon(struct interrupt *in);
 
-/* The number stays the group's while anyone is in it. Between its last end and our next look it
- * might be given to another, if every other number were used in those 50 ms. */
+/* The kernel keeps the group's number while a process is in it. Between the end of its last process
+ * and our next check, another group could get it only if all other pids were used within 50 ms. */
 static void interrupt_look(struct loop_timer *t)
 {
     struct interrupt *in = container_of(t, struct interrupt, timer);
@@ -86,7 +86,7 @@ struct interrupt *interrupt_start(struct interrupts *all, pid_t group, int kill_
     };
     list_push(&all->under_way, &in->link);
     (void)kill(-group, SIGTERM);
-    (void)kill(-group, SIGCONT); /* whoever is stopped could not end */
+    (void)kill(-group, SIGCONT); /* a stopped process could not handle SIGTERM */
     interrupt_look_soon(in);
     return in;
 }

@@ -1,5 +1,5 @@
-/* interrupt.h - ends a process group: SIGTERM, and a signal that kills for who is left after
- * INTERRUPT_GRACE_MS. Loop thread only; nothing waits. */
+/* interrupt.h - ends a process group: SIGTERM, and after INTERRUPT_GRACE_MS a signal that kills the
+ * remaining processes. Loop thread only; nothing blocks. */
 #pragma once
 
 #include <sys/types.h>
@@ -17,10 +17,10 @@ struct interrupts {
 };
 
 void interrupts_init(struct interrupts *all, struct loop *loop);
-void interrupts_done(struct interrupts *all); /* those under way go no further */
+void interrupts_done(struct interrupts *all); /* stops those under way */
 
-/* `group` is led by a child of ours that was not reaped yet. on_done comes once, never from within
- * this call: when the group is gone, or soon after the `kill_signal`. */
+/* `group` is led by a child of execd that has not been reaped. on_done is called once, never from
+ * within this call: when the group is gone, or soon after the `kill_signal`. */
 struct interrupt *interrupt_start(struct interrupts *all, pid_t group, int kill_signal,
                                   void (*on_done)(void *user), void *user);
-void interrupt_forget(struct interrupt *in); /* goes on, but nobody is told */
+void interrupt_forget(struct interrupt *in); /* continues without calling on_done */

@@ -12,7 +12,7 @@
 
 enum {
     STAT_BYTES_MAX = 1024,
-    STAT_PARENT = 1, /* counted from the state, which is 0 */
+    STAT_PARENT = 1, /* index among the fields from the state, which is 0 */
     STAT_SESSION = 3,
     STAT_USER_TIME = 11,
     STAT_SYSTEM_TIME = 12,
@@ -31,7 +31,7 @@ uint64_t kin_now_ticks(void)
     return (uint64_t)now.tv_sec * hz + (uint64_t)now.tv_nsec / (NS_PER_S / hz);
 }
 
-/* "42 (any name) S 1 42 42 ...": what stands behind the name. */
+/* The fields after the name in "42 (any name) S 1 42 42 ...". */
 static struct str after_name(struct str stat)
 {
     const char *end = stat.n ? memrchr(stat.p, ')', stat.n) : NULL;
@@ -91,7 +91,7 @@ static bool is_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks)
     return kin_read(proc, pid, &it) && it.sid == sid && it.start_ticks >= since_ticks;
 }
 
-/* Looked at again once it is held, so that it is the same that was found. */
+/* Checks the process again after opening its pidfd, so that a reused pid is not signalled. */
 static size_t signal_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks, int signo)
 {
     auto_proc p = PROC_NONE;
@@ -102,7 +102,7 @@ static size_t signal_kin(int proc, pid_t pid, pid_t sid, uint64_t since_ticks, i
     return proc_signal(p.pidfd, signo) >= 0;
 }
 
-/* The next process there is; 0 = that was the last. */
+/* The next process in /proc; 0 = no more. */
 static pid_t next_process(DIR *dir)
 {
     const struct dirent *entry;

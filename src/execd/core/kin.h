@@ -1,35 +1,35 @@
-/* kin.h - the processes that descend from a session leader, found in /proc by the number of their
- * session: whatever process group they are in and whoever is their parent by now. Those that made
- * a session of their own (setsid) are not among them.
+/* kin.h - finds the processes of a session (setsid) in /proc by session id, whatever their process
+ * group and current parent. Processes that called setsid themselves are not included.
  *
- * Reads a small file per process of the sandbox, ~10 us each. Loop thread is fine, for what happens
- * as seldom as an end. */
+ * Reads one small file per process of the sandbox, ~10 us each. The loop thread may do so for rare
+ * events such as the end of a command. */
 #pragma once
 
 #include <sys/types.h>
 
 #include "base/str.h"
 
-/* Now, as /proc counts: clock ticks since boot. */
+/* The current time in the unit of /proc: clock ticks since boot. */
 uint64_t kin_now_ticks(void);
 
-/* Signals every process of session `sid` but the leader and `but` (0 = nobody) that started at
- * `since_ticks` or later. Returns how many there were; 0 also where /proc cannot be read. */
+/* Signals every process of session `sid` that started at `since_ticks` or later, except the leader
+ * and `but` (0 = none). Returns how many there were; 0 also when /proc cannot be read. */
 size_t kin_signal(pid_t sid, pid_t but, uint64_t since_ticks, int signo);
 
-/* SIGKILL until nobody is left, also of those that fork meanwhile, within reason. */
+/* Sends SIGKILL until no process is left, including those forked meanwhile; gives up after a number
+ * of rounds. */
 void kin_kill(pid_t sid, uint64_t since_ticks);
 
-/* A child of a process that has one at most; 0 = none. */
+/* The child of a process that has at most one; 0 = none. */
 pid_t kin_child(pid_t parent);
 
 struct kin_stat {
     pid_t parent, sid;
     uint64_t start_ticks;
-    char state;      /* 'R' runs, or would if it were let */
-    uint64_t ran_ms; /* time of a CPU that it has had */
+    char state;      /* 'R' = running or runnable */
+    uint64_t ran_ms; /* CPU time used */
 };
 
-/* Reads a text of /proc/PID/stat. False when it is not of that form, or about a zombie. */
+/* Parses the text of /proc/PID/stat. False when it is malformed or describes a zombie. */
 bool kin_parse(struct str stat, struct kin_stat *ret);
-bool kin_look(pid_t pid, struct kin_stat *ret); /* the same, of a process */
+bool kin_look(pid_t pid, struct kin_stat *ret); /* the same for a live process */

@@ -21,14 +21,14 @@ static void give_piece(struct lines *l, struct str text)
     l->begun = true;
 }
 
-/* The line is over; `rest` is what of it is not in l->part. */
+/* Ends the line; `rest` is its part that is not in l->part. */
 static int end_line(struct lines *l, struct str rest)
 {
     struct str text = rest;
 
     if (l->part.n > 0) {
         if (buf_add(&l->part, rest) < 0)
-            return -ENOMEM; /* cannot be too long: feed_part makes room before */
+            return -ENOMEM; /* never -EMSGSIZE: feed_part makes room first */
         text = buf_str(&l->part);
     }
     if (text.n > 0)
@@ -50,7 +50,7 @@ static void flush_except(struct lines *l, size_t kept)
     buf_drop_front(&l->part, text.n);
 }
 
-/* Keeps a part of a line, giving away what was kept before when it gets too long. */
+/* Keeps a part of a line; gives what was kept before when it gets too long. */
 static int keep_part(struct lines *l, struct str text)
 {
     while (text.n > 0) {

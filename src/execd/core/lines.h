@@ -1,13 +1,14 @@
-/* lines.h - a program's output as the lines of an event stream. Allocates up to LINES_PIECE_MAX.
+/* lines.h - splits a program's output into the lines of an event stream. Allocates up to
+ * LINES_PIECE_MAX.
  *
- *   end     LF, CR and CRLF end a line, also when CRLF arrives in two pieces
- *   empty   a line of nothing is given as "\n", since an event has a text
- *   long    what reaches LINES_PIECE_MAX without an end is given in pieces, cut between characters
- *   idle    lines_flush gives what there is of a line that did not end yet
+ * - end: LF, CR and CRLF end a line, also when CRLF arrives in two reads
+ * - empty: an empty line is given as "\n", since an event needs a text
+ * - long: a line that reaches LINES_PIECE_MAX is given in pieces, cut between characters
+ * - idle: lines_flush gives the present part of an unfinished line
  *
- * A piece that goes on with the line of the piece before says so (`continues`). When a line was
- * given in pieces and then only its end comes, nothing is given for that. So texts joined by LF,
- * save before those that continue, are the output again, with LF for every end. */
+ * A piece that continues the line of the previous piece says so (`continues`). If only the end of a
+ * line follows its pieces, nothing is given for it. So the texts, joined by LF except before those
+ * that continue, are the output again, with LF for every line end. */
 #pragma once
 
 #include "base/buf.h"
@@ -15,8 +16,8 @@
 enum { LINES_PIECE_MAX = 512 * 1024 };
 
 struct lines {
-    struct buf part; /* of the line that has not ended, and was not given yet */
-    bool after_cr;   /* an LF that follows belongs to it */
+    struct buf part; /* of the unfinished line, not given yet */
+    bool after_cr;   /* a following LF belongs to that CR */
     bool begun;      /* pieces of the current line were given */
     void *user;
     void (*give)(void *user, struct str text, bool continues); /* borrowed, never empty */
@@ -25,12 +26,12 @@ struct lines {
 void lines_init(struct lines *l, void (*give)(void *, struct str, bool), void *user);
 void lines_done(struct lines *l);
 
-/* -ENOMEM when what must be kept cannot be: that piece is lost. */
+/* -ENOMEM when a part cannot be kept: that part is lost. */
 int lines_feed(struct lines *l, struct str data) MUST_USE;
-void lines_flush(struct lines *l); /* whole characters only; the rest waits */
-void lines_end(struct lines *l);   /* there will be no more: gives everything */
+void lines_flush(struct lines *l); /* gives whole characters only and keeps the rest */
+void lines_end(struct lines *l);   /* end of output: gives everything */
 
-/* Whether lines_flush would have something to give, perhaps. */
+/* Whether lines_flush may have something to give. */
 static inline bool lines_pending(const struct lines *l)
 {
     return l->part.n > 0;

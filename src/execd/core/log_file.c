@@ -17,14 +17,14 @@
 
 enum { FILE_MODE = 0640, SECONDS_PER_DAY = 24 * 60 * 60 };
 
-/* A pipe in its place must not keep us until somebody reads. */
+/* O_NONBLOCK: opening a FIFO must not wait for a reader. */
 static int file_open(const char *path, struct err *e)
 {
     return fd_open_at(AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK,
                       FILE_MODE, PATH_FREE, e);
 }
 
-/* --- files that are full --- */
+/* --- rotation --- */
 
 /* "FILE.2", or the file itself for 0. */
 static bool numbered(const char *path, int number, char out[PATH_MAX])
@@ -47,7 +47,7 @@ static void drop_old(const char *path)
             (void)unlink(name);
 }
 
-/* Whatever fails, lines go on to the file they go to now. */
+/* If anything fails, lines still go to the current file. */
 static void file_check(int fd, const char *path)
 {
     char from[PATH_MAX], to[PATH_MAX];
@@ -150,7 +150,7 @@ void log_file_close(struct log_file *f)
 
 /* --- lines --- */
 
-/* A line is no longer than what a pipe that can be written to takes at once (PIPE_BUF). */
+/* A line fits into one write to a pipe that poll reports as writable (PIPE_BUF). */
 static_assert(LOG_LINE_MAX <= PIPE_BUF, "a line fits where poll says that there is room");
 
 static void write_if_it_takes(int fd, struct str line)

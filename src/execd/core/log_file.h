@@ -1,8 +1,8 @@
-/* log_file.h - where our own log goes: descriptors and files, each line to all of them.
+/* log_file.h - where execd's own log goes: each line is written to all descriptors and files.
  *
- * A file that is full becomes FILE.1, that one FILE.2, and so on; the oldest goes, and so does what
- * is older than LOG_FILE_DAYS_MAX. A descriptor keeps its number. A pipe that nobody empties costs
- * lines, and never time; of equal messages, some are left out (log_sample.h). */
+ * A full file becomes FILE.1, FILE.1 becomes FILE.2, and so on; the oldest one and those older than
+ * LOG_FILE_DAYS_MAX are deleted. A descriptor keeps its number. A full pipe loses lines and never
+ * blocks. Repeated messages are sampled (log_sample.h). */
 #pragma once
 
 #include "base/err.h"
@@ -25,12 +25,12 @@ struct log_file {
     struct log_sample sample;
 };
 
-/* Where $EXECD_LOG_FILE says, else wherever $OPENSANDBOX_LOG_OUTPUT lists, with commas between
- * (stdout, stderr, or a path), else `fallback`, a descriptor. */
+/* Opens the file that $EXECD_LOG_FILE names, else the comma-separated list $OPENSANDBOX_LOG_OUTPUT
+ * (stdout, stderr, or a path), else the descriptor `fallback`. */
 int log_file_open(struct log_file *f, int fallback, struct err *e) MUST_USE;
-void log_file_close(struct log_file *f); /* the files; standard output and error stay */
+void log_file_close(struct log_file *f); /* standard output and error stay open */
 log_sink log_file_write;                 /* for log_init; `user` is the log_file */
 
 bool log_file_is_kept_small(const struct log_file *f); /* whether there is a file to check */
-/* Begins new files when it is time. Blocks for a few renames. */
+/* Rotates the files that are full. Blocks for a few renames. */
 void log_file_check(struct log_file *f);

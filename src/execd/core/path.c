@@ -4,14 +4,14 @@
 #include <limits.h>
 #include <unistd.h>
 
-/* One '$' of a path and what follows. */
+/* A '$' in a path and the name after it. */
 struct reference {
-    struct str name;  /* STR_NONE: no variable, the text stands for itself */
-    size_t text_n;    /* bytes of the path it takes */
+    struct str name;  /* STR_NONE: no variable, the text is literal */
+    size_t text_n;    /* length in the path, in bytes */
     struct str value; /* STR_NONE: not defined */
 };
 
-enum { UNDEFINED_MAX = 32 }; /* names worth listing in one message */
+enum { UNDEFINED_MAX = 32 }; /* undefined names listed in one message */
 
 struct names {
     struct str rows[UNDEFINED_MAX];
@@ -43,7 +43,7 @@ static size_t name_length(struct str s)
     return n;
 }
 
-/* Reads what stands at a '$'. */
+/* Parses the reference at a '$'. */
 static struct reference reference_read(struct str s, const char *const *env)
 {
     struct reference ref = {.text_n = 1};
@@ -59,7 +59,7 @@ static struct reference reference_read(struct str s, const char *const *env)
     return ref;
 }
 
-/* Keeps the names sorted, each once. */
+/* Keeps the names sorted and unique. */
 static void names_add(struct names *names, struct str name)
 {
     size_t at = 0;
@@ -79,11 +79,11 @@ static int names_refuse(const struct names *names, struct err *e)
 
     for (size_t i = 0; i < names->count; i++)
         if (buf_addf(&list, "%s%.*s", i ? "," : "", STR_ARG(names->rows[i])) < 0)
-            break; /* the message has no room for more anyway */
+            break; /* the message has no room for more */
     return err_set(e, EINVAL, "path references undefined environment variables: %s", list.p);
 }
 
-/* Appends the path with variables filled in, and collects those nobody defined. */
+/* Appends the path with variables expanded, and collects the undefined ones. */
 static int expand_variables(struct str path, const char *const *env, struct buf *out,
                             struct names *undefined)
 {
@@ -167,7 +167,7 @@ static void clean_go_up(struct buf *out, size_t from)
     buf_cut(out, n > from ? n - 1 : n);
 }
 
-/* Appends the segments of `path` to the absolute path that begins at `from`, whose root is "". */
+/* Appends the segments of `path` to the absolute path that begins at `from`; "" is the root. */
 static int clean_segments(struct str path, struct buf *out, size_t from)
 {
     struct str segment;
@@ -219,7 +219,7 @@ static size_t last_slash(struct str path)
 
     while (at > 0 && path.p[at - 1] != '/')
         at--;
-    return at; /* one behind it; 0 = none */
+    return at; /* index after it; 0 = none */
 }
 
 struct str path_base(struct str path)

@@ -1,7 +1,8 @@
-/* reaper.h - the one place that waits for children, ours and every orphan's, and tells whoever
- * watches a number. Loop thread only.
+/* reaper.h - the only place that waits for children of this process, including orphans it inherits,
+ * and reports each exit to the watcher of that pid. Loop thread only.
  *
- * Nobody else may wait for a child of this process, or an exit is told to the wrong one. */
+ * No other code may wait for a child of this process: it could take an exit that belongs to a
+ * watcher. */
 #pragma once
 
 #include <sys/types.h>
@@ -18,15 +19,16 @@ struct reaper {
 struct reaper_child {
     struct list link;
     pid_t pid; /* 0: not watched */
-    /* Comes once, when the process was reaped: its number is free for others from then on. */
+    /* Called once, after the process was reaped: the kernel may reuse its pid from then on. */
     void (*on_exit)(struct reaper_child *c, const struct proc_exit *how);
 };
 
 void reaper_init(struct reaper *r);
-/* In the turn in which the child was made, before anything is reaped. */
+/* Call it in the loop turn that created the child, before anything is reaped. */
 void reaper_watch(struct reaper *r, struct reaper_child *c, pid_t pid,
                   void (*on_exit)(struct reaper_child *, const struct proc_exit *));
-void reaper_unwatch(struct reaper_child *c); /* it is reaped all the same; not watched is fine */
+void reaper_unwatch(struct reaper_child *c); /* the child is still reaped; no-op if not watched */
 
-/* Reaps one that has ended, watched or not: 1, 0 when none has, -ECHILD when there is no child. */
+/* Reaps one exited child, watched or not. 1 if it did, 0 when none has exited, -ECHILD when there
+ * is no child. */
 int reaper_reap(struct reaper *r);

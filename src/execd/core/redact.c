@@ -1,11 +1,10 @@
-/* redact.c - one pass over the text. At each place one of the rules takes something, or the byte is
+/* redact.c - one pass over the text. At each position one of these rules applies, or the byte is
  * copied:
  *
- *     "://"          URL      up to the last '@' before the host's end
- *     [A-Za-z0-9_-]+ a name   that tells of a secret, with '=' or ':' behind it, or one that is an
- *                             option, or "bearer", with a blank: the value behind it
- *                             LTAI..., AKIA..., AKID... in it: all but these letters
- */
+ * - "://": a URL. Masks up to the last '@' before the end of the host.
+ * - [A-Za-z0-9_-]+: a name. Masks the value after it if the name suggests a secret and '=' or ':'
+ *   follows, or if a blank follows and the name is an option or "bearer". Of LTAI..., AKIA... and
+ *   AKID... inside a name, only these four letters are kept. */
 #include "execd/core/redact.h"
 
 #include <errno.h>
@@ -15,9 +14,9 @@ static const struct str MASK = STR_INIT("****");
 enum { KEY_PREFIX = 4, KEY_BYTES_MIN = 12 };
 
 struct redactor {
-    struct str rest; /* of the text */
+    struct str rest; /* of the text, not yet read */
     struct buf *out;
-    int error; /* the first; nothing is added after it */
+    int error; /* the first one; nothing is added after it */
 };
 
 static void put(struct redactor *r, struct str s)
@@ -26,14 +25,14 @@ static void put(struct redactor *r, struct str s)
         r->error = buf_add(r->out, s);
 }
 
-/* Takes n bytes of the text along. */
+/* Copies n bytes of the text. */
 static void keep(struct redactor *r, size_t n)
 {
     put(r, str_make(r->rest.p, n));
     r->rest = str_skip(r->rest, n);
 }
 
-/* Puts the mask in their place. */
+/* Replaces n bytes by the mask. */
 static void mask(struct redactor *r, size_t n)
 {
     if (n > 0)
@@ -65,7 +64,7 @@ static size_t name_length(struct str s)
     return n;
 }
 
-/* Blanks within a line, which a shell lets go on behind a backslash. */
+/* Blanks within a line; a backslash before the line end continues it, as in a shell. */
 static size_t blank_length(struct str s)
 {
     size_t n = 0;
@@ -80,10 +79,10 @@ static size_t blank_length(struct str s)
     return n;
 }
 
-/* --- values: how long they are --- */
+/* --- length of values --- */
 
-/* From an opening quote up to and with the closing one. A quote that is escaped opens a text that
- * ends at the next; another one's text may hold escaped ones. */
+/* Length from an opening quote to the closing one, both included. A text in escaped quotes ends at
+ * the next quote; a text in plain quotes may contain escaped ones. */
 static size_t quoted_length(struct str s, bool escaped)
 {
     for (size_t i = 1; i < s.n; i++)
@@ -94,8 +93,8 @@ static size_t quoted_length(struct str s, bool escaped)
     return s.n;
 }
 
-/* Up to a blank that is not quoted. What a shell would end a word at may be within one elsewhere.
- */
+/* Length up to an unquoted blank. Other characters that end a shell word may be part of a value
+ * elsewhere. */
 static size_t word_length(struct str s)
 {
     size_t i = 0;
@@ -109,13 +108,13 @@ static size_t word_length(struct str s)
     return min_size(i, s.n);
 }
 
-/* Whether a quoted text of JSON, or the like, is over, and not only a part of a word. */
+/* Whether a quoted JSON text ends here, and is not just part of a word. */
 static bool ends_member(char c)
 {
     return is_blank(c) || is_quote(c) || (c && strchr(",:;)]}\\", c));
 }
 
-/* What stands behind a colon: a text of JSON, or a word. */
+/* Length of the value after a colon: a JSON text or a word. */
 static size_t member_length(struct str s)
 {
     size_t n = 0;
@@ -128,8 +127,8 @@ static size_t member_length(struct str s)
     return n == s.n || ends_member(s.p[n]) ? n : n + word_length(str_skip(s, n));
 }
 
-/* A header's value has blanks, and may have quotes. It ends with those around the header, or with
- * its line. `before` is what stands before its name. */
+/* A header's value has blanks and may have quotes. It ends at the quote that encloses the header,
+ * or at the line end. `before` is the character before its name. */
 static size_t header_length(struct str s, char before)
 {
     size_t line = str_find(s, '\n');
@@ -188,8 +187,8 @@ static bool is_option(struct str name)
     return name.p[0] == '-';
 }
 
-/* Bytes between a name and its value, when that is told by '=' or ':' (or := or =>); else 0. The
- * name may stand in quotes, escaped or not. */
+/* Bytes between a name and its value if '=', ':', ":=" or "=>" separates them; else 0. The name may
+ * be in quotes, escaped or not. */
 static size_t separator_length(struct str s, char *ret_sign)
 {
     size_t i = 0;
@@ -200,13 +199,13 @@ static size_t separator_length(struct str s, char *ret_sign)
     if (i == s.n || (s.p[i] != '=' && s.p[i] != ':'))
         return 0;
     *ret_sign = s.p[i];
-    spaced = i > 0 || s.p[i] == ':'; /* NAME= VALUE is no assignment of VALUE to a shell */
+    spaced = i > 0 || s.p[i] == ':'; /* in a shell, NAME= VALUE does not assign VALUE */
     while (i < s.n && (s.p[i] == '=' || s.p[i] == ':' || s.p[i] == '>'))
         i++;
     return spaced ? i + blank_length(str_skip(s, i)) : i;
 }
 
-/* Takes the value behind a name, which was kept. */
+/* Masks the value after a name that was already copied. */
 static void redact_value(struct redactor *r, struct str name, char before)
 {
     bool header = is_header(name), secret = is_secret(name);
@@ -227,8 +226,7 @@ static bool is_part_end(char c)
     return c == '-' || c == '_';
 }
 
-/* Where in a name the id of a cloud's key begins, by which others can be found; name.n = nowhere.
- */
+/* Position of a cloud provider's access key id within a name, by its prefix; name.n = none. */
 static size_t cloud_key_find(struct str name)
 {
     static const struct str prefixes[] = {STR_INIT("LTAI"), STR_INIT("AKIA"), STR_INIT("AKID")};
@@ -255,7 +253,7 @@ static void redact_name(struct redactor *r, size_t n, char before)
     redact_value(r, name, before);
 }
 
-/* --- addresses --- */
+/* --- URLs --- */
 
 static void redact_url(struct redactor *r)
 {

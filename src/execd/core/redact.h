@@ -1,5 +1,4 @@
-/* redact.h - takes out of a text what looks like a secret, before the text is logged. Four
- * asterisks, here _, take its place.
+/* redact.h - replaces what looks like a secret by four asterisks (here _), before a text is logged.
  *
  *     https://ann:pw@host/            https://_@host/
  *     -H 'Authorization: Bearer x'    -H 'Authorization: _'
@@ -7,13 +6,13 @@
  *     API_TOKEN="x y", "secret":"x"   API_TOKEN=_, "secret":_
  *     AKIAIOSFODNN7EXAMPLE            AKIA_
  *
- * It reads a shell's words, but no shell's grammar: where a value may end in more than one place,
- * it ends in the last. So it may take away too much, as what follows a lone quote. What has no such
- * name or form stays: a command's text is never harmless. */
+ * It knows shell words but no shell grammar. Where a value could end in several places, the last
+ * one counts, so it may remove too much, such as all that follows a lone quote. A secret without
+ * such a name or form stays: the text of a command is never safe to publish. */
 #pragma once
 
 #include "base/buf.h"
 
-/* Appends. -EMSGSIZE when the buffer's ceiling is reached; what was added until then is free of
- * secrets, too. */
+/* Appends. -EMSGSIZE when the buffer's ceiling is reached; the part added so far is redacted, too.
+ */
 int redact(struct str text, struct buf *out);

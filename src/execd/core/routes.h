@@ -1,4 +1,4 @@
-/* routes.h - execd's routes, and what their handlers share: its parts, by pointer. */
+/* routes.h - execd's routes, and the state that their handlers share. */
 #pragma once
 
 #include "execd/core/interrupt.h"
@@ -18,9 +18,9 @@ struct sessions;
 struct telemetry;
 struct uploads;
 
-/* Of request bodies and what is made of them, for all requests together: two of the largest (16
- * MiB, POST /files/replace), parsed. The broker gives execd 64 MiB, and one more body may be
- * parsed. */
+/* Memory for request bodies and their parsed form, for all requests together: two of the largest
+ * (16 MiB, POST /files/replace), parsed. The broker gives execd 64 MiB, which leaves room to parse
+ * one more body. */
 enum { EXECD_HELD_BYTES_MAX = 36 << 20 };
 
 #define EXECD_TOKEN_HEADER "X-EXECD-ACCESS-TOKEN"
@@ -35,22 +35,22 @@ struct execd_api { /* server_user of every request */
     struct identities *identities;
     const struct metrics_source *metrics;
     struct metrics_memory *metrics_memory;
-    struct directory_watch *watches; /* all that go on */
+    struct directory_watch *watches; /* all active ones */
     struct uploads *uploads;
-    struct http_client *proxy;   /* to the ports of the sandbox */
-    uint16_t port;               /* where execd listens; 0 for a unix socket */
-    struct telemetry *telemetry; /* NULL: nobody asks for it */
+    struct http_client *proxy;   /* for requests to ports of the sandbox */
+    uint16_t port;               /* execd's own; 0 for a unix socket */
+    struct telemetry *telemetry; /* NULL: not requested */
     struct ptys *ptys;
     struct list pty_clients;  /* their WebSockets */
-    const char *access_token; /* NULL or "": everyone may ask */
-    bool log_use;             /* requests and commands, see use_log.h */
-    const char *view;         /* of a process that serves only files: its workspace; else NULL */
+    const char *access_token; /* NULL or "": no token is required */
+    bool log_use;             /* log requests and commands, see use_log.h */
+    const char *view;         /* the workspace, in a process that serves only files; else NULL */
 };
 
 extern const struct http_route execd_routes[];
 extern const size_t execd_route_count;
 
-/* For http_server_conf: a slash too many, the token, and then 404 for every path and method without
- * a row. */
+/* For http_server_conf: redirects a path with a trailing slash too many, checks the token, and
+ * replies 404 to every path and method without a route. */
 bool execd_on_request(struct http_req *req);
 void execd_on_unrouted(struct http_req *req, unsigned allowed);

@@ -13,9 +13,10 @@ static int trim_object(struct dl_phdr_info *info, size_t size UNUSED, void *user
         uintptr_t to = info->dlpi_addr + h->p_vaddr + h->p_memsz;
 
         if (h->p_type == PT_LOAD && !(h->p_flags & PF_W))
-            (void)madvise((void *)from, to - from, MADV_DONTNEED); /* refused: it stays */
+            (void)madvise((void *)from, to - from,
+                          MADV_DONTNEED); /* on failure the pages stay mapped */
     }
-    return 1; /* the program itself comes first, and the rest is not ours */
+    return 1; /* stop: the program is listed first, the other mappings are not its file */
 }
 
 static void trim_on_timer(struct loop_timer *timer)

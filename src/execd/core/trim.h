@@ -1,9 +1,9 @@
-/* trim.h - less memory while nothing happens. Loop thread only.
+/* trim.h - gives memory back while execd is idle. Loop thread only.
  *
- * The kernel maps a program's file sixteen pages at a time, so whoever passes through execd once
- * has most of it mapped. Little of that is needed to wait, which is what most of them do. A second
- * after something happened the mapped pages of the file are given back, those that nobody can have
- * written. They are in the page cache still: what runs next finds them at the price of a fault. */
+ * The kernel maps a program's file in blocks of sixteen pages (fault-around), so a few requests map
+ * most of execd. An idle execd needs little of it. One second after activity the mapped pages of
+ * the file that cannot have been written are released (MADV_DONTNEED). They stay in the page cache:
+ * using them again costs a minor fault. */
 #pragma once
 
 #include "net/loop.h"
@@ -15,5 +15,5 @@ struct trim {
 };
 
 void trim_init(struct trim *t, struct loop *loop);
-void trim_soon(struct trim *t); /* something happens */
-void trim_done(struct trim *t); /* all zero is fine */
+void trim_soon(struct trim *t); /* call on activity */
+void trim_done(struct trim *t); /* an all-zero struct is fine */

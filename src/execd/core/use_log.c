@@ -6,8 +6,8 @@
 #include "execd/core/routes.h"
 
 enum {
-    TEXT_BYTES_MAX = 1024,       /* of what a client sent */
-    LOGGED_BYTES_MAX = 3 * 1024, /* masks may be longer than what they stand for */
+    TEXT_BYTES_MAX = 1024,       /* of a client's text */
+    LOGGED_BYTES_MAX = 3 * 1024, /* a mask may be longer than the text it replaces */
 };
 
 static bool is_logged(const struct http_req *req, enum log_level level)
@@ -15,15 +15,15 @@ static bool is_logged(const struct http_req *req, enum log_level level)
     return ((const struct execd_api *)req->server_user)->log_use && log_enabled(level);
 }
 
-/* The end may be missing; what is cut was no less secret before. */
+/* The text may be cut: the cut does not expose more of a secret. */
 static void add_redacted(struct str text, struct buf *out)
 {
     text.n = min_size(text.n, TEXT_BYTES_MAX);
     (void)redact(text, out);
 }
 
-/* What applications behind a port are asked is theirs, however the path to them was spelled. Of
- * what reached no route nobody knows whose it is. */
+/* A query below /proxy/ belongs to the application behind the port, however the path was spelled.
+ * So may one that matched no route. */
 static bool is_query_ours(const struct http_req *req)
 {
     return req->route && !str_starts(str_of(req->route->path), STR("/proxy/"));

@@ -1,12 +1,12 @@
-/* use_log.h - what clients make us do, in our log: requests and, at its most talkative, commands,
- * without what looks like a secret (redact.h). Never what a command says. For a daemon in somebody
- * else's image: elsewhere the log is the host's, where a sandbox shall leave no trace. */
+/* use_log.h - logs the requests of clients and, at the most verbose level, their commands, with
+ * secrets removed (redact.h). Never the output of a command. Used where execd runs in an image of
+ * the user: elsewhere the log belongs to the host, where a sandbox must leave no trace. */
 #pragma once
 
 #include "net/http_server.h"
 
-/* For http_server_conf.on_done. A query is left out where another program answers, below /proxy/,
- * and where no route did. */
+/* For http_server_conf.on_done. The query is not logged below /proxy/, where another program
+ * answers, nor for a request without a route. */
 void use_log_request(struct http_req *req, int error);
 
 void use_log_command(const struct http_req *req, struct str text);

@@ -24,13 +24,13 @@ struct line {
     size_t count;
 };
 
-/* Walks the lines of a file with a window of bounded size. */
+/* Reads the lines of a file through a buffer of bounded size. */
 struct lines {
     int fd;
     struct buf window;
-    size_t at;     /* in the window: the next line */
-    uint64_t left; /* bytes of the file we will still look at */
-    bool skipping; /* within a line that does not fit */
+    size_t at;     /* of the next line, in the window */
+    uint64_t left; /* bytes of the file still to read */
+    bool skipping; /* inside a line that is too long */
 };
 
 static int lines_open(struct lines *l, const char *file)
@@ -47,7 +47,7 @@ static void lines_close(struct lines *l)
     buf_done(&l->window);
 }
 
-/* Reads more behind what is left of the window. 0 at the end. */
+/* Reads more after the rest of the window. 0 at the end. */
 static ssize_t lines_fill(struct lines *l)
 {
     size_t want;
@@ -82,7 +82,7 @@ static struct line line_split(struct str text)
     return line;
 }
 
-/* The next line with at least three fields, as both files have. False at the end. */
+/* The next line with at least three fields, which both files have. False at the end. */
 static bool lines_next(struct lines *l, struct line *ret)
 {
     for (;;) {
@@ -134,7 +134,7 @@ static bool group_read(const struct line *line, struct group *g)
            str_copy(g->name, sizeof(g->name), line->field[0]) == 0;
 }
 
-/* By name when it is given, else by number. */
+/* By name if one is given, else by uid. */
 static int user_find(const struct str *name, uid_t uid, struct user *ret)
 {
     struct lines l;
@@ -281,7 +281,7 @@ static struct user_cache_row *cache_find(struct user_cache_row *rows, uint32_t i
     return NULL;
 }
 
-/* The oldest row makes room. */
+/* Replaces the oldest row. */
 static const char *cache_put(struct user_cache_row *rows, unsigned *next, uint32_t id,
                              const char *name)
 {
