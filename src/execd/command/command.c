@@ -49,7 +49,7 @@ size_t commands_count(const struct commands *all)
     return all->by_id.n;
 }
 
-/* Frees a record, but leaves its pipes to themselves. */
+/* Frees a record but not its pipes, which outlive it. */
 static void command_free(struct command *c)
 {
     for (size_t i = 0; i < COMMAND_STREAMS; i++)
@@ -73,7 +73,7 @@ static void command_drop(struct command *c)
     command_free(c);
 }
 
-/* Gives up the oldest logs of ended commands that are too many, or too large together. */
+/* Closes the oldest logs of ended commands when they are too many or too large in total. */
 static void commands_prune_logs(struct commands *all)
 {
     uint64_t bytes = 0;
@@ -162,7 +162,7 @@ int command_new(struct commands *all, struct str text, bool background, struct c
 
 /* --- the end --- */
 
-/* What status, terminal event and log say about an end. */
+/* Sets the exit code and error text for status, final event and log. */
 static void command_set_exit(struct command *c, const struct run *run, const struct proc_exit *how)
 {
     AUTO_BUF(text, 256);
@@ -204,7 +204,7 @@ static void command_count(const struct command *c)
                        us > 0 ? (uint64_t)us * NS_PER_US : 0); /* the clock may be set back */
 }
 
-/* The record becomes one of the past; it may be gone afterwards. */
+/* Moves the record to the ended ones; pruning may free it. */
 static void command_ended(struct command *c)
 {
     struct commands *all = c->all;
@@ -239,7 +239,7 @@ static void command_failed(struct command *c, const struct err *why)
 
 /* --- while it runs --- */
 
-/* Delivers what was in the pipes when the leader ended, at the pace of whoever follows. */
+/* Delivers what was in the pipes when the leader ended, at the pace of the follower. */
 static void run_advance(struct run *run)
 {
     struct command *c = run->command;
@@ -252,7 +252,7 @@ static void run_advance(struct run *run)
         command_ended(c);
 }
 
-/* True when it runs. Otherwise the command is over and its run gone. */
+/* True if the command runs. Otherwise it has ended and its run is freed. */
 static bool run_take_report(struct run *run)
 {
     struct command *c = run->command;
@@ -292,7 +292,7 @@ static void run_on_exit(struct reaper_child *child, const struct proc_exit *how)
 
         if (!c->pipes[i])
             continue;
-        command_pipe_ignore(c->pipes[i]); /* from here on, run_advance reads */
+        command_pipe_ignore(c->pipes[i]); /* from here on, only run_advance reads */
         if (ioctl(c->pipes[i]->fd, FIONREAD, &left) == 0 && left > 0)
             c->pipes[i]->due = (size_t)left;
     }
@@ -304,7 +304,7 @@ static void run_on_timeout(struct loop_timer *t)
     struct run *run = container_of(t, struct run, timeout);
 
     run->timed_out = true;
-    (void)kill(-run->child.pid, SIGKILL); /* unreaped, so the number is still its group's */
+    (void)kill(-run->child.pid, SIGKILL); /* not reaped yet, so its pid still names its group */
 }
 
 void command_resume(struct command *c)
@@ -393,7 +393,7 @@ static int command_spawn(struct command *c, const struct command_spec *spec, str
         return r;
     }
     (void)take_fd(&report);
-    command_log_open(&c->logs[COMMAND_STDOUT]); /* the child has a millisecond yet to go */
+    command_log_open(&c->logs[COMMAND_STDOUT]); /* the child needs another millisecond anyway */
     return 0;
 }
 
@@ -420,7 +420,7 @@ void command_run(struct command *c, const struct command_spec *spec, const struc
         loop_timer_set(loop, &run->timeout, deadline_in_ms(spec->timeout_ms), run_on_timeout);
 }
 
-/* --- all of them --- */
+/* --- all commands --- */
 
 void commands_observe(struct commands *all, struct telemetry *t)
 {

@@ -23,7 +23,7 @@ static struct commands *commands_of(const struct http_req *req)
     return ((struct execd_api *)req->server_user)->commands;
 }
 
-/* --- a command's events to its client --- */
+/* --- events of a command --- */
 
 static bool command_on_output(void *user, enum command_stream from, struct str data)
 {
@@ -35,7 +35,7 @@ static void command_on_end(void *user, const struct command *c)
     exec_stream_end(user, &(struct exec_end){c->error, c->started, c->exit_code, NULL});
 }
 
-/* A background command runs: that is all its client hears. */
+/* The client of a background command only learns that it runs. */
 static void command_on_start(void *user, struct command *c)
 {
     if (!c->background)
@@ -57,7 +57,7 @@ static void stream_on_room(void *user)
 
 static void stream_on_close(void *user)
 {
-    command_forget(user); /* it runs on */
+    command_forget(user); /* it continues to run */
 }
 
 static bool stream_has_more(void *user, enum exec_output from)
@@ -99,7 +99,7 @@ static void interrupt_on_done(void *user)
     answer_empty(req);
 }
 
-/* The client left; the command is ended all the same. */
+/* The client disconnected; the command is ended nevertheless. */
 static void interrupt_on_close(struct http_req *req, int error UNUSED)
 {
     interrupt_forget(req->user);
@@ -163,16 +163,17 @@ void get_command_status(struct http_req *req)
 
 struct log_reader {
     struct commands *commands;
-    char id[COMMAND_ID_MAX]; /* the record may go meanwhile */
+    char id[COMMAND_ID_MAX]; /* not a pointer: the record may be freed meanwhile */
     enum command_stream stream;
     uint64_t at, end;
 };
 
-/* A log that lost what was promised, to newer output or with its record, breaks the reply. */
+/* If bytes within the announced length were overwritten, or the record is gone, the reply is broken
+ * off. */
 static void log_send(struct http_req *req)
 {
     struct log_reader *reader = req->user;
-    char room[LOG_PIECE_BYTES]; /* the loop's scratch may hold what the client sent behind this */
+    char room[LOG_PIECE_BYTES]; /* not the loop's scratch: it may hold a pipelined request */
 
     while (reader->at < reader->end) {
         const struct command *c = commands_find(reader->commands, str_of(reader->id));
@@ -187,7 +188,7 @@ static void log_send(struct http_req *req)
         }
         reader->at += (uint64_t)taken;
         if (taken < n)
-            return; /* on_drain goes on */
+            return; /* on_drain continues */
     }
     http_reply_end(req, 0);
 }
@@ -217,8 +218,8 @@ static void log_begin(struct http_req *req, const struct command *c, enum comman
     log_send(req);
 }
 
-/* Which of a command's logs is asked for: a background command has one for both. False when there
- * is no such. */
+/* Which of the command's logs the request selects; a background command has one for both. False
+ * when there is no such log. */
 static bool log_stream(struct http_req *req, const struct command *c, enum command_stream *ret)
 {
     struct str text = STR_NONE;

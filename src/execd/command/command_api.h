@@ -9,9 +9,10 @@ void get_command_status(struct http_req *req); /* GET /command/status/{id} */
 void get_command_logs(struct http_req *req);   /* GET /command/{id}/logs?cursor=&stream= */
 void post_command_stdin(struct http_req *req); /* POST /command/{id}/stdin?eof= */
 
-/* The log that ?cursor= and ?stream= ask for; `header` tells where the next read begins. */
+/* Replies with the log that ?cursor= and ?stream= select; the response header `header` tells where
+ * the next read begins. */
 void command_reply_logs(struct http_req *req, const struct command *c, struct str header);
 
-/* DELETE /command?id= and /code?id= of a command: answers when it has ended. False, and no answer,
- * when the id is no command's. */
+/* DELETE /command?id= and /code?id= for a command: replies when it has ended. Returns false without
+ * a reply when the id is not a command's. */
 bool command_interrupt_answer(struct http_req *req, struct str id);

@@ -28,7 +28,7 @@ static void input_drop_text(struct input *in)
     in->text = NULL;
 }
 
-/* Ends the input without a word to its writer, who is returned. */
+/* Closes the input without calling its writer, which is returned. */
 static struct command_writer *input_shut(struct input *in)
 {
     struct command_writer *w = in->writer;
@@ -67,7 +67,7 @@ static int input_watch(struct input *in, struct err *e)
     return r;
 }
 
-/* Bytes taken; -EPIPE when there is nobody to take any. */
+/* Returns the bytes written; -EPIPE when no process can read them. */
 static ssize_t input_put(struct input *in, struct str data)
 {
     ssize_t n = data.n > 0 ? write(in->fd, data.p, data.n) : 0;
@@ -77,7 +77,7 @@ static ssize_t input_put(struct input *in, struct str data)
     return n < 0 ? -EPIPE : n;
 }
 
-/* What the command was started with. False when there is more to come, or the input is gone. */
+/* Writes the input given at the start. False when some is left, or the input was closed. */
 static bool input_put_text(struct input *in)
 {
     ssize_t n;
@@ -104,7 +104,7 @@ static void input_on_ready(struct loop_io *io, uint32_t events UNUSED)
 
     if (!input_put_text(in))
         return;
-    input_ignore(in); /* until a write finds it full */
+    input_ignore(in); /* until a write finds the pipe full */
     if (in->writer)
         in->writer->on_room(in->writer);
 }
@@ -151,7 +151,7 @@ int run_input_open(struct run *run, const struct command_spec *spec, int *ret_en
     return r;
 }
 
-/* --- those who write later --- */
+/* --- later writers --- */
 
 int command_input_claim(struct command *c, struct command_writer *w, struct err *e)
 {

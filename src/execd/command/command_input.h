@@ -1,7 +1,7 @@
-/* command_input.h - the standard input of a command that runs: who writes to it, at whose pace.
- * Loop thread only.
+/* command_input.h - writes to the standard input of a running command. Loop thread only.
  *
- * What the command was started with goes first. One writer at a time: two would mix their bytes. */
+ * The input given at the start of the command is written first. One writer at a time: the bytes of
+ * two would mix. */
 #pragma once
 
 #include "base/err.h"
@@ -10,18 +10,18 @@
 struct command;
 
 struct command_writer {
-    struct command *command; /* NULL: it has nothing claimed */
+    struct command *command; /* NULL: nothing is claimed */
     void (*on_room)(struct command_writer *w);
-    /* Nobody will read any more: the command ended, or closed its input. Nothing is claimed then.
+    /* No process will read any more: the command ended or closed its input. The claim is released.
      */
     void (*on_gone)(struct command_writer *w);
 };
 
-/* -ENOTCONN when its input is not open, or the command ended; -EBUSY when somebody else writes.
- * The writer stays in place until it releases, or is told that there is nothing left. */
+/* Makes `w` the writer. -ENOTCONN when the input is not open or the command ended; -EBUSY when
+ * there is another writer. The claim lasts until command_input_release or on_gone. */
 int command_input_claim(struct command *c, struct command_writer *w, struct err *e) MUST_USE;
-/* Bytes taken. Fewer than given: on_room will come. -EPIPE when nobody reads, and on_gone will not
- * come. */
+/* Returns the bytes written. Fewer than given: on_room follows. -EPIPE when no process reads;
+ * on_gone is not called then. */
 ssize_t command_input_write(struct command_writer *w, struct str data);
-/* Lets another one write, or with `eof` ends the input. Nothing claimed is fine. */
+/* Releases the claim; with `eof` also closes the input. No-op when nothing is claimed. */
 void command_input_release(struct command_writer *w, bool eof);

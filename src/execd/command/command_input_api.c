@@ -1,4 +1,4 @@
-/* command_input_api.c - POST /command/{id}/stdin: a body on its way into a command. */
+/* command_input_api.c - POST /command/{id}/stdin: writes a request body to a command's input. */
 #include <errno.h>
 
 #include "base/url.h"
@@ -8,13 +8,13 @@
 #include "execd/core/answer.h"
 #include "execd/core/routes.h"
 
-/* One request; in its arena. */
+/* The state of one request, in its arena. */
 struct sender {
     struct command_writer writer;
     struct http_req *req;
     uint64_t sent_bytes;
-    bool eof;  /* behind the body */
-    bool over; /* it has its answer; what still comes is dropped */
+    bool eof;  /* close the input after the body */
+    bool over; /* the reply was sent; the rest of the body is dropped */
 };
 
 static void sender_fail(struct sender *s)
@@ -65,7 +65,7 @@ static void sender_on_body_end(struct http_req *req)
     answer_empty(req);
 }
 
-/* A client that leaves half way leaves half of its input behind; the next may go on. */
+/* If the client disconnects, the part already written stays; another request may continue. */
 static void sender_on_close(struct http_req *req, int error UNUSED)
 {
     struct sender *s = req->user;
@@ -113,7 +113,7 @@ void post_command_stdin(struct http_req *req)
         answer_error(req, 409, r == -EBUSY ? "STDIN_BUSY" : "STDIN_CLOSED", "%s", e.msg);
         return;
     }
-    http_req_be_patient(req); /* how long a command takes to read is its own affair */
+    http_req_be_patient(req); /* no timeout: the command may read as slowly as it likes */
     req->user = s;
     req->ops = &sender_ops;
     if (req->body_state == HTTP_BODY_DONE)

@@ -1,4 +1,4 @@
-/* command_internal.h - what a command is made of while it runs. */
+/* command_internal.h - the private state of running commands. */
 #pragma once
 
 #include "base/map.h"
@@ -6,7 +6,7 @@
 #include "execd/command/command_input.h"
 
 enum {
-    LEFTOVERS_MAX = 512, /* pipes held open by those whom ended commands left behind */
+    LEFTOVERS_MAX = 512, /* pipes that ended commands' processes still hold open */
     SHELL_BYTES_MAX = 256,
 };
 
@@ -19,22 +19,23 @@ struct commands {
     struct list runs;      /* of struct run */
     struct list leftovers; /* of struct command_pipe, oldest first */
     size_t running, ended_count, leftover_count;
-    size_t text_bytes;           /* of the ended */
-    size_t held_bytes;           /* texts of the running ones, and input they did not read yet */
-    bool log_failed;             /* said so once */
+    size_t text_bytes;           /* of ended commands */
+    size_t held_bytes;           /* texts and unread input of running commands */
+    bool log_failed;             /* the failure was logged, once */
     struct telemetry *telemetry; /* NULL = none */
 };
 
-/* The reading end of a pipe. Lives until whoever writes to it is gone, also past its command. */
+/* The reading end of a pipe. Lives until its last writer is gone, which may be after its command.
+ */
 struct command_pipe {
-    struct loop_io io; /* watched or not: a full client's must not even hear of its end */
+    struct loop_io io; /* stopped while the follower is full, else EPOLLHUP would wake it */
     int fd;
     bool watched;
     struct commands *all;
-    struct command *command; /* NULL: forgotten, and its output is dropped */
+    struct command *command; /* NULL: record freed, output is dropped */
     enum command_stream which;
-    size_t due;     /* bytes still to deliver, once the leader was reaped */
-    bool left_over; /* among the leftovers */
+    size_t due;     /* bytes still to deliver after the leader was reaped */
+    bool left_over; /* in commands.leftovers */
     struct list link;
 };
 
@@ -43,40 +44,41 @@ struct input {
     struct loop_io io;
     int fd; /* -EBADF: none, or closed */
     bool watched;
-    bool stays_open; /* behind the text */
-    char *text;      /* to be written first */
-    size_t at, n;    /* how much of it was, and is */
+    bool stays_open; /* after the text was written */
+    char *text;      /* written first */
+    size_t at, n;    /* bytes written, and length */
     struct command_writer *writer;
 };
 
-/* What a command needs only while it runs. */
+/* State that exists only while the command runs. */
 struct run {
     struct command *command;
-    const struct command_ops *ops; /* NULL: nobody follows */
+    const struct command_ops *ops; /* NULL: no follower */
     void *user;
     struct reaper_child child;
-    struct loop_io report; /* of the spawn; fd is -EBADF once it was read */
+    struct loop_io report; /* of proc_spawn_start; -EBADF once it was read */
     struct loop_timer timeout;
     uint64_t timeout_ms;
-    uint64_t oom_kills; /* when it began, see exit_text.h */
+    uint64_t oom_kills; /* at its start, see exit_text.h */
     struct input input;
     struct list link;
-    bool paused;    /* whoever follows has enough for now */
+    bool paused;    /* the follower accepts no output now */
     bool reaped;    /* the leader ended */
-    bool timed_out; /* we killed it for that */
+    bool timed_out; /* killed because of its timeout */
     char shell[SHELL_BYTES_MAX];
 };
 
 /* --- command.c --- */
 
-/* Counts memory that a running command keeps; -EAGAIN when all together would keep too much. */
+/* Counts memory that a running command keeps; -EAGAIN when the total would exceed
+ * COMMANDS_HELD_BYTES_MAX. */
 int commands_hold(struct commands *all, size_t bytes, struct err *e) MUST_USE;
 
 /* --- command_input.c --- */
 
-/* Makes the pipe, if there is to be one, and begins to fill it; *ret_end is the child's. */
+/* Creates the input pipe, if one is wanted, and begins to fill it; *ret_end is the child's end. */
 int run_input_open(struct run *run, const struct command_spec *spec, int *ret_end, struct err *e);
-void run_input_close(struct run *run); /* tells its writer; none is fine */
+void run_input_close(struct run *run); /* notifies its writer; no-op without input */
 
 struct command_start {
     const struct child_place *place;
@@ -85,14 +87,14 @@ struct command_start {
 
 /* --- command_pipe.c --- */
 
-/* Makes a pipe whose reading end we watch; *ret_end is the child's. */
+/* Creates a pipe and watches its reading end; *ret_end is the child's end. */
 int command_pipe_open(struct command *c, enum command_stream which, int *ret_end, struct err *e);
 void command_pipe_free(struct command_pipe *p);
-/* Reads once, not more than is due. False when there is nothing more: the pipe may be gone then. */
+/* Reads once, at most what is due. False when nothing more is there; the pipe may be freed then. */
 bool command_pipe_read(struct command_pipe *p);
 void command_pipe_ignore(struct command_pipe *p);
-/* Where even watching fails nobody can read it any more, and whoever writes must not wait for ever:
- * then the pipe is gone. */
+/* Watches the pipe. On failure frees it: it could not be read any more, and its writers must not
+ * block for ever. */
 void command_pipe_watch_or_free(struct command_pipe *p);
-/* The command is over, and someone it left behind still holds the pipe. */
+/* The command has ended, but another process may still hold the pipe: keep reading it. */
 void command_pipe_leave_over(struct command_pipe *p);

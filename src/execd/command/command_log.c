@@ -9,7 +9,7 @@
 #include "base/id.h"
 #include "base/io.h"
 
-/* Older overlays know no file without a name: then one that loses its name at once. */
+/* Overlays of older kernels lack O_TMPFILE: then creates a named file and unlinks it at once. */
 static int open_nameless(const char *dir)
 {
     enum { NAME_LEN = 24 };

@@ -1,9 +1,9 @@
-/* command_log.h - the last of what a command printed, in a file without a name.
+/* command_log.h - the latest output of a command, in an unnamed file (O_TMPFILE).
  *
- * Bytes are counted from the first ever printed. A log that is full forgets its oldest. Nobody else
- * can open the file, which is made for the first byte, if not before, and goes with its descriptor.
- * It lies in TMPDIR, /tmp, /var/tmp, /dev/shm or /, whichever takes it first: any of them may be
- * missing, read-only or full. */
+ * Offsets count from the first byte ever printed. A full log drops its oldest bytes. No other
+ * process can open the file. It is created for the first byte at the latest, and vanishes when its
+ * descriptor is closed. It is in the first of TMPDIR, /tmp, /var/tmp, /dev/shm and / that accepts
+ * it: any of them may be missing, read-only or full. */
 #pragma once
 
 #include "base/err.h"
@@ -12,21 +12,22 @@
 enum { COMMAND_LOG_BYTES_MAX = 64 << 20 };
 
 struct command_log {
-    int fd;            /* -EBADF: none yet, or given up */
-    bool closed;       /* given up */
+    int fd;            /* -EBADF: none yet, or closed */
+    bool closed;       /* for good */
     uint64_t written;  /* bytes ever printed */
-    uint64_t lost;     /* all before this offset, to a disk that took no more */
-    uint64_t capacity; /* so many are kept */
+    uint64_t lost;     /* bytes before this offset are lost: the disk was full */
+    uint64_t capacity; /* bytes kept */
 };
 #define COMMAND_LOG_NONE(bytes) ((struct command_log){.fd = -EBADF, .capacity = (bytes)})
 
-/* Makes the file now, while nobody waits. Where that fails, the first byte tries again. */
+/* Creates the file early, while no caller waits for it. If that fails, the first byte tries again.
+ */
 void command_log_open(struct command_log *log);
-/* Gives back a file that nothing was written to: what comes late makes another. */
+/* Closes a file without content; late output creates another one. */
 void command_log_spare(struct command_log *log);
-void command_log_close(struct command_log *log); /* none is fine */
+void command_log_close(struct command_log *log); /* no-op without a file */
 
-/* Appends. On failure that output, and all before it, is as good as overwritten. */
+/* Appends. On failure this output and all before it count as overwritten. */
 int command_log_add(struct command_log *log, struct str data) MUST_USE;
 
 /* Whether there is nothing to read and never will be. */
@@ -34,10 +35,10 @@ static inline bool command_log_is_gone(const struct command_log *log)
 {
     return log->closed || (log->fd < 0 && log->written > 0);
 }
-/* Where reading can begin: at `offset`, or at the oldest byte that is still there. */
+/* The offset where reading can begin: `offset`, or that of the oldest byte kept. */
 uint64_t command_log_seek(const struct command_log *log, uint64_t offset);
-/* Reads up to `size` bytes from `offset` on into `out`: how many, 0 at the end. -ESTALE when they
- * are no longer there, -EIO when the file is not what we wrote. */
+/* Reads up to `size` bytes from `offset` into `out`. Returns the number read, 0 at the end; -ESTALE
+ * when they were overwritten, -EIO when the file is shorter than expected. */
 ssize_t command_log_read(const struct command_log *log, uint64_t offset, char *out, size_t size);
-/* What the file takes. */
+/* Size of the file. */
 uint64_t command_log_bytes(const struct command_log *log);

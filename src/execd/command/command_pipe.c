@@ -1,4 +1,4 @@
-/* command_pipe.c - a command's output on its way from the pipe to whoever wants it. */
+/* command_pipe.c - reads a command's output from its pipes into its logs and to its follower. */
 #include <assert.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ void command_pipe_ignore(struct command_pipe *p)
     p->watched = false;
 }
 
-/* Output is logged before anyone hears of it, so that whoever does can ask for it again. */
+/* Output is logged before the follower gets it, so that the client can request it again. */
 static void command_take_output(struct command *c, enum command_stream which, struct str data)
 {
     struct run *run = c->run;

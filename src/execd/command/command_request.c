@@ -42,9 +42,9 @@ static const struct json_field body_fields[] = {
 };
 static const struct json_table body_table = JSON_TABLE(struct body, body_fields, 0);
 
-/* --- what can be said about the body alone --- */
+/* --- checks of the body alone --- */
 
-/* The words of the library that clients of this API know. */
+/* The wording of the validation library that clients of this API know. */
 #define FAILED_TAG(field, tag)                                                                     \
     "Key: 'RunCommandRequest." field "' Error:Field validation for '" field                        \
     "' failed on the '" tag "' tag"
@@ -80,7 +80,8 @@ static int check_body(const struct body *b, struct err *e)
 
 /* --- the user --- */
 
-/* A number nobody has is its own group, and in no other: 0 would be root's. */
+/* A uid without an entry in /etc/passwd gets its own number as gid and no other group: gid 0 would
+ * be root's. */
 static int read_user(const struct body *b, struct command_request *ret, struct err *e)
 {
     struct user u = {.uid = b->uid, .gid = b->has_gid ? b->gid : b->uid};
@@ -101,7 +102,7 @@ static int read_user(const struct body *b, struct command_request *ret, struct e
     return 0;
 }
 
-/* --- all of it --- */
+/* --- the whole request --- */
 
 int command_find_shell(struct arena *a, const char *const *env, const char **ret, struct err *e)
 {
@@ -119,8 +120,8 @@ int command_find_shell(struct arena *a, const char *const *env, const char **ret
     return *ret ? 0 : err_set(e, ENOMEM, "no memory");
 }
 
-/* The words as a program is given them, and the program's file: as written when there is a '/' in
- * it, else from the PATH of the command itself. One that is nowhere is said so by its exec. */
+/* Sets the argument vector and the program's file: the first word itself if it contains a '/', else
+ * looked up in the command's own PATH. If it is not found, exec reports that. */
 static int read_argv(const struct body *b, struct arena *a, struct command_request *ret)
 {
     const char **argv = arena_new_array(a, const char *, b->argv_count + 1);

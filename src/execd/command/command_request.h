@@ -1,4 +1,4 @@
-/* command_request.h - the body of POST /command, read, checked and made ready to run. */
+/* command_request.h - parses and checks the body of POST /command and prepares the command. */
 #pragma once
 
 #include "base/arena.h"
@@ -10,15 +10,15 @@ enum { COMMAND_BODY_BYTES_MAX = 4 << 20 };
 struct command_request {
     struct str text;
     bool background;
-    struct command_spec spec; /* in the arena; but for .user.groups, see below */
-    gid_t *groups;            /* the caller frees it, as soon as the command runs */
+    struct command_spec spec; /* in the arena, except .user.groups, see below */
+    gid_t *groups;            /* the caller frees it once the command was started */
 };
 
-/* Answers the request itself when it returns an error. Reads small files: EXECD_ENVS, passwd and
- * group. `ours` is the daemon's environment. */
+/* Replies to the request itself when it returns an error. Reads small files: EXECD_ENVS, passwd and
+ * group. `ours` is execd's environment. */
 int command_request_read(struct http_req *req, struct arena *a, const char *const *ours,
                          struct command_request *ret) MUST_USE;
 
-/* The file of bash, or sh, on the PATH of this environment. */
+/* Finds bash, else sh, on the PATH of this environment. */
 int command_find_shell(struct arena *a, const char *const *env, const char **ret,
                        struct err *e) MUST_USE;

@@ -9,7 +9,7 @@
 
 enum { DIRECTORY_MODE = 0777 };
 
-/* As child_enter() will find it. */
+/* stat with the same path rules as child_enter(). */
 static int look_at(const char *path, struct stat *ret)
 {
     auto_fd fd = fd_open_at(AT_FDCWD, path, O_PATH, 0, PATH_BY_NAME, NULL);

@@ -1,5 +1,5 @@
 /* envs.h - the environment of a command: execd's own, overlaid by the EXECD_ENVS file, overlaid by
- * the variables of the request. Secrets of execd's own environment are left out.
+ * the variables of the request. Secrets of execd's own environment are left out, also as $NAME.
  *
  * The file has one NAME=VALUE per line. Blank lines, lines that begin with '#' and lines without a
  * name are skipped. $NAME and ${NAME} in a value are taken from execd's own environment, and are
