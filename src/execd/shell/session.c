@@ -24,11 +24,11 @@ struct session {
     char id[ID_UUID_MAX];
     struct sessions *all;
     struct shell *shell;
-    struct session_run *current; /* NULL: nothing runs, or nobody wants to hear of what does */
+    struct session_run *current; /* NULL: nothing runs, or its callbacks were dropped */
     struct list waiting;         /* of struct session_run */
     size_t waiting_count;
     struct list waits; /* of struct session_wait */
-    uint64_t begin_ns; /* of what runs */
+    uint64_t begin_ns; /* of the current run */
 };
 
 /* --- the table --- */
@@ -110,7 +110,7 @@ static void session_done_waiting(struct session *s)
     }
 }
 
-/* The environment of a command of now. */
+/* In the environment that a command started now would get. */
 static int session_start_shell(struct session *s, struct err *e)
 {
     const char *const *ours = (const char *const *)environ, *const * env;
@@ -123,7 +123,7 @@ static int session_start_shell(struct session *s, struct err *e)
     return shell_start(s->shell, env, NULL, e);
 }
 
-/* A shell that turns out to be gone is started anew, once. */
+/* If the shell turns out to be gone, restarts it once. */
 static int session_give(struct session *s, const struct shell_job *job, struct err *e)
 {
     int r = -EPIPE;
@@ -254,7 +254,7 @@ bool session_interrupt(struct session *s, struct session_wait *w)
     return true;
 }
 
-/* --- what the shell tells --- */
+/* --- callbacks of the shell --- */
 
 static bool session_on_output(void *user, enum shell_stream from, struct str data)
 {

@@ -15,7 +15,7 @@
 
 enum {
     REQUEST_ARENA_BYTES_MAX = 32 << 20,
-    SETUP_BYTES_MAX = 16 << 20, /* a quote in a value takes four bytes */
+    SETUP_BYTES_MAX = 16 << 20, /* a quote in a value becomes four bytes */
 };
 
 static struct sessions *sessions_of(const struct http_req *req)
@@ -81,7 +81,7 @@ static const struct json_field run_fields[] = {
 };
 static const struct json_table run_table = JSON_TABLE(struct run_body, run_fields, 0);
 
-/* The words of the library that clients of this API know. */
+/* The wording of the validation library that clients of this API know. */
 #define FAILED_TAG(field, tag)                                                                     \
     "Key: 'RunInSessionRequest." field "' Error:Field validation for '" field                      \
     "' failed on the '" tag "' tag"
@@ -167,8 +167,7 @@ static const struct exec_stream_ops follower_stream_ops = {
     .on_close = follower_on_close,
 };
 
-/* The stream begins first, as the run may be over at once; whether there is room for it in the
- * session is asked before. */
+/* The stream begins before the run, which may end at once. Room in the session is checked first. */
 static void follower_begin(struct http_req *req, struct session *s, const struct shell_job *job)
 {
     struct follower *f = mem_new(struct follower);
@@ -215,7 +214,7 @@ void delete_session(struct http_req *req)
     answer_empty(req);
 }
 
-/* A request that waits for an interrupt to act. */
+/* A request that waits for an interrupt to take effect. */
 struct waiter {
     struct session_wait wait;
     struct http_req *req;

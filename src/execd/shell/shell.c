@@ -21,8 +21,8 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-/* Where the kernel insists that such files say that they are no programs, this one does; older
- * kernels do not know the word. */
+/* MFD_NOEXEC_SEAL satisfies kernels that require it (vm.memfd_noexec); older ones reject it with
+ * EINVAL. */
 static int memory_file(const char *name, int *ret_fd, struct err *e)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
@@ -140,7 +140,7 @@ static void shell_set_end(struct shell *s, const struct proc_exit *how)
     (void)snprintf(s->end.error, sizeof(s->end.error), "%s", text.p);
 }
 
-/* `how` is NULL when the end is set already: it could not start. */
+/* `how` is NULL when s->end is already set: the shell could not start. */
 void shell_run_over(struct shell *s, const struct proc_exit *how)
 {
     if (how)
@@ -150,7 +150,7 @@ void shell_run_over(struct shell *s, const struct proc_exit *how)
     loop_timer_stop(s->conf.loop, &s->stopping);
     if (shell_is_up(s))
         shell_note_cwd(s);
-    (void)!ftruncate(s->code_fd, 0); /* memory given back; a failure keeps it for a while */
+    (void)!ftruncate(s->code_fd, 0); /* frees memory; on failure the next run does */
     shell_outputs_ignore(s);
     shell_outputs_measure(s);
     if (shell_outputs_deliver(s))
@@ -187,7 +187,7 @@ static void shell_on_timeout(struct loop_timer *t)
         shell_interrupt(s);
 }
 
-/* Nothing of it ran yet: then it is over at once. */
+/* A run whose code was not sent yet ends at once. */
 void shell_interrupt(struct shell *s)
 {
     static const struct proc_exit interrupted = {.by_signal = true, .code = SIGINT};
@@ -208,7 +208,7 @@ int shell_say_code(struct shell *s)
     return shell_say(s, 'r', s->nonce);
 }
 
-/* It cannot be told anything any more: on its way out, or it lost its end of the socket. */
+/* The shell cannot be reached any more: it is exiting, or closed its end of the socket. */
 static int shell_give_up(struct shell *s, struct err *e)
 {
     (void)kill(-s->child.pid, SIGKILL);

@@ -1,4 +1,4 @@
-/* shell_internal.h - what a living shell is made of. */
+/* shell_internal.h - the private state of a shell. */
 #pragma once
 
 #include "base/buf.h"
@@ -7,66 +7,66 @@
 
 enum { SHELL_PAST_MAX = 8 };
 
-/* The pipe of one output. It lives as long as the shell object, and both ends are ours, so that
- * jobs of a shell that went down write on. */
+/* The pipe of one output. It lives as long as the shell object, and execd keeps both ends open, so
+ * that jobs of a shell that went down can still write. */
 struct shell_output {
     struct loop_io io;
     struct shell *shell;
-    int ends[2]; /* ours to read, and theirs */
-    size_t due;  /* bytes still to deliver once the run is over */
+    int ends[2]; /* [0] execd's end to read, [1] the shell's */
+    size_t due;  /* bytes still to deliver after the run ended */
     bool watched;
 };
 
-/* How far ending a run has got. */
+/* The progress of ending a run. */
 enum shell_stop { SHELL_STOP_NOT, SHELL_STOP_ASKED, SHELL_STOP_KILLED, SHELL_STOP_REPLACED };
 
 struct shell {
     struct shell_conf conf;
-    char *cwd; /* where a successor begins; NULL = where we are */
+    char *cwd; /* where the next shell starts; NULL = execd's own */
     struct shell_output outputs[SHELL_STREAMS];
-    int code_fd, state_fd;      /* memory files */
-    pid_t past[SHELL_PAST_MAX]; /* session numbers of predecessors that left jobs; 0 = free */
+    int code_fd, state_fd;      /* memfds */
+    pid_t past[SHELL_PAST_MAX]; /* session ids of earlier shells that left jobs; 0 = free */
 
     /* The process. */
     const struct shell_kind *kind;
     struct reaper_child child; /* pid 0: down */
-    pid_t sid;                 /* its number, also of the session that it leads */
-    pid_t pid;                 /* of the shell: the same, or its only child; 0 = not known yet */
-    struct loop_io report;     /* of the spawn; -EBADF once it was read */
+    pid_t sid;                 /* pid of the child, and id of the session it leads */
+    pid_t pid;                 /* of the shell: the same, or its only child; 0 = unknown */
+    struct loop_io report;     /* of proc_spawn_start; -EBADF once it was read */
     struct loop_io control;    /* -EBADF: none, or it was closed */
-    int input;                 /* of the shell: lines that are the loop */
+    int input;                 /* standard input of the shell: lines of the loop */
     bool ready, syncing, trace;
     char sync_nonce[SHELL_NONCE_MAX];
-    struct loop_timer watch; /* that it starts, or answers, in time */
+    struct loop_timer watch; /* limit for its start and for its answer */
 
     /* The run. */
     bool busy, sent, over, paused;
     char nonce[SHELL_NONCE_MAX];
-    uint64_t oom_kills; /* when the run began, see exit_text.h */
+    uint64_t oom_kills; /* at the start of the run, see exit_text.h */
     struct shell_end end;
     struct loop_timer timeout, stopping;
     uint64_t timeout_ms, kill_ns, since_ticks;
     uint64_t replace_ns, patience_ns; /* UINT64_MAX before kill_ns */
     enum shell_stop stop;
-    bool lost; /* the interrupt came before the run began, which it may have done since */
-    uint64_t stop_ticks, look_ms; /* when it was to stop, and how long until the next look */
-    uint64_t kill_ticks, ran_ms; /* the first SIGKILL; what the shell had run when it was to stop */
-    bool starved;                /* it was replaced for want of time */
-    unsigned looks;              /* since then, not counting the first quick ones */
+    bool lost; /* the interrupt came before the code began to run, which may have begun since */
+    uint64_t stop_ticks, look_ms; /* time of the stop; delay until the next check */
+    uint64_t kill_ticks, ran_ms;  /* time of the first SIGKILL; CPU time of the shell at the stop */
+    bool starved;                 /* it was replaced because it got no CPU time */
+    unsigned looks;               /* checks so far, without the first quick ones */
 };
 
 /* --- shell.c --- */
 
-int shell_say_code(struct shell *s) MUST_USE; /* the shell is ready for what waits */
+int shell_say_code(struct shell *s) MUST_USE; /* the shell is ready: starts the waiting run */
 void shell_run_over(struct shell *s, const struct proc_exit *how);
 
 /* --- shell_process.c --- */
 
-void shell_went_down(struct shell *s); /* forgets the process and what belongs to it */
+void shell_went_down(struct shell *s); /* drops the state of the process */
 int shell_say(struct shell *s, char what, const char *nonce) MUST_USE;
-int shell_keep_loop(const struct shell *s) MUST_USE; /* so that there is one to come back to */
+int shell_keep_loop(const struct shell *s) MUST_USE; /* so that the shell can re-enter its loop */
 void shell_sync(struct shell *s);
-void shell_kill_all(struct shell *s); /* and those of the past */
+void shell_kill_all(struct shell *s); /* including jobs of earlier shells */
 
 /* --- shell_output.c --- */
 
@@ -74,14 +74,14 @@ int shell_outputs_open(struct shell *s, struct err *e) MUST_USE;
 void shell_outputs_close(struct shell *s);
 void shell_outputs_watch(struct shell *s);
 void shell_outputs_ignore(struct shell *s);
-void shell_outputs_drop(struct shell *s);    /* what is in the pipes now is nobody's */
-void shell_outputs_measure(struct shell *s); /* what is in the pipes now is due */
+void shell_outputs_drop(struct shell *s);    /* discards what is in the pipes now */
+void shell_outputs_measure(struct shell *s); /* what is in the pipes now becomes due */
 bool shell_outputs_deliver(struct shell *s); /* true when nothing is due any more */
 
 /* --- shell_stop.c --- */
 
 void shell_stop_run(struct shell *s, bool timed_out);
-/* When one that is stopping is looked at again: after look_ms, but what is due is not late. */
+/* When to check a stopping run again: after look_ms, or earlier if the next deadline is. */
 uint64_t shell_stop_next_ns(const struct shell *s, uint64_t now_ns);
-/* What an end says of a run that was stopped. */
+/* The error text of a run that was stopped. */
 void shell_stop_text(const struct shell *s, const struct proc_exit *how, struct buf *out);

@@ -1,4 +1,4 @@
-/* shell_output.c - what a shell prints, on its way from the pipes to the owner. */
+/* shell_output.c - reads a shell's output from the pipes and passes it to the owner. */
 #include <assert.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ static enum shell_stream which_of(const struct shell_output *o)
     return (enum shell_stream)(o - o->shell->outputs);
 }
 
-/* Reads once. False when there is nothing. */
+/* Reads once. False when the pipe is empty. */
 static bool output_read(struct shell_output *o)
 {
     struct shell *s = o->shell;

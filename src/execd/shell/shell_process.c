@@ -1,4 +1,4 @@
-/* shell_process.c - the process of a living shell: its start, what it says, its end. */
+/* shell_process.c - the process of a shell: its start, its reports, its end. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,13 +19,13 @@
 #include "execd/shell/shell_internal.h"
 
 enum {
-    ANSWER_MS = 20 * 1000, /* a machine may be slow */
-    HIGH_FD = 100,         /* above all that a kind of shell names */
+    ANSWER_MS = 20 * 1000, /* long, for slow machines */
+    HIGH_FD = 100,         /* above every descriptor in shell_kinds */
 };
 
-/* --- talk --- */
+/* --- control lines --- */
 
-/* A line is far below what a socket and a pipe take at once. */
+/* A line is short enough for a socket and a pipe to accept it as a whole. */
 int shell_say(struct shell *s, char what, const char *nonce)
 {
     char line[SHELL_NONCE_MAX + 5];
@@ -46,8 +46,8 @@ static void shell_on_late(struct loop_timer *t)
         (void)kill(-s->child.pid, SIGKILL);
 }
 
-/* An interrupt may still be on its way to a shell that has reported, and would hit the next run, or
- * the line that asks for it. Once the shell has answered it has been dealt with. */
+/* After its report, a shell may still have a pending interrupt, which would hit the next run or the
+ * line that requests it. Once the shell has answered "s", the interrupt has been handled. */
 void shell_sync(struct shell *s)
 {
     s->syncing = true;
@@ -58,9 +58,9 @@ void shell_sync(struct shell *s)
         loop_timer_set(s->conf.loop, &s->watch, deadline_in_ms(ANSWER_MS), shell_on_late);
 }
 
-/* The interrupt came before the shell had read what to run, or while it did. It may still be about
- * to: then there is nothing in the file. Its answer tells that it is not; when none comes the code
- * runs, and has to be interrupted once more. */
+/* The interrupt came before the shell had read the code, or meanwhile. If the shell is still about
+ * to read it, it finds an empty file. Its answer to "s" tells that it will not; without an answer
+ * the code runs and must be interrupted again. */
 static void shell_lost_run(struct shell *s)
 {
     s->lost = true;
@@ -92,7 +92,7 @@ int shell_keep_loop(const struct shell *s)
 static void shell_hear(struct shell *s, const struct shell_report *r)
 {
     if (r->begun && shell_keep_loop(s) < 0)
-        shell_on_late(&s->watch); /* it could not be brought back once more */
+        shell_on_late(&s->watch); /* kill it: without a loop it could not return again */
     if (r->sync) {
         if (s->syncing && str_eq(r->nonce, str_of(s->sync_nonce)))
             shell_is_ready(s);
@@ -106,7 +106,7 @@ static void shell_hear(struct shell *s, const struct shell_report *r)
     } else if (s->sent && !s->over && s->stop != SHELL_STOP_NOT) {
         shell_lost_run(s);
     } else if (s->syncing) {
-        shell_sync(s); /* the interrupt swallowed the question */
+        shell_sync(s); /* the interrupt discarded the "s" line */
     }
 }
 
@@ -120,8 +120,9 @@ static void shell_stop_hearing(struct shell *s)
     fd_close(fd);
 }
 
-/* One line per event, as hearing it may free the shell. A loop writes whole lines; what is none is
- * nothing. An end of file is the shell's exec or its exit, which the reaper tells. */
+/* Handles one line per event, since that may free the shell. The loop writes whole lines; other
+ * input is ignored. End of file means that the shell exits or called exec; the reaper reports that.
+ */
 static void shell_on_control(struct loop_io *io, uint32_t events UNUSED)
 {
     struct shell *s = container_of(io, struct shell, control);
@@ -143,8 +144,8 @@ static void shell_on_control(struct loop_io *io, uint32_t events UNUSED)
 
 /* --- the end --- */
 
-/* Remembers a predecessor that left jobs behind; the oldest one's end when there are too many. The
- * number is not given to another while one of them lives. */
+/* Remembers an earlier shell that left jobs. If there are too many, kills the jobs of the oldest.
+ * The kernel does not reuse a session id while a process of the session lives. */
 static void shell_remember(struct shell *s, pid_t sid)
 {
     if (kin_signal(sid, 0, 0, 0) == 0)
@@ -172,7 +173,8 @@ void shell_went_down(struct shell *s)
     s->ready = s->syncing = s->trace = false;
 }
 
-/* A number that leads a session again is another's by now. */
+/* If a process has the pid of an earlier shell again, the session id was reused: then it is
+ * skipped. */
 void shell_kill_all(struct shell *s)
 {
     if (s->child.pid > 0) {
@@ -202,8 +204,8 @@ static void shell_cannot_start(struct shell *s, const struct err *why)
     shell_run_over(s, NULL);
 }
 
-/* In an isolated session the one that reports is a child of the one that ended, and may be stopped:
- * it is not waited for. */
+/* In an isolated session the reporting process is a child of the one that exited and may be
+ * stopped: do not wait for it. */
 static bool report_has_come(const struct shell *s)
 {
     struct pollfd p = {.fd = s->report.fd, .events = POLLIN};
@@ -253,7 +255,7 @@ struct start {
     int fds[SHELL_FDS];
 };
 
-/* Ours may have the numbers that theirs shall get, hence first out of the way. */
+/* Source descriptors may have the target numbers, hence they are first moved to high ones. */
 static int start_connect(const struct start *start)
 {
     int high[SHELL_FDS];
@@ -282,8 +284,8 @@ static int start_prepare(void *user, struct proc_step *ret_step)
     return start_connect(start);
 }
 
-/* The numbers that a shell will use must be taken in our table while it is forked: else the child
- * might keep something there that it still needs. */
+/* Occupies the shell's descriptor numbers in execd during the fork: else the child might have a
+ * descriptor there that it still needs. */
 static void start_take_numbers(const struct shell_kind *kind, int fd, bool taken[SHELL_FDS])
 {
     for (size_t i = 0; i < SHELL_FDS; i++) {
@@ -332,7 +334,8 @@ static int start_spawn(struct shell *s, const char *path, const char *const *env
     return r;
 }
 
-/* Makes a socket and a pipe, starts it with their other ends, and gives it its loop. */
+/* Creates a socket and a pipe, starts the shell with their other ends, and writes the loop to it.
+ */
 static int start_with(struct shell *s, const char *path, const char *const *env, struct err *e)
 {
     auto_fd control = -EBADF, input = -EBADF, ours = -EBADF;
@@ -378,7 +381,7 @@ int shell_start(struct shell *s, const char *const *env, const char *only, struc
     if (!find_shell(s, path_env(env, STR("PATH")), only, &path))
         return err_set(e, ENOENT, SHELL_MISSING);
     if (s->cwd && access(s->cwd, X_OK) < 0) {
-        free(s->cwd); /* it was removed; a shell that is elsewhere is better than none */
+        free(s->cwd); /* it was removed; start elsewhere rather than not at all */
         s->cwd = NULL;
     }
     r = start_with(s, path.p, env, e);

@@ -2,19 +2,18 @@
 
 #include <errno.h>
 
-/* What a client defines must not get in the way. Functions of bash come before its builtins, even
- * before those that POSIX calls special, but in POSIX mode; a word that is quoted is no alias. So
- * builtins are called by SHELL_AS: `builtin` in bash, `command` in others, which go past functions;
- * `own` undoes a function of that one name. A sh knows no other mode, and its `command` keeps it
- * alive where the failure of a special builtin would end it. Aliases come after the line that
- * defines our functions.
+/* Definitions of a client must not interfere. In bash, functions precede builtins, even the special
+ * builtins of POSIX, except in POSIX mode; a quoted word is no alias. So builtins are called
+ * through SHELL_AS: `builtin` in bash, `command` in other shells, which bypass functions; `own`
+ * removes a function of that one name. Other shells are always in POSIX mode, and `command` also
+ * keeps them alive where a failing special builtin would exit. Aliases are defined after the line
+ * that defines our functions, so they do not affect it.
  *
- * Variables are named so that nobody uses them by accident. A line that is read into one variable
- * depends on no IFS, save for its last character, hence the stop. A `read` that TMOUT ended, with a
- * status above 128, begins anew; any other failure ends the loop, be it 1 for the end of the file
- * or the 2 of a dash that cannot read at all. The trace of the loop itself, and what a closed
- * descriptor makes it say, go nowhere. `export -p` is what a successor of this shell begins with.
- */
+ * Variables have names that no client uses by accident. A line that is read into one variable does
+ * not depend on IFS except for its last character, hence the final '.'. A `read` that TMOUT ended
+ * (status above 128) is repeated; any other failure ends the loop: 1 at end of file, 2 from a dash
+ * that cannot read at all. The loop's own trace and errors about closed descriptors are discarded.
+ * `export -p` saves the variables for the next shell. */
 #define BEGIN(as, own, control, state, first)                                                      \
     "__execd_as=" as "; " own "; " SHELL_AS ". /proc/self/fd/" state "; "                          \
     "__execd_say() { " SHELL_AS "echo \"$1\" || " SHELL_AS "printf '%s\\n' \"$1\"; } "             \
@@ -36,18 +35,19 @@
 
 #define SH_OWN "unset -f command"
 
-/* What the shell does for SHELL_BREAK: interrupt itself, between two commands. */
+/* The trap for SHELL_BREAK: the shell interrupts itself between two commands. */
 #define BREAK(own, pid)                                                                            \
     "" SHELL_AS "trap '{ " own "; " SHELL_AS "kill -INT \"" pid                                    \
     "\"; } 2>/dev/null' " STRINGIFY(SHELL_BREAK) "; "
 
-/* A copy of the shell that was interrupted between fork and exec would read on in its place. */
+/* A forked copy of the shell that was interrupted before its exec would read the loop, too: it
+ * exits. */
 #define BASH_FIRST                                                                                 \
     "case ${BASHPID-$$} in $$) ;; *) " SHELL_AS "trap - EXIT; " SHELL_AS "exit 130;; esac; "       \
     "" BREAK(BASH_OWN, "${BASHPID-$$}")
 
-/* POSIX mode lasts as long as the function that has the variable. `exec` changes descriptors for
- * good only when it is called by its own name. */
+/* POSIXLY_CORRECT enables POSIX mode for the duration of the function. `exec` changes descriptors
+ * permanently only if called by its own name. */
 #define BASH_BEGIN                                                                                 \
     "__execd_own() { unset -f builtin; }; __execd_hide() { exec 99<&-; }; "                        \
     "" BEGIN("builtin", BASH_OWN, "96", "97", BASH_FIRST)
@@ -161,8 +161,8 @@ static int add_variable(struct buf *out, const struct json_pair *v)
     return r < 0 ? r : buf_add_char(out, ';');
 }
 
-/* On a line of its own: a shell reads whole lines, and what is wrong with the first of the code
- * must not keep the directory from being changed. */
+/* Ends with a line feed: a shell parses whole lines, and a syntax error in the first line of the
+ * code must not prevent the cd. */
 int shell_setup(struct buf *out, const char *cwd, const struct json_pair *envs, size_t count)
 {
     size_t start = out->n;

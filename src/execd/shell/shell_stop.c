@@ -1,15 +1,15 @@
-/* shell_stop.c - ending what a shell runs, and not the shell, if there is a way.
+/* shell_stop.c - ends the run of a shell, and if possible not the shell.
  *
- *   at once        SHELL_BREAK to the shell, which goes back to its loop, and SIGINT to what it
- *                  started. Jobs in the background ignore it, as everywhere. A shell that has no
- *                  handler gets SIGINT with its whole process group.
- *   soon           SIGINT for what the shell was just starting
- *   then           SIGINT after STOP_LOOK_MS, to what it started and to all of them by turns, for
- *                  what the shell went on with instead; each time later by half, as a signal throws
- *                  a shell back that is on its way, and on a busy machine the way is long
- *   at kill_ns     SIGKILL to whoever the run started and is left, in whatever group
- *   at replace_ns  SIGKILL to the shell, unless the machine is too busy to let it come back: then
- *                  it has until patience_ns */
+ * - at once: SHELL_BREAK to the shell, which returns to its loop, and SIGINT to its children.
+ *   Background jobs ignore SIGINT, as in any shell. A shell without a handler gets SIGINT with its
+ *   process group.
+ * - soon: SIGINT for processes that the shell was just starting.
+ * - then, after STOP_LOOK_MS: SIGINT alternately to its children and to all, in case the shell
+ *   continued with other code. The interval grows by half each time: a signal delays a shell that
+ *   is returning, which takes long on a busy machine.
+ * - at kill_ns: SIGKILL to the remaining processes of the run, in whatever process group.
+ * - at replace_ns: SIGKILL to the shell. If the machine is too busy for it to return, at
+ *   patience_ns. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,13 +23,13 @@
 #include "execd/shell/shell_internal.h"
 
 enum {
-    STOP_FIRST_MS = 10, /* then twice that, until it is: */
+    STOP_FIRST_MS = 10, /* doubled until it reaches STOP_LOOK_MS */
     STOP_LOOK_MS = 100,
     INTERRUPT_KILL_MS = 2000,
     TIMEOUT_KILL_MS = 300,
-    REPLACE_MS = 3000, /* after that */
+    REPLACE_MS = 3000, /* after the first SIGKILL */
     PATIENCE_MS = 20 * 1000,
-    CHANCE_MS = 200, /* of a CPU: far more than the way back takes */
+    CHANCE_MS = 200, /* CPU time, far more than the return takes */
     STATUS_BYTES_MAX = 4096,
 };
 
@@ -38,21 +38,22 @@ static void stop_signal(const struct shell *s, int signo)
     (void)kill(-s->child.pid, signo);
 }
 
-/* To what the shell has started since then, which is not the shell. In an isolated session it does
- * not lead its session: somebody stands in for it (isolated_box.h). */
+/* Signals what the shell started since then, but not the shell. In an isolated session the shell
+ * does not lead its session: another process does (isolated_box.h). */
 static size_t stop_kin(const struct shell *s, uint64_t since_ticks, int signo)
 {
     return kin_signal(s->child.pid, s->pid, since_ticks, signo);
 }
 
-/* Past whoever stands in for the shell: it must have come when what the shell waits for ends. */
+/* To the shell itself, not to the process that leads its session: the signal must arrive before the
+ * child that the shell waits for ends. */
 static void stop_break(const struct shell *s)
 {
     (void)kill(s->pid, SHELL_BREAK);
 }
 
-/* Whether the shell has a handler for SHELL_BREAK: it would end any other program, which the
- * shell may have become. */
+/* Whether the shell has a handler for SHELL_BREAK. Without one, such as after an exec of another
+ * program, the signal would kill it. */
 static bool stop_can_break(const struct shell *s)
 {
     char path[32], text[STATUS_BYTES_MAX + 1];
@@ -70,8 +71,8 @@ static bool stop_can_break(const struct shell *s)
     return caught && (strtoull(caught + strlen("\nSigCgt:"), NULL, 16) >> (SHELL_BREAK - 1) & 1);
 }
 
-/* A shell that started nobody and is still there is in the kernel's hands, opening a FIFO perhaps:
- * only SIGINT gets it out, and it does not fork meanwhile. */
+/* A shell without children that has not returned is blocked in a system call, such as open of a
+ * FIFO. Only SIGINT interrupts that, and the shell does not fork meanwhile. */
 static void stop_interrupt_again(struct shell *s)
 {
     bool can_break = stop_can_break(s), all = s->looks++ % 2 == 1 || s->lost;
@@ -80,8 +81,8 @@ static void stop_interrupt_again(struct shell *s)
     s->lost = false;
     if (can_break || !all)
         found = stop_kin(s, s->since_ticks, SIGINT);
-    /* The shell may be on its way back already, and wait for what it started before it says so: a
-     * signal would only throw it back. So every other one is for what it started alone. */
+    /* The shell may already be returning and wait for its children before it reports: a signal
+     * would delay it. So every other signal goes only to its children. */
     if (all && can_break && found > 0)
         stop_break(s);
     else if (all)
@@ -107,7 +108,7 @@ uint64_t shell_stop_next_ns(const struct shell *s, uint64_t now_ns)
     return look_ns < due_ns ? look_ns : due_ns;
 }
 
-/* Whether a process waits for a CPU, and had next to none since it had had so much. */
+/* Whether a process is runnable but got less than CHANCE_MS of CPU time since `ran_ms`. */
 static bool is_held_up(pid_t pid, uint64_t ran_ms)
 {
     struct kin_stat it;
@@ -115,8 +116,8 @@ static bool is_held_up(pid_t pid, uint64_t ran_ms)
     return kin_look(pid, &it) && it.state == 'R' && it.ran_ms - ran_ms < CHANCE_MS;
 }
 
-/* Whether it is for want of time that the shell did not come back: it was not let run, nor was who
- * stands in for it, or it waits for somebody who was killed, and was not let die. */
+/* Whether lack of CPU time kept the shell from returning: the shell or the leader of its session
+ * did not get to run, or a killed process has not got to exit yet. */
 static bool stop_is_starved(const struct shell *s)
 {
     size_t left = stop_kin(s, s->since_ticks, 0), young = stop_kin(s, s->kill_ticks + 1, 0);
@@ -168,7 +169,7 @@ void shell_stop_run(struct shell *s, bool timed_out)
     struct kin_stat it;
 
     if (s->stop != SHELL_STOP_NOT)
-        return; /* on its way already */
+        return; /* already stopping */
     s->stop = SHELL_STOP_ASKED;
     s->looks = 0;
     s->lost = false;
@@ -187,7 +188,7 @@ void shell_stop_run(struct shell *s, bool timed_out)
     } else {
         stop_signal(s, SIGINT);
     }
-    stop_signal(s, SIGCONT); /* whoever is stopped could not end */
+    stop_signal(s, SIGCONT); /* a stopped process could not handle the signal */
     loop_timer_set(s->conf.loop, &s->stopping, shell_stop_next_ns(s, now), stop_on_look);
 }
 
