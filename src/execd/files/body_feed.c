@@ -9,7 +9,7 @@ static void feed_on_timer(struct loop_timer *t)
     http_req_resume(container_of(t, struct body_feed, timer)->req);
 }
 
-/* There may be many pieces in a turn, and they share its time. */
+/* All pieces of a turn share its time. */
 static bool feed_is_over(struct body_feed *f, const struct loop *loop)
 {
     uint64_t now = time_mono_ns();

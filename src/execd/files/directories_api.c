@@ -1,4 +1,4 @@
-/* directories_api.c - directories: what is in them, making them, removing them. */
+/* directories_api.c - lists, creates and removes directories. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -131,7 +131,7 @@ static int make_one(struct execd_api *api, const char *path, const struct json *
     if (r == 0)
         r = permission_resolve(&p, &ids, e);
     if (r < 0)
-        return r == -ENOENT ? -EINVAL : r; /* it is a user who is missing, and not a file */
+        return r == -ENOENT ? -EINVAL : r; /* the user is missing, not the file */
     r = fs_make_dirs(path, DIRECTORY_MODE, &made);
     if (r < 0)
         return err_set(e, -r, "mkdir %s: %s", path, fs_text(-r));
@@ -187,7 +187,7 @@ struct clear_op {
     struct file_op op;
     struct str *paths;
     size_t count, at;
-    bool open; /* of `rm` */
+    bool open; /* `rm` is open */
     struct remove rm;
 };
 

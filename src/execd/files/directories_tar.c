@@ -1,6 +1,6 @@
-/* directories_tar.c - directories as archives: GET /directories/download, POST /directories/upload.
- * Names in an archive are relative to the directory, so that what is downloaded here and uploaded
- * there makes there the same. */
+/* directories_tar.c - directories as tar archives: GET /directories/download and POST
+ * /directories/upload. Names in an archive are relative to the directory, so that uploading a
+ * downloaded archive recreates the same content. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -24,7 +24,7 @@
 
 enum {
     PIECE_BYTES = 64 << 10,
-    OUT_BYTES_MAX = 2 * PIECE_BYTES + (16 << 10), /* a piece, and a head with long names */
+    OUT_BYTES_MAX = 2 * PIECE_BYTES + (16 << 10), /* a piece, and a header with long names */
     DISPOSITION_BYTES_MAX = 2048,
 };
 
@@ -36,7 +36,7 @@ struct pack_op {
     struct stat root_st;
     struct walk walk;
     struct user_cache users;
-    struct buf out; /* not replied yet */
+    struct buf out; /* not sent yet */
     struct tar_content file;
     bool head, packed;
 };
@@ -50,7 +50,7 @@ static void pack_release(struct file_op *op)
     fd_close(o->file.fd);
 }
 
-/* The kernel's own: without an end, or without sense elsewhere. */
+/* Whether it is on a kernel file system: endless, or meaningless elsewhere. */
 static bool is_kernels(int dir, const char *name)
 {
     static const long kinds[] = {PROC_SUPER_MAGIC,    SYSFS_MAGIC,     CGROUP_SUPER_MAGIC,
@@ -78,7 +78,7 @@ static int pack_head(struct pack_op *o, struct str path, const struct stat *st, 
     return tar_write_head(&o->out, &entry);
 }
 
-/* An entry's path below the directory. Directories get a '/'. */
+/* An entry's path relative to the directory. Directories get a trailing '/'. */
 static int pack_name(const struct pack_op *o, const struct walk_entry *entry, struct buf *out)
 {
     size_t root_n = strlen(o->root);
@@ -87,7 +87,7 @@ static int pack_name(const struct pack_op *o, const struct walk_entry *entry, st
     return buf_addf(out, "%.*s%s", STR_ARG(path), S_ISDIR(entry->st.st_mode) ? "/" : "");
 }
 
-/* The head; content follows in further steps. */
+/* Writes the header; content follows in further steps. */
 static int pack_file(struct pack_op *o, const struct walk_entry *entry, struct str name)
 {
     struct stat st;
@@ -133,7 +133,7 @@ static int pack_entry(struct pack_op *o, const struct walk_entry *entry, struct 
     case S_IFLNK:
         return pack_link(o, entry, buf_str(&name));
     case S_IFSOCK:
-        return 0; /* cannot be packed */
+        return 0; /* skipped: cannot be packed */
     default:
         return pack_head(o, buf_str(&name), &entry->st, STR_NONE);
     }
@@ -166,7 +166,7 @@ static void pack_reply_head(struct pack_op *o)
     o->head = true;
 }
 
-/* Sends what is packed. False when it is to go on later, or is over. */
+/* Sends what is packed. False when it continues later or has ended. */
 static bool pack_send(struct pack_op *o)
 {
     int r;
@@ -175,7 +175,7 @@ static bool pack_send(struct pack_op *o)
         pack_reply_head(o);
     r = http_reply_write_all(o->op.req, buf_str(&o->out));
     if (r == -EAGAIN)
-        return false; /* on_drain comes */
+        return false; /* on_drain continues */
     buf_clear(&o->out);
     if (r == 0 && !o->packed)
         return true;
@@ -183,7 +183,7 @@ static bool pack_send(struct pack_op *o)
     return false;
 }
 
-/* Whoever gets an archive that ends well has all of it: a failure half way breaks the reply off. */
+/* An archive that ends properly is complete: a failure half way breaks off the reply. */
 static bool pack_step(struct file_op *op)
 {
     struct pack_op *o = container_of(op, struct pack_op, op);
@@ -254,7 +254,7 @@ struct unpack {
     struct body_feed feed;
     struct http_req *req;
     struct untar untar;
-    struct err error; /* the first; what comes behind it is read and dropped */
+    struct err error; /* the first one; the rest of the body is read and dropped */
 };
 
 static void unpack_reply(struct unpack *o)
@@ -294,7 +294,7 @@ static ssize_t unpack_on_body(struct http_req *req, struct str piece)
     return body_feed(&o->feed, req, piece, unpack_take);
 }
 
-/* Also after a mistake the directories made so far get their modes. */
+/* Sets the modes of the created directories, also after an error. */
 static void unpack_on_body_end(struct http_req *req)
 {
     struct unpack *o = req->user;
@@ -344,6 +344,6 @@ void directories_upload(struct http_req *req)
     req->user = o;
     unpack_open(o, given,
                 answer_query(req, STR("owners"), &owners) == 0 && str_eq(owners, STR("true")));
-    if (req->body_state == HTTP_BODY_DONE) /* there is none, and on_body_end will not come */
+    if (req->body_state == HTTP_BODY_DONE) /* no body: on_body_end is not called */
         unpack_on_body_end(req);
 }

@@ -1,15 +1,16 @@
-/* directories_watch.c - GET /directories/watch?path=&recursive=: what happens to files, as a stream
- * of events in the form of events.h.
+/* directories_watch.c - GET /directories/watch?path=&recursive=: reports changes of files as a
+ * stream of events in the form of events.h.
  *
- *   {"type":"init","text":"/work","timestamp":1760000000000}      all is being watched from here on
- *   {"type":"create","path":"/work/a","timestamp":...}            also modify, delete
+ *   {"type":"init","text":"/work","timestamp":1760000000000}
+ *   {"type":"create","path":"/work/a","timestamp":...}
  *   {"type":"move","path":"/work/b","from":"/work/a","timestamp":...}
- *   {"type":"overflow","timestamp":...}                           some was missed: look for
- * yourself
- *   {"type":"error",...}                                          the end, and why: the directory,
- *                                                               its session or execd is gone
+ *   {"type":"overflow","timestamp":...}
+ *   {"type":"error",...}
  *
- * What happened to a directory carries "directory":true. */
+ * - init: everything is watched from here on.
+ * - create, modify, delete, move: events about a directory carry "directory":true.
+ * - overflow: events were lost; the client should list the directory.
+ * - error: the end and its reason: the directory, its session or execd is gone. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@
 #include "net/sse.h"
 
 enum {
-    EVENT_BYTES = 64 << 10, /* two paths, every byte of them as \u00xx */
+    EVENT_BYTES = 64 << 10, /* two paths with every byte as \u00xx */
     PING_MS = 3000,
     HALF_MOVE_NS = 20 * 1000 * 1000,
 };
@@ -37,9 +38,9 @@ struct directory_watch {
     struct sse sse;
     struct slice slice;
     struct loop_io io;
-    struct loop_timer half; /* of a move */
+    struct loop_timer half; /* limits the wait for the second half of a move */
     struct watch_tree tree;
-    struct directory_watch **list, *next, **back; /* all of this execd */
+    struct directory_watch **list, *next, **back; /* all watches of this process */
     bool begun, over;
 };
 
@@ -105,7 +106,7 @@ static void watch_ping(struct sse *s)
 
 static bool watch_step(struct slice *s);
 
-/* The other half of a move may be among what the kernel has to tell now. */
+/* Reads more events: the second half of a move may be among them. */
 static void watch_go_on(struct directory_watch *w)
 {
     loop_timer_stop(watch_loop(w), &w->half);
@@ -117,7 +118,7 @@ static void watch_on_ready(struct loop_io *io, uint32_t events UNUSED)
 {
     struct directory_watch *w = container_of(io, struct directory_watch, io);
 
-    loop_io_set(watch_loop(w), io, 0); /* until all of it is told */
+    loop_io_set(watch_loop(w), io, 0); /* until all events were sent */
     watch_go_on(w);
 }
 
@@ -128,7 +129,7 @@ static void watch_on_half(struct loop_timer *t)
     watch_tree_flush(&w->tree);
 }
 
-/* All is being watched: from here on the client hears of everything. */
+/* Everything is watched: from here on the client gets all events. */
 static void watch_begin(struct directory_watch *w, const char *root)
 {
     AUTO_BUF(line, EVENT_BYTES);
@@ -157,7 +158,7 @@ static bool watch_step(struct slice *s)
     int r;
 
     if (w->over || (w->begun && sse_is_full(&w->sse)))
-        return false; /* on_drain comes; what happens meanwhile waits in the kernel */
+        return false; /* on_drain continues; meanwhile events queue in the kernel */
     if (!w->begun && !w->tree.scans)
         watch_begin(w, watch_tree_root(&w->tree));
     r = watch_tree_step(&w->tree, &e);
@@ -270,7 +271,7 @@ void directories_watch_end_all(struct execd_api *api, const char *why)
     }
 }
 
-/* An event that was cut off gets an end of its own, so that ours is one. */
+/* Terminates a truncated event first, so that the last one is an event of its own. */
 void directories_watch_cut(struct http_req *req, struct str tail, const char *why)
 {
     AUTO_BUF(line, EVENT_BYTES);

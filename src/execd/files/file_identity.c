@@ -16,21 +16,21 @@
 
 enum {
     IDLE_MS = 60 * 1000,
-    ID_MAX = UINT32_MAX - 1, /* the kernel's "unset" is no one */
+    ID_MAX = UINT32_MAX - 1, /* UINT32_MAX means "unset" to the kernel */
 };
 
-/* What its watches say at the end: nothing else ends one that is at work. */
+/* The last event of its watches: a process with active requests ends only with execd. */
 static const char over[] = "execd is ending";
 
 struct identities {
     struct loop *loop;
     const struct child_place *place;
     struct file_views views;
-    struct list all; /* the one used last is the last */
+    struct list all; /* least recently used first */
     size_t count;
 };
 
-/* One process, from its start to its end. Found by who it is, until it is retired. */
+/* One process and its ids. It can be found until it is retired. */
 struct identity {
     struct list link;
     struct identities *of;
@@ -39,14 +39,15 @@ struct identity {
     struct child_user user;
     gid_t *groups;
     struct file_view *view; /* NULL: retired */
-    struct err failure;     /* of one that never served */
-    unsigned users;         /* requests at work */
+    struct err failure;     /* of a process that never served */
+    unsigned users;         /* active requests */
     struct loop_timer idle;
 };
 
 /* --- in the process --- */
 
-/* Who may not leave groups keeps them, and then has no others but those of the account. */
+/* A process without the privilege to drop groups keeps execd's: false if it has one that the
+ * account has not. */
 static bool has_no_other_groups(const struct child_user *user)
 {
     gid_t held[USER_GROUPS_MAX];
@@ -63,7 +64,7 @@ static bool has_no_other_groups(const struct child_user *user)
     return count >= 0;
 }
 
-/* Nothing is inherited but the way paths are made of it. */
+/* Keeps no variable of execd; HOME is needed to expand paths. */
 static int replace_environment(const struct identity *id)
 {
     if (clearenv() != 0 || setenv("HOME", id->home, 1) < 0)
@@ -95,7 +96,7 @@ static int enter_identity(const void *user, struct proc_step *ret_step)
     return r < 0 ? r : replace_environment(id);
 }
 
-/* --- one of them --- */
+/* --- one identity --- */
 
 static void identity_free(struct identity *id)
 {
@@ -103,7 +104,7 @@ static void identity_free(struct identity *id)
     free(id);
 }
 
-/* Nobody finds it any more; who uses it still has it. */
+/* It is not found any more; active requests still use it. */
 static void identity_retire(struct identity *id)
 {
     if (!id->view)
@@ -147,7 +148,8 @@ static void identity_release(void *user)
         identity_free(id);
 }
 
-/* Who that is by now. An account nobody has is no mistake: it has no groups, and "/" for a home. */
+/* Looks up the account anew. A uid without an account is valid: it has no groups, and "/" as home.
+ */
 static struct identity *identity_new(struct identities *all, uint32_t uid, uint32_t gid,
                                      struct err *e)
 {
@@ -183,7 +185,7 @@ static bool identity_is(const struct identity *a, const struct identity *b)
             memcmp(a->groups, b->groups, a->user.group_count * sizeof(gid_t)) == 0);
 }
 
-/* --- all of them --- */
+/* --- all identities --- */
 
 void identities_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
                     struct identities **ret)
@@ -224,7 +226,7 @@ static struct identity *identities_find(struct identities *all, const struct ide
     return NULL;
 }
 
-/* The one whose last use is longest ago goes, among those that have nothing to do. */
+/* Drops the least recently used identity without active requests. */
 static int identities_make_room(struct identities *all, struct err *e)
 {
     if (all->count < IDENTITIES_MAX)
@@ -262,7 +264,7 @@ static int identity_start(struct identity *id, struct err *e)
     return 0;
 }
 
-/* The one there is, unless it died, or a new one. */
+/* The existing process, unless it died; else a new one. */
 static struct identity *identities_get(struct identities *all, uint32_t uid, uint32_t gid,
                                        struct err *e)
 {
@@ -292,7 +294,7 @@ static void answer_failure(struct http_req *req, const struct err *e)
                      e->msg);
 }
 
-/* It could not become who it should be, or somebody killed it. */
+/* The process could not change its ids, or was killed. */
 static void identity_on_fail(void *user, struct http_req *req, int status UNUSED,
                              const struct err *why)
 {

@@ -1,11 +1,13 @@
-/* file_identity.h - files as someone else: the routes of files below /v1/filesystem/{uid}/{gid},
- * each pair of numbers served by a process that has become them (file_view.h). Loop thread only.
+/* file_identity.h - file access under another uid and gid: the file routes below
+ * /v1/filesystem/{uid}/{gid}. A process with these ids serves each pair (file_view.h). Loop thread
+ * only.
  *
- * The kernel judges every step by who that process is: uid, gid, the groups that /etc/group gives
- * the account, nothing of ours. It has no capability, but as root those of the workload; no
- * variable but HOME; and "/" for its working directory. It is started by the first request, and
- * ends when none came for a minute, when another identity needs its place, or with us. An account
- * whose groups or home change is another identity: the next request sees what holds then. */
+ * The kernel checks every access with the ids of that process: uid, gid and the groups of the
+ * account in /etc/group, none of execd's. A process of root has the workload's capabilities, any
+ * other none. It has no variable but HOME, and "/" as its working directory. The first request
+ * starts it. It ends after a minute without requests, when another identity needs its slot, or with
+ * execd. An account whose groups or home change is another identity, so the next request uses the
+ * new values. */
 #pragma once
 
 struct child_place;
@@ -14,12 +16,12 @@ struct identities;
 struct loop;
 struct reaper;
 
-enum { IDENTITIES_MAX = 16 }; /* at once; one that is at work keeps its place */
+enum { IDENTITIES_MAX = 16 }; /* at once; one with active requests is not evicted */
 
 void identities_new(struct loop *loop, struct reaper *reaper, const struct child_place *place,
                     struct identities **ret);
-/* Their streams, with their last events, and then themselves, soon. */
+/* Ends all processes soon, after the last events of their streams. */
 void identities_end(struct identities *all);
-void identities_free(struct identities *all); /* NULL is fine; waits until they have ended */
+void identities_free(struct identities *all); /* NULL is fine; blocks until they have exited */
 
-void identity_files(struct http_req *req); /* all of files and directories, the body streamed */
+void identity_files(struct http_req *req); /* all file and directory routes, with streamed body */

@@ -32,7 +32,7 @@ static const char *type_name(mode_t mode)
     }
 }
 
-/* To the nanosecond, without zeros at the end. */
+/* In nanoseconds, without trailing zeros. */
 static void write_time(struct json_writer *w, struct str key, struct timespec t)
 {
     char text[STAMP_MAX], fraction[NS_DIGITS + 2];

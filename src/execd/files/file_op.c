@@ -82,7 +82,8 @@ int file_op_query_paths(struct file_op *op, struct str **ret_paths, size_t *ret_
     size_t n = 0;
     int r;
 
-    paths = arena_new_array(&op->arena, struct str, query.n / 5 + 1); /* "path=" at the least */
+    /* Each has at least "path=". */
+    paths = arena_new_array(&op->arena, struct str, query.n / 5 + 1);
     url_query_init(&it, query, &op->arena);
     while (paths && (r = url_query_next(&it)) > 0)
         if (str_eq(it.key, STR("path")) && it.raw_value.p)

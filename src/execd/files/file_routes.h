@@ -6,7 +6,7 @@
 struct execd_api;
 struct http_req;
 
-enum { FILE_BODY_BYTES_MAX = 16 << 20 }; /* of a JSON body: replacements may be long */
+enum { FILE_BODY_BYTES_MAX = 16 << 20 }; /* of a JSON body; replacement texts may be long */
 
 void files_info(struct http_req *req);        /* GET /files/info?path=...&path=... */
 void files_delete(struct http_req *req);      /* DELETE /files?path=... */
@@ -14,7 +14,7 @@ void files_permissions(struct http_req *req); /* POST /files/permissions */
 void files_move(struct http_req *req);        /* POST /files/mv */
 void files_search(struct http_req *req);      /* GET /files/search?path=&pattern= */
 void files_replace(struct http_req *req);     /* POST /files/replace?verbose= */
-void files_upload(struct http_req *req);      /* POST /files/upload, the body streamed */
+void files_upload(struct http_req *req);      /* POST /files/upload, with streamed body */
 void files_download(struct http_req *req);    /* GET /files/download?path=&offset=&limit= */
 
 void directories_list(struct http_req *req);     /* GET /directories/list?path=&depth= */
@@ -24,7 +24,7 @@ void directories_download(struct http_req *req); /* GET /directories/download?pa
 void directories_watch(struct http_req *req);    /* GET /directories/watch?path=&recursive= */
 void directories_upload(struct http_req *req);   /* POST /directories/upload?path=&owners= */
 
-/* Tells every client that watches a directory why that is over, and ends its stream. */
+/* Sends `why` as the last event to every client that watches a directory, and ends its stream. */
 void directories_watch_end_all(struct execd_api *api, const char *why);
-/* The same for one whose stream was written by somebody who is gone; `tail` is its end. */
+/* The same for a stream whose writing process is gone; `tail` is the end of what it wrote. */
 void directories_watch_cut(struct http_req *req, struct str tail, const char *why);

@@ -14,8 +14,9 @@
 #include "execd/files/file_view_process.h"
 
 enum {
-    LISTEN_BACKLOG = 1024, /* all that we may have taken at once: more is no waiting but EAGAIN */
-    END_MS = 10 * 1000,    /* it has uploads to undo, and a machine may be slow */
+    /* As many as execd may forward at once: beyond it connect(2) fails with EAGAIN. */
+    LISTEN_BACKLOG = 1024,
+    END_MS = 10 * 1000, /* it may have uploads to undo on a slow machine */
 };
 
 struct file_view {
@@ -55,7 +56,7 @@ void file_view_free(struct file_view *v)
 {
     if (!v)
         return;
-    fd_close(take_fd(&v->channel)); /* it tells those who watch, and ends */
+    fd_close(take_fd(&v->channel)); /* it sends its last events and exits */
     if (v->process.pid <= 0) {
         view_forget(v);
         return;
@@ -65,7 +66,7 @@ void file_view_free(struct file_view *v)
     loop_timer_after(v->all->loop, &v->timer, END_MS, view_on_due);
 }
 
-/* Waits as the timer would, which no longer comes. */
+/* Does what the timer would do: the loop has ended. */
 static void view_await(struct file_view *v)
 {
     struct proc process;
@@ -91,7 +92,7 @@ void file_views_finish(struct file_views *all)
 
 /* --- the start --- */
 
-/* A name of the kernel's choice that only exists as long as its socket. */
+/* An abstract name chosen by the kernel (autobind), which exists as long as the socket. */
 static int view_listen(struct sock_addr *ret, struct err *e)
 {
     struct sockaddr_un any = {.sun_family = AF_UNIX};
@@ -102,11 +103,11 @@ static int view_listen(struct sock_addr *ret, struct err *e)
         listen(fd, LISTEN_BACKLOG) < 0 || getsockname(fd, (struct sockaddr *)&ret->path, &size) < 0)
         return err_sys(e, errno, "make a socket");
     ret->size = size;
-    ret->ours = true; /* it may be gone before a request is passed on, and its name taken */
+    ret->ours = true; /* verify the peer: the name may be taken by another process later */
     return take_fd(&fd);
 }
 
-/* Its owner finds out, or has asked for it. */
+/* Otherwise its owner finds out through file_view_serves. */
 static void view_on_exit(struct reaper_child *c, const struct proc_exit *how UNUSED)
 {
     struct file_view *v = container_of(c, struct file_view, process);
@@ -133,7 +134,7 @@ static int view_spawn(struct file_view *v, const struct file_view_plan *plan, st
     theirs = pair[1];
     task.listener = listener;
     task.channel = theirs;
-    groups.dir_fd = -EBADF; /* it lives on as a copy of us */
+    groups.dir_fd = -EBADF; /* so that fork() is used, see proc_spec.prepare */
     how.flags = PROC_NEW_SESSION;
     how.groups = &groups;
     how.prepare = file_view_become;
@@ -178,7 +179,7 @@ int file_view_failure(struct file_view *v, struct err *e)
 
 /* --- use --- */
 
-/* One that died a moment ago let go of its channel, and may not have been reaped yet. */
+/* A process that just died has closed its channel, but may not have been reaped yet. */
 bool file_view_serves(const struct file_view *v)
 {
     struct pollfd p = {.fd = v->channel};
@@ -198,7 +199,7 @@ static struct str target_behind(struct http_req *req, const char *param)
 void file_view_forward(const struct file_view *v, struct http_req *req, const char *param,
                        struct http_proxy_target *how)
 {
-    static const struct str drop = STR_INIT(EXECD_TOKEN_HEADER); /* it asks for none */
+    static const struct str drop = STR_INIT(EXECD_TOKEN_HEADER); /* the view requires no token */
     const struct execd_api *api = req->server_user;
     struct err e = {0};
 

@@ -1,11 +1,11 @@
-/* file_view.h - a process that serves the routes of files from another place, or as someone else.
+/* file_view.h - a process that serves the file routes from another root or under other ids.
  *
- * There every path leads where the kernel says it leads, links too, and what may not be done there
- * fails: nothing has to be resolved or judged by hand. It is a copy of us, without an exec, that
- * serves from a loop of its own; requests are passed on to it. Its socket has a name in the network
- * namespace, which everyone shares: others who connect are not heard, and who takes that name when
- * it is gone is asked nothing. Nobody reads our memory in it: as we, it is not dumpable. Loop
- * thread only. */
+ * In it the kernel resolves every path, links too, and refuses what is not permitted: execd need
+ * not check that itself. The process is a fork of execd without exec, with a loop of its own;
+ * requests are forwarded to it. Its abstract unix socket is visible to the whole network namespace,
+ * so it accepts connections only from execd (SO_PEERCRED), and execd sends nothing to another
+ * process that takes the name later. Like execd it is not dumpable, so no other process reads its
+ * memory. Loop thread only. */
 #pragma once
 
 #include "base/list.h"
@@ -16,42 +16,43 @@ struct file_view;
 struct loop;
 struct reaper;
 
-/* Those of one owner. */
+/* All views of one owner. */
 struct file_views {
     struct loop *loop;
     struct reaper *reaper;
-    struct list ending; /* were asked to, and are not gone yet */
+    struct list ending; /* asked to end, not yet reaped */
 };
 void file_views_init(struct file_views *all, struct loop *loop, struct reaper *reaper);
-/* Waits for those that are ending, as long as each was given. Blocks: no turn comes any more. */
+/* Waits for the ending ones, each up to its deadline. Blocks: call it after the loop has ended. */
 void file_views_finish(struct file_views *all);
 
-struct file_view_plan {    /* borrowed for the call; the process has its own copy */
-    const char *workspace; /* all that may be asked for lies in it; NULL = anything */
-    const char *over;      /* what its streams say when it is ended */
+struct file_view_plan {    /* borrowed for the call; the process has a copy */
+    const char *workspace; /* requests must stay within it; NULL = any path */
+    const char *over;      /* last event of its streams when it ends */
     struct proc_groups groups;
-    /* In the process, with all of our descriptors: goes to its place, and gives up the rights that
-     * it must not have. As proc_spec.prepare. */
+    /* Called in the process, with all of execd's descriptors open: enters its root and drops its
+     * privileges. Like proc_spec.prepare. */
     int (*enter)(const void *user, struct proc_step *ret_step);
     const void *user;
 };
 
-/* Returns while the process is on its way; what is passed on meanwhile waits. */
+/* Returns before the process is ready; requests forwarded meanwhile wait. */
 int file_view_start(struct file_views *all, const struct file_view_plan *plan,
                     struct file_view **ret, struct err *e) MUST_USE;
-/* Ends the process, in a moment; one that hangs is killed. NULL is fine. */
+/* Ends the process soon; one that hangs is killed. NULL is fine. */
 void file_view_free(struct file_view *v);
-/* False when it is gone, by itself or by somebody's hand. */
+/* False when the process has exited or was killed. */
 bool file_view_serves(const struct file_view *v);
-/* Which step failed before it could serve: -errno; 0 when none did so far. Tells it once. */
+/* -errno and a message of the step that failed before it could serve; 0 when none did so far.
+ * Reports it once. */
 int file_view_failure(struct file_view *v, struct err *e);
 
-/* From the handler of a ROUTE_STREAM_BODY row: asks it for what stands behind `param`, one of the
- * row's, as it was written. Answers in every case, and `how` has the last word as ever; its
- * address, target and what is dropped are filled in here. */
+/* For the handler of a ROUTE_STREAM_BODY route: forwards the part of the path after the route's
+ * parameter `param`, undecoded. Always replies; failures go through the callbacks of `how`, whose
+ * address, target and dropped headers are set here. */
 void file_view_forward(const struct file_view *v, struct http_req *req, const char *param,
                        struct http_proxy_target *how);
 
-/* Whether a path, absolute or from our working directory, lies within the workspace of the process
- * that serves this request; always, when it has none. */
+/* Whether a path, absolute or relative to the working directory, is within the workspace of the
+ * process that serves this request; always true without a workspace. */
 bool file_view_allows(const struct http_req *req, struct str path);

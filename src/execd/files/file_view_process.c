@@ -21,15 +21,15 @@
 enum {
     FD_LISTENER = 3,
     FD_CHANNEL = 4,
-    FD_ROOT = 5, /* of fs_confine() */
+    FD_ROOT = 5, /* for fs_confine() */
     FD_PARK = 64,
     ROUTES_MAX = 48,
-    CONNECTIONS_MAX = 1024, /* as many as whoever passes them on has */
+    CONNECTIONS_MAX = 1024, /* as many as execd itself accepts */
     DRAIN_MS = 1000,
-    LAST_DRAIN_MS = 100, /* all of the sandbox ends soon: the rest is for undoing uploads */
+    LAST_DRAIN_MS = 100, /* the sandbox ends soon: the remaining time is for undoing uploads */
 };
 
-/* --- what may be asked for --- */
+/* --- permitted paths --- */
 
 bool file_view_allows(const struct http_req *req, struct str path)
 {
@@ -39,7 +39,7 @@ bool file_view_allows(const struct http_req *req, struct str path)
 
     if (view.n == 0)
         return true;
-    return path_resolve(path, (const char *const *)environ, &clean, NULL) < 0 /* will be told */ ||
+    return path_resolve(path, (const char *const *)environ, &clean, NULL) < 0 /* fails later */ ||
            (str_starts(buf_str(&clean), view) && (clean.n == view.n || clean.p[view.n] == '/'));
 }
 
@@ -50,14 +50,14 @@ static bool refuse(struct http_req *req, struct str path)
     return false;
 }
 
-/* The paths of the query. */
+/* Checks the paths of the query. */
 static bool view_on_request(struct http_req *req)
 {
     struct url_query_iter it;
 
     if (!execd_on_request(req))
         return false;
-    http_req_be_patient(req); /* how long a client may pause is for who passes it on to say */
+    http_req_be_patient(req); /* execd, which forwards it, limits the client's pauses */
     url_query_init(&it, req->head.query, &req->arena);
     while (url_query_next(&it) > 0)
         if (str_eq(it.key, STR("path")) && !file_view_allows(req, it.value))
@@ -65,7 +65,7 @@ static bool view_on_request(struct http_req *req)
     return true;
 }
 
-/* Names of members are paths, or, in the body of a move, their src and dest. */
+/* Checks the paths in a body: the member names, or in the body of a move src and dest. */
 static bool view_allows_body(struct http_req *req, const struct json *body)
 {
     json_each(item, body)
@@ -94,8 +94,8 @@ static const struct http_route *route_behind(const struct http_route *row)
     return NULL;
 }
 
-/* In place of each handler that gets its body whole. What is no JSON it will say itself: the limits
- * are those of file_op_body, so that both read the same. */
+/* Replaces each handler that gets its whole body. The handler itself reports invalid JSON: the
+ * limits are those of file_op_body, so that both parse the same. */
 static void view_checked(struct http_req *req)
 {
     static const struct json_limits limits = {
@@ -147,7 +147,7 @@ static void on_drained(void *user)
     loop_stop(((struct view_server *)user)->loop);
 }
 
-/* What goes on has a moment left to say so. */
+/* Ends the watches and gives active requests a moment to finish. */
 static void view_end(struct view_server *v, uint32_t drain_ms)
 {
     if (v->ending)
@@ -157,7 +157,7 @@ static void view_end(struct view_server *v, uint32_t drain_ms)
     http_server_drain(v->http, drain_ms, on_drained, v);
 }
 
-/* Our owner ends us, or has ended. */
+/* The owner ends this process, or has exited. */
 static void on_channel(struct loop_io *io, uint32_t events UNUSED)
 {
     struct view_server *v = container_of(io, struct view_server, channel);
@@ -166,7 +166,7 @@ static void on_channel(struct loop_io *io, uint32_t events UNUSED)
     view_end(v, DRAIN_MS);
 }
 
-/* The sandbox ends: every process of it is asked to. */
+/* The sandbox ends: every process of it gets the signal. */
 static void on_signal(struct loop_signals *s, int signo UNUSED)
 {
     view_end(container_of(s, struct view_server, signals), LAST_DRAIN_MS);
@@ -184,7 +184,7 @@ static int watch_signals(struct view_server *v)
 
 static int view_serve(const struct file_view_task *task)
 {
-    static struct view_server v; /* the process is for nothing else */
+    static struct view_server v; /* one per process */
     struct http_server_conf conf = {
         .routes = v.rows,
         .user = &v.api,
@@ -213,13 +213,14 @@ static int view_serve(const struct file_view_task *task)
         r = watch_signals(&v);
     if (r >= 0)
         r = loop_run(v.loop, NULL);
-    http_server_free(v.http); /* uploads that go on end here, and leave nothing */
+    http_server_free(v.http); /* active uploads end here, and are undone below */
     uploads_finish(&v.uploads);
     return r;
 }
 
-/* Two passes, so that none is in the other's way. The rest goes, the report of the spawn, too. The
- * directory that paths are confined to is opened anew: from here, and with our rights. */
+/* Two passes, so that the descriptors do not overwrite each other. All others are closed, including
+ * the spawn report. The root of fs_confine() is opened anew: from this root, and with these
+ * privileges. */
 static int place_descriptors(const struct file_view_task *task)
 {
     int listener = fcntl(task->listener, F_DUPFD_CLOEXEC, FD_PARK);
@@ -245,12 +246,12 @@ int file_view_become(void *user, struct proc_step *ret_step)
     if (r < 0)
         return r;
     *ret_step = (struct proc_step){"hide the memory of", "the view"};
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) /* new ids may have changed that */
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) /* a change of ids may have reset it */
         return -errno;
     *ret_step = (struct proc_step){"open again", "the root of files"};
     r = place_descriptors(task);
     if (r < 0)
         return r;
-    log_init(&log); /* its file was closed with the rest, and the number is another's soon */
-    _exit(view_serve(task) < 0); /* a single thread forked us: memory may be had */
+    log_init(&log);              /* the log file was closed, and its number may be reused */
+    _exit(view_serve(task) < 0); /* execd is single-threaded: malloc is safe after fork */
 }

@@ -1,5 +1,4 @@
-/* files_api.c - what is asked of single files: their facts, their removal, their permissions; and
- * the search for them. */
+/* files_api.c - metadata, removal and permissions of single files, and the search for files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,7 +15,7 @@
 #include "execd/tree/glob.h"
 #include "execd/tree/walk.h"
 
-enum { INFO_BYTES_MAX = 8 << 20 }; /* the head of the request bounds it far lower */
+enum { INFO_BYTES_MAX = 8 << 20 }; /* the limit of the request's head keeps it far smaller */
 
 /* --- GET /files/info --- */
 
@@ -103,8 +102,7 @@ struct delete_op {
     size_t count, at;
 };
 
-/* Links are removed themselves; only one that leads to a directory is left alone, as the directory
- * is. -ENOENT is not a failure. */
+/* Removes a link itself; a directory, or a link to one, is left alone. -ENOENT is not a failure. */
 static int delete_file(const char *path)
 {
     struct stat st;
@@ -182,7 +180,7 @@ static bool permissions_step(struct file_op *op)
     return false;
 }
 
-/* A body with a mistake anywhere changes nothing. */
+/* Checks the whole body first: an error anywhere changes nothing. */
 static bool permissions_check(struct file_op *op, const struct json *body)
 {
     struct permission p;
@@ -237,7 +235,7 @@ static bool search_fail(struct search_op *o, const struct err *e)
     return false;
 }
 
-/* Keeps a file whose name fits or, when the pattern speaks of folders, whose path below the root
+/* Keeps a file whose name matches or, if the pattern contains a '/', whose path below the root
  * does. */
 static int search_look(struct search_op *o, struct str path, struct str name, const struct stat *st,
                        struct err *e)
@@ -262,7 +260,7 @@ static bool search_walk(struct search_op *o)
     if (event == WALK_ENTRY && !S_ISDIR(entry.st.st_mode))
         r = search_look(o, entry.path, entry.name, &entry.st, &e);
     else if (event == WALK_ENTRY && walk_enter(&o->walk, &entry, NULL) < 0)
-        return true; /* not ours to read; there is the rest */
+        return true; /* not readable: continue with the others */
     if (r < 0)
         return search_fail(o, &e);
     o->walked = event == WALK_END;
@@ -276,7 +274,7 @@ static bool search_step(struct file_op *op)
     return o->walked ? listing_reply(&o->found, op->req) : search_walk(o);
 }
 
-/* Anything but a directory is found itself, or is not. */
+/* A root that is no directory is matched itself. */
 static void search_begin(struct search_op *o)
 {
     struct err e = {0};

@@ -1,5 +1,4 @@
-/* files_download.c - GET /files/download: bytes of a file, whole or a range, or some of its lines.
- */
+/* files_download.c - GET /files/download: a file, a byte range of it, or some of its lines. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,7 +25,7 @@ struct download_op {
     int fd;
     bool by_lines, head, eof;
     struct lines_reader lines;
-    struct buf out; /* read, not replied yet */
+    struct buf out; /* read, not sent yet */
 };
 
 static void download_release(struct file_op *op)
@@ -37,10 +36,10 @@ static void download_release(struct file_op *op)
     buf_done(&o->out);
 }
 
-/* --- pieces: lines, and files that do not know their size --- */
+/* --- pieces: lines, and files of unknown size --- */
 
-/* Reads on until there is something to say. A file that would wait for more, as /proc/kmsg, is an
- * error: nobody here can. */
+/* Reads until there is something to send. A file that would block, such as /proc/kmsg, is an error.
+ */
 static int download_read(struct download_op *o)
 {
     char piece[READ_BYTES];
@@ -75,7 +74,7 @@ static bool download_step(struct file_op *op)
         http_reply_file(op->req, take_fd(&o->fd), bytes_type);
         return false;
     }
-    if (r == 0 && o->eof && !o->head) { /* all in one */
+    if (r == 0 && o->eof && !o->head) { /* the whole reply at once */
         http_reply(op->req, 200, o->by_lines ? lines_type : bytes_type, buf_str(&o->out));
         return false;
     }
@@ -89,7 +88,7 @@ static bool download_step(struct file_op *op)
     if (r == 0 && o->out.n > 0)
         r = http_reply_write_all(op->req, buf_str(&o->out));
     if (r == -EAGAIN)
-        return false; /* on_drain comes */
+        return false; /* on_drain continues */
     buf_clear(&o->out);
     if (r == 0 && !o->eof)
         return true;
@@ -99,7 +98,7 @@ static bool download_step(struct file_op *op)
 
 /* --- bytes --- */
 
-/* A name that may stand between quotes as it is. */
+/* Whether the name needs no escaping within quotes. */
 static bool is_simple(struct str name)
 {
     for (size_t i = 0; i < name.n; i++)
@@ -124,7 +123,7 @@ static void reply_disposition(struct http_req *req, struct str name)
                             r == 0 ? buf_str(&b) : STR("attachment"));
 }
 
-/* Replies when the range is none, or lies outside. */
+/* Replies when the range is invalid or outside the file. */
 static bool range_is_refused(struct http_req *req, struct str wanted, uint64_t size)
 {
     char value[64];
@@ -145,7 +144,7 @@ static bool range_is_refused(struct http_req *req, struct str wanted, uint64_t s
     return false;
 }
 
-/* Those of /proc say 0 and mean "read me"; those of /sys say 4096, whatever they have. */
+/* Files of /proc report size 0 but have content; those of /sys report 4096, whatever they have. */
 static bool knows_its_size(int fd, const struct stat *st)
 {
     char last;

@@ -1,5 +1,5 @@
-/* files_move.c - POST /files/mv: by rename, and across file systems by copy and removal. The copy
- * grows under another name and appears whole. */
+/* files_move.c - POST /files/mv: by rename, or across file systems by copy and removal. The copy is
+ * made under a temporary name, so that it appears complete. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -21,8 +21,8 @@ struct move_op {
     enum move_stage {
         MOVE_NEXT,
         MOVE_COPY,  /* to `temp` beside dest */
-        MOVE_CLEAR, /* the source, which is copied */
-        MOVE_UNDO,  /* the copy, which failed with `error` */
+        MOVE_CLEAR, /* removes the copied source */
+        MOVE_UNDO,  /* removes the copy, which failed with `error` */
     } stage;
     struct copy copy;
     struct remove rm;
@@ -43,8 +43,8 @@ static int move_temp_path(const struct move_op *o, struct buf *out)
     return buf_addf(out, "%.*s/%s", STR_ARG(path_parent(str_of(o->dest))), o->temp);
 }
 
-/* A client that left half way leaves nothing half done behind: what was copied goes, or what was
- * copied whole stays and the source goes. */
+/* If the client disconnects, no half-done move is left: an incomplete copy is removed; after a
+ * complete one the source is. */
 static void move_release(struct file_op *op)
 {
     struct move_op *o = container_of(op, struct move_op, op);
@@ -106,7 +106,7 @@ static bool move_begin_copy(struct move_op *o)
     return true;
 }
 
-/* The copy is complete: shows it, and then the source may go. */
+/* The copy is complete: renames it to its place, then the source can be removed. */
 static bool move_end_copy(struct move_op *o)
 {
     struct err e = {0};
@@ -155,7 +155,7 @@ static bool move_step_remove(struct move_op *o)
     return true;
 }
 
-/* --- the next one --- */
+/* --- the next file --- */
 
 static bool move_within(const char *outer, const char *inner)
 {

@@ -1,7 +1,7 @@
-/* files_replace.c - POST /files/replace: every occurrence of a text in files, byte by byte.
+/* files_replace.c - POST /files/replace: replaces every occurrence of a text in files, bytewise.
  *
- * A file is read twice, in a window of bounded size: up to the first occurrence, and from the start
- * when there is one. So a file without any is not touched. */
+ * A file is read through a window of bounded size: up to the first occurrence, and if there is one,
+ * again from the start. So a file without an occurrence is not written. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -41,8 +41,8 @@ struct replace_op {
     struct str old, new;
     int in; /* -EBADF between files */
     struct target out;
-    bool eof, pending;           /* the input's end; the window was not looked through yet */
-    struct buf window, gathered; /* the input; output for one write */
+    bool eof, pending;           /* end of input; the window was not fully searched yet */
+    struct buf window, gathered; /* input; output collected for one write */
     uint64_t count;
 };
 
@@ -87,7 +87,7 @@ static int replace_read(struct replace_op *o)
     return 0;
 }
 
-/* Bytes of the window that cannot be part of an occurrence that goes on behind it. */
+/* Bytes of the window that cannot belong to an occurrence that continues after it. */
 static size_t replace_settled(const struct replace_op *o)
 {
     size_t tail = o->old.n - 1;
@@ -95,7 +95,7 @@ static size_t replace_settled(const struct replace_op *o)
     return o->eof ? o->window.n : o->window.n - min_size(tail, o->window.n);
 }
 
-/* Looks for the first occurrence. 1 when it is there, 0 when not so far. */
+/* Searches for the first occurrence. 1 when it was found, 0 when not so far. */
 static int replace_find(struct replace_op *o)
 {
     int r = replace_read(o);
@@ -116,7 +116,7 @@ static int replace_flush(struct replace_op *o)
     return r;
 }
 
-/* Matches may stand dense: short texts are gathered for one write. */
+/* Occurrences may be dense: short texts are collected for one write. */
 static int replace_put(struct replace_op *o, struct str text)
 {
     int r = o->gathered.n + text.n > READ_BYTES ? replace_flush(o) : 0;
@@ -127,7 +127,7 @@ static int replace_put(struct replace_op *o, struct str text)
                                : buf_add(&o->gathered, text);
 }
 
-/* Writes on from the window, with occurrences replaced. */
+/* Writes from the window, with occurrences replaced. */
 static int replace_write(struct replace_op *o)
 {
     int r = o->pending ? 0 : replace_read(o);
@@ -152,8 +152,8 @@ static int replace_write(struct replace_op *o)
     return r == 0 && o->eof ? replace_flush(o) : r;
 }
 
-/* The first occurrence was seen: from the start again, and this time for good. What has the name by
- * now may be a pipe, which one could wait for. */
+/* After the first occurrence: reads again from the start and writes. The path may name a FIFO by
+ * now, which could block. */
 static bool replace_begin_writing(struct replace_op *o)
 {
     struct err e = {0};
@@ -301,7 +301,7 @@ void files_replace(struct http_req *req)
     o->out = TARGET_NONE;
     buf_init(&o->window, READ_BYTES);
     buf_init(&o->gathered, READ_BYTES);
-    /* Clients of sessions have no such parameter, and read the counts when they are there. */
+    /* Clients of isolated sessions have no such parameter and read the counts if present. */
     o->verbose = ((struct execd_api *)req->server_user)->view ||
                  (answer_query(req, STR("verbose"), &verbose) == 0 && str_eq(verbose, STR("true")));
     body = file_op_body(&o->op, JSON_OBJECT);

@@ -1,17 +1,18 @@
-/* files_upload.c - POST /files/upload: a form of "metadata" and "file" parts, the i-th of one kind
- * with the i-th of the other.
+/* files_upload.c - POST /files/upload: a form of "metadata" and "file" parts, where the i-th of one
+ * kind belongs to the i-th of the other.
  *
- *   part: metadata --> read into `meta`, queued --------.
- *   part: file ------> its metadata is here: written beside its target, and kept
- *                 `--> not yet: to the spool, queued; written once the form is complete
- *   a mistake -------> what was written goes
- *   end of the form -> what was spooled is written, then all files appear
+ * - a metadata part is read into `meta` and queued
+ * - a file part whose metadata is here is written beside its target, and kept
+ * - a file part whose metadata is missing goes to the spool, and is written once the form is
+ *   complete
+ * - after an error, what was written is removed
+ * - at the end of the form the spool is written, then all files appear
  *
- * Memory does not depend on the size of files: pieces go from the connection to disk. Each file
- * appears whole, and none before the form is known to be complete and right; only what cannot be
- * replaced (a device, a pipe) is written as it comes. After a mistake the rest of the form is read
- * and dropped, so that the client, still sending, gets to hear of it. Mistakes of the form itself
- * come before those of files, as the client sees one message. */
+ * Memory use does not depend on file size: pieces go from the connection to disk. Each file appears
+ * complete, and none before the whole form was found valid; only targets that cannot be replaced (a
+ * device, a FIFO) are written as data arrives. After an error the rest of the form is read and
+ * dropped, so that the client, still sending, gets the reply. Errors of the form take precedence
+ * over those of files, as the client gets one message. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -42,12 +43,12 @@ enum {
     COPY_BYTES = 128 << 10,
 };
 
-struct upload_meta_row { /* metadata whose file is still to come */
+struct upload_meta_row { /* metadata whose file has not come yet */
     struct upload_meta_row *next;
     struct upload_meta meta;
 };
 
-struct upload_spooled { /* a file whose metadata is still to come */
+struct upload_spooled { /* a file whose metadata has not come yet */
     struct upload_spooled *next;
     int64_t at, bytes; /* in the spool */
 };
@@ -55,13 +56,13 @@ struct upload_spooled { /* a file whose metadata is still to come */
 enum upload_part { PART_OTHER, PART_META, PART_FILE, PART_SPOOL };
 
 struct upload {
-    struct slice slice; /* puts all away; or writes what was spooled, then puts all in place */
+    struct slice slice; /* of undo_step during the form, of upload_step after it */
     struct body_feed feed;
     struct http_req *req;
     struct arena arena; /* queues and paths */
     struct multipart form;
     bool form_open, form_bad, form_over;
-    enum upload_part part; /* the one being read */
+    enum upload_part part; /* the current one */
     struct buf meta_text;
 
     struct upload_meta_row *metas, **metas_tail;
@@ -70,7 +71,7 @@ struct upload {
     int spool;
     int64_t spool_bytes;
 
-    struct upload_kept *kept; /* files that are written */
+    struct upload_kept *kept; /* files written so far */
 
     /* The file being written. */
     struct target target;
@@ -78,24 +79,24 @@ struct upload {
     struct permission_ids ids;
     struct str path; /* as the client wrote it */
 
-    /* The first mistake about a file; nothing is written after it. */
+    /* The first error about a file; nothing is written after it. */
     int fail_status;
     const char *fail_code;
     struct buf fail_message;
 };
 
-/* --- mistakes --- */
+/* --- errors --- */
 
 static bool undo_step(struct slice *s)
 {
     return upload_kept_undo(container_of(s, struct upload, slice)->kept);
 }
 
-/* Nothing of the form will appear, however long the rest of it takes. */
+/* Removes what was written at once: the rest of the form may take long. */
 static void upload_give_up(struct upload *u)
 {
     target_drop(&u->target);
-    if (!u->form_over) /* else upload_step goes on with it */
+    if (!u->form_over) /* else upload_step does it */
         slice_start(&u->slice, http_req_loop(u->req), undo_step);
 }
 
@@ -121,7 +122,7 @@ static void upload_fail_step(struct upload *u, const char *step, struct str what
     upload_fail(u, 500, "RUNTIME_ERROR", "error %s %.*s. %s", step, STR_ARG(what), why);
 }
 
-/* Where files have a ceiling, in a session whose layer has one, the client's is too large. */
+/* EFBIG: the file exceeds the size limit of a session's layer. */
 static void upload_fail_write(struct upload *u, int r)
 {
     if (r == -EFBIG)
@@ -158,7 +159,7 @@ static void upload_open(struct upload *u, const char *path)
         upload_fail_step(u, "opening destination file", u->path, e.msg);
 }
 
-/* Makes the target of the first metadata in the queue. */
+/* Opens the target for the first queued metadata. */
 static void file_begin(struct upload *u)
 {
     struct upload_meta_row *row = u->metas;
@@ -190,7 +191,7 @@ static void file_write(struct upload *u, struct str piece)
 
     if (u->target.fd < 0)
         return;
-    if (u->target.in_place) /* a pipe that nobody reads must not keep us */
+    if (u->target.in_place) /* a FIFO without a reader must not block */
         r = io_write_full(u->target.fd, piece, deadline_in_ms(0));
     else
         r = sparse_write(&u->sparse, u->target.fd, piece);
@@ -216,7 +217,7 @@ static void file_end(struct upload *u)
 
 /* --- the spool --- */
 
-/* A file without a name, in the first place that takes one. */
+/* An unnamed file in the first directory that accepts it. */
 static int spool_open(void)
 {
     const char *places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/"};
@@ -304,7 +305,7 @@ static int form_part_begin(void *ctx, const struct multipart_part *part)
         u->part = PART_META;
         u->meta_count++;
     } else if (str_eq(part->name, STR("file"))) {
-        bool next = u->metas && !u->spooled; /* else its turn has not come */
+        bool next = u->metas && !u->spooled; /* else other files come first */
 
         u->part = next ? PART_FILE : PART_SPOOL;
         u->file_count++;
@@ -374,7 +375,7 @@ static void upload_reply(struct upload *u)
         answer_empty(req);
 }
 
-/* A piece of the first spooled file, which has its metadata by now. */
+/* Writes a piece of the first spooled file, whose metadata has come. */
 static void spool_step(struct upload *u)
 {
     struct upload_spooled *row = u->spooled;
@@ -399,13 +400,13 @@ static void spool_step(struct upload *u)
     }
 }
 
-/* Whether all is well so far, and every file has its metadata. */
+/* Whether there was no error so far, and every file has its metadata. */
 static bool upload_is_paired(const struct upload *u)
 {
     return !u->form_bad && !u->fail_status && u->meta_count == u->file_count;
 }
 
-/* A little of what remains to be done once the form has ended. */
+/* One step of the work after the end of the form. */
 static bool upload_step(struct slice *s)
 {
     struct upload *u = container_of(s, struct upload, slice);
@@ -503,7 +504,7 @@ void files_upload(struct http_req *req)
     u->form_open = multipart_init(&u->form, http_req_header(req, STR("Content-Type")), &form_ops, u,
                                   &limits, NULL) == 0;
     u->form_bad = !u->form_open;
-    if (req->body_state == HTTP_BODY_DONE) { /* there is none, and on_body_end will not come */
+    if (req->body_state == HTTP_BODY_DONE) { /* no body: on_body_end is not called */
         u->form_bad = true;
         upload_reply(u);
     }

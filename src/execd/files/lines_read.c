@@ -1,13 +1,13 @@
 #include "execd/files/lines_read.h"
 
-enum { RETURNS_MAX = 1024 }; /* to hold back; nobody ends a line with more */
+enum { RETURNS_MAX = 1024 }; /* held back at most; no line ends with more */
 
 void lines_reader_init(struct lines_reader *l, uint64_t offset, uint64_t limit)
 {
     *l = (struct lines_reader){.skip = offset - 1, .take = limit};
 }
 
-/* Appends part of a line that is kept: whatever it holds but its end. */
+/* Appends part of a kept line, without the line end. */
 static int line_add(struct lines_reader *l, struct str part, struct buf *out)
 {
     size_t body = part.n;
@@ -21,7 +21,7 @@ static int line_add(struct lines_reader *l, struct str part, struct buf *out)
     }
     while (body > 0 && part.p[body - 1] == '\r')
         body--;
-    if (body > 0 || l->returns > RETURNS_MAX) /* so those before were not at the end */
+    if (body > 0 || l->returns > RETURNS_MAX) /* those held back were not at the line end */
         for (; r == 0 && l->returns > 0; l->returns--)
             r = buf_add_char(out, '\r');
     l->returns += part.n - body;

@@ -6,7 +6,7 @@
 
 enum {
     PIECE_BYTES = 32 << 10,
-    ROW_BYTES_MAX = 1 << 20, /* of one row's JSON, however its path is spelled */
+    ROW_BYTES_MAX = 1 << 20, /* of one row's JSON, with every byte of its path escaped */
 };
 
 struct listing_row {
@@ -46,7 +46,7 @@ int listing_add(struct listing *l, struct str path, const struct stat *st, struc
     return 0;
 }
 
-/* Appends rows until the piece is full, and the end behind the last one. */
+/* Appends rows until the piece is full, and the closing bracket after the last one. */
 static int listing_write(struct listing *l, struct buf *piece)
 {
     int r = l->begun ? 0 : buf_add_char(piece, '[');
@@ -76,7 +76,7 @@ bool listing_reply(struct listing *l, struct http_req *req)
     if (l->begun && !from)
         return false;
     r = listing_write(l, &piece);
-    if (r == 0 && !l->begun && !l->first) { /* all in one */
+    if (r == 0 && !l->begun && !l->first) { /* the whole reply at once */
         l->begun = l->head = true;
         http_reply(req, 200, ANSWER_JSON, buf_str(&piece));
         return false;
@@ -88,7 +88,7 @@ bool listing_reply(struct listing *l, struct http_req *req)
     if (r == 0)
         r = http_reply_write_all(req, buf_str(&piece));
     if (r == -EAGAIN) {
-        l->first = from; /* the same rows again, later */
+        l->first = from; /* the same rows again later */
         return false;
     }
     l->begun = true;

@@ -1,7 +1,7 @@
-/* listing.h - files found, first collected and then told as a JSON array at the client's pace.
+/* listing.h - collects files and then sends them as a JSON array at the client's pace.
  *
- * Collecting comes first so that a failure half way is an answer and not a broken one. Each takes
- * some 100 bytes and its path; there is a ceiling to both. */
+ * All are collected first, so that a failure gives an error reply and not a truncated one. Each
+ * takes about 100 bytes and its path; both the number and the memory are limited. */
 #pragma once
 
 #include "execd/files/file_info.h"
@@ -20,11 +20,11 @@ struct listing {
 };
 
 void listing_init(struct listing *l);
-void listing_done(struct listing *l); /* zeroed is fine */
+void listing_done(struct listing *l); /* all zero is fine */
 
-/* -E2BIG and a sentence at the ceiling. */
+/* -E2BIG and a message when the limit is reached. */
 int listing_add(struct listing *l, struct str path, const struct stat *st, struct err *e) MUST_USE;
 
-/* Replies with a piece. True when more is to be told and there is room; false when all is told, or
- * on_drain will come. Rows are freed as they leave. */
+/* Sends a piece. True when more is left and there is room; false when all is sent, or on_drain
+ * follows. Rows are freed once sent. */
 bool listing_reply(struct listing *l, struct http_req *req);

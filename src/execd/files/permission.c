@@ -35,7 +35,7 @@ int permission_read(const struct json *v, struct permission *ret, struct err *e)
     return 0;
 }
 
-/* Reads decimal digits as octal ones. */
+/* Reads the decimal digits as octal ones. */
 static int mode_read(int64_t number, mode_t *ret, struct err *e)
 {
     mode_t mode = 0;

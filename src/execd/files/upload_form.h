@@ -1,4 +1,4 @@
-/* upload_form.h - one "metadata" part of an upload: where the file goes, and whose it is. */
+/* upload_form.h - one "metadata" part of an upload: the path, owner and mode of the file. */
 #pragma once
 
 #include "execd/files/permission.h"
@@ -8,7 +8,7 @@ struct upload_meta {
     struct permission permission;
 };
 
-/* Reads {"path": ..., "owner"?, "group"?, "mode"?}, in the arena. -EBADMSG for what is not that,
+/* Reads {"path": ..., "owner"?, "group"?, "mode"?} into the arena. -EBADMSG for anything else,
  * -ENOKEY when the path is missing or empty, -ENOMEM when the arena is full. */
 int upload_meta_read(struct arena *a, struct str text, struct upload_meta *ret,
                      struct err *e) MUST_USE;

@@ -12,17 +12,17 @@
 struct kept_row {
     struct list link;
     struct str name;     /* as the client wrote it */
-    const char *path;    /* of the file, links followed */
-    struct str parent;   /* what was made for it, as far as it is longer than... */
-    size_t parent_kept;  /* ...what was there before */
-    uint64_t dirs_found; /* then */
-    bool written;        /* and not in its place yet */
+    const char *path;    /* of the file, symbolic links resolved */
+    struct str parent;   /* its directory; created, as far as longer than... */
+    size_t parent_kept;  /* ...the part that existed before */
+    uint64_t dirs_found; /* uploads.dirs_found at that time */
+    bool written;        /* but not in its place yet */
     struct target_kept kept;
 };
 
 struct upload_kept {
-    struct slice slice;  /* of the undoing, once nobody else cares */
-    struct list undoing; /* beside the others of which that is so */
+    struct slice slice;  /* of undoing, after upload_kept_free */
+    struct list undoing; /* in uploads.undoing */
     struct arena arena;
     struct list rows; /* in the order of the form */
     struct uploads *all;
@@ -41,7 +41,7 @@ struct upload_kept *upload_kept_new(size_t bytes_max, struct uploads *all)
 
 /* --- directories --- */
 
-/* How much of a path exists already. */
+/* Length of the part of a path that exists. */
 static size_t existing_part(const char *path)
 {
     AUTO_BUF(at, PATH_MAX);
@@ -54,15 +54,15 @@ static size_t existing_part(const char *path)
     return fs_stat(at.p, &st) < 0 ? 0 : at.n;
 }
 
-/* Whether those above may have been made all the same: ".." is none of ours, and what could not be
- * made is not there. */
+/* Whether directories above may have been created: "..", a missing or an overlong name does not
+ * stop the removal. */
 static bool may_be_made_above(int r)
 {
     return r >= 0 || r == -EINVAL || r == -ENOENT || r == -ENAMETOOLONG;
 }
 
-/* From the deepest up, to the first that is not empty. Who was told of a directory since then may
- * rely on one of these. */
+/* Removes created directories from the deepest up to the first that is not empty. If a client was
+ * told since then that a directory exists, none is removed: it may rely on one of these. */
 static void remove_made(const struct upload_kept *k, const struct kept_row *row)
 {
     AUTO_BUF(at, PATH_MAX);
@@ -97,7 +97,8 @@ int upload_kept_make_parent(struct upload_kept *k, const char *path, mode_t mode
     int r = -ENOMEM;
 
     if (row) {
-        list_push(&k->rows, &row->link); /* some of them may be made, in any case */
+        /* Also on failure: some directories may have been created. */
+        list_push(&k->rows, &row->link);
         k->dir_mode = mode;
         r = make_parent(k, row, path);
     }
@@ -139,8 +140,8 @@ int upload_kept_add(struct upload_kept *k, struct target *t, struct str name, st
     return 0;
 }
 
-/* A file without a name keeps no directory: another form may have made it, been undone since, and
- * found it empty. */
+/* An unnamed file does not keep its directory: another form may have created it and, undone since,
+ * removed it as empty. */
 static int open_parent_again(const struct upload_kept *k, const struct kept_row *row,
                              struct str *ret_name)
 {
@@ -161,7 +162,7 @@ static int place(const struct upload_kept *k, struct kept_row *row)
 
     if (r >= 0)
         r = target_kept_place(&row->kept, dir, name);
-    k->all->nameless -= nameless && row->kept.fd < 0; /* it may have one, and not yet that one */
+    k->all->nameless -= nameless && row->kept.fd < 0; /* it may have got a temporary name only */
     return r;
 }
 
@@ -174,7 +175,7 @@ static void drop(const struct upload_kept *k, struct kept_row *row)
     target_kept_drop(&row->kept, dir);
 }
 
-/* --- all of them --- */
+/* --- all files --- */
 
 int upload_kept_place(struct upload_kept *k, struct str *ret_name, struct err *e)
 {
