@@ -25,19 +25,19 @@ enum {
 };
 
 struct copy_level {
-    struct stat st; /* of the source's directory */
-    dev_t dev;      /* of the copy's */
+    struct stat st; /* of the source directory */
+    dev_t dev;      /* of the copied directory */
     ino_t ino;
 };
 
-/* A file of the copy whose source has more names. */
+/* A copied file whose source has more names. */
 struct copy_file {
-    dev_t dev; /* of the copy's */
+    dev_t dev; /* of the copy */
     ino_t ino;
-    off_t size; /* of the source's, when it was copied */
+    off_t size; /* of the source, when it was copied */
     struct timespec modified;
     nlink_t left; /* names still to come */
-    char path[];  /* from where the copy goes */
+    char path[];  /* relative to the directory of the copy */
 };
 
 static void times_of(const struct stat *st, struct timespec ret[2])
@@ -46,7 +46,7 @@ static void times_of(const struct stat *st, struct timespec ret[2])
     ret[1] = st->st_mtim;
 }
 
-/* Gives an open file or directory what the source has. */
+/* Sets the owner, mode and times of the source. */
 static int finish_fd(int fd, const struct stat *st)
 {
     struct timespec times[2];
@@ -58,7 +58,7 @@ static int finish_fd(int fd, const struct stat *st)
     return 0;
 }
 
-/* --- what is neither a file nor a directory --- */
+/* --- symbolic links, FIFOs, devices --- */
 
 static int copy_link(int from, const char *name, int to, const char *as)
 {
@@ -98,22 +98,22 @@ static int file_begin(struct copy *c, int from, const char *name, int to, const 
     if (c->file_in < 0 || fstat(c->file_in, &c->file_st) < 0)
         return -errno;
     if (!S_ISREG(c->file_st.st_mode))
-        return -ESTALE; /* no longer what it was a moment ago */
+        return -ESTALE; /* no longer a regular file */
     c->file_to =
         openat(to, as, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
     return c->file_to < 0 ? -errno : 0;
 }
 
-/* Moves both files on to where data begins: a hole of the source is one of the copy. At its end the
- * copy gets the length of the source. */
+/* Moves both files to the next data: a hole of the source becomes a hole of the copy. At its end
+ * the copy gets the length of the source. */
 static int file_skip_hole(struct copy *c)
 {
     off_t at = lseek(c->file_in, 0, SEEK_CUR), data = lseek(c->file_in, at, SEEK_DATA);
 
-    if (data < 0 && errno == ENXIO) /* nothing but a hole, or nothing */
+    if (data < 0 && errno == ENXIO) /* only a hole follows, or nothing */
         data = lseek(c->file_in, 0, SEEK_END);
     else if (data < 0)
-        return 0; /* a file system that does not tell */
+        return 0; /* the file system does not report holes */
     if (data <= at)
         return 0;
     if (lseek(c->file_to, data, SEEK_SET) < 0 || ftruncate(c->file_to, data) < 0)
@@ -139,14 +139,14 @@ static int file_step(struct copy *c)
     return r;
 }
 
-/* --- several names of one file --- */
+/* --- hard links --- */
 
 static struct str link_key(const struct stat *st)
 {
     return str_make((const char *)&st->st_ino, sizeof(st->st_ino));
 }
 
-/* Remembers the file just begun. One that does not fit is forgotten. */
+/* Remembers the file just begun, if there is room. */
 static void link_note(struct copy *c, const struct walk_entry *entry)
 {
     struct str rest = str_skip(entry->path, c->root_bytes);
@@ -164,14 +164,14 @@ static void link_note(struct copy *c, const struct walk_entry *entry)
         free(f);
 }
 
-/* A file may be written to between two of its names, and its number be given to another. */
+/* A file may be modified between two of its names, and its inode number may be reused. */
 static bool is_as_copied(const struct copy_file *f, const struct stat *st)
 {
     return st->st_size == f->size && st->st_mtim.tv_sec == f->modified.tv_sec &&
            st->st_mtim.tv_nsec == f->modified.tv_nsec;
 }
 
-/* Links to the copy of a file that had another name before. False: it is to be copied. */
+/* Links to the copy of a file that was found under another name. False: it must be copied. */
 static bool link_made(struct copy *c, const struct walk_entry *entry)
 {
     struct copy_file *f = entry->st.st_nlink > 1 ? map_get(&c->links, link_key(&entry->st)) : NULL;
@@ -181,7 +181,7 @@ static bool link_made(struct copy *c, const struct walk_entry *entry)
     if (!f || !is_as_copied(f, &entry->st) || linkat(c->to, f->path, c->out, name, 0) < 0)
         return false;
     if (fstatat(c->out, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != f->dev ||
-        st.st_ino != f->ino) { /* someone moves things about in our copy */
+        st.st_ino != f->ino) { /* another process moved files within the copy */
         (void)unlinkat(c->out, name, 0);
         return false;
     }
@@ -192,7 +192,7 @@ static bool link_made(struct copy *c, const struct walk_entry *entry)
 
 /* --- directories --- */
 
-/* Makes a directory of the copy and goes into it. */
+/* Creates a directory of the copy and enters it. */
 static int dir_begin(struct copy *c, int to, const char *as, const struct stat *st)
 {
     struct copy_level *l;
@@ -219,7 +219,7 @@ static int dir_begin(struct copy *c, int to, const char *as, const struct stat *
     return 0;
 }
 
-/* The directory is full: gives it what the source has, and goes up. */
+/* The directory is complete: sets its metadata and goes up. */
 static int dir_end(struct copy *c)
 {
     int fd = -EBADF, r;
@@ -240,7 +240,7 @@ static int dir_end(struct copy *c)
     return r;
 }
 
-/* The tree must not hold its own copy, and ends where another file system begins. */
+/* The tree must not contain its own copy, and ends at mount points. */
 static int entry_check(const struct copy *c, const struct stat *st)
 {
     if (st->st_dev != c->st.st_dev)
@@ -284,7 +284,7 @@ static int tree_step(struct copy *c, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/* --- all --- */
+/* --- the whole copy --- */
 
 int copy_open(struct copy *c, const char *path, int to, const char *as, struct err *e)
 {

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "execd/core/path.h"
 
-enum { LINKS_MAX = 40 }; /* as the kernel has it */
+enum { LINKS_MAX = 40 }; /* the kernel's limit */
 
 const char *fs_text(int code)
 {
@@ -44,11 +44,11 @@ const char *fs_text(int code)
     return strerror(code);
 }
 
-/* --- where paths may lead --- */
+/* --- confinement --- */
 
-/* Set once, by fs_confine, before the first request; see there. */
+/* Set once, by fs_confine. */
 static struct {
-    int fd; /* -EBADF = all of the file system */
+    int fd; /* -EBADF = not confined */
     struct str path;
 } fs_root = {.fd = -EBADF};
 
@@ -92,7 +92,7 @@ int fs_confine_again(int fd)
     return 0;
 }
 
-/* What is left of a path below the root; "." is the root itself. NULL when it lies outside. */
+/* The part of a path below the root; "." is the root itself. NULL when it is outside. */
 static const char *path_below(const char *path)
 {
     const char *rest = path + fs_root.path.n;
@@ -145,7 +145,7 @@ int fs_lstat(const char *path, struct stat *ret)
     return lstat(path, ret) < 0 ? -errno : 0;
 }
 
-/* A descriptor that only names a file cannot change its mode, but through /proc. */
+/* fchmod(2) refuses an O_PATH descriptor, hence the way through /proc/self/fd. */
 static int chmod_below(const char *path, mode_t mode)
 {
     char link[sizeof("/proc/self/fd/") + 12];
@@ -181,9 +181,9 @@ int fs_chown(const char *path, uid_t uid, gid_t gid)
     return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-/* --- names in their directory --- */
+/* --- names in a directory --- */
 
-/* Opens what holds the path's last component, and copies that. */
+/* Opens the directory of the path's last component, and copies that component. */
 static int open_place(const char *path, char ret_name[NAME_MAX + 1])
 {
     struct str name;
@@ -254,7 +254,7 @@ static int mkdir_below(const char *path, mode_t mode)
     return mkdirat(dir, name, mode) < 0 ? -errno : 0;
 }
 
-/* Makes one level: 1 when it is new, 0 when it was there. */
+/* Creates one level: 1 when it is new, 0 when it existed. */
 static int make_dir(const char *path, mode_t mode)
 {
     struct stat st;
@@ -302,7 +302,7 @@ int fs_make_dirs(const char *path, mode_t mode, bool *ret_made)
 
 /* --- links --- */
 
-/* Replaces the last component of `path` by the target of the link it is. */
+/* Replaces the last component of `path`, a link, by its target. */
 static int follow_link(struct buf *path, const char *target)
 {
     AUTO_BUF(next, PATH_MAX);
@@ -336,7 +336,7 @@ int fs_follow(const char *path, struct buf *out)
         ssize_t n = link_read(at.p, target, sizeof(target) - 1);
 
         if (n < 0)
-            break; /* no link, or nothing there */
+            break; /* no link, or missing */
         if (links == LINKS_MAX)
             return -ELOOP;
         target[n] = '\0';

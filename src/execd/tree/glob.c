@@ -1,7 +1,7 @@
-/* A pattern is compiled to tokens, and a match runs over them with a set of positions: all places
- * in the text that the tokens so far can reach. Groups keep sets on a small stack. So a token is
- * looked at once, however many ways lead to it; only a negation has to try each start by itself,
- * and a budget bounds that. */
+/* A pattern is compiled to tokens. Matching runs over them with a set of positions: all offsets of
+ * the text that the tokens so far can reach. Groups keep sets on a small stack. So each token is
+ * processed once, however many ways lead to it; only a negation must try each start separately, and
+ * a budget bounds that. */
 #include "execd/tree/glob.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-enum { SET_WORDS = GLOB_TEXT_MAX / 64 + 1, BUDGET = 4 << 20 /* words of sets touched */ };
+enum { SET_WORDS = GLOB_TEXT_MAX / 64 + 1, BUDGET = 4 << 20 /* in words of sets */ };
 
 struct set {
     uint64_t words[SET_WORDS];
@@ -35,14 +35,14 @@ enum token_kind {
 struct token {
     enum token_kind kind;
     uint32_t code, last;
-    uint32_t count; /* of TOKEN_CLASS: its ranges; of TOKEN_NOT: where its end is */
+    uint32_t count; /* TOKEN_CLASS: number of ranges; TOKEN_NOT: index of its end */
 };
 
 struct frame {
     struct set in;  /* positions before the group; of a negation: starts not tried yet */
-    struct set out; /* positions behind it, so far */
-    struct set hit; /* of a negation: what its alternatives reach from this start */
-    size_t body;    /* token behind the opening one */
+    struct set out; /* positions after it, so far */
+    struct set hit; /* of a negation: positions that its alternatives reach from this start */
+    size_t body;    /* token after the opening one */
     size_t start;   /* of a negation: the position being tried */
 };
 
@@ -50,7 +50,7 @@ struct glob {
     struct token *tokens;
     size_t count;
     bool slash;
-    struct frame *frames; /* GLOB_DEPTH_MAX of them, when there are groups */
+    struct frame *frames; /* GLOB_DEPTH_MAX, if there are groups */
 };
 
 /* --- compiling --- */
@@ -58,7 +58,7 @@ struct glob {
 struct compiler {
     struct glob *g;
     struct str rest;
-    enum token_kind open[GLOB_DEPTH_MAX]; /* what opened the groups we are in */
+    enum token_kind open[GLOB_DEPTH_MAX]; /* the openers of the current groups */
     size_t open_at[GLOB_DEPTH_MAX];
     size_t depth;
 };
@@ -68,7 +68,7 @@ static uint32_t take_code(struct str *s)
     uint32_t code;
     int n = utf8_decode(*s, &code);
 
-    if (n < 0) { /* a stray byte is a character of its own, beyond all real ones */
+    if (n < 0) { /* an invalid byte is a character beyond all valid ones */
         code = UTF8_CODE_MAX + 1 + (unsigned char)s->p[0];
         n = 1;
     }
@@ -81,7 +81,7 @@ static void token_add(struct compiler *c, struct token t)
     c->g->tokens[c->g->count++] = t;
 }
 
-/* A character that may be escaped. False when nothing follows the backslash. */
+/* Takes a character, which may be escaped. False when nothing follows the backslash. */
 static bool compile_char(struct compiler *c, uint32_t *ret_code)
 {
     if (c->rest.n > 0 && c->rest.p[0] == '\\')
@@ -92,7 +92,7 @@ static bool compile_char(struct compiler *c, uint32_t *ret_code)
     return true;
 }
 
-/* One character or range of a class. */
+/* Compiles one character or range of a class. */
 static bool compile_range(struct compiler *c)
 {
     uint32_t code, last;
@@ -170,7 +170,7 @@ static bool compile_within(const struct compiler *c, enum token_kind kind)
     return c->depth > 0 && c->open[c->depth - 1] == kind;
 }
 
-/* The next piece of the pattern. False for a mistake. */
+/* Compiles the next part of the pattern. False for a syntax error. */
 static bool compile_next(struct compiler *c)
 {
     bool in_group = compile_within(c, TOKEN_GROUP), in_not = compile_within(c, TOKEN_NOT);
@@ -231,7 +231,7 @@ int glob_new(struct str pattern, struct glob **ret, struct err *e)
     if (!ok)
         return err_set(e, EINVAL, "syntax error in pattern");
     g = mem_new(struct glob);
-    g->tokens = mem_new_array(struct token, pattern.n + 1); /* no byte makes more than one */
+    g->tokens = mem_new_array(struct token, pattern.n + 1); /* each byte makes at most one */
     c = (struct compiler){.g = g, .rest = pattern};
     while (ok && c.rest.n > 0) {
         ok = compile_next(&c);
@@ -298,7 +298,7 @@ static void set_join(const struct matcher *m, struct set *to, const struct set *
         to->words[i] |= from->words[i];
 }
 
-/* The first position at or behind `at`, or text.n + 1. */
+/* The first position at or after `at`, or text.n + 1. */
 static size_t set_next(const struct matcher *m, const struct set *s, size_t at)
 {
     while (at <= m->text.n) {
@@ -329,7 +329,7 @@ static bool token_takes(const struct token *t, uint32_t code)
     return t->kind == TOKEN_ANY ? code != '/' : class_has(t, code);
 }
 
-/* One character from every position. */
+/* Matches one character from every position. */
 static void match_one(struct matcher *m, const struct token *t)
 {
     struct set out;
@@ -345,8 +345,8 @@ static void match_one(struct matcher *m, const struct token *t)
     set_copy(m, &m->now, &out);
 }
 
-/* Any number of bytes from every position. As bytes: the next token looks at whole characters, and
- * no valid one begins within another. */
+/* Matches any number of bytes from every position. Bytes suffice: the next token takes whole
+ * characters, and no valid one begins within another. */
 static void match_star(struct matcher *m, enum token_kind kind)
 {
     bool reached = false;
@@ -364,7 +364,7 @@ static void match_star(struct matcher *m, enum token_kind kind)
     }
 }
 
-/* Begins the next start of a negation; without any left, what it reached is the result. */
+/* Begins with the next start of a negation; when none is left, its result is what was reached. */
 static size_t match_not_next(struct matcher *m, size_t end)
 {
     struct frame *f = &m->g->frames[m->depth - 1];
@@ -382,7 +382,7 @@ static size_t match_not_next(struct matcher *m, size_t end)
     return f->body;
 }
 
-/* All that its alternatives do not reach from this start, up to a slash. */
+/* Adds all positions up to a slash that the alternatives do not reach from this start. */
 static size_t match_not_end(struct matcher *m, size_t end)
 {
     struct frame *f = &m->g->frames[m->depth - 1];
@@ -408,7 +408,7 @@ static void match_push(struct matcher *m, size_t at)
     f->start = 0;
 }
 
-/* Runs a token that stands within a group, or ends it, and returns the next. */
+/* Runs a token that separates or ends a group, and returns the next. */
 static size_t match_in_group(struct matcher *m, size_t at)
 {
     struct frame *f = &m->g->frames[m->depth - 1];

@@ -2,7 +2,7 @@
 
 enum { BLOCK_BYTES_MAX = 65535 };
 
-/* The CRC of RFC 1952, 8, by half bytes: a table of a line instead of a page. */
+/* The CRC of RFC 1952, section 8, by half bytes: a table of 16 entries instead of 256. */
 static uint32_t crc_add(uint32_t crc, struct str data)
 {
     static const uint32_t table[16] = {
@@ -29,7 +29,7 @@ static int add_le(struct buf *out, uint32_t value, size_t bytes)
     return buf_add(out, str_make(text, bytes));
 }
 
-/* A stored block of RFC 1951, 3.2.4: its length, and that once more inverted. */
+/* A stored block of RFC 1951, section 3.2.4: its length, and the length inverted. */
 static int add_block(struct buf *out, struct str data, bool last)
 {
     int r = buf_add_char(out, last ? 1 : 0);
@@ -54,7 +54,7 @@ int gzip_store_add(struct gzip_store *g, struct str data, struct buf *out)
     int r = 0;
 
     g->crc = crc_add(g->crc, data);
-    g->bytes += (uint32_t)data.n; /* modulo 2^32, as the format has it */
+    g->bytes += (uint32_t)data.n; /* modulo 2^32, by the format */
     while (r >= 0 && data.n > 0) {
         size_t n = min_size(data.n, BLOCK_BYTES_MAX);
 

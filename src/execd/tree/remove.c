@@ -19,7 +19,7 @@ struct remove_level {
     ino_t ino;
 };
 
-/* Removes one entry: 0, 1 when it is a directory that holds something, or -errno. */
+/* Removes one entry: 0, 1 when it is a directory that is not empty, or -errno. */
 static int entry_remove(int dir, const char *name)
 {
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
@@ -37,7 +37,7 @@ int remove_open(struct remove *rm, const char *path, struct err *e)
 
     *rm = (struct remove){.parent = fs_open_parent(path, &name)};
     if (rm->parent == -ENOENT || rm->parent == -ENOTDIR)
-        return 0; /* nothing can be there */
+        return 0; /* the parent is missing: nothing to remove */
     if (rm->parent < 0)
         return err_set(e, -rm->parent, "%s: %s", path, fs_text(-rm->parent));
     rm->name = mem_alloc(name.n + 1);
@@ -58,7 +58,7 @@ void remove_done(struct remove *rm)
     *rm = (struct remove){.parent = -EBADF};
 }
 
-/* Makes `fd` the directory being emptied. Takes it, also on failure. */
+/* Makes `fd` the directory being emptied. Takes ownership, also on failure. */
 static int remove_look_at(struct remove *rm, int fd)
 {
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -95,7 +95,7 @@ static int level_push(struct remove *rm, int fd)
     return 0;
 }
 
-/* Down into an entry that must be emptied before it goes. */
+/* Enters a directory that must be emptied first. */
 static int remove_down(struct remove *rm, int dir, const char *name)
 {
     auto_fd fd = openat(dir, name, DIR_CLOEXEC);
@@ -104,8 +104,8 @@ static int remove_down(struct remove *rm, int dir, const char *name)
     return r < 0 ? r : remove_look_at(rm, take_fd(&fd));
 }
 
-/* This one is empty: up to where it stands, from where a second look removes it. What is gone is
- * not seen again, so no directory is read much more than twice. */
+/* The directory is empty: goes up to its parent and reads that again, which removes it. Removed
+ * entries do not appear again, so directories are read about twice. */
 static int remove_up(struct remove *rm)
 {
     struct stat st;
@@ -116,13 +116,14 @@ static int remove_up(struct remove *rm)
         closedir(rm->dir);
         rm->dir = NULL;
         r = entry_remove(rm->parent, rm->name);
-        return r == 1 ? remove_down(rm, rm->parent, rm->name) : r; /* somebody added to it */
+        /* An entry was added meanwhile: enter it again. */
+        return r == 1 ? remove_down(rm, rm->parent, rm->name) : r;
     }
     fd = openat(dirfd(rm->dir), "..", DIR_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
     if (st.st_dev != rm->levels[rm->depth - 1].dev || st.st_ino != rm->levels[rm->depth - 1].ino)
-        return -ESTALE; /* it was moved: what is above is not ours to remove */
+        return -ESTALE; /* it was moved: the new parent must not be emptied */
     return remove_look_at(rm, take_fd(&fd));
 }
 
@@ -155,7 +156,7 @@ int remove_step(struct remove *rm, struct err *e)
     return rm->dir != NULL;
 }
 
-/* --- with nobody waiting --- */
+/* --- in the background --- */
 
 struct remove_job {
     struct slice slice;

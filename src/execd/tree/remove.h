@@ -1,5 +1,5 @@
-/* remove.h - removes a whole tree, a little at a time. Links are removed, never followed, also not
- * one that takes a directory's place meanwhile. */
+/* remove.h - removes a whole tree in small steps. Links are removed and never followed, also if one
+ * replaces a directory meanwhile. */
 #pragma once
 
 #include <dirent.h>
@@ -7,26 +7,26 @@
 
 #include "base/err.h"
 
-struct remove_level; /* which directory we came through */
+struct remove_level; /* a directory on the way down */
 
 struct remove {
-    int parent; /* where the tree stands */
-    char *name; /* as what */
-    DIR *dir;   /* being emptied; NULL before the first look */
+    int parent; /* the directory that holds the tree */
+    char *name; /* of the tree in `parent` */
+    DIR *dir;   /* being emptied; NULL before the first step */
     struct remove_level *levels;
     size_t depth, room;
 };
 
-/* What `path` names: anything. -EINVAL for the root directory and for paths that end in "." or
- * "..". The removal is to be done with in any case. */
+/* Prepares to remove `path`, of any file type. -EINVAL for the root directory and for paths that
+ * end in "." or "..". Call remove_done in any case. */
 int remove_open(struct remove *rm, const char *path, struct err *e) MUST_USE;
-void remove_done(struct remove *rm); /* zeroed is fine */
+void remove_done(struct remove *rm); /* all zero is fine */
 
-/* One entry less. 1 while there is more to do, 0 when nothing is left, -errno when something does
- * not go. */
+/* Removes one entry. 1 while there is more to do, 0 when nothing is left, -errno when an entry
+ * cannot be removed. */
 int remove_step(struct remove *rm, struct err *e) MUST_USE;
 
 struct loop;
 
-/* Removes it with nobody waiting, in slices of the loop. What does not go stays. */
+/* Removes `path` in slices of the loop. Stops silently at an entry that cannot be removed. */
 void remove_in_background(struct loop *loop, const char *path);

@@ -1,5 +1,5 @@
-/* slice.h - long work in short turns: a step is called again and again, about a millisecond per
- * turn of the loop, so that everyone else is served in between. */
+/* slice.h - splits long work into steps: they run for about a millisecond per loop turn, so that
+ * other events are served in between. */
 #pragma once
 
 #include "net/loop.h"
@@ -7,10 +7,11 @@
 struct slice {
     struct loop *loop;
     struct loop_timer timer;
-    /* Does a little. False ends it: for good, or until slice_start; it may then free its owner. */
+    /* Does a little. False ends the work, for good or until slice_start; the step may then free its
+     * owner. */
     bool (*step)(struct slice *s);
 };
 
-/* Begins with a first turn right here, so that short work is over when it returns. */
+/* Runs the first turn within this call, so that short work is done when it returns. */
 void slice_start(struct slice *s, struct loop *loop, bool (*step)(struct slice *s));
-void slice_stop(struct slice *s); /* no step comes any more; never started is fine */
+void slice_stop(struct slice *s); /* no further step; fine if never started */

@@ -13,13 +13,13 @@ static bool is_zero(struct str s)
     return s.p[0] == '\0' && memcmp(s.p, s.p + 1, s.n - 1) == 0;
 }
 
-/* What is left of the block that byte `at` of the file stands in, and of the piece. */
+/* The part of the piece within the block of file offset `at`. */
 static struct str next_block(uint64_t at, struct str piece)
 {
     return str_make(piece.p, min_size(piece.n, BLOCK_BYTES - (size_t)(at % BLOCK_BYTES)));
 }
 
-/* How much of the piece is blocks that are zero, or blocks that are not. */
+/* Length of the leading blocks of the piece that are all zero, or that are not. */
 static size_t run_length(uint64_t at, struct str piece, bool zero)
 {
     size_t n = 0;

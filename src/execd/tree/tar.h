@@ -1,8 +1,8 @@
-/* tar.h - archives in the form of tar(1): heads written, and foreign bytes read as they come.
+/* tar.h - writes headers of tar(1) archives, and parses untrusted archives as they arrive.
  *
- * Written is POSIX ustar, with a PAX head before an entry that ustar has no room for. Read is that,
- * what came before it (v7), and long names in GNU's way. Memory is bounded whatever an archive
- * says: content is passed on in pieces. */
+ * Writes POSIX ustar, with a PAX header before an entry that does not fit ustar. Reads these, the
+ * older v7 format, and GNU long names. Memory is bounded for every archive: content is passed on in
+ * pieces. */
 #pragma once
 
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 enum {
     TAR_BLOCK_BYTES = 512,
     TAR_TEXT_BYTES_MAX = 4096,    /* of a path or a link's target */
-    TAR_EXTRA_BYTES_MAX = 1 << 20 /* of one PAX head */
+    TAR_EXTRA_BYTES_MAX = 1 << 20 /* of one PAX header */
 };
 
 enum tar_type {
@@ -28,46 +28,45 @@ enum tar_type {
 
 struct tar_entry {
     enum tar_type type;
-    struct str path;   /* of a directory: with a '/' at the end, when written by us */
+    struct str path;   /* of a directory: with a trailing '/' when written */
     struct str target; /* of links */
-    uint64_t size;     /* of the content behind it; only files have any */
+    uint64_t size;     /* of the content that follows; only for files */
     uint32_t mode;     /* 12 bits */
     uint64_t uid, gid;
     int64_t mtime; /* seconds since 1970 */
     uint32_t dev_major, dev_minor;
-    const char *owner, *group; /* written, when not NULL; not read */
+    const char *owner, *group; /* written when not NULL; not read */
 };
 
 /* --- writing --- */
 
-/* Appends the head. Content follows, then tar_padding() zero bytes, then the next head. */
+/* Appends the header. Content follows, then tar_padding() zero bytes, then the next header. */
 int tar_write_head(struct buf *out, const struct tar_entry *entry) MUST_USE;
 int tar_write_end(struct buf *out) MUST_USE;
 size_t tar_padding(uint64_t size);
 
-/* What a file system says of a file; names are left to the caller. No socket: an archive has no
- * place for one. */
+/* The entry for a stat; the caller sets the names. Not for sockets: tar has no type for them. */
 struct tar_entry tar_entry_of(const struct stat *st);
 
-/* The content of a file on its way into an archive. */
+/* The content of a file being archived. */
 struct tar_content {
-    int fd;         /* -EBADF = none, or no more */
-    uint64_t left;  /* of it */
-    size_t padding; /* behind it */
+    int fd;         /* -EBADF = none, or finished */
+    uint64_t left;  /* bytes of content */
+    size_t padding; /* bytes after it */
 };
-/* 1; or 0 for a file that is gone, or was replaced by something else, meanwhile. An empty one is
- * over at once. */
+/* 1; or 0 for a file that was removed or replaced by another type meanwhile. An empty file is
+ * finished at once. */
 int tar_content_open(struct tar_content *c, int dir, const char *name,
                      struct stat *ret_st) MUST_USE;
-/* Appends a piece, and the padding behind the last. A file that shrinks is filled up with zeros,
- * one that grows is cut: its size is told already. */
+/* Appends a piece, and the padding after the last. A file that shrinks is padded with zeros and one
+ * that grows is cut: its size was already written. */
 int tar_content_add(struct tar_content *c, struct buf *out, size_t bytes_max) MUST_USE;
 
 /* --- reading --- */
 
-struct tar_reader_ops { /* what they return < 0 ends the reading and is returned */
+struct tar_reader_ops { /* a result < 0 ends the reading and is returned */
     int (*entry)(void *ctx, const struct tar_entry *entry, struct err *e); /* borrowed */
-    int (*data)(void *ctx, struct str piece, struct err *e);               /* of a file */
+    int (*data)(void *ctx, struct str piece, struct err *e);               /* content of a file */
     int (*entry_end)(void *ctx, struct err *e);
 };
 
@@ -77,20 +76,20 @@ struct tar_reader {
     enum tar_reader_state {
         TAR_AT_HEAD,
         TAR_IN_CONTENT,
-        TAR_IN_EXTRA, /* a PAX head, or a long name */
+        TAR_IN_EXTRA, /* a PAX header, or a GNU long name */
         TAR_IN_SKIPPED,
         TAR_AT_END,
         TAR_BROKEN,
     } state;
     char head[TAR_BLOCK_BYTES];
     size_t head_n;
-    bool begun;       /* a head was read */
+    bool begun;       /* a header was read */
     char extra_type;  /* of TAR_IN_EXTRA: 'x', 'L', 'K' */
-    uint64_t left;    /* bytes of content to come */
-    size_t padding;   /* behind it */
-    struct buf extra; /* what is read of TAR_IN_EXTRA */
+    uint64_t left;    /* bytes of content still to come */
+    size_t padding;   /* bytes after it */
+    struct buf extra; /* content of TAR_IN_EXTRA so far */
     struct buf path, target;
-    struct tar_override { /* what an extra head said of the next entry */
+    struct tar_override { /* values from extra headers for the next entry */
         bool path, target, size, mtime, uid, gid;
         uint64_t size_value, uid_value, gid_value;
         int64_t mtime_value;
@@ -99,9 +98,9 @@ struct tar_reader {
 
 void tar_reader_init(struct tar_reader *r, const struct tar_reader_ops *ops, void *ctx);
 void tar_reader_done(struct tar_reader *r);
-/* 0, or -EBADMSG for what is no archive, -EOPNOTSUPP for one with entries we do not know, or what
- * the callbacks say; with a sentence. After a failure it takes no more. What stands behind the end
- * of the archive is ignored. */
+/* 0, or with a message: -EBADMSG for an invalid archive, -EOPNOTSUPP for unknown entry types, or
+ * the result of a callback. After a failure it accepts no more. Bytes after the end of the archive
+ * are ignored. */
 int tar_reader_feed(struct tar_reader *r, struct str piece, struct err *e) MUST_USE;
-/* The bytes are over: -EBADMSG when the archive is not. */
+/* End of input: -EBADMSG when the archive is incomplete. */
 int tar_reader_end(struct tar_reader *r, struct err *e) MUST_USE;

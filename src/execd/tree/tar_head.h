@@ -1,11 +1,11 @@
-/* tar_head.h - how a head lies in its block of an archive; of tar_write.c and tar_read.c. */
+/* tar_head.h - the layout of a header block, for tar_write.c and tar_read.c. */
 #pragma once
 
 #include <assert.h>
 
 #include "execd/tree/tar.h"
 
-/* Numbers are octal text and end with a NUL or a space; large ones may be binary, with the first
+/* Numbers are octal text that ends with a NUL or a space; large ones may be binary, with the first
  * bit set. Texts end with a NUL when they are shorter than their field. */
 struct tar_head {
     char name[100];
@@ -17,7 +17,7 @@ struct tar_head {
     char checksum[8];
     char type;
     char target[100];
-    char magic[8]; /* "ustar" NUL "00"; of GNU "ustar  " */
+    char magic[8]; /* "ustar" NUL "00"; by GNU "ustar  " */
     char owner[32];
     char group[32];
     char dev_major[8];
@@ -27,8 +27,8 @@ struct tar_head {
 };
 static_assert(sizeof(struct tar_head) == TAR_BLOCK_BYTES, "a head is a block");
 
-/* The sum of all bytes, those of the checksum itself taken as spaces. Some wrote it with signed
- * bytes. */
+/* The sum of all bytes, with the checksum field itself as spaces. Some programs add signed bytes.
+ */
 static inline int64_t tar_head_sum(const char *block, bool with_sign)
 {
     size_t from = offsetof(struct tar_head, checksum);

@@ -1,9 +1,9 @@
-/* tar_read.c - the reading half of tar.h.
+/* tar_read.c - the reading half of tar.h. By type, a header is followed by
  *
- *     head ─► 'x', 'L', 'K': content collected, remembered for the next entry ─► head
- *          ─► 'g' and the like: content skipped                               ─► head
- *          ─► a block of zeros: the end
- *          ─► an entry: told, its content passed on                           ─► head */
+ * - 'x', 'L', 'K': content that is collected and applied to the next entry, then the next header
+ * - 'g' and the like: content that is skipped, then the next header
+ * - an entry: it is reported and its content passed on, then the next header
+ * - a block of zeros: the end */
 #include <errno.h>
 
 #include "execd/tree/tar_head.h"
@@ -32,7 +32,7 @@ static struct str field_text(const char *field, size_t size)
     return str_make(field, str_find(s, '\0'));
 }
 
-/* 95 bits of two's complement, of which 64 must do. */
+/* 95 bits of two's complement; the value must fit in 64. */
 static int binary_read(struct str s, int64_t *ret)
 {
     uint64_t value = (uint64_t)(s.p[0] & 0x3f);
@@ -41,7 +41,7 @@ static int binary_read(struct str s, int64_t *ret)
     if (negative)
         value |= ~(uint64_t)0x3f;
     for (size_t i = 1; i < s.n; i++) {
-        uint64_t top = value >> 55; /* must be all sign before it moves out */
+        uint64_t top = value >> 55; /* must be sign bits only before they are shifted out */
 
         if (top != (negative ? 0x1ff : 0))
             return -EBADMSG;
@@ -51,7 +51,7 @@ static int binary_read(struct str s, int64_t *ret)
     return 0;
 }
 
-/* Blank is 0. */
+/* A blank field is 0. */
 static int number_read(const char *field, size_t size, int64_t *ret)
 {
     struct str s = str_make(field, size);
@@ -91,7 +91,7 @@ static int head_check(const struct tar_reader *r, struct err *e)
                    r->begun ? "an entry is damaged: its checksum is wrong" : "not a tar archive");
 }
 
-/* --- what extra heads say --- */
+/* --- extra headers --- */
 
 static int text_keep(struct buf *out, bool *said, struct str text, struct err *e)
 {
@@ -103,7 +103,7 @@ static int text_keep(struct buf *out, bool *said, struct str text, struct err *e
     return 0;
 }
 
-/* Fractions of a second are cut off. */
+/* Fractions of a second are dropped. */
 static int pax_time(struct tar_override *said, struct str value)
 {
     value.n = str_find(value, '.');
@@ -137,7 +137,7 @@ static int pax_record(struct tar_reader *r, struct str key, struct str value, st
     return bad < 0 ? err_set(e, EBADMSG, "a PAX head holds a bad %.*s", STR_ARG(key)) : 0;
 }
 
-/* Records of "LENGTH KEY=VALUE\n". */
+/* Parses records of "LENGTH KEY=VALUE\n". */
 static int pax_read(struct tar_reader *r, struct err *e)
 {
     struct str rest = buf_str(&r->extra), record, key;
@@ -176,9 +176,9 @@ static int extra_end(struct tar_reader *r, struct err *e)
     return result;
 }
 
-/* --- heads --- */
+/* --- headers --- */
 
-/* The path of a head that no extra head gave one. */
+/* The path of a header, when no extra header gave one. */
 static int head_path(struct tar_reader *r, const struct tar_head *h, struct err *e)
 {
     char path[sizeof(h->prefix) + 1 + sizeof(h->name)];
@@ -241,7 +241,7 @@ static int head_extra(struct tar_reader *r, char type, uint64_t size, struct err
     return 0;
 }
 
-/* Old archives have no type for directories but a '/' at the end. */
+/* In old archives only a trailing '/' marks a directory. */
 static char entry_type(char type, struct str path)
 {
     if (type == '\0' || type == '7')
@@ -276,7 +276,7 @@ static int head_entry(struct tar_reader *r, const struct tar_head *h, const stru
     if (type == TAR_HARD_LINK || type == TAR_LINK)
         entry.target = buf_str(&r->target);
     r->said = (struct tar_override){0};
-    /* Some write a size with links and directories, and no content. */
+    /* Some programs write a size for links and directories, but no content. */
     content_begin(r, TAR_IN_CONTENT, entry.size);
     return r->ops->entry(r->ctx, &entry, e);
 }
@@ -302,8 +302,8 @@ static int head_read(struct tar_reader *r, struct err *e)
     case 'L':
     case 'K':
         return head_extra(r, h->type, (uint64_t)n.size, e);
-    case 'g': /* for all entries; in practice a comment */
-    case 'V': /* the name of a volume */
+    case 'g': /* global header; in practice a comment */
+    case 'V': /* a volume label */
         content_begin(r, TAR_IN_SKIPPED, (uint64_t)n.size);
         return 0;
     default:
@@ -332,7 +332,7 @@ static int content_take(struct tar_reader *r, struct str piece, struct err *e)
     return 0;
 }
 
-/* Takes some of what is there: > 0, or -errno. */
+/* Consumes some of the input: the number of bytes > 0, or -errno. */
 static ssize_t reader_take(struct tar_reader *r, struct str rest, struct err *e)
 {
     size_t n;
@@ -379,6 +379,6 @@ int tar_reader_feed(struct tar_reader *r, struct str piece, struct err *e)
 int tar_reader_end(struct tar_reader *r, struct err *e)
 {
     if (r->state == TAR_AT_END || (r->state == TAR_AT_HEAD && r->head_n == 0 && r->begun))
-        return 0; /* some leave the blocks of zeros out */
+        return 0; /* some programs omit the final blocks of zeros */
     return err_set(e, EBADMSG, r->begun || r->head_n ? "the archive ends half way" : "no archive");
 }

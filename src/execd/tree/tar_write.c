@@ -27,13 +27,13 @@ int tar_write_end(struct buf *out)
 
 /* --- fields --- */
 
-/* Whether a number fits a field of so many bytes, one of them a NUL. */
+/* Whether a number fits into a field of `size` bytes, one of them a NUL. */
 static bool octal_fits(uint64_t value, size_t size)
 {
     return value >> (3 * (size - 1)) == 0;
 }
 
-/* A number that does not fit is told by the PAX head, and is 0 here. */
+/* A number that does not fit is in the PAX header, and 0 here. */
 static void put_octal(char *field, size_t size, uint64_t value)
 {
     if (!octal_fits(value, size))
@@ -70,7 +70,7 @@ static int pax_add_number(struct buf *out, const char *key, int64_t value)
     return pax_add(out, key, str_of(text));
 }
 
-/* What the head has no room for. */
+/* Collects the values that do not fit into the header. */
 static int pax_collect(struct buf *out, const struct tar_entry *entry)
 {
     const struct tar_head *h = NULL;
@@ -91,7 +91,7 @@ static int pax_collect(struct buf *out, const struct tar_entry *entry)
     return r;
 }
 
-/* --- heads --- */
+/* --- headers --- */
 
 static int put_head(struct buf *out, char type, const struct tar_entry *entry)
 {
@@ -179,7 +179,8 @@ struct tar_entry tar_entry_of(const struct stat *st)
     };
 }
 
-/* Files of /sys say a page, whatever they have: what takes no block is read to be sure. */
+/* Files of /sys report a page, whatever they have: a file without blocks is read to find its size.
+ */
 static int measure(int fd, struct stat *st)
 {
     char content[CLAIM_BYTES_MAX];

@@ -9,8 +9,8 @@
 
 #include "base/fd.h"
 
-/* musl has statx since 1.2.5, and not all of its attributes. The kernel's header cannot stand
- * beside a libc's own. */
+/* musl has statx since 1.2.5, without all of its attributes. The kernel's header conflicts with a
+ * libc that has its own. */
 #ifndef STATX_TYPE
 #include <linux/stat.h>
 #endif
@@ -26,7 +26,7 @@ enum {
     MODE_BITS = 07777,
 };
 
-/* rename(2) cannot put anything over a mount point. By system call, for older musl. */
+/* rename(2) cannot replace a mount point. Calls statx by syscall(2), for older musl. */
 static bool is_mounted(int dir, const char *name)
 {
     struct statx stx;
@@ -35,11 +35,12 @@ static bool is_mounted(int dir, const char *name)
            stx.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
-/* --- files without a name --- */
+/* --- unnamed files --- */
 
 enum { FD_LINK_MAX = sizeof("/proc/self/fd/") + 11 };
 
-/* By its descriptor a file gets a name without any privilege. */
+/* linkat(2) through /proc names a file by its descriptor without a privilege (AT_EMPTY_PATH needs
+ * one). */
 static void fd_link(int fd, char out[FD_LINK_MAX])
 {
     (void)snprintf(out, FD_LINK_MAX, "/proc/self/fd/%d", fd);
@@ -56,10 +57,10 @@ static int open_nameless(int dir, mode_t mode)
     if (access(link, F_OK) == 0)
         return fd;
     fd_close(fd);
-    return -ENOENT; /* no /proc: it would stay without */
+    return -ENOENT; /* no /proc: it could not be named */
 }
 
-/* -EEXIST when there is something of that name. */
+/* -EEXIST when the name exists. */
 static int name_file(int fd, int dir, const char *name)
 {
     char link[FD_LINK_MAX];
@@ -75,11 +76,11 @@ static int name_temp(int fd, int dir, char out[FS_TEMP_NAME_MAX])
     fs_temp_name(out);
     r = name_file(fd, dir, out);
     if (r < 0)
-        out[0] = '\0'; /* whatever is there is not ours */
+        out[0] = '\0'; /* an existing file is not ours */
     return r;
 }
 
-/* --- where content goes --- */
+/* --- opening --- */
 
 static int open_temp(struct target *t, mode_t mode)
 {
@@ -99,11 +100,11 @@ static void drop_temp(struct target *t)
 {
     fd_close(take_fd(&t->fd));
     if (t->temp[0])
-        (void)unlinkat(t->dir, t->temp, 0); /* nobody else knows it */
+        (void)unlinkat(t->dir, t->temp, 0); /* no other process knows it */
     t->temp[0] = '\0';
 }
 
-/* A temporary file that looks like the old one. */
+/* Opens a temporary file with the mode and owner of the old one. */
 static int open_like(struct target *t, const struct stat *old)
 {
     int r = open_temp(t, S_IRUSR | S_IWUSR);
@@ -188,10 +189,10 @@ void target_drop(struct target *t)
     *t = TARGET_NONE;
 }
 
-/* --- once it is written --- */
+/* --- committing --- */
 
-/* A file that may still be written to could not be run, and some file systems find out only when it
- * is closed that they cannot keep it. */
+/* A file open for writing cannot be executed (ETXTBSY), and some file systems report write errors
+ * only at close. */
 static int close_written(struct target *t, struct target_kept *ret)
 {
     struct target_kept kept = TARGET_KEPT_NONE;
@@ -200,7 +201,7 @@ static int close_written(struct target *t, struct target_kept *ret)
     if (!t->in_place && !t->temp[0]) {
         fd_link(t->fd, link);
         kept.fd = open(link, O_PATH | O_CLOEXEC);
-        if (kept.fd < 0) { /* no descriptor is left: it waits by a name */
+        if (kept.fd < 0) { /* no descriptor is free: use a temporary name */
             int r = name_temp(t->fd, t->dir, t->temp);
 
             if (r < 0)
@@ -234,7 +235,7 @@ int target_kept_place(struct target_kept *kept, int dir, const char *name)
 
     if (kept->fd >= 0) {
         r = name_file(kept->fd, dir, name);
-        if (r == -EEXIST) /* a link replaces nothing */
+        if (r == -EEXIST) /* linkat(2) replaces nothing */
             r = keep_by_name(kept, dir);
         if (r < 0)
             return r;
@@ -250,7 +251,7 @@ void target_kept_drop(struct target_kept *kept, int dir)
 {
     fd_close(take_fd(&kept->fd));
     if (kept->temp[0])
-        (void)unlinkat(dir, kept->temp, 0); /* nobody else knows it */
+        (void)unlinkat(dir, kept->temp, 0); /* no other process knows it */
     kept->temp[0] = '\0';
 }
 
@@ -261,7 +262,7 @@ int target_keep(struct target *t, bool may_hold, struct target_kept *ret, struct
 
     if (r == 0 && kept.fd >= 0 && !may_hold) {
         r = keep_by_name(&kept, t->dir);
-        if (r == -ENOENT) /* nothing gets a name in a directory that is gone */
+        if (r == -ENOENT) /* no file can be named in a removed directory */
             r = 0;
         if (r < 0)
             target_kept_drop(&kept, t->dir);

@@ -12,7 +12,7 @@
 #include "execd/core/path.h"
 
 enum {
-    DIR_MODE = 0777, /* minus the umask, of directories the archive does not name */
+    DIR_MODE = 0777, /* minus the umask, for directories missing in the archive */
     DIR_OWN_BITS = 0700,
     PERMISSION_BITS = 0777,
     PLACE = O_PATH | O_DIRECTORY,
@@ -32,7 +32,7 @@ static int untar_fail(const struct untar *u, int r, const char *what, struct err
                    fs_text(-r));
 }
 
-/* Appends a name of the archive without "." and doubled slashes; "" for the root. */
+/* Appends a name of the archive without "." and double slashes; "" for the root. */
 static int clean_name(struct str name, struct buf *out, struct err *e)
 {
     struct str segment;
@@ -53,7 +53,7 @@ static int clean_name(struct str name, struct buf *out, struct err *e)
     return 0;
 }
 
-/* --- the way to an entry --- */
+/* --- parent directories --- */
 
 static int open_beneath(const struct untar *u, const char *path, int flags)
 {
@@ -62,7 +62,7 @@ static int open_beneath(const struct untar *u, const char *path, int flags)
     return fd == -EXDEV ? -EACCES : fd;
 }
 
-/* Opens a directory on the way, and makes it when it is missing. */
+/* Opens a parent directory, and creates it if it is missing. */
 static int open_or_make(const struct untar *u, int up, const char *path, const char *name)
 {
     int fd = open_beneath(u, path, PLACE);
@@ -97,7 +97,7 @@ static int make_parents(const struct untar *u, char *path)
     return fd;
 }
 
-/* The directory the entry belongs in, and the entry's name there. */
+/* Opens the entry's directory, and returns the entry's name in it. */
 static int open_parent(struct untar *u, const char **ret_name, struct err *e)
 {
     struct str up = path_parent(buf_str(&u->path));
@@ -118,7 +118,7 @@ static int open_parent(struct untar *u, const char **ret_name, struct err *e)
 
 /* --- directories --- */
 
-/* Remembers a directory we made: only when all is in it, it gets its mode and time. */
+/* Remembers a directory that was created: it gets its mode and time after its content. */
 static int dir_remember(struct untar *u, struct err *e)
 {
     const struct tar_entry *entry = &u->entry;
@@ -164,9 +164,9 @@ bool untar_finish_step(struct untar *u)
     return true;
 }
 
-/* --- everything else --- */
+/* --- files, links, devices --- */
 
-/* What stands in the way of something that cannot take its place by rename. A directory stays. */
+/* Removes what has the name, for types that cannot replace it by rename. A directory stays. */
 static int clear_place(const struct untar *u, const char *name)
 {
     return unlinkat(u->parent, name, 0) < 0 && errno != ENOENT ? -errno : 0;
@@ -191,7 +191,7 @@ static int unpack_link(struct untar *u, const char *name)
     return 0;
 }
 
-/* To a file of this archive, or one that was there before: its name is below the root, too. */
+/* Links to a file of this archive or an older one: its name is below the root, too. */
 static int unpack_hard_link(struct untar *u, const char *name, struct err *e)
 {
     AUTO_BUF(target, TAR_TEXT_BYTES_MAX);
@@ -243,7 +243,7 @@ static int unpack_file_end(struct untar *u, struct err *e)
     return target_commit(&u->file, e);
 }
 
-/* --- what the reader tells --- */
+/* --- callbacks of the tar reader --- */
 
 static int on_entry(void *ctx, const struct tar_entry *entry, struct err *e)
 {
@@ -296,7 +296,7 @@ static int on_entry_end(void *ctx, struct err *e)
 
 static const struct tar_reader_ops untar_ops = {on_entry, on_data, on_entry_end};
 
-/* --- from outside --- */
+/* --- interface --- */
 
 int untar_open(struct untar *u, const char *dir, bool owners, struct err *e)
 {
@@ -315,7 +315,7 @@ int untar_open(struct untar *u, const char *dir, bool owners, struct err *e)
 
 void untar_done(struct untar *u)
 {
-    if (!u->path.p) /* zeroed */
+    if (!u->path.p) /* all zero */
         return;
     tar_reader_done(&u->reader);
     target_drop(&u->file);

@@ -1,10 +1,9 @@
-/* untar.h - unpacks an archive below a directory, as its bytes come.
+/* untar.h - unpacks an archive below a directory, as its bytes arrive.
  *
- * Nothing outside of the directory is touched: names that are absolute or hold ".." are refused,
- * and every path is resolved beneath the directory, so that a link the archive (or somebody
- * meanwhile) puts there leads nowhere else. Each file appears whole, over one of its name; the
- * archive as such is no transaction. Directories that are there already keep their mode and
- * owner. */
+ * Nothing outside of the directory is touched: absolute names and those with ".." are refused, and
+ * every path is resolved beneath the directory (RESOLVE_BENEATH), so that no link, from the archive
+ * or created meanwhile, leads out of it. Each file appears complete and replaces one of its name;
+ * the archive as a whole is not atomic. Existing directories keep their mode and owner. */
 #pragma once
 
 #include "base/arena.h"
@@ -12,17 +11,18 @@
 #include "execd/tree/tar.h"
 #include "execd/tree/target.h"
 
-enum { UNTAR_ARENA_MAX = 32 << 20 }; /* of the directories made, which get their modes at the end */
+enum { UNTAR_ARENA_MAX = 32 << 20 }; /* for created directories, which get their modes at the end */
 
 struct untar_dir;
 
 struct untar {
     struct tar_reader reader;
     int root;
-    bool owners; /* give files to the numbers of the archive, and keep setuid bits */
+    bool owners; /* set the archive's uid and gid, and keep setuid bits */
     struct arena arena;
-    struct untar_dir *made; /* the last one first */
-    int parent;             /* of the entry before this one, as the next usually is its sibling */
+    struct untar_dir *made; /* last one first */
+    /* Directory of the previous entry; the next one is usually in it, too. */
+    int parent;
     struct buf parent_path;
     struct buf path; /* of the entry, clean */
     struct tar_entry entry;
@@ -30,13 +30,13 @@ struct untar {
     struct sparse sparse;
 };
 
-/* The directory is made when it is missing. To be done with in any case. */
+/* Creates the directory if it is missing. Call untar_done in any case. */
 int untar_open(struct untar *u, const char *dir, bool owners, struct err *e) MUST_USE;
-void untar_done(struct untar *u); /* zeroed is fine; a file half written is gone */
+void untar_done(struct untar *u); /* all zero is fine; removes an incomplete file */
 
-/* 0, or -EBADMSG and -EOPNOTSUPP for what is wrong with the archive, else what the file system
- * says; with a sentence. */
+/* 0, or with a message: -EBADMSG or -EOPNOTSUPP for an invalid archive, else the error of the file
+ * system. */
 int untar_feed(struct untar *u, struct str piece, struct err *e) MUST_USE;
-int untar_end(struct untar *u, struct err *e) MUST_USE; /* the bytes are over */
-/* Then, until it returns false: gives a directory its mode and time. */
+int untar_end(struct untar *u, struct err *e) MUST_USE; /* end of input */
+/* Call it afterwards until it returns false: each call sets the mode and time of a directory. */
 bool untar_finish_step(struct untar *u);

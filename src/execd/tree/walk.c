@@ -13,11 +13,11 @@
 
 enum {
     DIR_CLOEXEC = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-    ENTRIES_BYTES = 32 << 10, /* of one getdents; sorted as one run, so a turn stays short */
+    ENTRIES_BYTES = 32 << 10, /* of one getdents; sorted as one run, so a step stays short */
     ENTRIES_MAX = ENTRIES_BYTES / 20,
 };
 
-/* Names of one getdents, in order. The runs of a directory are merged as they are taken. */
+/* The sorted names of one getdents. The runs of a directory are merged as names are taken. */
 struct run {
     size_t at, end; /* in the level's names; each name ends with a NUL */
 };
@@ -25,14 +25,14 @@ struct run {
 struct walk_level {
     dev_t dev;
     ino_t ino;
-    size_t path_n; /* of the directory's own path */
+    size_t path_n; /* length of the directory's own path */
     struct buf names;
     struct run *runs;
     size_t run_count, run_room;
-    bool read; /* all names are here */
+    bool read; /* all names were read */
 };
 
-struct kernel_dirent { /* what getdents64(2) fills */
+struct kernel_dirent { /* the records of getdents64(2) */
     uint64_t ino;
     int64_t off;
     uint16_t size;
@@ -97,7 +97,7 @@ static int level_add_run(struct walk_level *l, size_t at)
     return 0;
 }
 
-/* Points at the names in what getdents filled; "." and ".." are not among them. */
+/* Collects pointers to the names in a getdents buffer, without "." and "..". */
 static size_t entries_collect(const char *entries, size_t n, const char **ret_names)
 {
     size_t count = 0;
@@ -139,7 +139,7 @@ static int walk_read(struct walk *w)
     return level_add_run(l, from);
 }
 
-/* The least of the names still to come, or NULL. */
+/* The smallest of the remaining names, or NULL. */
 static const char *level_take_name(struct walk_level *l)
 {
     struct run *least = NULL;
@@ -159,9 +159,9 @@ static const char *level_take_name(struct walk_level *l)
     return name;
 }
 
-/* --- the way --- */
+/* --- moving through the tree --- */
 
-/* Joins a name to the path of the directory we are in. */
+/* Appends a name to the path of the current directory. */
 static int walk_set_path(struct walk *w, const char *name)
 {
     struct walk_level *l = walk_top(w);
@@ -185,7 +185,7 @@ static bool same_dir(const struct stat *st, const struct walk_level *l)
     return st->st_dev == l->dev && st->st_ino == l->ino;
 }
 
-/* Takes `fd` (or -errno) for the directory we are in, if it is that still. */
+/* Makes `fd` (or -errno) the current directory, if it is still the same one. */
 static int walk_take(struct walk *w, int fd)
 {
     auto_fd dir = fd;
@@ -202,9 +202,9 @@ static int walk_take(struct walk *w, int fd)
     return 0;
 }
 
-/* Back to the directory above. No way leads up from one of /proc whose process ended, and another
- * from one that was moved: who is lenient then takes the path, and where that is gone, too, leaves
- * out the rest of the level. */
+/* Returns to the parent directory. ".." fails in a /proc directory whose process ended, and leads
+ * elsewhere after a move. A lenient walk then opens the parent by path, and if that is gone, too,
+ * skips the rest of its entries. */
 static int walk_up(struct walk *w)
 {
     int fd, r;
@@ -242,7 +242,7 @@ int walk_open(struct walk *w, const char *root, struct err *e)
 
 void walk_done(struct walk *w)
 {
-    if (!w->path.p) /* zeroed */
+    if (!w->path.p) /* all zero */
         return;
     while (w->depth > 0)
         level_done(w, &w->levels[--w->depth]);
@@ -295,7 +295,7 @@ int walk_enter(struct walk *w, const struct walk_entry *entry, struct err *e)
     struct stat st, up;
     int r;
 
-    /* Whoever may not look up from there could not come back. */
+    /* Without permission to look up ".." the walk could not return. */
     if (fd < 0 || fstat(fd, &st) < 0 || fstatat(fd, "..", &up, AT_SYMLINK_NOFOLLOW) < 0)
         return walk_fail(w, -errno, e);
     if (!same_dir(&up, walk_top(w)))

@@ -16,7 +16,7 @@
 
 enum {
     EVENTS_BYTES = 4096, /* of one read */
-    SCAN_ENTRIES = 64,   /* looked at in one step */
+    SCAN_ENTRIES = 64,   /* read in one step */
     MASK = IN_CREATE | IN_MODIFY | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
            IN_ONLYDIR | IN_EXCL_UNLINK,
     MASK_ROOT = MASK | IN_DELETE_SELF | IN_MOVE_SELF,
@@ -33,12 +33,12 @@ struct watch_scan {
     struct watch_scan *next;
     struct watch_node *node;
     DIR *dir;   /* NULL before its turn */
-    bool quiet; /* it was there before: what is in it is no news */
+    bool quiet; /* it existed before: its entries are not reported */
 };
 
 /* --- paths --- */
 
-/* Appends the path of a directory; depth is bounded by the length of paths. */
+/* Appends the path of a directory; the limit of path lengths bounds its depth. */
 static int node_path(const struct watch_node *n, struct buf *out)
 {
     const struct watch_node *way[PATH_MAX / 2];
@@ -76,7 +76,7 @@ static void tell_overflow(struct watch_tree *t)
     t->on_event(t->ctx, &(struct watch_event){.kind = WATCH_OVERFLOW});
 }
 
-/* --- directories being watched --- */
+/* --- watched directories --- */
 
 static size_t node_slot(const struct watch_tree *t, int wd)
 {
@@ -145,7 +145,7 @@ static void scan_add(struct watch_tree *t, struct watch_node *n, bool quiet)
     t->scans_tail = &s->next;
 }
 
-/* No scan may go on in a directory that is forgotten. */
+/* Drops the scans of a directory that is being forgotten. */
 static void scans_drop(struct watch_tree *t, const struct watch_node *n)
 {
     struct watch_scan **at = &t->scans;
@@ -185,7 +185,7 @@ static void node_free(struct watch_tree *t, struct watch_node *n)
     free(n);
 }
 
-/* Forgets a directory and those below it. All are sorted out before any is freed. */
+/* Forgets a directory and those below it. All are collected before any is freed. */
 static void node_forget(struct watch_tree *t, struct watch_node *top)
 {
     struct watch_node **gone = mem_alloc(t->count * sizeof(struct watch_node *));
@@ -199,13 +199,13 @@ static void node_forget(struct watch_tree *t, struct watch_node *top)
     }
     t->count = kept;
     for (size_t i = 0; i < lost; i++) {
-        (void)inotify_rm_watch(t->fd, gone[i]->wd); /* fails when the kernel forgot it first */
+        (void)inotify_rm_watch(t->fd, gone[i]->wd); /* fails if the kernel removed it first */
         node_free(t, gone[i]);
     }
     free(gone);
 }
 
-/* By descriptor, so that no link on the way is followed that was not a moment ago. */
+/* Watches by descriptor, so that no link created meanwhile is followed. */
 static int kernel_watch(struct watch_tree *t, const char *path, uint32_t mask)
 {
     char link[sizeof("/proc/self/fd/") + 12];
@@ -221,7 +221,7 @@ static int kernel_watch(struct watch_tree *t, const char *path, uint32_t mask)
     return wd < 0 ? -errno : wd;
 }
 
-/* Watches one more directory. -EEXIST when it is already. */
+/* Watches one more directory. -EEXIST when it is already watched. */
 static int node_add(struct watch_tree *t, struct watch_node *up, const char *name,
                     struct watch_node **ret)
 {
@@ -250,9 +250,8 @@ static int node_add(struct watch_tree *t, struct watch_node *up, const char *nam
     return 0;
 }
 
-/* A directory below: watched, and then to be looked through. One that we may not read is no
- * failure, nor is one that is gone: it may have gone with those above it, and be found when these
- * are. */
+/* Watches a subdirectory, then queues it for a scan. One that is unreadable or gone is no failure:
+ * if a parent of it was moved, it is found when that one is. */
 static int subtree_add(struct watch_tree *t, struct watch_node *up, const char *name, bool quiet)
 {
     struct watch_node *n;
@@ -265,7 +264,7 @@ static int subtree_add(struct watch_tree *t, struct watch_node *up, const char *
     return r == -ENOSPC || r == -ENOMEM ? -ENOSPC : 0;
 }
 
-/* --- what was told already --- */
+/* --- entries already reported --- */
 
 static uint64_t entry_hash(int wd, const char *name)
 {
@@ -293,7 +292,7 @@ static bool seen_take(struct watch_tree *t, uint64_t hash)
     return false;
 }
 
-/* --- looking through --- */
+/* --- scans --- */
 
 static bool is_dir(int dir, const struct dirent *d)
 {
@@ -333,7 +332,7 @@ static bool scan_open(struct watch_scan *s)
     return s->dir != NULL;
 }
 
-/* Some entries of the first directory in the queue. */
+/* Reads some entries of the first directory in the queue. */
 static int scan_step(struct watch_tree *t)
 {
     struct watch_scan *s = t->scans;
@@ -353,7 +352,7 @@ static int scan_step(struct watch_tree *t)
     return r;
 }
 
-/* --- what the kernel tells --- */
+/* --- inotify events --- */
 
 bool watch_tree_waits(const struct watch_tree *t)
 {
@@ -373,7 +372,7 @@ void watch_tree_flush(struct watch_tree *t)
         node_forget(t, n);
 }
 
-/* Too much at once: tells so, and looks for directories that came meanwhile. */
+/* Reports that events were lost, and scans for directories created meanwhile. */
 static void overflowed(struct watch_tree *t)
 {
     tell_overflow(t);
@@ -381,7 +380,7 @@ static void overflowed(struct watch_tree *t)
         scan_add(t, t->nodes[i], true);
 }
 
-/* The other half: from one place of the tree to another. */
+/* The second half of a move: from one place of the tree to another. */
 static void moved_within(struct watch_tree *t, struct watch_node *up, const char *name)
 {
     AUTO_BUF(path, PATH_MAX);
@@ -392,7 +391,7 @@ static void moved_within(struct watch_tree *t, struct watch_node *up, const char
     if (entry_path(up, name, &path) == 0 && entry_path(half->up, half->name, &from) == 0)
         t->on_event(t->ctx, &(struct watch_event){WATCH_MOVED, half->directory, buf_str(&path),
                                                   buf_str(&from)});
-    if (n && node_is_below(up, n)) { /* what moved `up` away from there was lost */
+    if (n && node_is_below(up, n)) { /* the event that moved `up` out of it was lost */
         node_forget(t, n);
         from_drop(t);
         overflowed(t);
@@ -403,7 +402,7 @@ static void moved_within(struct watch_tree *t, struct watch_node *up, const char
         n->name = mem_strdup(name);
         n->up = up;
     }
-    /* It may have been moved before we came to watch it, or to look through all of it. */
+    /* It may have been moved before it was watched or completely scanned. */
     for (size_t i = 0; n && i < t->count; i++)
         if (!t->nodes[i]->looked_through && node_is_below(t->nodes[i], n))
             scan_add(t, t->nodes[i], false);
@@ -458,12 +457,12 @@ static void take_event(struct watch_tree *t, const struct inotify_event *ev)
     if (ev->mask & IN_Q_OVERFLOW)
         overflowed(t);
     up = node_find(t, ev->wd);
-    if (!up) /* the flush may have forgotten it */
+    if (!up) /* the flush may have freed it */
         return;
     if (ev->mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT))
         take_self(t, up, ev->mask);
     else if (ev->len == 0)
-        return; /* of the directory itself; above it tells the same */
+        return; /* about the directory itself; its parent reports the same */
     else if (half)
         moved_within(t, up, ev->name);
     else if (ev->mask & (IN_CREATE | IN_MOVED_TO))
@@ -482,7 +481,7 @@ static int read_events(struct watch_tree *t, struct err *e)
     ssize_t n = read(t->fd, room, sizeof(room));
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-        t->seen_count = 0; /* whatever the kernel had to say of it, it said */
+        t->seen_count = 0; /* the queue is empty: no more duplicates will come */
         t->last_modified = 0;
         return 0;
     }
@@ -497,7 +496,7 @@ static int read_events(struct watch_tree *t, struct err *e)
     return 1;
 }
 
-/* --- from outside --- */
+/* --- interface --- */
 
 int watch_tree_open(struct watch_tree *t, const char *root, bool recursive,
                     void (*on_event)(void *ctx, const struct watch_event *event), void *ctx,
@@ -521,7 +520,7 @@ int watch_tree_open(struct watch_tree *t, const char *root, bool recursive,
 
 void watch_tree_done(struct watch_tree *t)
 {
-    if (!t->on_event) /* zeroed */
+    if (!t->on_event) /* all zero */
         return;
     from_drop(t);
     while (t->scans) {
@@ -535,13 +534,13 @@ void watch_tree_done(struct watch_tree *t)
         free(t->nodes[i]);
     }
     free(t->nodes);
-    fd_close(t->fd); /* and with it all that the kernel watched for us */
+    fd_close(t->fd); /* also removes all watches */
     *t = (struct watch_tree){.fd = -EBADF};
 }
 
 const char *watch_tree_root(const struct watch_tree *t)
 {
-    return t->nodes[0]->name; /* the first that was watched has the least number */
+    return t->nodes[0]->name; /* the first one watched has the smallest wd */
 }
 
 int watch_tree_step(struct watch_tree *t, struct err *e)

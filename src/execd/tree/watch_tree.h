@@ -1,8 +1,8 @@
-/* watch_tree.h - what happens to the files of a directory, or of a whole tree, by inotify(7).
+/* watch_tree.h - reports changes in a directory or a whole tree, by inotify(7).
  *
- * A directory that appears is watched first and looked through then, so that no file made in
- * between is missed; one found both ways is told once. Costs some 100 bytes and a watch of the
- * kernel's for each directory. */
+ * A new directory is first watched and then scanned, so that no file created in between is missed;
+ * a file found both ways is reported once. Each directory costs about 100 bytes and an inotify
+ * watch. */
 #pragma once
 
 #include "base/buf.h"
@@ -12,11 +12,11 @@ enum { WATCH_DIRECTORIES_MAX = 8192, WATCH_SEEN_MAX = 1024 };
 
 enum watch_kind {
     WATCH_CREATED,
-    WATCH_MODIFIED, /* its content or its facts */
+    WATCH_MODIFIED, /* content or metadata */
     WATCH_DELETED,
     WATCH_MOVED,
-    WATCH_OVERFLOW, /* more happened than could be told: look for yourself */
-    WATCH_GONE,     /* the directory itself; the last there is */
+    WATCH_OVERFLOW, /* events were lost: list the directory again */
+    WATCH_GONE,     /* the root directory was removed; the last event */
 };
 
 struct watch_event { /* texts are borrowed */
@@ -30,38 +30,39 @@ struct watch_node;
 struct watch_scan;
 
 struct watch_tree {
-    int fd; /* to be waited for with EPOLLIN */
+    int fd; /* inotify; wait for EPOLLIN */
     bool recursive, gone;
     void (*on_event)(void *ctx, const struct watch_event *event);
     void *ctx;
-    struct watch_node **nodes; /* in the order of their numbers, which grow */
+    struct watch_node **nodes; /* sorted by watch descriptor, which only grows */
     size_t count, room;
-    struct watch_scan *scans, **scans_tail; /* directories to be looked through */
-    struct watch_from {                     /* one half of a move */
+    struct watch_scan *scans, **scans_tail; /* directories to be scanned */
+    struct watch_from {                     /* the first half of a move */
         struct watch_node *up;
         char *name; /* NULL = none */
         uint32_t cookie;
         bool directory;
     } from;
-    uint64_t seen[WATCH_SEEN_MAX]; /* told by a scan; the kernel may tell it, too */
+    /* Hashes of entries reported by a scan, which inotify may report, too. */
+    uint64_t seen[WATCH_SEEN_MAX];
     size_t seen_count;
-    uint64_t last_modified; /* one of several in a row is enough */
+    uint64_t last_modified; /* hash; repeated modifications are reported once */
 };
 
-/* Begins to watch. Nothing is told of what is there already. To be done with in any case. */
+/* Begins to watch. Existing files are not reported. Call watch_tree_done in any case. */
 int watch_tree_open(struct watch_tree *t, const char *root, bool recursive,
                     void (*on_event)(void *ctx, const struct watch_event *event), void *ctx,
                     struct err *e) MUST_USE;
-void watch_tree_done(struct watch_tree *t); /* zeroed is fine */
+void watch_tree_done(struct watch_tree *t); /* all zero is fine */
 
-/* Tells some of what happened: 1 when there may be more, 0 when there is none for now, -errno when
- * it cannot go on. The first 0 says that all of the tree is being watched; a tree with too many
- * directories is -ENOSPC until then, and an overflow later. */
+/* Reports some events: 1 when there may be more, 0 when there are none now, -errno when it cannot
+ * continue. The first 0 means that the whole tree is watched. Too many directories are -ENOSPC
+ * before that, and WATCH_OVERFLOW later. */
 int watch_tree_step(struct watch_tree *t, struct err *e) MUST_USE;
 
-const char *watch_tree_root(const struct watch_tree *t); /* as it was given; borrowed */
+const char *watch_tree_root(const struct watch_tree *t); /* as given; borrowed */
 
-/* Whether half a move is held back, and its end: when no other half came within a moment, it led
- * elsewhere, and the file is told as deleted. */
+/* Whether the first half of a move is held back. If the second half does not follow soon, the
+ * target is outside the tree: watch_tree_flush then reports the file as deleted. */
 bool watch_tree_waits(const struct watch_tree *t);
 void watch_tree_flush(struct watch_tree *t);
