@@ -16,7 +16,7 @@
 #include "execd/tree/fs.h"
 
 #define SCRIPT      "EXECD_BOOTSTRAP_PRE_SCRIPT"
-#define SCRIPT_DONE "_EXECD_PRE_SCRIPT_DONE" /* bootstrap.sh sets it, too */
+#define SCRIPT_DONE "_EXECD_PRE_SCRIPT_DONE" /* bootstrap.sh uses the same name */
 
 enum { DIR_MODE = 0755, FILE_MODE = 0644, TEXT_BYTES_MAX = 1 << 20 };
 
@@ -31,7 +31,7 @@ static bool find_shell(struct buf *out)
     return command_find_program(path, "bash", out) || command_find_program(path, "sh", out);
 }
 
-/* --- before anything starts --- */
+/* --- preparation --- */
 
 static void make_envs_file(void)
 {
@@ -48,7 +48,7 @@ static void make_envs_file(void)
         log_event(LOG_WARN, "no file for variables, going on", LOG_STR("reason", e.msg));
 }
 
-/* Our own file, by a name that means the same in a shell. */
+/* Path of our own executable. In a shell, /proc/self/exe would name the shell. */
 static bool find_self(char out[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
@@ -57,7 +57,7 @@ static bool find_self(char out[PATH_MAX])
     return n > 0;
 }
 
-/* Comes back only when that cannot be. */
+/* Returns only on failure. */
 static void run_script(const char *const *argv)
 {
     static const char *const code = ". \"$" SCRIPT "\"; exec \"$0\" \"$@\"";
@@ -77,7 +77,7 @@ static void run_script(const char *const *argv)
     args[1] = "-c";
     args[2] = code;
     args[3] = self;
-    memcpy(args + 4, argv + 1, count * sizeof(*args)); /* with the NULL */
+    memcpy(args + 4, argv + 1, count * sizeof(*args)); /* including the NULL */
     (void)setenv(SCRIPT_DONE, "1", 1);
     execv(shell.p, (char *const *)args);
     log_event(LOG_WARN, "cannot run a shell for " SCRIPT ", going on without",
@@ -100,7 +100,7 @@ void bootstrap_prepare(const char *const *argv)
     (void)unsetenv(SCRIPT_DONE);
 }
 
-/* --- what to run --- */
+/* --- the entrypoint's command --- */
 
 static int shell_command(struct arena *a, struct str text, const char *const **ret_argv,
                          struct err *e)

@@ -58,7 +58,8 @@ static bool has_program(const char *name)
     return command_find_program(str_of(getenv("PATH")), name, &path);
 }
 
-/* Runs it to its end; with `root` by sudo, where we are not. False when it fails. */
+/* Runs a program and waits for its end; with `root`, through sudo unless we are root. False on
+ * failure. */
 static bool run(bool root, const char *const *args)
 {
     const char *argv[ARGS_MAX] = {"sudo", "-n"};
@@ -79,7 +80,7 @@ static bool run(bool root, const char *const *args)
     return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* The system's own store, in the way of Debian and Alpine, or of Fedora. */
+/* Installs in the system's store, as Debian and Alpine do it or as Fedora does. */
 static void install_in_system(void)
 {
     static const struct {
@@ -104,7 +105,7 @@ static void install_in_system(void)
     }
 }
 
-/* What browsers built on NSS look at. */
+/* Installs in the database of browsers built on NSS. */
 static void install_in_nss(void)
 {
     AUTO_BUF(database, 4096);
@@ -129,8 +130,8 @@ static void install_in_nss(void)
 
 /* --- the merged bundle --- */
 
-/* What Python's packages bring along, when they do. By way of a file beside the bundle, which is
- * never seen half. */
+/* Adds the bundle of Python's certifi package, if installed. Python copies it to a file next to the
+ * merged bundle, so that no program sees the merged bundle half-written. */
 static void add_certifi(struct buf *out)
 {
     static const char *const script = "import certifi,shutil,sys;"
@@ -155,7 +156,7 @@ static void add_system(struct buf *out)
         (void)io_read_regular(AT_FDCWD, bundles[i], BUNDLE_BYTES_MAX, out, NULL);
 }
 
-/* False when it cannot be. */
+/* False on failure. */
 static bool make_bundle(void)
 {
     AUTO_BUF(bundle, BUNDLE_BYTES_MAX + CA_BYTES_MAX + 1);
@@ -188,7 +189,7 @@ enum certificates_kind certificates_install(void)
     return merged ? CERTIFICATES_BUNDLE : CERTIFICATES_ALONE;
 }
 
-/* --- who is told --- */
+/* --- environment and pipe --- */
 
 void certificates_announce(enum certificates_kind kind)
 {

@@ -1,5 +1,5 @@
-/* certificates.h - makes the workload trust a certificate authority that looks into its traffic
- * (the egress proxy's, in its transparent mode). For start-up: BLOCKS. */
+/* certificates.h - makes the workload trust the certificate authority (CA) of the egress proxy,
+ * which decrypts traffic in its transparent mode. For start-up: BLOCKS. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,25 +7,26 @@
 #define CERTIFICATES_CA     "/opt/opensandbox/mitmproxy-ca-cert.pem"
 #define CERTIFICATES_MERGED "/opt/opensandbox/merged-ca-certificates.pem"
 
-/* Whether $OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT asks for it. */
+/* True if $OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT is set to 1, true, yes or on. */
 bool certificates_wanted(void);
-/* What there is for programs to trust. */
+/* Which certificates were installed. */
 enum certificates_kind {
     CERTIFICATES_NONE,
-    CERTIFICATES_ALONE, /* the authority's certificate */
-    CERTIFICATES_BUNDLE /* and one with all the others, too */
+    CERTIFICATES_ALONE, /* the CA's certificate only */
+    CERTIFICATES_BUNDLE /* also a bundle of it and all other CAs */
 };
 
-/* Waits for the authority's certificate, up to five minutes, and installs it wherever this image
- * keeps them: the system's store, a merged bundle, the browser's database. All of it as well as can
- * be; what fails is a warning. */
+/* Waits up to five minutes for the CA's certificate, then installs it in the system's store, a
+ * merged bundle and the NSS database of browsers, as far as the image has them. A failed step is
+ * logged as a warning. */
 enum certificates_kind certificates_install(void);
 
-/* Puts into our environment where programs find what there is now. With CERTIFICATES_NONE it stays
- * as it is: what the image brings along is true still. */
+/* Sets NODE_EXTRA_CA_CERTS, REQUESTS_CA_BUNDLE and SSL_CERT_FILE in our environment. With
+ * CERTIFICATES_NONE the environment stays unchanged: the image's own settings remain valid. */
 void certificates_announce(enum certificates_kind kind);
 
-/* From the process that installs to the one that serves, through a pipe: certificates_hear()
- * announces what came, and is true once nothing more will. It does not block. */
+/* Pass the result through a pipe from the process that installs to the one that serves.
+ * certificates_hear() calls certificates_announce() for the value it reads. It returns true once
+ * nothing more will come, and does not block. */
 void certificates_tell(int fd, enum certificates_kind kind);
 bool certificates_hear(int fd);

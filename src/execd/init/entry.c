@@ -11,7 +11,7 @@
 
 enum {
     READ_BYTES = ENTRY_LOG_CHUNK_MAX,
-    LAST_READS_MAX = 64, /* a pipe of root's may hold a mebibyte, and others may go on writing */
+    LAST_READS_MAX = 64, /* root's pipe may hold 1 MiB, and other writers may still be active */
 };
 static_assert((int)READ_BYTES <= (int)LOOP_SCRATCH_BYTES, "output is read into the loop's scratch");
 
@@ -32,7 +32,7 @@ static int child_prepare(void *user, struct proc_step *ret_step)
     if (conf->keep_fd > 0)
         (void)fcntl(conf->keep_fd, F_SETFD, 0);
     *ret_step = (struct proc_step){"exec", conf->argv[0]};
-    execvp(conf->argv[0], (char *const *)conf->argv); /* reads them only */
+    execvp(conf->argv[0], (char *const *)conf->argv); /* exec only reads the arguments */
     return -errno;
 }
 
@@ -48,7 +48,7 @@ static void pipe_close(struct entry_pipe *p)
     fd_close(fd);
 }
 
-/* A log that cannot be written must not stop the entrypoint, so its output is read all the same. */
+/* If the log cannot be written, output is still read, so that the entrypoint does not block. */
 static void entry_log_output(struct entry *en, struct str data)
 {
     int r = entry_log_add(en->log, data);
@@ -59,7 +59,7 @@ static void entry_log_output(struct entry *en, struct str data)
     }
 }
 
-/* Reads once. False when there is nothing more for now, or for good. */
+/* Reads once. False at end of file, on an error, and when nothing is available. */
 static bool pipe_read(struct entry_pipe *p)
 {
     char *room;
@@ -81,7 +81,8 @@ static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
     (void)pipe_read(container_of(io, struct entry_pipe, io));
 }
 
-/* Makes a pipe whose reading end we watch. *ret_end is the child's, for the caller to close. */
+/* Creates a pipe and watches its read end. *ret_end is the write end for the child; the caller
+ * closes it. */
 static int pipe_open(struct entry *en, struct entry_pipe *p, int *ret_end, struct err *e)
 {
     auto_fd ours = -EBADF, theirs = -EBADF;
@@ -97,7 +98,7 @@ static int pipe_open(struct entry *en, struct entry_pipe *p, int *ret_end, struc
     return 0;
 }
 
-/* --- from outside --- */
+/* --- public functions --- */
 
 int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,
                 const struct entry_conf *conf, struct err *e)
@@ -143,7 +144,7 @@ void entry_done(struct entry *en)
 {
     if (!en->loop)
         return;
-    entry_drain(en); /* of those who outlived the process */
+    entry_drain(en); /* output of processes that outlived the entrypoint */
     for (size_t i = 0; i < ARRAY_LEN(en->pipes); i++)
         pipe_close(&en->pipes[i]);
     proc_close(&en->proc);

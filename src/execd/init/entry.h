@@ -1,4 +1,4 @@
-/* entry.h - the entrypoint: the process whose life is the sandbox's, and its output. */
+/* entry.h - the entrypoint process and its output. The sandbox ends when this process ends. */
 #pragma once
 
 #include "base/proc.h"
@@ -8,15 +8,15 @@
 
 struct entry_conf {
     const char *const *argv; /* NULL-terminated, not empty; argv[0] is looked up in PATH */
-    const char *cwd;         /* NULL = ours */
-    uint32_t uid, gid;       /* EXECD_KEEP_ID = ours */
+    const char *cwd;         /* NULL = execd's own */
+    uint32_t uid, gid;       /* EXECD_KEEP_ID = execd's own */
     struct child_place place;
-    bool keep_output; /* it writes where we do, and nothing is logged */
-    int keep_fd;      /* a descriptor it inherits, under the same number; 0 = none */
+    bool keep_output; /* it inherits our stdout and stderr, and nothing is logged */
+    int keep_fd;      /* a descriptor it inherits under the same number; 0 = none */
 };
 
 struct entry_pipe {
-    struct loop_io io; /* fd is -EBADF once it ended */
+    struct loop_io io; /* fd is -EBADF after end of file */
     struct entry *entry;
 };
 
@@ -25,15 +25,16 @@ struct entry {
     struct entry_log *log;
     struct proc proc; /* pid 0: no process */
     struct entry_pipe pipes[2];
-    bool log_failed; /* said so once */
+    bool log_failed; /* the failure was logged; log it only once */
 };
 
-/* Starts it in a session of its own, its output going to `log`. Blocks until the program runs or
- * the reason why it does not is known. */
+/* Starts the entrypoint in a new session (setsid) and sends its output to `log`. Blocks until
+ * exec() has succeeded or failed. */
 int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,
                 const struct entry_conf *conf, struct err *e) MUST_USE;
 
-/* The process was reaped: takes in what it left in its pipes, without waiting for more. */
+/* Call after the process was reaped. Reads what is left in its pipes, without waiting for more. */
 void entry_ended(struct entry *en);
-/* Takes in what is there once more, and closes. Never started is fine, when it is all zero. */
+/* Reads the pipes a last time and closes them. May be called on a zeroed struct that was never
+ * started. */
 void entry_done(struct entry *en);

@@ -30,7 +30,7 @@ int entry_log_init(struct entry_log *log, int fd)
     return log_write_head(log);
 }
 
-/* Times are a service: what cannot be noted is not, and the data follows all the same. */
+/* Time marks are optional: if one cannot be written, the data is written all the same. */
 static void log_mark(struct entry_log *log)
 {
     uint64_t now_ms = time_mono_ms();

@@ -28,12 +28,12 @@
 #include "net/http_server.h"
 
 enum {
-    REAPS_PER_TURN = 256, /* then requests get their turn, also while something forks like mad */
-    LEFTOVERS_MS = 1000,  /* for those who outlive the entrypoint */
+    REAPS_PER_TURN = 256, /* then requests are served, even during a fork bomb */
+    LEFTOVERS_MS = 1000,  /* for processes that outlive the entrypoint */
     LAST_WAIT_MS = 1000,  /* for killed processes to disappear */
     CONNECTIONS_MAX = 1024,
-    STALL_MS = 300 * 1000, /* a client may stop reading its command for so long */
-    STATUS_SIGNAL = 128,   /* + signal, as shells have it */
+    STALL_MS = 300 * 1000, /* how long a client may stop reading its stream */
+    STATUS_SIGNAL = 128,   /* + signal number, as in shells */
     STATUS_CANNOT_RUN = 126,
     STATUS_NOT_FOUND = 127,
 };
@@ -52,11 +52,11 @@ struct init {
     struct metrics_memory metrics_memory;
     struct uploads uploads;
     struct sock_listener code_port;
-    struct loop_timer timer; /* of INIT_ENDING and INIT_KILLING */
+    struct loop_timer timer; /* used in INIT_ENDING and INIT_KILLING */
     struct loop_timer log_timer;
     struct loop_io certificates;
     enum init_state state;
-    bool everyone; /* we are PID 1: kill(-1) means the sandbox, and not the machine */
+    bool everyone; /* we are PID 1: kill(-1) reaches the sandbox only, not the machine */
     bool idle;     /* there is no entrypoint process and never was */
     bool draining; /* no process is left that matters */
     struct entry entry;
@@ -76,19 +76,19 @@ static void init_warn(int r, const char *what)
         log_event(LOG_WARN, what, LOG_I64("errno", -r));
 }
 
-/* --- the end --- */
+/* --- ending --- */
 
-/* Failure means that nobody is left to hear it. */
+/* Errors are ignored: they mean that no process is left. */
 static void init_signal(const struct init *i, int signo)
 {
     if (i->everyone)
         (void)kill(-1, signo);
     else if (entry_runs(i))
-        (void)kill(-i->entry.proc.pid, signo); /* unreaped, so the number is still its group's */
+        (void)kill(-i->entry.proc.pid, signo); /* not reaped yet: the pid still names its group */
     if (!i->everyone && i->api.commands)
         commands_signal(i->api.commands, signo);
     if (i->api.sessions)
-        sessions_signal(i->api.sessions, signo); /* also of everyone: shells ignore SIGTERM */
+        sessions_signal(i->api.sessions, signo); /* also as PID 1: shells ignore SIGTERM */
     if (!i->everyone && i->api.ptys)
         ptys_signal(i->api.ptys, signo);
     if (signo != SIGKILL && i->api.ptys)
@@ -102,7 +102,7 @@ static void init_on_drained(void *user)
     loop_stop(i->loop);
 }
 
-/* Nobody is left. What streams still have to say is said, and no more. */
+/* No process is left. Lets open streams deliver their last data, then stops the loop. */
 static void init_finish(struct init *i)
 {
     if (i->draining)
@@ -122,7 +122,7 @@ static void init_on_timer(struct loop_timer *t)
     struct init *i = container_of(t, struct init, timer);
 
     if (i->state == INIT_KILLING) {
-        if (entry_runs(i)) /* stuck in the kernel; our own end takes it along */
+        if (entry_runs(i)) /* stuck in the kernel; it dies when we exit */
             init_on_entry_exit(i, 0, SIGKILL);
         init_finish(i);
         return;
@@ -132,7 +132,7 @@ static void init_on_timer(struct loop_timer *t)
     loop_timer_after(i->loop, t, LAST_WAIT_MS, init_on_timer);
 }
 
-/* Everyone was asked to end, and has this long; never longer than promised before. */
+/* All processes were told to end and have `ms` to do so. Never extends an earlier deadline. */
 static void init_end_within(struct init *i, uint32_t ms)
 {
     uint64_t due = loop_now_ns(i->loop) + ms * TIME_NS_PER_MS;
@@ -151,7 +151,7 @@ static void init_on_entry_exit(struct init *i, int code, int signo)
     if (i->state == INIT_RUNNING)
         init_signal(i, SIGTERM);
     if (!i->everyone && commands_running(i->api.commands) == 0)
-        init_finish(i); /* whom it left behind are the system's, as ever */
+        init_finish(i); /* processes it left behind stay with the system, as usual */
     else
         init_end_within(i, LEFTOVERS_MS);
 }
@@ -164,7 +164,8 @@ static void init_on_entry_reaped(struct reaper_child *c, const struct proc_exit 
                        how->by_signal ? how->code : 0);
 }
 
-/* Reaps one. False when no more have ended; then, without any child left, an end is complete. */
+/* Reaps one child. False when no more have exited. If no child is left and we are ending,
+ * finishes. */
 static bool init_reap_one(struct init *i)
 {
     int r = reaper_reap(&i->reaper);
@@ -191,7 +192,7 @@ static void init_on_signal(struct loop_signals *s, int signo)
 
     if (signo == SIGINT || signo == SIGTERM) {
         init_signal(i, signo);
-        if (!entry_runs(i)) /* or our end waits for theirs */
+        if (!entry_runs(i)) /* otherwise we would wait for these processes to end */
             identities_end(i->api.identities);
         init_end_within(i, entry_runs(i) ? i->conf->grace_ms : LEFTOVERS_MS);
     } else if (signo != SIGCHLD && entry_runs(i)) {
@@ -231,7 +232,7 @@ static void init_on_certificates(struct loop_io *io, uint32_t events UNUSED)
     fd_close(fd);
 }
 
-/* What is started from then on is told. */
+/* Processes that start later get the variables that certificates_hear() sets. */
 static int init_watch_certificates(struct init *i, struct err *e)
 {
     int fd = i->conf->certificates_fd;
@@ -240,14 +241,14 @@ static int init_watch_certificates(struct init *i, struct err *e)
                   : loop_io_start(i->loop, &i->certificates, fd, EPOLLIN, init_on_certificates, e);
 }
 
-/* --- the start --- */
+/* --- start --- */
 
 static int init_watch_signals(struct init *i, struct err *e)
 {
     static const int forwarded[] = {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
     sigset_t set;
 
-    /* Had whoever started us ignored it, so would we, and lose every exit. */
+    /* Our parent may have left SIGCHLD ignored; then no exit status would be reported. */
     (void)signal(SIGCHLD, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -258,7 +259,7 @@ static int init_watch_signals(struct init *i, struct err *e)
     return loop_signals_start(i->loop, &i->signals, &set, init_on_signal, e);
 }
 
-/* A socket that does not listen would be accepted from in vain, again and again. */
+/* accept() on a socket that does not listen would fail in an endless loop. */
 static int listener_check(int fd, struct err *e)
 {
     socklen_t size = sizeof(int);
@@ -355,7 +356,7 @@ static void init_observe(struct init *i)
     contexts_observe(i->api.contexts, t);
 }
 
-/* Listening comes first: when the entrypoint runs, its sandbox answers. */
+/* Listens first, so that the API answers as soon as the entrypoint runs. */
 static int init_start(struct init *i, struct err *e)
 {
     int r = loop_new(&i->loop, e);
@@ -373,7 +374,7 @@ static int init_start(struct init *i, struct err *e)
     if (r < 0)
         return err_wrap(e, r, "serve");
     init_observe(i);
-    if (i->everyone) /* elsewhere the port is not ours to take */
+    if (i->everyone) /* otherwise the port is not ours to take */
         code_port_open(&i->code_port, i->loop, (const char *const *)environ);
     r = init_watch_certificates(i, e);
     return r < 0 ? r : init_start_entry(i, e);

@@ -1,5 +1,5 @@
-/* main.c - execd, the daemon inside a sandbox and its first process. A single static program: it
- * runs in any image, also in one without a C library. */
+/* main.c - execd, the daemon inside a sandbox and its first process. It is a single static program,
+ * so it runs in any image, even one without a C library. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -35,12 +35,12 @@ enum {
     ROUTES_TEXT_MAX = 64 << 10,
 };
 
-/* What the broker leaves us, by number. */
+/* Descriptor numbers at which the broker passes its files. */
 enum { FD_LISTENER = 3, FD_EXIT_REPORT, FD_ENTRY_LOG, FD_WORK };
 
 static const struct log_conf log_at_start = {LOG_INFO, LOG_TEXT, STDERR_FILENO, "execd"};
 
-/* Prints and makes sure it arrived: `execd --version >/dev/full` must not succeed. */
+/* Prints and checks that the output arrived: `execd --version >/dev/full` must fail. */
 static int execd_say(const char *text)
 {
     return fputs(text, stdout) == EOF || fflush(stdout) == EOF ? 1 : 0;
@@ -55,7 +55,8 @@ static int execd_print_routes(void)
     return execd_say(text.p);
 }
 
-/* Nothing of ours is for the workload. A kernel without the call knows at least our own. */
+/* Our descriptors must not reach the workload. Without close_range() (Linux 5.11), marks at least
+ * those that the broker passed. */
 static void execd_close_on_exec(uint32_t more_fds)
 {
     if (syscall(SYS_close_range, FD_LISTENER, ~0U, CLOSE_RANGE_CLOEXEC) == 0)
@@ -142,7 +143,7 @@ static int execd_init(const struct execd_options *o)
     return init_run(&conf);
 }
 
-/* -EBADF without an error when there is no name. */
+/* -EBADF without an error when `name` is NULL. */
 static int execd_open(const char *name, struct err *e)
 {
     return name ? fd_open_at(AT_FDCWD, name, O_RDWR | O_CREAT, FILE_MODE, PATH_FREE, e) : -EBADF;
@@ -178,13 +179,13 @@ static int execd_listen(const struct execd_options *o)
         (void)log_err(&e, "start");
         return 1;
     }
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans are then ours to reap, as for PID 1 */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans become our children, as for PID 1 */
     return init_run(&conf);
 }
 
 /* --- in a foreign image --- */
 
-/* On all addresses; without IPv6 on those there are. */
+/* Listens on all addresses; without IPv6, on all IPv4 addresses. */
 static int execd_open_port(uint32_t port, struct err *e)
 {
     char address[32];
@@ -206,8 +207,8 @@ static enum log_level execd_log_level(uint32_t level)
     return level <= 3 ? LOG_ERROR : level == 4 ? LOG_WARN : level <= 6 ? LOG_INFO : LOG_DEBUG;
 }
 
-/* Where those look who start an image to see what is in it. With an entrypoint, standard output is
- * the entrypoint's. */
+/* The banner goes where people look when they start an image to see what is in it. With an
+ * entrypoint, stdout belongs to the entrypoint. */
 static void execd_print_banner(const struct execd_options *o)
 {
     static const char rule[] = "====================================================";
@@ -223,7 +224,7 @@ static void execd_print_banner(const struct execd_options *o)
     (void)fflush(to);
 }
 
-/* Lines of JSON, in files or where others look for them. */
+/* Logs JSON lines to files, or to stdout or stderr. */
 static int execd_log(const struct execd_options *o, struct log_file *log, struct err *e)
 {
     int r = log_file_open(log, o->mode == EXECD_SERVE ? STDOUT_FILENO : STDERR_FILENO, e);
@@ -259,7 +260,7 @@ static int execd_serve(const struct execd_options *o, struct init_conf conf)
         (void)log_err(&e, "start");
     else
         status = init_run(&conf);
-    log_init(&log_at_start); /* the other one's places end here */
+    log_init(&log_at_start); /* `log` is closed next */
     log_file_close(&log);
     return status;
 }
@@ -273,8 +274,8 @@ static int execd_serve_idle(const struct execd_options *o)
     return execd_serve(o, conf);
 }
 
-/* Certificates may be long in coming, and requests are answered meanwhile: the entrypoint's own
- * process installs them first, and tells us through a pipe. */
+/* Certificates may take long to arrive, and requests must be answered meanwhile. So the
+ * entrypoint's process installs them before its exec() and reports through a pipe. */
 static int execd_serve_with_certificates(const struct execd_options *o, struct arena *a,
                                          const char *const *entry)
 {
@@ -318,7 +319,7 @@ static int execd_bootstrap(const struct execd_options *o, const char *const *arg
     return execd_serve(o, conf);
 }
 
-/* In the entrypoint's own process: what it needs, and then itself. */
+/* Runs in the entrypoint's process: installs certificates, then executes the entrypoint. */
 static int execd_become_entry(const struct execd_options *o)
 {
     enum certificates_kind kind = certificates_install();
@@ -332,8 +333,8 @@ static int execd_become_entry(const struct execd_options *o)
     return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
-/* From the option or the environment. Both forget it, also where /proc shows what we were started
- * with: it is for no child of ours. */
+/* Takes the token from the option or the environment and erases it in both, also from
+ * /proc/PID/cmdline and /proc/PID/environ: no child may see it. */
 static void execd_take_token(struct execd_options *o)
 {
     char *given[] = {(char *)o->access_token, getenv("EXECD_ACCESS_TOKEN")};
@@ -377,7 +378,7 @@ int main(int argc UNUSED, char **argv)
     struct err e = {0};
 
     (void)prctl(PR_SET_NAME, "execd"); /* the broker runs us from a copy with another name */
-    (void)prctl(PR_SET_DUMPABLE, 0);   /* before anything of the sandbox can attach to us */
+    (void)prctl(PR_SET_DUMPABLE, 0);   /* before a process of the sandbox can ptrace us */
     log_init(&log_at_start);
     if (execd_options_parse(args, &o, &e) < 0) {
         (void)fprintf(stderr, "execd: %s\n%s", e.msg, execd_help);

@@ -104,7 +104,7 @@ static const struct option_row option_rows[] = {
     {"--work-fds",                   OPTION_U32,       AT(work_fds),              EXECD_WORK_FDS_MAX, EXECD_NONE     },
 };
 
-/* One dash or two, the name, and perhaps "=value". */
+/* Finds the option: one or two dashes, a name, optionally "=value". */
 static const struct option_row *option_find(const char *arg, const char **ret_value)
 {
     struct str name = str_of(arg + (arg[1] == '-'));
@@ -163,7 +163,7 @@ static int option_take_value(const struct option_row *row, const char *value,
     return 0;
 }
 
-/* Takes the option at *argv and moves it past that. */
+/* Takes the option at *argv and advances *argv past it. */
 static int option_take(const char *const **argv, struct execd_options *o, struct err *e)
 {
     const char *value;
@@ -185,9 +185,9 @@ static int option_take(const char *const **argv, struct execd_options *o, struct
     return r;
 }
 
-/* --- the environment --- */
+/* --- environment --- */
 
-/* Before the command line is read, which thereby wins. */
+/* Runs before the command line is read, so the command line takes precedence. */
 static int options_from_env(struct execd_options *o, struct err *e)
 {
     const char *drain = getenv("EXECD_API_GRACE_SHUTDOWN");
@@ -208,9 +208,9 @@ static int check_jupyter(const struct execd_options *o, struct err *e)
     return err_set(e, EINVAL, "--jupyter-host '%s': expected http:// or https://", host.p);
 }
 
-/* --- all of it --- */
+/* --- the whole command line --- */
 
-/* An option that means nothing in the chosen mode is a mistake worth hearing of. */
+/* An option without effect in the chosen mode is an error. */
 static int options_check(const struct execd_options *o, struct err *e)
 {
     bool runs = o->mode == EXECD_INIT || o->mode == EXECD_LISTEN || o->mode == EXECD_ENTRY;
@@ -231,8 +231,8 @@ static int options_check(const struct execd_options *o, struct err *e)
     return check_jupyter(o, e);
 }
 
-/* What is no option ends them; a daemon then ignores the rest, which it may be given by whoever
- * starts its image with some other command. */
+/* The first argument that is not an option ends the options. A daemon (EXECD_SERVE) ignores the
+ * rest: an image may be started with some other command. */
 int execd_options_parse(const char *const *argv, struct execd_options *ret, struct err *e)
 {
     struct execd_options o = {

@@ -9,7 +9,7 @@
 
 enum {
     FORWARDED_ROWS_MAX = 2,
-    EGRESS_PORT = 18080, /* of egress control */
+    EGRESS_PORT = 18080, /* egress control */
 };
 
 static const struct str text_type = STR_INIT("text/plain; charset=utf-8");
@@ -19,7 +19,7 @@ void port_proxy_no_port(struct http_req *req)
     http_reply(req, 400, text_type, STR("port is required\n"));
 }
 
-/* What stands behind "/proxy/{port}", as it was written. */
+/* The part of the path after "/proxy/{port}" and the query, unchanged. */
 static struct str target_of(struct http_req *req, struct str port)
 {
     size_t skip = (size_t)(port.p + port.n - req->head.path.p);
@@ -31,7 +31,7 @@ static struct str target_of(struct http_req *req, struct str port)
     return str_of(target);
 }
 
-/* The peer's address, in `host` without its port; false when it has none. */
+/* Writes the peer's address without its port to `host`. False if the peer has no address. */
 static bool peer_of(const struct http_req *req, char host[INET6_ADDRSTRLEN], uint16_t *ret_port)
 {
     const struct sock_addr *peer = http_req_peer(req);
@@ -48,7 +48,7 @@ static bool peer_of(const struct http_req *req, char host[INET6_ADDRSTRLEN], uin
                                     : inet_ntop(AF_INET6, v6, host, INET6_ADDRSTRLEN);
 }
 
-/* Where the way to us began, and who was the last on it; "" without memory. */
+/* X-Forwarded-For: the first hop and the last hop; "" if out of memory. */
 static struct str forwarded_for(struct http_req *req, const char *host, uint16_t port)
 {
     struct str way = http_req_header(req, STR("X-Forwarded-For")), first = way;
@@ -64,8 +64,8 @@ static struct str forwarded_for(struct http_req *req, const char *host, uint16_t
     return text ? str_of(text) : STR("");
 }
 
-/* What is said of the way here, in place of what came. The gateway's word stands: it comes over a
- * unix socket, whose peers have no address. */
+/* Replaces the forwarding headers. Those of the gateway stay: it connects over a unix socket, whose
+ * peer has no address. */
 static void set_forwarded(struct http_req *req, struct http_proxy_target *target,
                           struct http_header rows[FORWARDED_ROWS_MAX])
 {
@@ -86,7 +86,8 @@ static void set_forwarded(struct http_req *req, struct http_proxy_target *target
     target->drop_count = is_gateway ? 1 : ARRAY_LEN(drop);
 }
 
-/* The server passes this on as its own answer, so it gets a code that its clients know. */
+/* The server forwards this reply as its own, so it gets an error code that the server's clients
+ * know. */
 static void port_proxy_fail(void *user UNUSED, struct http_req *req, int status,
                             const struct err *why)
 {
@@ -101,8 +102,8 @@ static void port_proxy_fail(void *user UNUSED, struct http_req *req, int status,
                          STR_ARG(http_req_param(req, "port")), why->msg);
 }
 
-/* True when the port may not be reached this way, and the client was told so; in the gateway's own
- * words where the client is the gateway. */
+/* True when the port may not be reached this way; the reply was sent. The gateway gets the error
+ * codes that it uses itself. */
 static bool port_refused(struct http_req *req, uint16_t number)
 {
     const struct execd_api *api = req->server_user;

@@ -1,18 +1,21 @@
-/* port_proxy.h - /proxy/{port}/...: whatever listens on a port of the sandbox's loopback, by HTTP
- * and WebSocket.
+/* port_proxy.h - /proxy/{port}/...: forwards HTTP and WebSocket to a port of the sandbox's
+ * loopback.
  *
- * The path and query are passed on as they were written, and so is Host. X-Forwarded-For becomes
- * where the way began (the first entry there is, else X-Real-IP, else the client's address and
- * port) and the client's address, X-Forwarded-Proto "http", and X-Forwarded-Host goes; but what the
- * gateway in front said stays, which is who has no address, over a unix socket. Our own token stays
- * here.
+ * Path, query and Host are forwarded unchanged. Forwarding headers, unless the client is the
+ * gateway:
+ * - X-Forwarded-For becomes "origin, client address". The origin is the header's first entry, else
+ *   X-Real-IP, else the client's address and port.
+ * - X-Forwarded-Proto becomes "http"; X-Forwarded-Host is removed.
  *
- * Two ports are refused, as the gateway refuses them: that of egress control, which would else be
+ * Headers of the gateway are kept. It is recognized by its unix socket, whose peer has no address.
+ * Our own access token is never forwarded.
+ *
+ * Two ports are refused, as in the gateway: that of egress control, which could otherwise be
  * reached through /proxy/44772/proxy/18080, and execd's own, where a path could lead through execd
- * again and again. */
+ * repeatedly. */
 #pragma once
 
 struct http_req;
 
-void port_proxy(struct http_req *req);         /* any method; the body streamed */
-void port_proxy_no_port(struct http_req *req); /* /proxy/ alone */
+void port_proxy(struct http_req *req);         /* any method; the body is streamed */
+void port_proxy_no_port(struct http_req *req); /* /proxy/ without a port */

@@ -101,8 +101,7 @@ const struct http_route execd_routes[] = {
 };
 const size_t execd_route_count = ARRAY_LEN(execd_routes);
 
-/* HEAD is no method of this API, though the router takes it for GET: only what is behind /proxy may
- * know it. */
+/* The router treats HEAD as GET, but this API has no HEAD. Only routes under /proxy accept it. */
 static bool is_served(const struct http_req *req, struct str path)
 {
     const struct http_route *route = http_req_route_at(req, path);
@@ -110,7 +109,8 @@ static bool is_served(const struct http_req *req, struct str path)
     return route && route->methods & HTTP_BIT(req->head.method);
 }
 
-/* A path with one slash too many leads to the one without, as clients of this API expect. */
+/* A path with a superfluous trailing slash redirects to the one without, as clients of this API
+ * expect. */
 static bool redirect(struct http_req *req)
 {
     struct str path = req->head.path, query = req->head.query;
