@@ -31,7 +31,7 @@ struct isolated_all {
     struct isolated_conf conf;
     struct map by_id;
     struct file_views views;
-    char unavailable[WHY_BYTES_MAX]; /* "" = as far as we know it works */
+    char unavailable[WHY_BYTES_MAX]; /* "" = works as far as is known */
 };
 
 /* --- the table --- */
@@ -98,7 +98,8 @@ uint64_t isolated_upper_bytes(const struct isolated_all *all)
     return most < ISOLATED_UPPER_BYTES ? most : ISOLATED_UPPER_BYTES;
 }
 
-/* Another overlay takes no layer from one; a place for them is mounted by whoever wants them. */
+/* An overlay cannot use a directory of another overlay as its upper layer. Persistent layers need
+ * another file system mounted at the upper root. */
 bool isolated_can_persist(const struct isolated_all *all)
 {
     struct statfs fs;
@@ -168,7 +169,7 @@ int isolated_workspace_path(const struct isolated *s, char out[BOX_PATH_BYTES_MA
     return 0;
 }
 
-/* --- the end --- */
+/* --- ending --- */
 
 static void isolated_free(struct isolated *s)
 {
@@ -195,7 +196,7 @@ static void stop_report(struct isolated *s)
     fd_close(fd);
 }
 
-/* With its first process the kernel ends all that is in the box. */
+/* When its first process dies, the kernel kills all other processes in the box. */
 static void stop_box(struct isolated *s)
 {
     pid_t pid = s->init.pid;
@@ -224,7 +225,7 @@ void isolated_drop(struct isolated *s)
     isolated_free(s);
 }
 
-/* A request in flight has its session as long as it needs it. */
+/* A session that a request holds is freed by the last isolated_release(). */
 void isolated_remove(struct isolated *s)
 {
     if (s->users == 0) {
@@ -350,7 +351,7 @@ static void idle_watch(struct isolated *s, uint64_t in_s)
                        on_idle);
 }
 
-/* --- the start --- */
+/* --- start --- */
 
 static void fail(struct isolated *s, const struct err *why)
 {
@@ -362,7 +363,7 @@ static void fail(struct isolated *s, const struct err *why)
     isolated_drop(s);
 }
 
-/* The descriptors that the box has sent before it closed its report. */
+/* Receives the descriptors that the box sent before it closed its report. */
 static int take_descriptors(struct isolated *s, struct err *e)
 {
     uint8_t which[FD_SEND_MAX];
@@ -416,13 +417,13 @@ static void on_report(struct loop_io *io, uint32_t events UNUSED)
         on_ready(s->user, s, NULL);
 }
 
-/* Somebody killed it, or memory ran out. */
+/* The box was killed by a signal, or by the OOM killer. */
 static void on_exit_of_box(struct reaper_child *c, const struct proc_exit *how UNUSED)
 {
     struct isolated *s = container_of(c, struct isolated, init);
 
     if (s->state == ISOLATED_STARTING)
-        return; /* its report comes */
+        return; /* on_report() follows */
     log_event(LOG_WARN, "an isolated session was killed", LOG_STR("id", s->id));
     isolated_end(s);
 }
@@ -441,7 +442,7 @@ static int make_upper(struct isolated *s, struct err *e)
     return r < 0 ? err_sys(e, -r, "make a place for the layer") : 0;
 }
 
-/* Whoever may be at work beside us could have made it a link. */
+/* A process of the sandbox could have replaced it with a symlink. */
 static bool is_directory(const char *path)
 {
     struct stat st;
@@ -524,7 +525,7 @@ void isolated_forget(struct isolated *s)
     isolated_end(s);
 }
 
-/* Its old layer goes, and its runs end as killed. */
+/* Removes the old layer; runs end as killed. */
 int isolated_restart(struct isolated *s,
                      void (*on_ready)(void *user, struct isolated *s, const struct err *why),
                      void *user, struct err *e)

@@ -1,4 +1,4 @@
-/* isolated_api.c - sessions over HTTP: made, asked about, ended. */
+/* isolated_api.c - routes that create, list, show and end sessions. */
 #include "execd/isolated/isolated_api.h"
 
 #include <errno.h>
@@ -109,7 +109,7 @@ static void write_workspace(struct json_writer *w, const struct isolated *s)
     json_write_object_end(w);
 }
 
-/* What it was asked to be, as newer clients look for it, and in an object as older ones do. */
+/* Writes the spec twice: at top level for newer clients, in "isolation" for older ones. */
 static void write_spec(struct json_writer *w, const struct isolated *s)
 {
     json_write_key(w, STR("isolation"));
@@ -221,7 +221,7 @@ static void write_summary(void *user, const struct isolated *s)
     json_write_object(w);
     json_member_string(w, STR("session_id"), str_of(s->id));
     isolated_write_time(w, STR("created_at"), s->created_us);
-    /* clients want a time; as old as it is, it idles since then */
+    /* Clients require a time; without any run, the session has been idle since its creation. */
     isolated_write_time(w, STR("last_run_at"), s->last_run_us ? s->last_run_us : s->created_us);
     write_state(w, s);
     json_write_object_end(w);
@@ -248,7 +248,7 @@ void delete_isolated_session(struct http_req *req)
 
     if (!s)
         return;
-    if (s->state == ISOLATED_STARTING) { /* anew, after a commit, which holds it */
+    if (s->state == ISOLATED_STARTING) { /* a commit is restarting it, and holds it */
         answer_error(req, 409, "SESSION_BUSY", "isolated session %s is being committed", s->id);
         return;
     }
@@ -259,7 +259,7 @@ void delete_isolated_session(struct http_req *req)
     answer_empty(req);
 }
 
-/* --- what there is --- */
+/* --- capabilities --- */
 
 static void write_persist(struct json_writer *w, const struct isolated_all *all, bool overlay)
 {
@@ -322,7 +322,7 @@ static void reply_capabilities(struct http_req *req, bool overlay)
 
 static int probe_start(struct http_req *req, bool overlay, struct err *e);
 
-/* What was made was for this question only. */
+/* The session was created only for this probe. */
 static void probe_end(struct http_req *req, struct isolated *s, const struct err *why, bool overlay)
 {
     req->ops = NULL;
@@ -338,7 +338,7 @@ static void probe_on_plain(void *user, struct isolated *s, const struct err *why
     probe_end(user, s, why, false);
 }
 
-/* Without an overlay it may work. */
+/* It may still work without an overlay. */
 static void probe_on_overlay(void *user, struct isolated *s, const struct err *why)
 {
     if (s || probe_start(user, false, NULL) < 0)
@@ -360,7 +360,7 @@ static int probe_start(struct http_req *req, bool overlay, struct err *e)
     if (r < 0)
         return r;
     s->spec = (struct isolated_spec){
-        .workspace = "/etc", /* read from at most; the root itself cannot be mounted over */
+        .workspace = "/etc", /* only read, at most; nothing can be mounted over / */
         .mode = overlay ? BOX_OVERLAY : BOX_RW,
         .upper_bytes = 1 << 20,
         .share_net = true,
@@ -378,7 +378,8 @@ static int probe_start(struct http_req *req, bool overlay, struct err *e)
     return r;
 }
 
-/* Tried each time: what failed before, for want of memory perhaps, may work by now. */
+/* Probes on each request: an attempt that failed earlier, for example without memory, may succeed
+ * now. */
 void get_isolated_capabilities(struct http_req *req)
 {
     struct isolated_all *all = isolated_of(req);
@@ -390,7 +391,7 @@ void get_isolated_capabilities(struct http_req *req)
     r = isolated_available(all, &why) ? probe_start(req, true, &e) : -ENOTSUP;
     if (r >= 0)
         return;
-    if (r == -EAGAIN) { /* it works, but not one more */
+    if (r == -EAGAIN) { /* it works, but the limit of sessions is reached */
         answer_error(req, 503, "RUNTIME_ERROR", "%s", e.msg);
         return;
     }

@@ -13,4 +13,4 @@ void get_isolated_run(struct http_req *req);
 void get_isolated_run_logs(struct http_req *req);
 void get_isolated_diff(struct http_req *req);
 void post_isolated_commit(struct http_req *req);
-void isolated_files(struct http_req *req); /* all of files and directories, the body streamed */
+void isolated_files(struct http_req *req); /* all routes of files and directories; streams bodies */

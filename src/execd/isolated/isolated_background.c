@@ -1,8 +1,9 @@
-/* isolated_background.c - runs of a session that nobody follows: started, asked about, read.
+/* isolated_background.c - background runs of a session: starts them, reports status and logs.
  *
- * They are commands (command.h) in the session's place, beside its shell and without its state, and
- * their records are those of commands, by whose routes they can be interrupted. While one runs its
- * session neither idles nor is committed; when the session ends it is killed with the rest. */
+ * A background run is a command (command.h) in the session's box, without the state of the
+ * session's shell. Its record is that of a command, and the routes of commands can interrupt it.
+ * While one runs, the session neither becomes idle nor can be committed. When the session ends, the
+ * run is killed, too. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ static struct commands *commands_of(const struct http_req *req)
     return ((struct execd_api *)req->server_user)->commands;
 }
 
-/* --- the start --- */
+/* --- start --- */
 
 static void background_on_start(void *user UNUSED, struct command *c UNUSED)
 {
@@ -79,14 +80,14 @@ void isolated_run_background(struct http_req *req, struct arena *a, struct isola
     write_ids(&w, s->id, c->id);
     isolated_write_time(&w, STR("started_at"), c->started_us);
     isolated_hold(s);
-    command_run(c, &spec, &background_ops, s); /* it may be over by now, and so may its session */
+    command_run(c, &spec, &background_ops, s); /* may end at once, and free its session */
     json_write_object_end(&w);
     answer_written(req, 202, &w);
 }
 
-/* --- afterwards --- */
+/* --- status and logs --- */
 
-/* Replies when there is none. */
+/* Sends the error reply when it returns NULL. */
 static const struct command *need_run(struct http_req *req)
 {
     const struct isolated *s = isolated_need_session(req);

@@ -27,19 +27,19 @@ enum { DIR_MODE = 0755, OPTION_MAX = 32, LOOK_NS = 20 * 1000 * 1000 };
 #define QUIET  (PLAIN | MOUNT_ATTR_NOEXEC)
 #define DEVICE (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
 
-/* Ours, each as a mount of its own: who may not make devices can hand them on. */
+/* The sandbox's devices, each as a bind mount: mknod() may be forbidden here, a mount is not. */
 static const char *const device_paths[] = {
     "/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
 };
 
-/* What the first process works on. */
+/* State of the first process. */
 struct box {
     const struct box_plan *plan;
-    /* Detached copies, made before the root is write-protected. */
+    /* Detached mounts, cloned before the root becomes read-only. */
     int workspace, upper, writable[BOX_WRITABLE_MAX];
     int devices[ARRAY_LEN(device_paths)]; /* or -errno */
     int upper_dir;
-    struct proc_step *step; /* told to the parent when it fails */
+    struct proc_step *step; /* reported to the parent on failure */
 };
 
 unsigned long box_namespaces(const struct box_plan *plan)
@@ -48,9 +48,9 @@ unsigned long box_namespaces(const struct box_plan *plan)
            (plan->share_net ? 0UL : CLONE_NEWNET);
 }
 
-/* --- the tree --- */
+/* --- the mount tree --- */
 
-/* Nothing mounted outside from now on appears inside, and the reverse. */
+/* Stops mount propagation in both directions between the sandbox and the box. */
 static int box_separate(struct box *b)
 {
     struct mount_attr attr = {.propagation = 1UL << 18}; /* MS_PRIVATE */
@@ -60,7 +60,7 @@ static int box_separate(struct box *b)
     return root < 0 ? -errno : mnt_set(root, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
 }
 
-/* Paths of requests; execd's descriptors are none of them. */
+/* Opens a path from a request. It must not lead through execd's descriptors (/proc/self/fd). */
 static int open_place(const char *path)
 {
     return fd_open_at(AT_FDCWD, path, O_PATH, 0, PATH_BY_NAME, NULL);
@@ -84,7 +84,8 @@ static int box_keep(struct box *b, const char *path, enum path_policy policy, un
     return r;
 }
 
-/* By its name once more: what was opened before this namespace was made cannot be mounted in it. */
+/* Opens the workspace by path again: a descriptor from outside this mount namespace cannot be
+ * mounted. -ESTALE if it is no longer the same directory. */
 static int box_keep_workspace(struct box *b)
 {
     const struct box_plan *p = b->plan;
@@ -99,7 +100,7 @@ static int box_keep_workspace(struct box *b)
     return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino ? 0 : -ESTALE;
 }
 
-/* What will be writable, or a device, while it still is. Devices may be absent. */
+/* Clones what must stay writable, and devices, before box_protect(). Devices may be absent. */
 static int box_keep_all(struct box *b)
 {
     const struct box_plan *p = b->plan;
@@ -118,8 +119,8 @@ static int box_keep_all(struct box *b)
     return r;
 }
 
-/* Devices of ours, as the disks of a privileged container, are not for the box, wherever they
- * stand: root in there has no capability, but is their owner. */
+/* Makes the tree read-only and disables device files everywhere, for example disks of a privileged
+ * container: root in the box has no capability, but owns them. */
 static int box_protect(struct box *b)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | PLAIN};
@@ -129,7 +130,7 @@ static int box_protect(struct box *b)
     return root < 0 ? -errno : mnt_set(root, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
 }
 
-/* Makes a directory and what leads there; those that are there are fine. */
+/* Creates a directory and its parents; existing ones are fine. */
 static int make_dirs(const char *path)
 {
     char at[BOX_PATH_BYTES_MAX];
@@ -149,7 +150,7 @@ static int make_dirs(const char *path)
     return 0;
 }
 
-/* A place below a tmpfs of ours is gone with what it covers, and is made anew. */
+/* A mount point that a tmpfs of the box covers no longer exists and is created again. */
 static int box_attach(const char *path, int mount)
 {
     auto_fd place = open_place(path);
@@ -159,15 +160,15 @@ static int box_attach(const char *path, int mount)
     return place < 0 ? place : mnt_attach(mount, place);
 }
 
-/* --- file systems of its own --- */
+/* --- file systems of the box --- */
 
 struct box_mount {
     const char *type, *path;
     unsigned attributes;
-    const char *options[4][2]; /* key, value; a NULL value is a flag */
+    const char *options[4][2]; /* key, value; with a NULL value it is a flag */
 };
 
-/* In the order of the API's contract. What the image has no place for is left out. */
+/* In the order of the API's contract. Skips mount points that the image does not have. */
 static const struct box_mount box_tmp = {
     "tmpfs", "/tmp", PLAIN, {{"mode", "1777"}, {"size", "512m"}, {"nr_inodes", "131072"}}
 };
@@ -226,7 +227,7 @@ static int device_attach(const char *path, int device)
     return place < 0 ? -errno : mnt_attach(device, place);
 }
 
-/* Devices that are not there are left out. */
+/* Skips devices that do not exist. */
 static int devices_fill(const struct box *b, int dev)
 {
     int r = 0;
@@ -268,7 +269,7 @@ static int box_mount_all(struct box *b)
     return r;
 }
 
-/* As for the sandbox around it (src/sandbox/mounts.c); absent ones are fine. */
+/* Same list as for the sandbox (src/sandbox/mounts.c); absent paths are fine. */
 static const char *const masked_paths[] = {
     "/proc/kcore",         "/proc/keys",       "/proc/timer_list",    "/proc/sched_debug",
     "/proc/latency_stats", "/proc/kpagecount", "/proc/kallsyms",      "/proc/acpi",
@@ -322,7 +323,7 @@ static int box_mask(struct box *b)
 
 /* --- the workspace --- */
 
-/* A file system for what the session writes, over the place of the workspace. */
+/* Mounts a file system for the upper layer over the workspace's path. */
 static int upper_mount(struct box *b)
 {
     char size[OPTION_MAX];
@@ -336,7 +337,7 @@ static int upper_mount(struct box *b)
     return mount < 0 ? mount : box_attach(b->plan->workspace, mount);
 }
 
-/* A layer that is not there yet looks like the directory it goes over. */
+/* Creates an upper directory with the owner and mode of the directory it covers. */
 static int upper_make(const char *name, const struct stat *like)
 {
     if (mkdir(name, DIR_MODE) < 0)
@@ -346,14 +347,15 @@ static int upper_make(const char *name, const struct stat *like)
                : 0;
 }
 
-/* Marks are in attributes that only the root of the machine may set, or in those of users. */
+/* True if overlay can use trusted.* attributes, which need CAP_SYS_ADMIN in the initial user
+ * namespace; otherwise it uses user.* attributes. */
 static bool marks_are_ours(void)
 {
     return setxattr("upper", "trusted.overlay.test", "y", 1, 0) == 0 &&
            removexattr("upper", "trusted.overlay.test") == 0;
 }
 
-/* Where we are, there are lower, upper and work. */
+/* The working directory contains lower, upper and work. */
 static int overlay_make(void)
 {
     auto_fd fs = mnt_fs_open("overlay");
@@ -366,7 +368,7 @@ static int overlay_make(void)
     if (r >= 0)
         r = mnt_fs_set(fs, "workdir", "work");
     if (r >= 0 && !marks_are_ours())
-        r = mnt_fs_flag(fs, "userxattr"); /* and no references below, which the others may have */
+        r = mnt_fs_flag(fs, "userxattr"); /* also disables redirect_dir and metacopy */
     else if (r >= 0)
         r = mnt_fs_set(fs, "redirect_dir", "off") < 0 ? 0 : mnt_fs_set(fs, "metacopy", "off");
     if (r >= 0)
@@ -374,7 +376,7 @@ static int overlay_make(void)
     return r < 0 ? r : mnt_fs_mount(fs, PLAIN);
 }
 
-/* The store covers the workspace, and the overlay made in it covers the store. */
+/* Mounts the store over the workspace, and over the store the overlay made from it. */
 static int box_overlay(struct box *b)
 {
     auto_fd lower = -EBADF, here = -EBADF, overlay = -EBADF;
@@ -415,7 +417,7 @@ static int box_workspace(struct box *b)
     return r;
 }
 
-/* Last of the mounts: the session's own layer may lie there, and is in use by now. */
+/* Last mount: the session's own layer may be in that directory and is already mounted. */
 static int box_hide(struct box *b)
 {
     *b->step = (struct proc_step){"hide", b->plan->hidden};
@@ -436,7 +438,7 @@ static int box_network(struct box *b)
     return sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0 ? -errno : 0;
 }
 
-/* One message: a byte for each descriptor that says which it is. */
+/* Sends one message: a byte per descriptor says which one it is. */
 static int box_hand_over(struct box *b)
 {
     static const char *const names[] = {
@@ -479,15 +481,15 @@ static int give_up_rights(struct proc_step *step)
     return isolated_filter_install();
 }
 
-/* Orphans of the box are reaped by the kernel. Whoever holds the other end of the channel ends us
- * by closing it. */
+/* The kernel reaps orphans of the box, because SIGCHLD is ignored. Closing the other end of the
+ * channel ends this process. */
 static NORETURN void box_wait(int channel)
 {
     char ignored;
 
     (void)signal(SIGCHLD, SIG_IGN);
     (void)dup2(channel, 0);
-    (void)syscall(SYS_close_range, 1, ~0U, 0); /* with them the report: the parent goes on */
+    (void)syscall(SYS_close_range, 1, ~0U, 0); /* also closes the report: the parent continues */
     while (read(0, &ignored, 1) != 0 && errno == EINTR)
         ;
     _exit(0);
@@ -513,7 +515,7 @@ int box_become(void *plan, struct proc_step *ret_step)
     return r;
 }
 
-/* --- getting in --- */
+/* --- entering a box --- */
 
 static int box_join(const int *fds, enum box_fd first)
 {
@@ -523,7 +525,7 @@ static int box_join(const int *fds, enum box_fd first)
     return 0;
 }
 
-/* Ends as `how` says. */
+/* Ends with the exit status or the signal in `how`. */
 static NORETURN void end_as(const siginfo_t *how)
 {
     struct rlimit no_core = {0, 0};
@@ -545,7 +547,7 @@ static void pass_on(pid_t group, int signo)
         (void)kill(-group, signo == CHILD_KILL_GROUP ? SIGKILL : signo);
 }
 
-/* Outside the box, for the parent to know. Signals are for the group of the one inside. */
+/* Runs outside the box, as the child that execd waits for. Forwards signals to the group inside. */
 static NORETURN void box_stand_in(pid_t child)
 {
     static const struct timespec look = {.tv_nsec = LOOK_NS};
@@ -556,16 +558,16 @@ static NORETURN void box_stand_in(pid_t child)
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    (void)setpgid(child, child); /* whichever of us is first */
+    (void)setpgid(child, child); /* the child does it, too: either may be first */
     (void)syscall(SYS_close_range, 0, ~0U, 0);
-    if (caps_limit(UINT64_C(1) << CAP_KILL) < 0) /* he may be another user */
+    if (caps_limit(UINT64_C(1) << CAP_KILL) < 0) /* the child may be another user */
         (void)caps_limit(0);
     while (waitid(P_PID, (id_t)child, &how, WEXITED | WNOHANG) < 0 || how.si_pid == 0) {
         signo = sigwaitinfo(&all, NULL);
         asked |= signo == SIGTERM;
         pass_on(child, signo);
     }
-    while (asked && kill(-child, 0) == 0) /* who asked knows when to kill those that stay */
+    while (asked && kill(-child, 0) == 0) /* the sender of SIGTERM decides when to kill the rest */
         pass_on(child, sigtimedwait(&all, NULL, &look));
     end_as(&how);
 }
@@ -602,9 +604,9 @@ int box_enter(const struct child_place *place, const struct child_user *user, co
         return -errno;
     if (pid > 0)
         box_stand_in(pid);
-    (void)setpgid(0, 0); /* ours has no number in there, which shells do not bear */
+    (void)setpgid(0, 0); /* our group has no id in there, which breaks shells */
     r = become_last(user->change ? user : &place->box->user, cwd, name, ret_step);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* without its stand-in nobody would know its end */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* without its stand-in its end would go unnoticed */
     return r;
 }
 

@@ -1,8 +1,8 @@
-/* isolated_commit.c - POST .../commit: what a session wrote goes into the workspace below it.
+/* isolated_commit.c - POST .../commit: copies a session's layer into the workspace below it.
  *
- * The layer is walked from the top; each entry takes the place of what has its name below. Files
- * appear whole, by rename. Nobody works in the session meanwhile. A commit that breaks off half way
- * can be repeated: it does the same again. */
+ * Walks the layer from the top. Each entry replaces the one of the same name below. Files are
+ * replaced atomically, by rename. No process runs in the session meanwhile. A commit that failed
+ * half way can be repeated with the same result. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,16 +24,16 @@ enum { DIR_MODE = 0700, REPLY_BYTES_MAX = 1024 };
 
 struct commit_op {
     struct file_op op;
-    struct isolated *session; /* NULL once it is somebody else's */
+    struct isolated *session; /* NULL once this request no longer owns it */
     bool reset;
     char root[LAYER_PATH_MAX];
     struct walk walk;
     uint64_t written, removed;
 
-    /* The entry at work. */
+    /* The current entry. */
     enum commit_stage { COMMIT_NEXT, COMMIT_CLEAR, COMMIT_COPY } stage;
-    struct walk_entry entry; /* until the walk goes on */
-    int parent;              /* the directory of the workspace it belongs to; O_PATH */
+    struct walk_entry entry; /* valid until the next walk_next() */
+    int parent;              /* its parent directory in the workspace; O_PATH */
     struct remove rm;
     struct copy copy;
     char temp[FS_TEMP_NAME_MAX];
@@ -82,14 +82,14 @@ static bool commit_fail_at(struct commit_op *o, int code, const char *doing)
 
 /* --- one entry --- */
 
-/* A path for those who take no descriptor. */
+/* Builds a path for functions that take no descriptor. */
 static int commit_path(int dir, const char *name, struct buf *out)
 {
     return buf_addf(out, "/proc/self/fd/%d/%s", dir, name);
 }
 
-/* The directory below that the entry stands in. Links are not followed: where the session has a
- * directory, there is one by now. */
+/* Opens the entry's parent directory in the workspace. Does not follow symlinks: where the session
+ * has a directory, the workspace has one by now. */
 static int commit_open_parent(struct commit_op *o)
 {
     struct str below = layer_below(o->entry.path, o->root);
@@ -126,7 +126,7 @@ static bool commit_directory(struct commit_op *o)
     return true;
 }
 
-/* Nothing, or nothing that a rename could not replace, stands in its place any more. */
+/* Its place is now free, or holds only what a rename can replace. */
 static bool commit_place(struct commit_op *o)
 {
     AUTO_BUF(from, PATH_MAX);
@@ -173,7 +173,8 @@ static bool commit_step_clear(struct commit_op *o)
     return r > 0 || commit_place(o);
 }
 
-/* Whether what is below must go first: a directory that ends, or begins anew. */
+/* True if the lower entry must be removed first: one deleted in the layer, or replaced by another
+ * type or by an opaque directory. */
 static bool commit_must_clear(const struct commit_op *o)
 {
     const char *name = o->entry.name.p;
@@ -205,7 +206,7 @@ static bool commit_entry(struct commit_op *o)
     return true;
 }
 
-/* --- the end --- */
+/* --- ending --- */
 
 static void commit_reply(struct http_req *req, const struct commit_op *o)
 {
@@ -233,7 +234,7 @@ static void commit_on_restarted(void *user, struct isolated *s, const struct err
                      "committed, but the session did not come back: %s", why->msg);
 }
 
-/* An overlay does not forgive changes below it, so a layer that begins anew has a box that does. */
+/* An overlay does not tolerate changes of its lower directory, so a reset layer needs a new box. */
 static void commit_restart(struct commit_op *o)
 {
     struct isolated *s = o->session;

@@ -1,9 +1,8 @@
-/* isolated_diff.c - GET .../diff: the layer of a session as an archive, in the form of tar and
- * gzip.
+/* isolated_diff.c - GET .../diff: the layer of a session as a tar.gz archive.
  *
- * It is walked twice: to know how large it is, while that can still be a status, and to send it at
- * the client's pace. What is gone stands there as the overlay marks it, a character device 0, 0; a
- * directory that hides all below has its attribute, in the way of GNU tar --xattrs. */
+ * The layer is walked twice: first to measure it, while an error can still be a status, then to
+ * send it at the client's pace. A whiteout is archived as overlay stores it, a character device
+ * 0, 0. An opaque directory has its attribute in the form of GNU tar --xattrs. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -19,7 +18,7 @@
 #include "execd/tree/walk.h"
 
 enum {
-    PIECE_BYTES = 60 << 10, /* of a file at a time: a block of the packed form */
+    PIECE_BYTES = 60 << 10, /* read at a time: one block of the gzip output */
     TAR_BYTES_MAX = PIECE_BYTES + (32 << 10),
     OUT_BYTES_MAX = TAR_BYTES_MAX + 4 * GZIP_STORE_EXTRA_BYTES,
     PAX_HEAD = 'x',
@@ -30,11 +29,11 @@ struct diff_op {
     struct isolated *session;
     char root[LAYER_PATH_MAX];
     struct walk walk;
-    uint64_t bytes; /* of the archive */
+    uint64_t bytes; /* size of the archive */
     bool measured, packed;
 
     struct gzip_store gzip;
-    struct buf tar, out; /* to be packed, to be sent */
+    struct buf tar, out; /* not yet packed; not yet sent */
     struct tar_content file;
 };
 
@@ -49,7 +48,7 @@ static void diff_release(struct file_op *op)
     isolated_release(o->session);
 }
 
-/* --- how large it is --- */
+/* --- measuring --- */
 
 static bool diff_begin(struct diff_op *o)
 {
@@ -80,7 +79,7 @@ static bool diff_measure(struct diff_op *o)
     if (r == WALK_ENTRY) {
         o->bytes += TAR_BLOCK_BYTES + (S_ISREG(entry.st.st_mode) ? (uint64_t)entry.st.st_size : 0);
         if (S_ISDIR(entry.st.st_mode))
-            (void)!walk_enter(&o->walk, &entry, NULL); /* gone meanwhile */
+            (void)!walk_enter(&o->walk, &entry, NULL); /* an error means it was removed meanwhile */
     }
     if (r < 0) {
         answer_error(o->op.req, 500, "RUNTIME_ERROR", "error reading the layer. %s", e.msg);
@@ -131,7 +130,7 @@ static int diff_head(struct diff_op *o, const struct walk_entry *entry, const st
     return tar_write_head(&o->tar, &head);
 }
 
-/* The head; content follows in further steps. */
+/* Writes the header; the content follows in further steps. */
 static int diff_file(struct diff_op *o, const struct walk_entry *entry)
 {
     struct stat st;
@@ -145,7 +144,7 @@ static int diff_entry(struct diff_op *o, const struct walk_entry *entry)
     int r = 0;
 
     if (S_ISSOCK(entry->st.st_mode))
-        return 0; /* an archive has no place for them */
+        return 0; /* tar cannot represent sockets */
     if (S_ISREG(entry->st.st_mode))
         return diff_file(o, entry);
     if (S_ISDIR(entry->st.st_mode) && layer_is_opaque(walk_dir(&o->walk), entry->name.p))
@@ -153,7 +152,7 @@ static int diff_entry(struct diff_op *o, const struct walk_entry *entry)
     if (r >= 0)
         r = diff_head(o, entry, &entry->st);
     if (r >= 0 && S_ISDIR(entry->st.st_mode))
-        (void)!walk_enter(&o->walk, entry, NULL); /* gone meanwhile */
+        (void)!walk_enter(&o->walk, entry, NULL); /* an error means it was removed meanwhile */
     return r;
 }
 
@@ -194,7 +193,7 @@ static bool diff_send(struct diff_op *o)
     if (r >= 0 && o->out.n > 0)
         r = http_reply_write_all(req, buf_str(&o->out));
     if (r == -EAGAIN)
-        return false; /* on_drain comes */
+        return false; /* on_drain() continues */
     buf_clear(&o->out);
     if (r >= 0 && !o->packed)
         return true;
@@ -217,7 +216,7 @@ void get_isolated_diff(struct http_req *req)
 
     if (!s)
         return;
-    if (s->alone) { /* the layer may be another one at the end, or the session be gone */
+    if (s->alone) { /* a commit may replace the layer or free the session */
         answer_error(req, 409, "SESSION_BUSY", "isolated session %s is being committed", s->id);
         return;
     }

@@ -1,5 +1,5 @@
-/* isolated_files.c - the routes of files and directories of a session, passed on to the process
- * that serves them inside (file_view.h), which is started by the first request. */
+/* isolated_files.c - routes of a session's files and directories. Requests are forwarded to a
+ * process in the box (file_view.h), which the first request starts. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/fsuid.h>
@@ -15,13 +15,13 @@
 #include "execd/isolated/isolated_api_internal.h"
 #include "execd/isolated/isolated_filter.h"
 
-/* What its watches say at the end. */
+/* The last event of its watches. */
 static const char over[] = "the session has ended";
 
-/* --- in the process --- */
+/* --- in the file process --- */
 
-/* What is made belongs to who works in the session; the rights over files stay those of root, as
- * soon as they are taken up again. */
+/* New files belong to the session's user. caps_limit() restores root's rights over files, which
+ * setfsuid() drops. */
 static void own_files(const struct child_user *user)
 {
     if (!user->change)
@@ -30,8 +30,8 @@ static void own_files(const struct child_user *user)
     (void)setfsuid(user->uid);
 }
 
-/* Who sends more than a layer may hold hears so at once, and not when it was measured
- * (isolated_gauge.h). */
+/* A client that sends more than a layer may hold gets an error at once, not only after the next
+ * measurement (isolated_gauge.h). */
 static int limit_files(uint64_t bytes_max)
 {
     struct rlimit most = {bytes_max, bytes_max};
@@ -60,9 +60,9 @@ static int enter_session(const void *user, struct proc_step *ret_step)
     return r < 0 ? r : isolated_filter_install();
 }
 
-/* --- in front of it --- */
+/* --- in execd --- */
 
-/* One that died is followed by another. */
+/* Restarts the process if it died. */
 static struct file_view *view_of(struct isolated *s, struct err *e)
 {
     struct file_view_plan plan = {
@@ -81,7 +81,7 @@ static struct file_view *view_of(struct isolated *s, struct err *e)
     return s->view;
 }
 
-/* A session in use neither idles nor is committed. */
+/* Until then the session neither becomes idle nor can be committed. */
 static void files_on_end(void *user)
 {
     isolated_release(user);
@@ -99,7 +99,7 @@ static void files_on_fail(void *user, struct http_req *req, int status UNUSED,
                      why->msg);
 }
 
-/* Only a watch has an end to tell; all others are broken transfers. */
+/* Only a watch gets a last event; for other requests the transfer is broken off. */
 static void files_on_cut(void *user, struct http_req *req, struct str tail)
 {
     struct isolated *s = user;

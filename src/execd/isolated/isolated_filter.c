@@ -21,7 +21,7 @@
 #define NATIVE_AUDIT_ARCH 0
 #endif
 
-#define X32_BIT 0x40000000 /* a second numbering of the same calls on x86 */
+#define X32_BIT 0x40000000 /* the x32 ABI: other numbers for the same calls */
 #define NAMESPACES                                                                                 \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |  \
      CLONE_NEWNET)
@@ -48,7 +48,7 @@ static const struct sock_filter program[] = {
     IF_ANY(NAMESPACES, 0, 1),
     REFUSE(EPERM),
     ALLOW,
-    IF_EQ(SYS_clone3, 0, 1), /* whose flags no filter sees; libraries fall back to clone */
+    IF_EQ(SYS_clone3, 0, 1), /* filters cannot see its flags; libraries fall back to clone */
     REFUSE(ENOSYS),
     CLOSED(unshare),
     CLOSED(setns),
@@ -56,7 +56,7 @@ static const struct sock_filter program[] = {
     CLOSED(umount2),
     CLOSED(pivot_root),
     CLOSED(chroot),
-    IF_GE(SYS_open_tree, 0, 2), /* to fspick: the newer calls for mounts */
+    IF_GE(SYS_open_tree, 0, 2), /* up to fspick: the newer mount calls */
     IF_GE(SYS_fspick + 1, 1, 0),
     REFUSE(EPERM),
     CLOSED(mount_setattr),
@@ -68,7 +68,7 @@ static const struct sock_filter program[] = {
     CLOSED(pidfd_getfd),
     CLOSED(kcmp),
 
-    /* ways into the kernel */
+    /* attack surface of the kernel */
     IF_EQ(SYS_io_uring_setup, 0, 1),
     REFUSE(ENOSYS),
     CLOSED(bpf),
@@ -81,7 +81,7 @@ static const struct sock_filter program[] = {
     CLOSED(name_to_handle_at),
     CLOSED(fanotify_init),
 
-    /* the machine */
+    /* the whole machine */
     CLOSED(init_module),
     CLOSED(finit_module),
     CLOSED(delete_module),

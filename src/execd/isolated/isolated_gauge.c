@@ -19,22 +19,22 @@ struct isolated_gauge {
     uint64_t bytes_max;
 
     struct loop_timer timer;
-    uint64_t bytes, free_bytes; /* of the layer and its file system, as of the last walk */
-    uint64_t walked_ns;         /* when that began; 0 = never */
+    uint64_t bytes, free_bytes; /* layer size and free space at the last walk */
+    uint64_t walked_ns;         /* when the last walk began; 0 = never */
 
     struct slice slice;
     struct walk walk;
-    uint64_t counted; /* by the one under way */
-    unsigned broken;  /* walks in a row that did not come to their end */
+    uint64_t counted; /* in the current walk */
+    unsigned broken;  /* consecutive walks that failed */
 };
 
-/* With what entries yet to be made would take. */
+/* Free bytes, plus the assumed size of all free inodes. */
 static uint64_t bytes_free(const struct isolated_gauge *g)
 {
     struct statfs fs;
 
     if (fstatfs(g->session->box.fds[BOX_FD_UPPER], &fs) < 0)
-        return 0; /* as if all of it was ours: the walk will tell */
+        return 0; /* as if the layer took all of it: the walk will tell */
     return (uint64_t)fs.f_bfree * (uint64_t)fs.f_bsize + (uint64_t)fs.f_ffree * GAUGE_ENTRY_BYTES;
 }
 
@@ -45,7 +45,7 @@ static void gauge_rest(struct isolated_gauge *g, uint64_t ns)
     loop_timer_set(g->loop, &g->timer, loop_now_ns(g->loop) + ns, gauge_on_time);
 }
 
-/* One that takes long is not made all the time. */
+/* Pauses in proportion to the walk's duration, so that long walks do not run all the time. */
 static void gauge_walked(struct isolated_gauge *g)
 {
     uint64_t took_ns = time_mono_ns() - g->walked_ns, least_ns = GAUGE_LOOK_MS * TIME_NS_PER_MS;
@@ -56,7 +56,7 @@ static void gauge_walked(struct isolated_gauge *g)
     gauge_rest(g, took_ns * REST_PER_WALK > least_ns ? took_ns * REST_PER_WALK : least_ns);
 }
 
-/* A file with many names is there once, and so is counted by parts. */
+/* A file with several hard links is seen several times, so each counts for a part. */
 static uint64_t entry_bytes(const struct stat *st)
 {
     uint64_t names = S_ISDIR(st->st_mode) || st->st_nlink == 0 ? 1 : st->st_nlink;
@@ -64,14 +64,15 @@ static uint64_t entry_bytes(const struct stat *st)
     return GAUGE_ENTRY_BYTES + (uint64_t)st->st_blocks * BLOCK_BYTES / names;
 }
 
-/* False for what is not there any more. */
+/* False if the entry no longer exists. */
 static bool is_trouble(int r)
 {
     return r < 0 && r != -ENOENT && r != -ENOTDIR && r != -ELOOP;
 }
 
-/* A directory was moved away under the walk, or descriptors ran out: that says nothing about the
- * layer, and the next walk may do. Only who keeps breaking them has something to hide. */
+/* A directory was moved during the walk, or descriptors ran out. That says nothing about the layer,
+ * and the next walk may succeed. Only repeated failures are treated as an attempt to hide its
+ * size. */
 static void gauge_broken(struct isolated_gauge *g)
 {
     if (++g->broken >= BROKEN_WALKS_MAX) {
@@ -119,7 +120,7 @@ static void gauge_walk(struct isolated_gauge *g)
     g->counted = 0;
     layer_path(g->session, root);
     if (walk_open(&g->walk, root, NULL) < 0)
-        gauge_walked(g); /* for want of memory, say; the next may do */
+        gauge_walked(g); /* for example, no memory; the next may succeed */
     else
         slice_start(&g->slice, g->loop, gauge_step);
 }

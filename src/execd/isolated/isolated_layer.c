@@ -6,7 +6,7 @@
 
 void layer_path(const struct isolated *s, char out[LAYER_PATH_MAX])
 {
-    /* A walk does not begin at a link, which the number alone is. */
+    /* "/." because a walk does not start at a symlink, which /proc/self/fd/N is. */
     (void)snprintf(out, LAYER_PATH_MAX, "/proc/self/fd/%d/.", s->box.fds[BOX_FD_UPPER]);
 }
 
@@ -24,7 +24,7 @@ bool layer_is_gone(const struct stat *st)
     return S_ISCHR(st->st_mode) && st->st_rdev == 0;
 }
 
-/* The attribute's name tells who was allowed to set it: root of the machine, or of a part of it. */
+/* Overlay uses trusted.* with CAP_SYS_ADMIN in the initial user namespace, and user.* otherwise. */
 bool layer_is_opaque(int dir, const char *name)
 {
     static const char *const marks[] = {"user.overlay.opaque", "trusted.overlay.opaque"};

@@ -1,5 +1,5 @@
-/* isolated_layer.h - what a session wrote, as the overlay keeps it: a tree of what is new or other
- * than below, with marks for what is gone. */
+/* isolated_layer.h - the upper layer of a session's overlay: a tree of new and changed files, with
+ * whiteouts for removed ones. */
 #pragma once
 
 #include <sys/stat.h>
@@ -8,10 +8,10 @@
 
 enum { LAYER_PATH_MAX = 40 };
 
-/* A path that walk.h takes; it holds as long as the session does. */
+/* Path of the layer for walk.h; valid while the session exists. */
 void layer_path(const struct isolated *s, char out[LAYER_PATH_MAX]);
-/* What stands behind that in a path of the walk: "a/b". */
+/* The part of a walk's path below `root`: "a/b". */
 struct str layer_below(struct str path, const char *root);
 
-bool layer_is_gone(const struct stat *st);       /* a mark: what is below is not there */
-bool layer_is_opaque(int dir, const char *name); /* nothing of what is below shows through */
+bool layer_is_gone(const struct stat *st);       /* a whiteout: hides the lower entry */
+bool layer_is_opaque(int dir, const char *name); /* an opaque directory: hides all lower entries */

@@ -34,7 +34,7 @@ struct bind {
 };
 
 struct create_body {
-    struct isolated_spec spec; /* first: tables of objects within begin here */
+    struct isolated_spec spec; /* first: nested JSON tables use offsets from here */
     bool has_mode, has_uid, has_gid, has_env;
     int mode, profile, env_mode;
     uint32_t uid, gid;
@@ -63,7 +63,7 @@ static const struct json_name env_names[] = {
     {"allow", ISOLATED_ENV_ALLOW},
     {NULL,    0                 },
 };
-/* How one becomes a user; there are no user namespaces here. */
+/* How the user is changed; user namespaces are not supported. */
 static const struct json_name uid_mode_names[] = {
     {"setpriv", 0},
     {NULL,      0},
@@ -114,7 +114,7 @@ static const struct json_field bind_fields[] = {
 static const struct json_table bind_table = JSON_TABLE(struct bind, bind_fields, 0);
 static const struct json_field bind_element = {.as = JSON_AS_OBJECT, .table = &bind_table};
 
-/* All but the last row may also stand in the object that it names, which then counts. */
+/* All fields but the last may also be in the object "isolation", which then takes precedence. */
 static const struct json_table isolation_table;
 static const struct json_field create_fields[] = {
     JSON_FIELD("profile", JSON_AS_ENUM, JSON_NULLABLE, struct create_body, profile,
@@ -156,7 +156,7 @@ static bool is_within(struct str path, struct str prefix)
            (path.n == prefix.n || prefix.n == 1 || path.p[prefix.n] == '/');
 }
 
-/* Absolute and clean, in the session's arena. */
+/* Returns an absolute, clean path in the session's arena. */
 static const char *read_path(struct isolated *s, struct str given, struct err *e)
 {
     AUTO_BUF(path, BOX_PATH_BYTES_MAX - 1);
@@ -170,7 +170,7 @@ static const char *read_path(struct isolated *s, struct str given, struct err *e
     return kept;
 }
 
-/* These are made anew for the session, or are all there is. */
+/* Paths that the session gets anew, or the whole file system. */
 static bool is_taken(const char *path)
 {
     static const char *const taken[] = {"/proc", "/sys", "/dev", "/run"};
@@ -183,7 +183,7 @@ static bool is_taken(const char *path)
     return false;
 }
 
-/* Where it leads: a link on the way must not lead to what is not allowed. */
+/* Resolves symlinks: none may lead to a path that is not allowed. */
 static const char *real_path(struct isolated *s, const char *path, struct err *e)
 {
     auto_free char *real = realpath(path, NULL);
@@ -201,8 +201,8 @@ static int refuse_workspace(const char *path, struct err *e)
     return err_set(e, EINVAL, "workspace: %s cannot be one", path);
 }
 
-/* By another name it is the same place: whoever works beside may have left a link there, and may
- * exchange it at any time. */
+/* Checks the opened directory: a process of the sandbox may have put a symlink there, and may
+ * replace it at any time. */
 static int check_workspace(const struct isolated *s, struct err *e)
 {
     char real[BOX_PATH_BYTES_MAX];
@@ -213,7 +213,7 @@ static int check_workspace(const struct isolated *s, struct err *e)
     return is_taken(real) ? refuse_workspace(s->spec.workspace, e) : 0;
 }
 
-/* What did not exist belongs to who will work there. */
+/* A workspace that did not exist is given to the session's user. */
 static int read_workspace(struct isolated *s, const struct create_body *b, struct err *e)
 {
     const struct child_user *user = &s->spec.user;
@@ -281,7 +281,7 @@ static void read_user(struct isolated *s, const struct create_body *b)
     if (!b->has_uid && !b->has_gid)
         return;
     if (b->has_uid)
-        (void)user_by_uid(b->uid, &u); /* who has no line is his own group */
+        (void)user_by_uid(b->uid, &u); /* a uid without an entry in /etc/passwd gets its own gid */
     else
         u = (struct user){.uid = getuid()};
     if (b->has_gid)
@@ -317,7 +317,7 @@ static int check_keys(const struct isolated_spec *spec, struct err *e)
     return 0;
 }
 
-/* The place to work in by either name: there is one. */
+/* The workspace is given as "workspace" or as the one entry of "overlays". */
 static int read_places(struct create_body *b, struct err *e)
 {
     size_t count = b->overlays_count + (b->path.n > 0);
@@ -382,12 +382,12 @@ int isolated_request_create(struct http_req *req, struct isolated *s)
 
 /* --- the environment --- */
 
-/* What looks like a secret. Names are compared in lower case. */
+/* Names that look like secrets. Compared in lower case. */
 static const char *const secret_patterns[] = {
     "*_api_key", "*_token",  "*_secret", "*_password", "aws_*",
     "ali_*",     "aliyun_*", "k8s_*",    "kube_*",
 };
-static const char *const always_passed[] = {"path", "home"}; /* without, little works */
+static const char *const always_passed[] = {"path", "home"}; /* little works without them */
 
 static void lower(struct str name, char out[NAME_BYTES_MAX])
 {
@@ -398,7 +398,7 @@ static void lower(struct str name, char out[NAME_BYTES_MAX])
     out[n] = '\0';
 }
 
-/* A pattern too hard to match counts as one that does: what is kept back harms less. */
+/* A pattern too complex to match counts as a match: to withhold a variable is the safer error. */
 static bool matches(struct str pattern, const char *name)
 {
     char lowered[NAME_BYTES_MAX];
@@ -463,7 +463,7 @@ int isolated_env_filter(struct arena *a, const struct isolated_spec *spec, const
     return 0;
 }
 
-/* Ours and the file's, as far as they pass. */
+/* The variables of execd and of the variables file that pass the filter. */
 static int make_env(struct arena *a, const struct isolated_spec *spec, const char *const **ret)
 {
     const char *const *ours = (const char *const *)environ;
@@ -506,8 +506,8 @@ static int check_run(const struct run_body *b, struct err *e)
     return shell_check_envs(b->envs, b->envs_count, e);
 }
 
-/* As the session sees it, so nobody looks whether it is there; from the workspace when it is
- * relative. */
+/* A path as the session sees it, so its existence is not checked here. A relative one starts at the
+ * workspace. */
 static int read_cwd(struct arena *a, const struct isolated *s, struct str given,
                     const char *const *env, const char **ret, struct err *e)
 {

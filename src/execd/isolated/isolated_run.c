@@ -1,9 +1,8 @@
-/* isolated_run.c - POST .../run: code for the living shell of a session (shell.h), and what becomes
- * of it as a stream of events.
+/* isolated_run.c - POST .../run: runs code in the session's shell (shell.h) and streams its events.
  *
- * The first run starts the shell. One that ended, because its code said exit, is started anew. A
- * client that leaves interrupts its run, as in any session: nobody else could, and the next run
- * would have to wait for it. */
+ * The first run starts the shell. A shell that ended, because its code called exit, is started
+ * again. When a client disconnects, its run is interrupted: no other client could do that, and the
+ * next run would have to wait for it. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -26,12 +25,12 @@ enum {
 
 struct isolated_run {
     struct isolated *session;
-    struct exec_stream *stream; /* NULL: the client left */
+    struct exec_stream *stream; /* NULL: the client disconnected */
     char id[ID_REQUEST_MAX];
     int64_t started_us;
 };
 
-/* --- the end --- */
+/* --- ending --- */
 
 static void run_finish(struct isolated *s, bool started, int exit_code, const char *error)
 {
@@ -97,9 +96,9 @@ static int shell_need(struct isolated *s, const char *const *env, bool *ret_new,
     return r < 0 || !*ret_new ? r : shell_start(s->shell, env, NULL, e);
 }
 
-/* --- what precedes the code --- */
+/* --- setup before the code --- */
 
-/* Variables of the run before were lent for that run: they get back what they had. */
+/* Variables of the previous run applied only to that run: restores their earlier values. */
 static int setup_take_back(struct buf *out, const char *lent, const char *const *env)
 {
     struct str rest = str_of(lent), name;
@@ -152,8 +151,8 @@ static void stream_on_close(void *user)
     struct isolated *s = run->session;
 
     run->stream = NULL;
-    shell_interrupt(s->shell); /* the run may be gone by now */
-    shell_resume(s->shell);    /* its output is dropped from now on */
+    shell_interrupt(s->shell); /* the run may have ended by now */
+    shell_resume(s->shell);    /* its output is discarded from now on */
 }
 
 static const struct exec_stream_ops stream_ops = {
@@ -161,7 +160,7 @@ static const struct exec_stream_ops stream_ops = {
     .on_close = stream_on_close,
 };
 
-/* The stream begins first: whatever is wrong from here on is its last event. */
+/* Begins the stream first, so that any later error is its last event. */
 static void run_begin(struct http_req *req, struct isolated *s, const struct isolated_job *want)
 {
     struct isolated_run *run = mem_new(struct isolated_run);
