@@ -17,7 +17,7 @@ struct ptys {
     struct reaper *reaper;
     struct child_place place;
     struct map by_id;
-    struct list all; /* of struct pty, removed ones too */
+    struct list all; /* of struct pty, including removed ones */
     size_t count;
 };
 
@@ -70,7 +70,7 @@ void ptys_free(struct ptys *all)
 {
     if (!all)
         return;
-    loop_settle(all->loop); /* what they deferred */
+    loop_settle(all->loop); /* runs what the sessions deferred */
     LIST_EACH(&all->all, at)
     {
         struct pty *p = container_of(at, struct pty, link);
@@ -97,10 +97,10 @@ void ptys_signal(struct ptys *all, int signo)
 void ptys_hang_up(struct ptys *all)
 {
     ptys_signal(all, SIGHUP);
-    ptys_signal(all, SIGCONT); /* who is stopped could not end */
+    ptys_signal(all, SIGCONT); /* a stopped process could not end */
 }
 
-/* A copy that input sized. */
+/* Copies a string whose length comes from a client: fails without aborting. */
 static int copy_text(struct str s, char **ret)
 {
     if (!s.p)
@@ -114,7 +114,7 @@ static int copy_text(struct str s, char **ret)
     return 0;
 }
 
-/* The oldest that is in nobody's way makes room. */
+/* Removes the oldest session that has no viewer and no shell. */
 static bool ptys_make_room(struct ptys *all)
 {
     if (all->count < PTYS_MAX)
@@ -153,7 +153,7 @@ int pty_new(struct ptys *all, struct str cwd, struct str command, struct pty **r
     return 0;
 }
 
-/* Of those that ended, the oldest give their replay up. */
+/* Drops the replays of the oldest ended sessions. */
 static void ptys_prune_replays(struct ptys *all)
 {
     size_t bytes = 0;
@@ -171,12 +171,12 @@ static void ptys_prune_replays(struct ptys *all)
 
 /* --- removal --- */
 
-/* Gone for good, once its processes were killed and its shell is over. */
+/* Frees a removed session once its processes were killed and its shell has ended. */
 static void pty_free_if_over(struct pty *p)
 {
     if (!p->removed || p->kill.dir || p->proc.state != PTY_IDLE)
         return;
-    pty_lose_viewer(p, false); /* one that had not begun */
+    pty_lose_viewer(p, false); /* a viewer that had not begun */
     pty_free(p);
 }
 
@@ -263,7 +263,7 @@ static void pty_go_live(struct pty *p)
         pty_proc_pause(&p->proc);
 }
 
-/* --- its shell --- */
+/* --- the shell --- */
 
 static void session_on_start(struct pty_proc *proc, const struct err *why_not)
 {
@@ -315,9 +315,9 @@ static const struct pty_proc_ops session_ops = {
     .on_end = session_on_end,
 };
 
-/* --- its start --- */
+/* --- starting the shell --- */
 
-/* What the shell is called with: bash reads no files of its own; flags of bash are not for sh. */
+/* Builds the shell's argv. bash reads no startup files; its flags are not for sh. */
 static int make_argv(const struct pty *p, struct arena *a, struct str path, const char *argv[6])
 {
     AUTO_BUF(shell, EXECD_PATH_BYTES_MAX);
@@ -325,7 +325,7 @@ static int make_argv(const struct pty *p, struct arena *a, struct str path, cons
     size_t n = 1;
 
     if (!is_bash && !command_find_program(path, "sh", &shell))
-        (void)buf_add(&shell, STR("/bin/sh")); /* which will say that it is not there */
+        (void)buf_add(&shell, STR("/bin/sh")); /* its exec will report that it is missing */
     argv[0] = arena_strdup(a, buf_str(&shell));
     if (is_bash) {
         argv[n++] = "--norc";
@@ -339,7 +339,7 @@ static int make_argv(const struct pty *p, struct arena *a, struct str path, cons
     return argv[0] ? 0 : -ENOMEM;
 }
 
-/* As a command's; on a terminal, programs also learn of what kind it is. */
+/* The environment of a command; on a terminal also TERM. */
 static int make_env(struct arena *a, bool is_pty, const char *const **ret)
 {
     static const struct json_pair term = {STR_INIT("TERM"), STR_INIT("xterm-256color")};
@@ -383,7 +383,7 @@ void pty_begin(struct pty *p, bool is_pty)
             pty_fail(p, &e);
         break;
     case PTY_STARTING:
-        break; /* on_start follows */
+        break; /* session_on_start() follows */
     case PTY_RUNNING:
     case PTY_DRAINING:
         pty_go_live(p);

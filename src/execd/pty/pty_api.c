@@ -20,7 +20,7 @@ static struct execd_api *api_of(const struct http_req *req)
     return req->server_user;
 }
 
-/* The session of the path; NULL when there is none, and the client was told. */
+/* The session named in the path. If NULL, the reply was sent. */
 static struct pty *session_of(struct http_req *req)
 {
     struct str id = http_req_param(req, "id");
@@ -103,7 +103,7 @@ static void removal_on_done(void *user)
     answer_empty(req);
 }
 
-/* The client left; the session is ended all the same. */
+/* The client disconnected; the session is removed all the same. */
 static void removal_on_close(struct http_req *req, int error UNUSED)
 {
     pty_forget_removal(req->user);
@@ -139,7 +139,7 @@ static void refuse(struct http_req *req, int status, struct str text)
     http_reply(req, status, ANSWER_TEXT, text);
 }
 
-/* The words that clients of this API know, where ws_accept has its own. */
+/* Replies with the texts that clients of this API expect; those of ws_accept() differ. */
 static bool is_handshake(struct http_req *req)
 {
     const struct http_headers *headers = &req->head.headers;

@@ -8,23 +8,23 @@
 
 enum {
     CLOSE_TAKEN_OVER = 4001,
-    TYPE_SHOWN_BYTES_MAX = 64, /* of a frame's type that nobody knows */
+    TYPE_SHOWN_BYTES_MAX = 64, /* of an unknown frame type, in an error */
 };
 
 struct pty_client {
     struct list link;
     struct ws *ws; /* NULL during the handshake */
     struct ptys *ptys;
-    char id[ID_UUID_MAX]; /* of the session, which may go before we hold it */
-    struct pty *pty;      /* that we hold; NULL: not yet, or no more */
-    bool lost;            /* no more */
+    char id[ID_UUID_MAX]; /* of the session, which may be removed before we view it */
+    struct pty *pty;      /* the session we view; NULL: not yet, or no longer */
+    bool lost;            /* no longer */
     int64_t since;
     bool is_pty;
-    struct buf text;  /* of a text frame that comes in pieces */
-    bool too_long;    /* and that nobody will read */
-    int channel;      /* of the binary frame under way; -1 before its first byte */
-    struct buf input; /* not taken by the shell yet */
-    bool pong_due;    /* the queue was full */
+    struct buf text;  /* a text frame that comes in pieces */
+    bool too_long;    /* it exceeds the limit and is discarded */
+    int channel;      /* of the current binary frame; -1 before its first byte */
+    struct buf input; /* not accepted by the shell yet */
+    bool pong_due;    /* waits because the queue was full */
 };
 
 static void client_let_go(struct pty_client *c)
@@ -33,10 +33,10 @@ static void client_let_go(struct pty_client *c)
     c->lost = true;
     buf_done(&c->input);
     if (c->ws)
-        ws_resume(c->ws); /* to hear its close */
+        ws_resume(c->ws); /* to receive its close frame */
 }
 
-/* --- what we say --- */
+/* --- frames to the client --- */
 
 static void client_push(struct pty_client *c, enum ws_opcode opcode, const struct str *pieces,
                         size_t count)
@@ -44,7 +44,7 @@ static void client_push(struct pty_client *c, enum ws_opcode opcode, const struc
     int r = ws_push(c->ws, opcode, pieces, count);
 
     if (r == -ENOMEM || r == -EMSGSIZE)
-        ws_cut(c->ws, -r); /* what is missing can be asked for again */
+        ws_cut(c->ws, -r); /* a new connection can ask for the missing part */
 }
 
 static void client_push_text(struct pty_client *c, const struct buf *b, int r)
@@ -64,7 +64,7 @@ static void client_push_error(struct pty_client *c, const char *code, struct str
     client_push_text(c, &b, pty_print_error(&b, code, message));
 }
 
-/* What somebody may provoke again and again is dropped while the queue is full. */
+/* Errors that a client can provoke repeatedly are dropped while the queue is full. */
 static void client_complain(struct pty_client *c, const char *code, struct str message)
 {
     if (ws_room(c->ws) > 0)
@@ -136,14 +136,14 @@ static void client_on_lost(void *user, bool taken_over)
 
     client_let_go(c);
     if (!c->ws)
-        return; /* see client_on_open */
+        return; /* client_on_open() closes it */
     if (taken_over)
         ws_close(c->ws, CLOSE_TAKEN_OVER, STR("TAKEN_OVER"));
     else
         ws_close(c->ws, WS_CLOSE_GOING_AWAY, STR("SESSION_GONE"));
 }
 
-/* --- what we hear --- */
+/* --- frames from the client --- */
 
 static void client_input_failed(struct pty_client *c)
 {
@@ -151,7 +151,7 @@ static void client_input_failed(struct pty_client *c)
     client_complain(c, "STDIN_WRITE_FAILED", STR("the process does not read its input any more"));
 }
 
-/* Bytes taken: by the shell, or into the queue as far as `most` allows. */
+/* Returns the bytes accepted: by the shell, or into the queue, which may hold `most`. */
 static size_t client_input(struct pty_client *c, struct str data, size_t most)
 {
     ssize_t n = c->input.n == 0 ? pty_write(c->pty, data) : 0;
@@ -235,7 +235,7 @@ static void client_text(struct pty_client *c, struct str text)
 
 static void client_text_piece(struct pty_client *c, const struct ws_piece *piece)
 {
-    if (piece->first && piece->last) { /* as most are: not copied */
+    if (piece->first && piece->last) { /* the usual case: no copy */
         client_text(c, piece->data);
         return;
     }
@@ -279,7 +279,7 @@ static size_t client_on_piece(struct ws *ws, const struct ws_piece *piece)
     return piece->data.n;
 }
 
-/* --- its connection --- */
+/* --- connection --- */
 
 static void client_on_open(struct ws *ws)
 {
@@ -293,7 +293,7 @@ static void client_on_open(struct ws *ws)
     }
     if (c->pty)
         pty_begin(c->pty, c->is_pty);
-    else /* it went during the handshake */
+    else /* the session was removed during the handshake */
         ws_close(ws, WS_CLOSE_GOING_AWAY, STR("SESSION_GONE"));
 }
 
@@ -307,7 +307,7 @@ static void client_on_drain(struct ws *ws)
         pty_resume(c->pty);
 }
 
-/* Nobody will read what we say, but what was said to us still goes to the shell. */
+/* The client no longer reads, but input it has sent still goes to the shell. */
 static void client_on_hangup(struct ws *ws)
 {
     struct pty_client *c = ws_user(ws);
@@ -340,7 +340,7 @@ static const struct ws_ops client_ws_ops = {
 void pty_client_accept(struct http_req *req, const struct pty_client_conf *conf)
 {
     static const struct ws_conf ws_conf = {
-        .message_bytes_max = INT64_MAX, /* input is not collected */
+        .message_bytes_max = INT64_MAX, /* input is passed on in pieces */
         .ping_ms = PTY_PING_MS,
         .idle_ms = PTY_IDLE_MS,
         .close_ms = PTY_CLOSE_MS,

@@ -1,4 +1,4 @@
-/* pty_client.h - a WebSocket that views a terminal session: frames both ways. Loop thread only. */
+/* pty_client.h - a WebSocket connection that views a terminal session. Loop thread only. */
 #pragma once
 
 #include "base/list.h"
@@ -9,23 +9,23 @@ struct pty;
 
 enum {
     PTY_PING_MS = 30 * 1000,
-    PTY_IDLE_MS = 60 * 1000, /* a client that says nothing, or takes nothing, for so long is gone */
+    PTY_IDLE_MS = 60 * 1000, /* a client that neither sends nor reads for so long is cut off */
     PTY_CLOSE_MS = 5 * 1000,
-    PTY_QUEUE_BYTES_MAX = 64 << 10, /* then the session's output waits */
-    PTY_INPUT_BYTES_MAX = 64 << 10, /* for a shell that does not read; then the client waits */
+    PTY_QUEUE_BYTES_MAX = 64 << 10, /* beyond that, output of the session waits */
+    PTY_INPUT_BYTES_MAX = 64 << 10, /* beyond that unread by the shell, the client waits */
 };
 
 struct pty_client_conf {
-    struct list *clients; /* of all; it is in there as long as its connection lives */
+    struct list *clients; /* all clients; contains this one while its connection lives */
     struct ptys *ptys;
     struct pty *pty;
-    int64_t since; /* number of the first byte it wants again */
-    bool is_pty;   /* what a new shell gets: a terminal, or pipes */
+    int64_t since; /* offset of the first byte to replay */
+    bool is_pty;   /* a new shell gets a terminal, else pipes */
 };
 
-/* Answers a request to switch protocols. The session is held from here on, unless somebody else
- * holds it: who then loses it once the handshake is done. */
+/* Answers a WebSocket handshake. The client becomes the viewer at once if there is none. Otherwise
+ * it replaces the current viewer once the handshake is done. */
 void pty_client_accept(struct http_req *req, const struct pty_client_conf *conf);
 
-/* Cuts every connection; settles the loop. */
+/* Cuts all connections and runs deferred work (loop_settle()). */
 void pty_clients_cut(struct list *clients, struct loop *loop);

@@ -5,7 +5,7 @@
 #include "base/json_write.h"
 #include "execd/core/answer.h"
 
-/* --- to us --- */
+/* --- frames to execd --- */
 
 struct text_frame {
     struct str type, data, signal;
@@ -62,7 +62,7 @@ static bool read_ping(const struct text_frame *f UNUSED, struct pty_frame *ret U
 static const struct {
     struct str name;
     enum pty_frame_type type;
-    bool (*read)(const struct text_frame *f, struct pty_frame *ret); /* false: ignore it */
+    bool (*read)(const struct text_frame *f, struct pty_frame *ret); /* false: ignore the frame */
 } frame_types[] = {
     {STR_INIT("stdin"),  PTY_FRAME_STDIN,  read_stdin },
     {STR_INIT("resize"), PTY_FRAME_RESIZE, read_resize},
@@ -88,7 +88,7 @@ void pty_frame_read(struct str text, struct arena *a, struct pty_frame *ret)
     ret->text = f.type;
 }
 
-/* --- from us --- */
+/* --- frames from execd --- */
 
 void pty_print_replay_head(char out[PTY_REPLAY_HEAD_BYTES], uint64_t offset)
 {

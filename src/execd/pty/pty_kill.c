@@ -8,12 +8,12 @@
 #include "base/fd.h"
 
 enum {
-    LOOKS_MAX = 16, /* who forks faster than so many looks find it is not of this world */
+    LOOKS_MAX = 16, /* enough scans: forks cannot keep ahead of so many */
     STAT_BYTES_MAX = 512,
 };
 
-/* "42 (name) S PARENT GROUP SESSION ...": the name may hold anything, so the last parenthesis ends
- * it. */
+/* Format: "42 (name) S PARENT GROUP SESSION ...". The name may contain anything, so the last ')'
+ * ends it. */
 pid_t pty_kill_group(struct str stat, pid_t session)
 {
     const char *name_end = stat.n ? memrchr(stat.p, ')', stat.n) : NULL;
@@ -32,7 +32,7 @@ pid_t pty_kill_group(struct str stat, pid_t session)
     return its_session == session && group > 1 ? (pid_t)group : 0;
 }
 
-/* Who is gone meanwhile has no file, and that is fine. */
+/* 0 if the process no longer exists. */
 static pid_t group_of(const struct pty_kill *k, const char *pid)
 {
     char path[64], text[STAT_BYTES_MAX];
@@ -53,7 +53,8 @@ static void kill_end(struct pty_kill *k)
     k->on_done(k);
 }
 
-/* One process. A group is killed as a whole: nobody of it can fork in between. */
+/* Handles one process. Kills its whole group at once, so that none of its members can fork in
+ * between. */
 static bool kill_step(struct slice *s)
 {
     struct pty_kill *k = container_of(s, struct pty_kill, slice);

@@ -1,7 +1,7 @@
-/* pty_kill.h - SIGKILL to everyone of a session (setsid), in whatever process group.
+/* pty_kill.h - sends SIGKILL to every process of a session (setsid), in any process group.
  *
- * Looks through /proc, about a millisecond per turn of the loop, until nobody is left. Where there
- * is no /proc, the leader's own group has to do. Loop thread only. */
+ * Scans /proc, about a millisecond per turn of the loop, until no process is left. Without /proc,
+ * only the leader's process group is killed. Loop thread only. */
 #pragma once
 
 #include <dirent.h>
@@ -12,19 +12,19 @@
 
 struct pty_kill {
     struct slice slice;
-    DIR *dir; /* of /proc; NULL: no kill is under way */
+    DIR *dir; /* /proc; NULL: no kill is under way */
     pid_t session;
     int looks_left;
-    bool found; /* somebody, during this look */
+    bool found; /* this scan found a process */
     void (*on_done)(struct pty_kill *k);
 };
 
-/* `session` is led by a child of ours that was not reaped yet. on_done comes once, also from within
- * this call. */
+/* `session` must be led by a child of ours that is not reaped yet. on_done is called once, possibly
+ * from within this call. */
 void pty_kill_start(struct pty_kill *k, struct loop *loop, pid_t session,
                     void (*on_done)(struct pty_kill *k));
-void pty_kill_stop(struct pty_kill *k); /* goes no further; never started is fine */
+void pty_kill_stop(struct pty_kill *k); /* cancels; never started is fine */
 
-/* The group of a process of that session which still runs, from the text of /proc/PID/stat; 0 for
- * any other. */
+/* Parses /proc/PID/stat. Returns the process group if the process is in `session` and alive, else
+ * 0. */
 pid_t pty_kill_group(struct str stat, pid_t session);

@@ -13,9 +13,9 @@
 #include "base/mem.h"
 
 enum {
-    /* More than the kernel keeps of what was written to a terminal and not read from it. */
+    /* More than the kernel buffers of a terminal's unread output. */
     DRAIN_BYTES_MAX = 128 << 10,
-    READS_MAX = 64, /* to fill one piece; a terminal gives little at a time */
+    READS_MAX = 64, /* to fill one piece; a read from a terminal returns little */
 };
 
 static_assert((int)PTY_READ_BYTES <= (int)LOOP_SCRATCH_BYTES, "read into the loop's scratch");
@@ -37,7 +37,7 @@ void pty_proc_init(struct pty_proc *p, struct loop *loop, struct reaper *reaper,
         p->ends[i] = (struct pty_end){.proc = p, .fd = -EBADF, .channel = channels[i]};
 }
 
-/* --- our ends of it --- */
+/* --- descriptors --- */
 
 static void end_on_ready(struct loop_io *io, uint32_t events);
 
@@ -67,8 +67,8 @@ static void end_close(struct pty_end *end)
     end->due = 0;
 }
 
-/* Where watching fails nobody can use it any more, and whoever is at the other end must not wait
- * for ever. */
+/* If watching fails, the descriptor is useless. It is closed, so that the process at the other end
+ * does not wait for ever. */
 static void end_watch_or_close(struct pty_end *end, uint32_t events)
 {
     struct err e = {0};
@@ -102,8 +102,7 @@ static void proc_close_ends(struct pty_proc *p)
 
 /* --- output --- */
 
-/* Fills the room as far as there is something to read. 0: nothing now; negative: nothing any more.
- */
+/* Reads as much as is available. 0: nothing now; negative: end of file or error. */
 static ssize_t end_fill(const struct pty_end *end, char *room, size_t size)
 {
     size_t n = 0;
@@ -114,14 +113,14 @@ static ssize_t end_fill(const struct pty_end *end, char *room, size_t size)
         if (got > 0)
             n += (size_t)got;
         else if (n > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
-            break; /* the end, if it is one, will be read again */
+            break; /* end of file, if any, is read again next time */
         else
             return -1;
     }
     return (ssize_t)n;
 }
 
-/* False when there is nothing more, for now or at all. */
+/* False if nothing more was read, for now or for good. */
 static bool end_read(struct pty_end *end)
 {
     struct pty_proc *p = end->proc;
@@ -179,7 +178,7 @@ ssize_t pty_proc_write(struct pty_proc *p, struct str data)
     ssize_t n;
 
     if (p->state == PTY_IDLE || p->state == PTY_DRAINING)
-        return (ssize_t)data.n; /* as what is typed into a terminal that closes */
+        return (ssize_t)data.n; /* discarded, like input of a closing terminal */
     if (end->fd < 0)
         return -EPIPE;
     n = data.n ? write(end->fd, data.p, data.n) : 0;
@@ -210,7 +209,7 @@ void pty_proc_signal(const struct pty_proc *p, int signo)
     (void)kill(group > 0 ? -group : -p->child.pid, signo);
 }
 
-/* --- the end --- */
+/* --- ending --- */
 
 static void proc_stop_report(struct pty_proc *p)
 {
@@ -222,10 +221,10 @@ static void proc_stop_report(struct pty_proc *p)
     fd_close(fd);
 }
 
-/* Nothing of it is left; the next may start. */
+/* Releases everything; the next shell may start. */
 static void proc_forget(struct pty_proc *p)
 {
-    reaper_unwatch(&p->child); /* it is reaped all the same */
+    reaper_unwatch(&p->child); /* the child is still reaped */
     proc_stop_report(p);
     proc_close_ends(p);
     free(p->program);
@@ -237,13 +236,13 @@ static void proc_forget(struct pty_proc *p)
 void pty_proc_done(struct pty_proc *p)
 {
     if (p->child.pid > 0) {
-        (void)kill(p->child.pid, SIGKILL); /* it may lead no group yet */
+        (void)kill(p->child.pid, SIGKILL); /* it may not lead a group yet */
         (void)kill(-p->child.pid, SIGKILL);
     }
     proc_forget(p);
 }
 
-/* Delivers what was there when the leader ended, at the pace of whoever takes it. */
+/* Delivers the output that was pending when the leader ended, as fast as the viewer takes it. */
 static void proc_on_task(struct loop_task *t)
 {
     struct pty_proc *p = container_of(t, struct pty_proc, task);
@@ -260,7 +259,7 @@ static void proc_on_task(struct loop_task *t)
     p->ops->on_end(p, p->exit_code);
 }
 
-/* True when it runs. */
+/* True if the shell runs. */
 static bool proc_take_report(struct pty_proc *p)
 {
     struct err e = {0};
@@ -282,9 +281,9 @@ static void proc_on_report(struct loop_io *io, uint32_t events UNUSED)
     (void)proc_take_report(container_of(io, struct pty_proc, report));
 }
 
-/* Of a pipe the bytes can be counted. A terminal holds some back from the count, but gives all of
- * them to whoever reads until there is nothing (the kernel flushes before it says so), unless
- * somebody goes on writing. */
+/* FIONREAD counts the bytes of a pipe. A terminal counts fewer than it holds, but delivers all of
+ * them to a reader that reads until EAGAIN (the kernel flushes first). Another process may go on
+ * writing, so DRAIN_BYTES_MAX limits this. */
 static size_t end_due(const struct pty_end *end)
 {
     int left = 0;
@@ -307,13 +306,13 @@ static void proc_on_exit(struct reaper_child *child, const struct proc_exit *how
     for (size_t i = PTY_END_OUT; i < PTY_ENDS; i++)
         p->ends[i].due = end_due(&p->ends[i]);
     for (size_t i = 0; i < PTY_ENDS; i++)
-        (void)end_watch(&p->ends[i], 0, NULL); /* from here on, proc_on_task reads */
+        (void)end_watch(&p->ends[i], 0, NULL); /* from here on, proc_on_task() reads */
     loop_defer(p->loop, &p->task, proc_on_task);
 }
 
-/* --- the start --- */
+/* --- start --- */
 
-/* A way that needs no name of the other end in our /dev, else the one by name. */
+/* Opens the slave by TIOCGPTPEER, which needs no path in our /dev; otherwise by path. */
 static int open_slave(int master)
 {
     char path[32];
@@ -344,14 +343,14 @@ static int open_terminal(struct pty_proc *p, struct err *e)
     if (p->slave < 0)
         return err_sys(e, -p->slave, "open a terminal");
     if (tcgetattr(p->slave, &modes) == 0) {
-        modes.c_iflag |= IUTF8; /* so that erasing takes a whole character */
+        modes.c_iflag |= IUTF8; /* so that erase removes a whole character */
         (void)tcsetattr(p->slave, TCSANOW, &modes);
     }
     pty_proc_resize(p, PTY_COLS, PTY_ROWS);
     return 0;
 }
 
-/* What the child gets as its standard files: the caller closes those of pipes. */
+/* Opens stdin, stdout and stderr of the child. The caller closes them if they are pipes. */
 static int open_ends(struct pty_proc *p, int stdio[PTY_ENDS], struct err *e)
 {
     int r = 0;

@@ -1,11 +1,11 @@
-/* pty_proc.h - a shell on a terminal of its own, or on three pipes: started, fed, heard, ended.
+/* pty_proc.h - a shell process on its own terminal or on three pipes.
  *
  *   idle ──► starting ──it runs──► running ──its exit, reaped──► draining ──► idle
  *                └──it cannot run──────────────────────────────────────────────┘
  *
- * Always the leader of a new session. It is over when the leader is and all it had written by then
- * was given; who else holds the terminal or the pipes loses them. Embedded in its owner. Loop
- * thread only, nothing waits. */
+ * The shell always leads a new session (setsid). It is over when the leader has ended and
+ * everything written until then was delivered; other processes then lose the terminal or the pipes.
+ * Embedded in its owner. Loop thread only, does not block. */
 #pragma once
 
 #include "base/err.h"
@@ -15,7 +15,7 @@
 #include "net/loop.h"
 
 enum {
-    PTY_READ_BYTES = 32 << 10, /* what one call of on_output brings at most */
+    PTY_READ_BYTES = 32 << 10, /* maximum per call of on_output */
     PTY_COLS = 80,
     PTY_ROWS = 24,
 };
@@ -23,45 +23,45 @@ enum {
 struct pty_proc;
 
 struct pty_proc_ops {
-    /* It runs (NULL), or cannot and is idle again. Never from within pty_proc_start. */
+    /* The shell runs (NULL), or failed to start and is idle again. Never called from within
+     * pty_proc_start(). */
     void (*on_start)(struct pty_proc *p, const struct err *why_not);
-    /* Borrowed. False: no more until pty_proc_resume. */
+    /* Borrowed. False: no more until pty_proc_resume(). */
     bool (*on_output)(struct pty_proc *p, enum pty_channel from, struct str data);
-    void (*on_room)(struct pty_proc *p); /* input is taken again */
-    /* It ended, -1 by a signal, and is idle again; all of its output was given. */
+    void (*on_room)(struct pty_proc *p); /* pty_proc_write() accepts data again */
+    /* The shell ended, -1 by a signal, and is idle again; all of its output was delivered. */
     void (*on_end)(struct pty_proc *p, int exit_code);
 };
 
-struct pty_spec { /* borrowed for the call */
+struct pty_spec { /* borrowed during the call */
     bool is_pty;
-    const char *const *argv; /* argv[0] is the file to run */
+    const char *const *argv; /* argv[0] is the file to execute */
     const char *const *env;
-    const char *cwd; /* NULL = ours */
+    const char *cwd; /* NULL = execd's own */
     const struct child_place *place;
 };
 
 enum { PTY_END_IN, PTY_END_OUT, PTY_END_ERR, PTY_ENDS };
 
-/* A descriptor of ours. A terminal has one for both directions, PTY_END_OUT. */
+/* A descriptor of execd. A terminal uses only PTY_END_OUT, for both directions. */
 struct pty_end {
     struct loop_io io;
     struct pty_proc *proc;
     int fd;
-    uint32_t
-        watched; /* events; 0 = not at all, so that a full client's does not even tell its end */
+    uint32_t watched; /* epoll events; 0 = none: while paused, not even EPOLLHUP */
     enum pty_channel channel;
-    size_t due; /* bytes still to deliver, once the leader was reaped */
+    size_t due; /* bytes still to deliver after the leader was reaped */
 };
 
-struct pty_proc { /* read-only for others */
+struct pty_proc { /* read-only for other files */
     const struct pty_proc_ops *ops;
     struct loop *loop;
     struct reaper *reaper;
     struct reaper_child child;
-    struct loop_io report; /* of the spawn; fd is -EBADF once it was read */
-    struct loop_task task; /* delivers what was due */
+    struct loop_io report; /* result of the spawn; fd is -EBADF once it was read */
+    struct loop_task task; /* delivers output in PTY_DRAINING */
     struct pty_end ends[PTY_ENDS];
-    int slave; /* kept open, so that a terminal nobody has open is no error */
+    int slave; /* kept open: without it, reads of the master fail with EIO */
     char *program;
     int exit_code;
     bool is_pty, paused;
@@ -70,22 +70,22 @@ struct pty_proc { /* read-only for others */
 
 void pty_proc_init(struct pty_proc *p, struct loop *loop, struct reaper *reaper,
                    const struct pty_proc_ops *ops);
-/* Forgets it; whoever runs gets SIGKILL. No callback comes any more. */
+/* Kills a running shell with SIGKILL and frees all resources. No callback follows. */
 void pty_proc_done(struct pty_proc *p);
 
-/* From idle. 0: on_start follows, and input is taken already. */
+/* Only from idle. 0: on_start follows, and input is accepted already. */
 int pty_proc_start(struct pty_proc *p, const struct pty_spec *spec, struct err *e) MUST_USE;
 
-/* Bytes taken; 0 = full, on_room will come. -EPIPE when nobody reads its input any more. */
+/* Returns the bytes accepted; 0 = full, on_room follows. -EPIPE: the shell's input is closed. */
 ssize_t pty_proc_write(struct pty_proc *p, struct str data);
-void pty_proc_pause(struct pty_proc *p);  /* no more output */
-void pty_proc_resume(struct pty_proc *p); /* from the end of this turn on */
+void pty_proc_pause(struct pty_proc *p);  /* stops output */
+void pty_proc_resume(struct pty_proc *p); /* takes effect at the end of this turn of the loop */
 
-void pty_proc_resize(struct pty_proc *p, uint16_t cols, uint16_t rows); /* of a terminal */
-/* To the job in the foreground of its terminal, or to the shell's group. */
+void pty_proc_resize(struct pty_proc *p, uint16_t cols, uint16_t rows); /* only for a terminal */
+/* Signals the foreground job of its terminal, or else the shell's process group. */
 void pty_proc_signal(const struct pty_proc *p, int signo);
 
-/* The shell's process and session; 0 once it was reaped. */
+/* The shell's pid, which is also its session id; 0 once it was reaped. */
 static inline pid_t pty_proc_pid(const struct pty_proc *p)
 {
     return p->child.pid;

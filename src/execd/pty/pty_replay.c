@@ -19,7 +19,7 @@ void pty_replay_drop(struct pty_replay *r)
     r->oldest = r->written;
 }
 
-/* Copies into the ring at the place of byte `at`; no more than the ring holds. */
+/* Copies `data` into the ring at offset `at`; `data` must fit. */
 static void ring_put(char *ring, size_t cap, uint64_t at, struct str data)
 {
     size_t from = (size_t)(at % cap), first = min_size(data.n, cap - from);
@@ -28,7 +28,7 @@ static void ring_put(char *ring, size_t cap, uint64_t at, struct str data)
     memcpy(ring, data.p + first, data.n - first);
 }
 
-/* Makes room for `need` bytes, moving those that are kept. Without memory it stays as it is. */
+/* Enlarges the ring to `need` bytes and copies what is kept. Without memory nothing changes. */
 static void replay_grow(struct pty_replay *r, size_t need)
 {
     size_t cap = r->cap ? r->cap : FIRST_BYTES;

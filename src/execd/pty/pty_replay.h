@@ -1,7 +1,7 @@
-/* pty_replay.h - the last of what a terminal session printed, by offset.
+/* pty_replay.h - the last part of a terminal session's output, by offset.
  *
- * Every byte ever printed has a number, from 0 on. The newest PTY_REPLAY_BYTES_MAX are kept, in
- * memory that grows as output comes; where memory is out, fewer are. */
+ * Every byte ever printed has an offset, starting at 0. The newest PTY_REPLAY_BYTES_MAX bytes are
+ * kept, in memory that grows with the output. If memory runs out, fewer are kept. */
 #pragma once
 
 #include "base/str.h"
@@ -9,21 +9,21 @@
 enum { PTY_REPLAY_BYTES_MAX = 1 << 20 };
 
 struct pty_replay {
-    char *p; /* a ring: byte k is at k % cap */
+    char *p; /* ring buffer: byte k is at k % cap */
     size_t cap;
     uint64_t written; /* bytes ever printed */
-    uint64_t oldest;  /* number of the first that is kept; <= written */
+    uint64_t oldest;  /* offset of the first byte kept; <= written */
 };
 
 void pty_replay_init(struct pty_replay *r); /* cannot fail, allocates nothing */
-/* Forgets the bytes and frees their memory; numbers go on. */
+/* Discards the bytes and frees their memory; offsets continue. */
 void pty_replay_drop(struct pty_replay *r);
 
 void pty_replay_add(struct pty_replay *r, struct str data);
 
-/* What is kept from number `since` on: in one or two pieces (borrowed until the next add), the
- * others empty. Returns the number of the first byte, which is the oldest kept one where `since` is
- * negative or older than that; `written`, and nothing, where it lies ahead. */
+/* Returns what is kept from offset `since` on, in one or two pieces (borrowed until the next add);
+ * unused pieces are empty. The result is the offset of the first byte: the oldest one kept if
+ * `since` is negative or older than that; `written`, without data, if `since` lies ahead. */
 uint64_t pty_replay_get(const struct pty_replay *r, int64_t since, struct str ret_pieces[2]);
 
 static inline size_t pty_replay_kept(const struct pty_replay *r)
