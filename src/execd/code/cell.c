@@ -42,7 +42,7 @@ static void cell_push_error(struct cell *c, struct str name, struct str value,
     cell_push(c, &b, event_failure(cell_room(c, &b), name, value, traceback));
 }
 
-/* --- what the context tells --- */
+/* --- events of the context --- */
 
 static void cell_on_stream(void *user, const char *type, struct str text)
 {
@@ -74,7 +74,7 @@ static void cell_on_error(void *user, struct str name, struct str value,
     cell_push_error(user, name, value, traceback);
 }
 
-/* An error whose traceback is its value. */
+/* Reports an error whose traceback is its value. */
 static void cell_push_sentence(struct cell *c, struct str name, struct str value)
 {
     struct json line = {.type = JSON_STRING, .string = value};
@@ -96,7 +96,7 @@ static void cell_on_done(void *user, enum kernel_end end)
     free(c);
 }
 
-/* The end of the process is that of the cell; it was not completed. */
+/* The process ended, and the cell with it: it is not complete. */
 static void cell_on_death(void *user, const char *why)
 {
     struct cell *c = user;

@@ -1,4 +1,4 @@
-/* cell.h - one run of a cell as the reply to a request: a stream of events at its client's pace.
+/* cell.h - runs one cell and streams its events as the reply to a request, at the client's pace.
  * Loop thread only. */
 #pragma once
 
@@ -9,10 +9,10 @@ struct cell_run {
     struct context *context;
     struct str code;
     uint64_t timeout_ms; /* 0 = none */
-    /* The context died before, and was started anew: its client is told, too. */
+    /* The context had died and was restarted; the client is told so. */
     bool revived;
 };
 
-/* Answers the request: `init` at once, and from then on whatever comes. A client that leaves
- * interrupts the cell (context_leave). */
+/* Answers the request: sends `init` at once, then the events. If the client disconnects, the cell
+ * is interrupted (context_leave()). */
 void cell_start(struct http_req *req, const struct cell_run *run);

@@ -24,7 +24,7 @@ static struct contexts *contexts_of(const struct http_req *req)
     return ((struct execd_api *)req->server_user)->contexts;
 }
 
-/* --- languages that are no contexts --- */
+/* --- languages without contexts --- */
 
 enum engine { ENGINE_CONTEXT, ENGINE_COMMAND, ENGINE_BACKGROUND, ENGINE_SQL };
 
@@ -46,7 +46,7 @@ static enum engine engine_of(struct str language)
     return ENGINE_CONTEXT;
 }
 
-/* The same as POST /command, whose body it becomes. */
+/* Same as POST /command: builds its body. */
 static void run_as_command(struct http_req *req, struct str code, bool background)
 {
     AUTO_BUF(body, COMMAND_BYTES_MAX);
@@ -138,7 +138,7 @@ static void answer_context(struct http_req *req, const struct context *c)
     answer_written(req, 200, &w);
 }
 
-/* A request for a context that is about to show whether it can run. */
+/* A request for a new context that waits until it is known whether the context can run. */
 struct opening {
     struct http_req *req;
     struct context *context; /* NULL once that is known */
@@ -156,7 +156,7 @@ static void opening_on_settled(void *user, const char *why)
         answer_context(o->req, c);
 }
 
-/* Nobody will know its id. */
+/* The client never gets its id, so the context is freed. */
 static void opening_on_close(struct http_req *req, int error UNUSED)
 {
     struct opening *o = req->user;
@@ -206,7 +206,7 @@ void post_code_context(struct http_req *req)
         answer_new_context(req, c);
 }
 
-/* False when it replied: what is asked for has no contexts. */
+/* False after an error reply: the language has no contexts. */
 static bool has_contexts(struct http_req *req, struct str language)
 {
     if (language.n == 0 || engine_of(language) == ENGINE_CONTEXT)
@@ -251,7 +251,7 @@ void delete_code_contexts(struct http_req *req)
     answer_empty(req);
 }
 
-/* The context that the path names; NULL when there is none, and that was replied. */
+/* The context named in the path. If NULL, the error reply was sent. */
 static struct context *context_of(struct http_req *req)
 {
     struct str id = answer_id(req);
@@ -296,7 +296,7 @@ static const struct json_field code_fields[] = {
 };
 static const struct json_table code_table = JSON_TABLE(struct code_body, code_fields, 0);
 
-/* Answers the request itself when it returns an error. */
+/* Sends the error reply itself on failure. */
 static int read_code(struct http_req *req, struct arena *a, struct code_body *b)
 {
     struct err e = {0};
@@ -319,7 +319,7 @@ static int read_code(struct http_req *req, struct arena *a, struct code_body *b)
     return r;
 }
 
-/* The context that is named, or the default of the language. */
+/* Finds the context by id, or the default one of the language. */
 static int find_context(struct http_req *req, struct arena *a, const struct context_body *b,
                         struct context **ret, struct err *e)
 {

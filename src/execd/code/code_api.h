@@ -1,4 +1,4 @@
-/* code_api.h - the routes of code: contexts, cells, interrupts. Loop thread only. */
+/* code_api.h - HTTP routes of code contexts, cells and interrupts. Loop thread only. */
 #pragma once
 
 #include "net/http_server.h"

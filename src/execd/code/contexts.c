@@ -10,9 +10,9 @@
 #include "execd/metrics/telemetry.h"
 
 enum {
-    MEMORY_BYTES_MAX = 4 << 20,   /* of a context: its environment, above all */
-    WAITING_BYTES_MAX = 16 << 20, /* code of all cells that wait */
-    VALUE_BYTES_MAX = 64 << 10,   /* of an error to which something is added */
+    MEMORY_BYTES_MAX = 4 << 20,   /* of a context: mostly its environment */
+    WAITING_BYTES_MAX = 16 << 20, /* code of all waiting cells */
+    VALUE_BYTES_MAX = 64 << 10,   /* of an error text that is extended */
 };
 
 /* In the order in which they are tried. */
@@ -30,7 +30,7 @@ struct contexts {
     struct reaper *reaper;
     struct child_place place;
     struct map by_id;
-    size_t waiting_bytes;        /* code of cells that wait */
+    size_t waiting_bytes;        /* code of waiting cells */
     struct telemetry *telemetry; /* NULL = none */
 };
 
@@ -61,7 +61,7 @@ struct context *contexts_next(const struct contexts *all, size_t *at)
     return map_next(&all->by_id, at, NULL, &value) ? value : NULL;
 }
 
-/* The cell is over: nobody follows it from here on. */
+/* Ends the cell: it has no follower from here on. */
 static const struct kernel_owner *take_follower(struct context *c, bool success)
 {
     const struct kernel_owner *follower = c->follower;
@@ -75,7 +75,7 @@ static const struct kernel_owner *take_follower(struct context *c, bool success)
     return follower;
 }
 
-/* --- the cell that waits --- */
+/* --- the waiting cell --- */
 
 static int next_wait(struct context *c, struct str code, uint64_t timeout_ms,
                      const struct kernel_owner *follower, void *user, struct err *e)
@@ -94,7 +94,7 @@ static int next_wait(struct context *c, struct str code, uint64_t timeout_ms,
     return 0;
 }
 
-/* It waits no more. The caller frees the code. */
+/* Removes the waiting cell. The caller frees the code. */
 static struct context_next next_take(struct context *c)
 {
     struct context_next next = c->next;
@@ -132,7 +132,7 @@ static void next_interrupt(struct context *c)
     next.follower->on_done(next.user, KERNEL_FAILED);
 }
 
-/* The cell before it ended, or its process did. */
+/* Starts the waiting cell: the one before it, or its process, ended. */
 static void next_begin(struct context *c)
 {
     struct context_next next = next_take(c);
@@ -154,7 +154,7 @@ static void next_begin(struct context *c)
         next.follower->on_death(next.user, e.msg);
 }
 
-/* --- what its kernel tells --- */
+/* --- events of the kernel --- */
 
 static void context_on_stream(void *user, const char *type, struct str text)
 {
@@ -185,8 +185,8 @@ static void context_add_memory(const struct context *c, struct buf *out, bool ki
     exit_text_add_memory(out, &c->all->place.memory, c->oom_kills, killed);
 }
 
-/* A cell that failed when the kernel killed a process of it (a compiler, above all) says so: in its
- * value, and in front of its traceback. */
+/* If the OOM killer killed a process of a failed cell (often a compiler), this is added to the
+ * error's value and put in front of its traceback. */
 static void context_on_error(void *user, struct str name, struct str value,
                              const struct json *traceback)
 {
@@ -220,7 +220,7 @@ static void context_on_done(void *user, enum kernel_end end)
     next_begin(c);
 }
 
-/* Tells who waits for the start. False when nobody does. */
+/* Calls the callback that waits for the start. False if there is none. */
 static bool context_settle(struct context *c, const char *why)
 {
     context_settled_fn *settled = c->settled;
@@ -266,13 +266,13 @@ static const struct kernel_owner context_owner = {
     .on_ready = context_on_ready,
 };
 
-/* --- its life --- */
+/* --- start and end --- */
 
-/* Tries one kind after the other. What the first says that knows the language is the reason. */
+/* Tries one kind after the other. The error is that of the first kind that knows the language. */
 static int start_any(struct context *c, const struct kernel_conf *conf, struct err *e)
 {
     bool wanted_is_known = c->wanted[0] == '\0', asked_all = wanted_is_known;
-    size_t last = ARRAY_LEN(kinds) - 1; /* knows no language, but kernelspecs that do */
+    size_t last = ARRAY_LEN(kinds) - 1; /* knows no languages itself, only kernelspecs */
     int why = -ENOTSUP;
 
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
@@ -314,7 +314,7 @@ static int context_start(struct context *c, struct err *e)
     struct err told = {0};
     int r;
 
-    conf.place.memory = (struct child_memory){0}; /* told here, for all kinds of kernels */
+    conf.place.memory = (struct child_memory){0}; /* reported here for all kinds of kernels */
     c->oom_kills = exit_oom_kills(&c->all->place.memory);
     r = start_any(c, &conf, &told);
     if (r < 0)
@@ -544,7 +544,7 @@ void context_leave(struct context *c, const void *user)
     if (c->running->ops->grace_ms > 0)
         loop_timer_after(c->all->loop, &c->grace, c->running->ops->grace_ms, context_on_grace_over);
     context_pause(c, false);
-    (void)c->running->ops->interrupt(c->running); /* the cell may be over by now */
+    (void)c->running->ops->interrupt(c->running); /* the cell may have ended by now */
 }
 
 void context_interrupt(struct context *c)

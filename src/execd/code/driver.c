@@ -21,7 +21,7 @@
 #include "execd/core/path.h"
 
 enum {
-    REQUEST_BYTES_MAX = 52 << 20, /* of 8 MiB each byte may take six */
+    REQUEST_BYTES_MAX = 52 << 20, /* each byte of 8 MiB may take six */
 };
 
 static struct driver *driver_of(struct kernel *k)
@@ -29,11 +29,11 @@ static struct driver *driver_of(struct kernel *k)
     return container_of(k, struct driver, kernel);
 }
 
-/* To its group. */
+/* Signals its process group. */
 static void driver_signal(struct driver *d, int signo)
 {
     if (d->child.pid > 0)
-        (void)kill(-d->child.pid, signo); /* unreaped, so the number is still its group's */
+        (void)kill(-d->child.pid, signo); /* not reaped yet: the pid still names its group */
 }
 
 static void driver_timer(struct driver *d, uint64_t ms, void (*on_due)(struct loop_timer *))
@@ -41,7 +41,7 @@ static void driver_timer(struct driver *d, uint64_t ms, void (*on_due)(struct lo
     loop_timer_set(d->loop, &d->timer, deadline_in_ms(ms), on_due);
 }
 
-/* --- the end --- */
+/* --- ending --- */
 
 static void pipe_ignore(struct driver_pipe *p)
 {
@@ -99,10 +99,10 @@ static void driver_free(struct kernel *k)
     buf_done(&d->lines);
     d->owner = NULL;
     if (!d->resume.queued)
-        free(d); /* else the task does it */
+        free(d); /* otherwise the task does it */
 }
 
-/* No more of it: it is killed, and its exit will tell why. */
+/* Kills it; driver_on_exit() then reports why. */
 static void driver_break(struct driver *d, const char *why)
 {
     if (d->broken)
@@ -129,7 +129,7 @@ static void driver_set_exit(struct driver *d, const struct proc_exit *how)
                        end, d->language->install);
 }
 
-/* --- what it prints and tells --- */
+/* --- output and events --- */
 
 static void pipe_on_ready(struct loop_io *io, uint32_t events);
 
@@ -144,8 +144,8 @@ static void pipe_watch(struct driver_pipe *p)
         driver_break(p->driver, e.msg);
 }
 
-/* Gives text on, but for a character that is not whole. `room` has the bytes that were cut off
- * before in front of the n new ones. */
+/* Passes text on, except an incomplete character at its end. `room` contains earlier cut-off bytes,
+ * followed by the new ones, n in total. */
 static void pipe_give(struct driver_pipe *p, const char *room, size_t n)
 {
     struct driver *d = p->driver;
@@ -159,7 +159,7 @@ static void pipe_give(struct driver_pipe *p, const char *room, size_t n)
         d->owner->on_stream(d->user, type, str_make(room, n - cut));
 }
 
-/* Reads once. 0 when there was nothing. */
+/* Reads once. 0 if nothing was read. */
 static size_t pipe_take(struct driver_pipe *p, char *room, size_t most)
 {
     ssize_t n = read(p->fd, room, most);
@@ -209,7 +209,7 @@ static void pipe_count_due(struct driver_pipe *p)
         p->due = (size_t)left;
 }
 
-/* How much is in the pipes now: all that was printed before the event at hand is among it. */
+/* Counts what the pipes contain now: this includes everything printed before the current event. */
 static void driver_count_due(struct driver *d)
 {
     for (size_t i = DRIVER_STDOUT; i <= DRIVER_STDERR; i++)
@@ -229,7 +229,7 @@ static bool driver_drain(struct driver *d)
     return false;
 }
 
-/* The last bytes that never became a character. */
+/* Passes on the last bytes that never became a character. */
 static void driver_flush_cut(struct driver *d)
 {
     for (size_t i = DRIVER_STDOUT; i <= DRIVER_STDERR; i++) {
@@ -242,7 +242,7 @@ static void driver_flush_cut(struct driver *d)
     }
 }
 
-/* Passes on the next of what is there, in its order. False when there is no more. */
+/* Passes on the next output or event, in order. False if there is none. */
 static bool driver_step(struct driver *d)
 {
     struct driver_pipe *events = &d->pipes[DRIVER_EVENTS];
@@ -269,8 +269,8 @@ static bool driver_step(struct driver *d)
     return true;
 }
 
-/* Until the owner has enough; once the process ended only what is in the pipes can come, and comes
- * in any case. The driver may be gone afterwards. */
+/* Continues until the owner pauses. After the process ended, only the pipes' contents are left, and
+ * they are passed on even if paused. The driver may be freed afterwards. */
 static void driver_advance(struct driver *d)
 {
     while ((!d->paused || d->reaped) && driver_step(d))
@@ -295,15 +295,15 @@ static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
     struct driver_pipe *p = container_of(io, struct driver_pipe, io);
     struct driver *d = p->driver;
 
-    /* Counted before it is read: a driver that sees its pipe empty may rely on what it prints then
-     * to come behind the event. */
+    /* Counts before reading: a driver that sees its pipe empty may rely on later output to follow
+     * the event. */
     if (p == &d->pipes[DRIVER_EVENTS] && d->lines.n == 0)
         driver_count_due(d);
     if (p == &d->pipes[DRIVER_EVENTS])
         (void)pipe_read_events(p);
     else
         (void)pipe_read_output(p, DRIVER_READ_BYTES);
-    driver_advance(d); /* not reaped: it stays */
+    driver_advance(d); /* not reaped, so not freed */
 }
 
 static void driver_on_resume(struct loop_task *t)
@@ -355,7 +355,7 @@ static void driver_on_exit(struct reaper_child *child, const struct proc_exit *h
     requests_close(d);
     for (size_t i = 0; i < DRIVER_PIPES; i++)
         pipe_ignore(&d->pipes[i]);
-    pipe_count_due(&d->pipes[DRIVER_EVENTS]); /* whom it left behind may write on for ever */
+    pipe_count_due(&d->pipes[DRIVER_EVENTS]); /* processes it left behind may write for ever */
     d->reaped = true;
     d->drained = false;
     driver_advance(d);
@@ -382,7 +382,7 @@ void driver_send(struct driver *d)
         return;
     n = d->request.n ? write(d->requests_fd, d->request.p + d->sent, d->request.n - d->sent) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        requests_close(d); /* its exit is on the way */
+        requests_close(d); /* its exit will follow */
         return;
     }
     d->sent += n > 0 ? (size_t)n : 0;
@@ -475,7 +475,7 @@ static int driver_run(struct kernel *k, struct str code, uint64_t timeout_ms, st
     return 0;
 }
 
-/* --- the start --- */
+/* --- start --- */
 
 static int find_program(const struct driver_language *l, const char *const *env, struct buf *out,
                         const char *const **ret_argv, struct err *e)
@@ -493,7 +493,7 @@ static int find_program(const struct driver_language *l, const char *const *env,
     return err_set(e, ENOENT, "%s is not in this image: %s", l->name, l->install);
 }
 
-/* The driver as a file that nobody can change. */
+/* The driver as a sealed file (memfd), which no process can change. */
 static int make_script(const struct driver_language *l, int *ret, struct err *e)
 {
     auto_fd fd = memfd_create("driver", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -555,7 +555,7 @@ static int driver_spawn(struct driver *d, const struct kernel_conf *conf, const 
     return 0;
 }
 
-/* theirs: stdout, stderr, requests, events, script. */
+/* theirs: the child's stdout, stderr, requests, events, script. */
 static int driver_open(struct driver *d, const struct kernel_conf *conf, const char *const *argv,
                        struct err *e)
 {

@@ -1,4 +1,4 @@
-/* driver_events.c - what a driver tells about a cell, from its lines to the owner. */
+/* driver_events.c - parses a driver's events and reports them to the owner. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -26,7 +26,7 @@ static int check_id(const struct driver *d, const struct json *event, struct err
     return 0;
 }
 
-/* Values are strings, but for JSON; whatever else there is would surprise the owner. */
+/* Values must be strings, except for JSON types: the owner expects no others. */
 static int check_bundle(const struct json *bundle, struct err *e)
 {
     if (!bundle || bundle->type != JSON_OBJECT)
@@ -53,7 +53,7 @@ static int take_ready(struct driver *d, const struct json *event UNUSED, struct 
     return 0;
 }
 
-/* It cannot do what it is for, and ends now. */
+/* The driver cannot start, and ends now. */
 static int take_failed(struct driver *d, const struct json *event, struct err *e)
 {
     struct str why = member(event, STR("message"));
@@ -80,7 +80,7 @@ static int take_display(struct driver *d, const struct json *event, struct err *
     int r = check_bundle(data, e);
 
     if (r < 0 || !d->begun)
-        return r; /* by what a cell left behind: nobody listens */
+        return r; /* from a leftover of an earlier cell: no listener */
     (void)json_to_bool(json_get(event, STR("update")), &update);
     d->owner->on_display(d->user, member(event, STR("id")), update, data);
     return 0;
@@ -179,6 +179,6 @@ int driver_take_event(struct driver *d, struct err *e)
     buf_drop_front(&d->lines, d->looked + 1);
     d->looked = 0;
     if (d->lines.n == 0 && d->lines.cap > DRIVER_READ_BYTES)
-        buf_done(&d->lines); /* an idle one keeps little */
+        buf_done(&d->lines); /* to use little memory when idle */
     return r;
 }

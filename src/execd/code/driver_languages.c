@@ -1,8 +1,8 @@
-/* driver_languages.c - which languages have a driver, and what runs it. */
+/* driver_languages.c - the languages that have a driver, and the commands that run it. */
 #include "execd/code/driver.h"
 #include "execd/code/drivers/texts.h"
 
-/* The file has no name, so the interpreter is told to read the descriptor. */
+/* The file has no name, so the interpreter reads the descriptor. */
 #define PYTHON_READ                                                                                \
     "exec(compile(__import__('os').read(5, 1 << 20), '<execd driver>', 'exec'), {'__name__': "     \
     "'_'})"
@@ -10,8 +10,8 @@
 static const char *const python3[] = {"python3", "-c", PYTHON_READ, NULL};
 static const char *const python[] = {"python", "-c", PYTHON_READ, NULL};
 
-/* Modules that cells import are found from where this line runs: the working directory. The check
- * of asynchronous contexts would end the process when a cell is interrupted in a timer. */
+/* Modules that cells import are resolved from where this line runs: the working directory. The
+ * check of async hooks would end the process when a cell is interrupted in a timer. */
 static const char node_read[] =
     "require('vm').runInThisContext(require('fs').readFileSync(5, 'utf8'),"
     "{filename: 'execd:driver'})(require, (s, o) => import(s, o))";
@@ -20,8 +20,8 @@ static const char node_read[] =
 static const char *const javascript[] = {NODE, "javascript", NULL};
 static const char *const typescript[] = {NODE, "typescript", NULL};
 
-/* The simple compiler and collector make for half the start; the driver needs a descriptor by its
- * number. */
+/* The simple compiler and collector halve the start-up time. --add-opens lets the driver open a
+ * descriptor by number. */
 static const char *const java[] = {
     "java",
     "-XX:TieredStopAtLevel=1",
@@ -36,10 +36,10 @@ static const char *const java[] = {
     NULL,
 };
 
-/* Compiles the driver, unless that was done before. */
+/* Compiles the driver, unless it is compiled already. */
 static const char *const go[] = {"sh", "-c", driver_go_start, NULL};
 
-/* clang-format 14 wants rows of one length. */
+/* clang-format 14 requires rows of equal length. */
 static const struct driver_language languages[] = {
     {
      .name = "go",

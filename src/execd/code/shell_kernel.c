@@ -1,4 +1,4 @@
-/* shell_kernel.c - cells of bash, in a living shell. */
+/* shell_kernel.c - runs bash cells in a shell that lives as long as the context. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -7,20 +7,20 @@
 #include "execd/code/kernel.h"
 #include "execd/shell/shell.h"
 
-/* The start of a character whose rest was not read yet. */
+/* The first bytes of an incomplete UTF-8 character. */
 struct held {
     char bytes[UTF8_BYTES_MAX];
     size_t n;
 };
 
 struct shell_kernel {
-    struct kernel kernel; /* first, as kernel.h wants it */
+    struct kernel kernel; /* first, as kernel.h requires */
     struct loop *loop;
     const struct kernel_owner *owner;
     void *user;
     struct shell *shell;
     struct held held[SHELL_STREAMS];
-    struct loop_timer resume; /* owners hear nothing from within a call of theirs */
+    struct loop_timer resume; /* no callback may come from within the owner's call */
     bool dead, paused;
 };
 
@@ -29,7 +29,7 @@ static struct shell_kernel *shell_kernel_of(struct kernel *k)
     return container_of(k, struct shell_kernel, kernel);
 }
 
-/* --- what the shell tells --- */
+/* --- events of the shell --- */
 
 static const char *const types[] = {"stdout", "stderr"};
 
@@ -39,7 +39,7 @@ static void give(struct shell_kernel *k, enum shell_stream from, struct str text
         k->owner->on_stream(k->user, types[from], text);
 }
 
-/* Completes a character that was held back. Returns what of the data is left. */
+/* Completes a character that was held back. Returns the rest of the data. */
 static struct str give_held(struct shell_kernel *k, enum shell_stream from, struct str data)
 {
     struct held *h = &k->held[from];
@@ -123,7 +123,7 @@ static const struct shell_owner kernel_shell_owner = {
     .on_down = kernel_on_down,
 };
 
-/* --- what the owner asks for --- */
+/* --- kernel_ops --- */
 
 static void shell_kernel_free(struct kernel *kernel)
 {

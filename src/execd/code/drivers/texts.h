@@ -1,4 +1,4 @@
-/* texts.h - the programs of src/execd/drivers, as tools/embed puts them into execd. */
+/* texts.h - the programs of src/execd/code/drivers, which tools/embed embeds in execd. */
 #pragma once
 
 #include <stddef.h>

@@ -13,8 +13,8 @@
 #include "execd/core/exit_text.h"
 
 enum {
-    LAST_WORDS_MS = 100, /* a dead kernel's output is still in its sockets */
-    LOST_MS = 1000,      /* a kernel that hung up must end within */
+    LAST_WORDS_MS = 100, /* a dead kernel's output may still be in its sockets */
+    LOST_MS = 1000,      /* time to exit after it closed a connection */
     LOG_READS_MAX = 64,
 };
 
@@ -29,7 +29,7 @@ void jupyter_set_timer(struct jupyter *j, struct loop_timer *t, uint64_t ms,
     loop_timer_set(j->loop, t, deadline_in_ms(ms), on_due);
 }
 
-/* The process itself too: right after the fork it does not lead its group yet. */
+/* Kills the process itself, too: right after fork it does not lead its group yet. */
 static void jupyter_kill(struct jupyter *j)
 {
     if (j->child.pid <= 0)
@@ -45,7 +45,7 @@ void jupyter_break(struct jupyter *j, const char *why)
     jupyter_kill(j);
 }
 
-/* --- what the kernel itself prints --- */
+/* --- output of the kernel process itself --- */
 
 static void io_close(struct loop *loop, struct loop_io *io)
 {
@@ -84,7 +84,7 @@ static void log_on_ready(struct loop_io *io, uint32_t events UNUSED)
     (void)log_read(container_of(container_of(io, struct jupyter_log, io), struct jupyter, log));
 }
 
-/* The last line with something in it: most programs say there why they end. */
+/* The last line that is not blank: there most programs say why they end. */
 static struct str log_last_line(const struct jupyter_log *log)
 {
     struct str rest = str_make(log->tail, log->n), line, last = STR_NONE;
@@ -110,7 +110,7 @@ static int log_open(struct jupyter *j, int *ret_end, struct err *e)
     return 0;
 }
 
-/* --- the end --- */
+/* --- ending --- */
 
 static void jupyter_free(struct kernel *k)
 {
@@ -131,7 +131,7 @@ static void jupyter_free(struct kernel *k)
     jupyter_place_remove(&j->place);
     j->owner = NULL;
     if (!j->turn.queued)
-        free(j); /* else the task does it */
+        free(j); /* otherwise the task does it */
 }
 
 static void jupyter_set_exit(struct jupyter *j, const struct proc_exit *how)
@@ -146,7 +146,7 @@ static void jupyter_set_exit(struct jupyter *j, const struct proc_exit *how)
                    text.n ? text.p : "exit status 0", said.n ? ": " : "", STR_ARG(said));
 }
 
-/* The owner usually frees us in it. */
+/* The owner usually frees the kernel from within on_death. */
 static void jupyter_tell_death(struct jupyter *j)
 {
     loop_timer_stop(j->loop, &j->timer);
@@ -173,7 +173,7 @@ static void jupyter_on_report(struct loop_io *io, uint32_t events UNUSED)
     jupyter_take_report(container_of(io, struct jupyter, report));
 }
 
-/* What it printed last is in the socket still, and ends with it. */
+/* The kernel's last output may still be in the iopub socket: waits for its end. */
 static void jupyter_on_exit(struct reaper_child *child, const struct proc_exit *how)
 {
     struct jupyter *j = container_of(child, struct jupyter, child);
@@ -227,13 +227,13 @@ static const struct zmtp_conn_ops jupyter_conn_ops = {
     .on_close = jupyter_on_close,
 };
 
-/* The heartbeat tells nothing that the exit of a child does not. */
+/* Skips the heartbeat: the exit of a child process says as much. */
 static void jupyter_connect(struct jupyter *j)
 {
     for (size_t i = 0; i < JUPYTER_HEARTBEAT; i++) {
         struct zmtp_conn_conf conf = {
             .socket_type = i == JUPYTER_IOPUB ? "SUB" : "DEALER",
-            .identity = i == JUPYTER_IOPUB ? "" : j->session.id, /* one for all: input_request */
+            .identity = i == JUPYTER_IOPUB ? "" : j->session.id, /* shared, for input_request */
             .ops = &jupyter_conn_ops,
             .user = j,
         };
@@ -244,7 +244,7 @@ static void jupyter_connect(struct jupyter *j)
     }
 }
 
-/* --- the start --- */
+/* --- start --- */
 
 static void jupyter_on_late_start(struct loop_timer *t)
 {
@@ -299,7 +299,7 @@ static int jupyter_spawn(struct jupyter *j, const struct kernel_conf *conf, cons
     return 0;
 }
 
-/* ipykernel, and whatever is built upon it, brings a ZeroMQ that knows sockets with names. */
+/* ipykernel and kernels based on it use a ZeroMQ that supports unix sockets (ipc). */
 static bool knows_ipc(const struct kernelspec *spec)
 {
     for (size_t i = 0; i < spec->argv_count; i++)
@@ -368,9 +368,9 @@ static int jupyter_start(const struct kernel_conf *conf, struct str language, st
     return 0;
 }
 
-/* --- from outside --- */
+/* --- kernel_ops --- */
 
-/* What a call asked for and must not tell from within. */
+/* Callbacks that a call requested but must not make from within. */
 static void jupyter_on_turn(struct loop_task *t)
 {
     struct jupyter *j = container_of(t, struct jupyter, turn);
@@ -410,7 +410,7 @@ static void jupyter_pause(struct kernel *k, bool on)
         return;
     j->paused = on;
     if (j->reaped)
-        return; /* its last words come in any case */
+        return; /* its last output is passed on in any case */
     if (on)
         zmtp_conn_pause(j->conns[JUPYTER_IOPUB], true);
     else

@@ -1,12 +1,12 @@
-/* jupyter_cell.c - what a kernel and we say to each other.
+/* jupyter_cell.c - messages between a kernel and execd.
  *
  *   shell   kernel_info_request ->  <- kernel_info_reply      until iopub is heard, too
  *           execute_request     ->  <- execute_reply
  *   iopub                           <- status busy, execute_input, stream..., status idle
  *
- * A cell is over with its reply and its idle, which come on different sockets, in either order. All
- * its output came before the idle. What answers something else than the cell at hand, as the output
- * of a thread that outlived its cell does, is dropped. */
+ * A cell is over after its reply and its idle status, which come on different sockets in either
+ * order. All its output comes before the idle. Messages whose parent is not the current cell are
+ * dropped, for example output of a thread that outlived its cell. */
 #include "execd/code/jupyter/jupyter_internal.h"
 
 #include <errno.h>
@@ -20,10 +20,10 @@
 
 enum {
     ASK_AGAIN_MS = 20,
-    ASK_AGAIN_MAX = 100, /* then a kernel that never publishes its state is taken as it is */
-    IDLE_MS_MAX = 5000,  /* a publisher may lose what we were too slow for, also an idle */
-    ENTER_MS = 50,       /* from taking up a cell to where ipykernel heeds a signal */
-    ENTER_MS_MAX = 500,  /* a kernel that does not say that it took up the cell */
+    ASK_AGAIN_MAX = 100, /* then a kernel that never publishes its state is accepted */
+    IDLE_MS_MAX = 5000,  /* a publisher may drop messages, even an idle, if we read too slowly */
+    ENTER_MS = 50,       /* from the start of a cell until ipykernel handles a signal */
+    ENTER_MS_MAX = 500,  /* for a kernel that does not announce the start of a cell */
 };
 
 static struct str member(const struct json *v, const char *key)
@@ -34,7 +34,7 @@ static struct str member(const struct json *v, const char *key)
     return s;
 }
 
-/* --- the end of a cell --- */
+/* --- end of a cell --- */
 
 void jupyter_forget_cell(struct jupyter *j)
 {
@@ -64,7 +64,7 @@ static void cell_over(struct jupyter *j)
         end = KERNEL_TIMEOUT;
     else
         end = j->failed ? KERNEL_FAILED : KERNEL_OK;
-    if (!j->reaped) /* else its end is due, and must be told */
+    if (!j->reaped) /* else the timer of its death must remain */
         loop_timer_stop(j->loop, &j->timer);
     loop_timer_stop(j->loop, &j->soon);
     jupyter_forget_cell(j);
@@ -77,7 +77,7 @@ void jupyter_cancel(struct jupyter *j)
     cell_over(j);
 }
 
-/* Most kernels publish an error as well, and did so before their idle. */
+/* Most kernels also published the error, before their idle. */
 static void cell_finish(struct jupyter *j)
 {
     const struct json *reply = j->reply.content;
@@ -106,7 +106,7 @@ static void cell_on_no_idle(struct loop_timer *t)
 {
     struct jupyter *j = container_of(t, struct jupyter, soon);
 
-    j->idle = !j->paused && j->text.left.n == 0; /* else it may be waiting to be read */
+    j->idle = !j->paused && j->text.left.n == 0; /* otherwise the idle may still be unread */
     cell_look(j);
 }
 
@@ -126,7 +126,8 @@ static void cell_interrupt(struct loop_timer *t)
         (void)!zmtp_conn_send(j->conns[JUPYTER_CONTROL], buf_str(&frames));
 }
 
-/* A signal that comes before the cell's own code runs is ignored, or lost in the kernel's. */
+/* A signal that arrives before the cell's own code runs is ignored, or lost in the kernel's
+ * code. */
 void jupyter_interrupt(struct jupyter *j)
 {
     uint64_t ms = ENTER_MS_MAX;
@@ -146,7 +147,7 @@ void jupyter_interrupt(struct jupyter *j)
 
 /* --- output --- */
 
-/* The first piece of a text, cut between characters. */
+/* The first piece of a text, cut between UTF-8 characters. */
 static struct str first_piece(struct str text)
 {
     size_t n = min_size(text.n, JUPYTER_PIECE_BYTES);
@@ -174,7 +175,7 @@ void jupyter_give_text(struct jupyter *j)
 
 struct heard {
     const struct jupyter_message *message;
-    struct arena *arena; /* taken over by whoever keeps something of it, and then empty */
+    struct arena *arena; /* moved away by a handler that keeps part of it; then empty */
 };
 
 static void keep_arena(struct arena *from, struct arena *to)
@@ -247,7 +248,7 @@ static void on_status(struct jupyter *j, struct heard *h)
     }
 }
 
-/* What may be said about a cell. The rest (clear_output, comm_msg, ...) is for notebooks. */
+/* Messages about a cell. Others (clear_output, comm_msg, ...) are for notebooks. */
 static const struct {
     struct str type;
     void (*take)(struct jupyter *j, struct heard *h);
@@ -286,7 +287,7 @@ static void iopub_take(struct jupyter *j, struct heard *h)
         published[i].take(j, h);
 }
 
-/* --- the start --- */
+/* --- start --- */
 
 static void jupyter_begin(struct jupyter *j);
 
@@ -317,8 +318,8 @@ void jupyter_on_ready(void *user, struct zmtp_conn *c)
         ask_info(j);
 }
 
-/* The subscription is on its way beside the question; what is published before it arrives is lost.
- */
+/* The subscription and the question travel in parallel. What is published before the subscription
+ * arrives is lost. */
 static void on_info(struct jupyter *j)
 {
     if (j->ready)
@@ -345,7 +346,7 @@ static void on_reply(struct jupyter *j, struct heard *h)
     cell_look(j);
 }
 
-/* We said that nobody can answer; a kernel that asks all the same would wait for ever. */
+/* allow_stdin was false; a kernel that asks all the same would wait for ever. */
 static void on_input_request(struct jupyter *j)
 {
     j->owner->on_stream(j->user, "stderr", STR("input is not possible here, interrupting\n"));
@@ -360,7 +361,7 @@ static void jupyter_take(struct jupyter *j, const struct zmtp_conn *c, struct he
     if (c == j->conns[JUPYTER_IOPUB]) {
         j->heard = true;
         if (of_cell && j->replied)
-            cell_look(j); /* its idle is still on its way */
+            cell_look(j); /* its idle is still to come */
         if (of_cell)
             iopub_take(j, h);
         return;
@@ -370,7 +371,7 @@ static void jupyter_take(struct jupyter *j, const struct zmtp_conn *c, struct he
     else if (of_cell && str_eq(type, STR("input_request")))
         on_input_request(j);
     else if (of_cell && str_eq(type, STR("execute_reply")))
-        on_reply(j, h); /* the message may be gone afterwards */
+        on_reply(j, h); /* the message may be freed afterwards */
 }
 
 void jupyter_on_message(void *user, struct zmtp_conn *c, const struct zmtp_reader *m)

@@ -1,5 +1,5 @@
-/* jupyter_internal.h - a Jupyter kernel while it lives: jupyter.c has its process and connections,
- * jupyter_cell.c what is said over them. */
+/* jupyter_internal.h - a running Jupyter kernel: jupyter.c has its process and connections,
+ * jupyter_cell.c the messages. */
 #pragma once
 
 #include "base/arena.h"
@@ -16,21 +16,21 @@ enum {
     JUPYTER_LOG_BYTES = 1024
 };
 
-/* What the kernel itself prints, on either of its standard streams: not the output of cells. */
+/* stdout and stderr of the kernel process itself, not output of cells. */
 struct jupyter_log {
-    struct loop_io io; /* fd is -EBADF once it ended */
+    struct loop_io io; /* fd is -EBADF after end of file */
     char tail[JUPYTER_LOG_BYTES];
     size_t n;
 };
 
-/* A text that its owner has not taken whole yet. */
+/* A text that the owner has not taken completely. */
 struct jupyter_text {
-    struct arena arena; /* what it lies in */
+    struct arena arena; /* holds the text */
     const char *type;
     struct str left;
 };
 
-/* What the reply to a cell said, kept until the cell is over. */
+/* The reply to a cell, kept until the cell is over. */
 struct jupyter_reply {
     struct arena arena;
     const struct json *content; /* NULL: none, or lost */
@@ -39,7 +39,7 @@ struct jupyter_reply {
 struct jupyter {
     struct kernel kernel;
     struct loop *loop;
-    const struct kernel_owner *owner; /* NULL once it is freed, while the task is due */
+    const struct kernel_owner *owner; /* NULL once it is freed while the task is queued */
     void *user;
     char name[JUPYTER_NAME_MAX];
     bool interrupt_by_message;
@@ -47,40 +47,40 @@ struct jupyter {
     struct jupyter_place place;
     struct zmtp_conn *conns[JUPYTER_CHANNELS]; /* NULL once closed */
     struct reaper_child child;
-    struct loop_io report; /* of the spawn; fd is -EBADF once it was read */
+    struct loop_io report; /* result of the spawn; fd is -EBADF once it was read */
     struct jupyter_log log;
-    struct loop_timer timer; /* of the start, then of the cell, its grace, or of the end */
-    /* Asks again whether it is ready; of a cell, interrupts it, or waits for its idle. */
+    struct loop_timer timer; /* of the start, then of the cell, its grace period, or the end */
+    /* Asks again whether the kernel is ready; later interrupts a cell, or waits for its idle. */
     struct loop_timer soon;
-    struct loop_task turn; /* what must not be told from within a call */
+    struct loop_task turn; /* callbacks that must not happen from within a call */
 
-    /* The start. */
-    char info_id[JUPYTER_ID_MAX]; /* of our last question */
-    int info_asked;               /* how often it was answered without a word on iopub */
-    bool heard;                   /* something came on iopub: we are subscribed */
-    bool ready;                   /* takes cells */
+    /* Start-up. */
+    char info_id[JUPYTER_ID_MAX]; /* of our last kernel_info_request */
+    int info_asked;               /* replies to it before any message on iopub */
+    bool heard;                   /* a message came on iopub: the subscription works */
+    bool ready;                   /* accepts cells */
 
-    /* The cell. */
+    /* The current cell. */
     bool busy;          /* there is one */
-    struct buf request; /* it, until it can be sent */
+    struct buf request; /* until it can be sent */
     char id[JUPYTER_ID_MAX];
     uint64_t timeout_ms;
-    uint64_t entered_ns; /* when the kernel took it up; 0: not yet */
-    bool interrupted;    /* asked to be */
-    bool replied, idle;  /* it is over with both */
-    bool failed;         /* on_error came */
+    uint64_t entered_ns; /* when the kernel began to run it; 0: not yet */
+    bool interrupted;    /* an interrupt was requested */
+    bool replied, idle;  /* both true: the cell is over */
+    bool failed;         /* on_error was called */
     bool timed_out;
     struct jupyter_reply reply;
     struct jupyter_text text;
 
     bool paused, reaped;
     char lost[JUPYTER_LOST_MAX]; /* why a connection ended */
-    char why[JUPYTER_WHY_MAX];   /* it is dead or dying */
+    char why[JUPYTER_WHY_MAX];   /* not empty: it is dead or dying */
 };
 
 /* --- jupyter.c --- */
 
-void jupyter_break(struct jupyter *j, const char *why); /* no more of it: its exit will be told */
+void jupyter_break(struct jupyter *j, const char *why); /* kills it; its exit will be reported */
 void jupyter_set_timer(struct jupyter *j, struct loop_timer *t, uint64_t ms,
                        void (*on_due)(struct loop_timer *));
 
@@ -90,6 +90,6 @@ void jupyter_interrupt(struct jupyter *j); /* the cell */
 void jupyter_on_ready(void *user, struct zmtp_conn *c);
 void jupyter_on_message(void *user, struct zmtp_conn *c, const struct zmtp_reader *m);
 int jupyter_run(struct kernel *k, struct str code, uint64_t timeout_ms, struct err *e);
-void jupyter_cancel(struct jupyter *j);    /* a cell that was not sent yet: told as interrupted */
-void jupyter_give_text(struct jupyter *j); /* as far as the owner takes it */
+void jupyter_cancel(struct jupyter *j);    /* ends a cell that was not sent yet as interrupted */
+void jupyter_give_text(struct jupyter *j); /* as much as the owner takes */
 void jupyter_forget_cell(struct jupyter *j);

@@ -7,7 +7,7 @@
 #include "base/sha.h"
 #include "base/time.h"
 
-/* The frames from the delimiter on. */
+/* Frames, counted from the delimiter. */
 enum {
     FRAME_DELIMITER,
     FRAME_SIGNATURE,
@@ -107,7 +107,7 @@ static const struct json_limits content_limits = {
     .replace_invalid = true,
 };
 
-/* The text of a member; empty when it is absent or something else. */
+/* The string value of a member; empty if absent or of another type. */
 static struct str member(const struct json *v, const char *key)
 {
     struct str s = STR_NONE;

@@ -1,8 +1,8 @@
-/* jupyter_message.h - the messages of the Jupyter protocol (5.x), between JSON and ZMTP frames.
+/* jupyter_message.h - messages of the Jupyter protocol (5.x), between JSON and ZMTP frames.
  *
  *   [prefix...] <IDS|MSG> signature header parent_header metadata content [buffers...]
  *
- * The signature is the HMAC-SHA256, in hexadecimal, of the four JSON texts. Pure: no I/O. */
+ * The signature is the HMAC-SHA256 of the four JSON texts, in hexadecimal. Pure: no I/O. */
 #pragma once
 
 #include "base/arena.h"
@@ -14,33 +14,32 @@
 
 enum {
     JUPYTER_ID_MAX = ID_UUID_MAX,
-    JUPYTER_NODES_MAX = 256 << 10, /* values of one content */
-    /* For one message: its texts, and 64 bytes for each value. */
+    JUPYTER_NODES_MAX = 256 << 10, /* JSON values in one content */
+    /* For one message: its texts, and 64 bytes per value. */
     JUPYTER_ARENA_BYTES_MAX = ZMTP_MESSAGE_BYTES_MAX + (JUPYTER_NODES_MAX << 7),
 };
 
-/* Whom we are to the kernel, and the secret we share with it. */
+/* Our identity towards the kernel, and the shared secret. */
 struct jupyter_session {
     char key[JUPYTER_ID_MAX];
     char id[JUPYTER_ID_MAX];
 };
-void jupyter_session_init(struct jupyter_session *s); /* random */
+void jupyter_session_init(struct jupyter_session *s); /* random values */
 
-/* Appends a message to `out` as ZMTP frames, all or nothing; ret_id names it in the replies.
- * -EMSGSIZE past the ceiling of `out`; -ENOMEM. `content` is JSON. */
+/* Appends a message to `out` as ZMTP frames, all or nothing. ret_id identifies it in the replies.
+ * -EMSGSIZE beyond the limit of `out`; -ENOMEM. `content` is JSON. */
 int jupyter_message_write(const struct jupyter_session *s, const char *type, struct str content,
                           char ret_id[JUPYTER_ID_MAX], struct buf *out) MUST_USE;
 
-/* All in the arena. */
+/* All strings are in the arena. */
 struct jupyter_message {
     struct str type;            /* "stream", "execute_reply", ... */
-    struct str parent;          /* id of what it answers; empty = nothing of ours */
-    const struct json *content; /* NULL when it was too large, or no JSON; `lost` says why */
+    struct str parent;          /* id of the request it answers; empty = none of ours */
+    const struct json *content; /* NULL if too large or not JSON; `lost` says why */
     const char *lost;
 };
 
-/* Reads what a reader holds. -EBADMSG for what is no message, -EACCES for a wrong signature: both
- * are to be ignored. A message whose content the reader had to cut, and that therefore nobody can
- * verify, is told without it. */
+/* Parses the frames of a reader. -EBADMSG: not a message; -EACCES: wrong signature; ignore both. A
+ * message whose content the reader cut off cannot be verified and is returned without content. */
 int jupyter_message_read(const struct jupyter_session *s, const struct zmtp_reader *frames,
                          struct arena *a, struct jupyter_message *ret, struct err *e) MUST_USE;

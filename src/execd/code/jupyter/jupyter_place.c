@@ -12,9 +12,8 @@
 #include "base/time.h"
 #include "execd/core/path.h"
 
-/* Below the ports that the system gives away by itself (32768 and on, unless it was told
- * otherwise): neither a stranger nor one of our own attempts to connect will sit there when the
- * kernel comes to listen. */
+/* Below Linux's range of ephemeral ports (from 32768 by default): neither another program nor
+ * our own connection attempts will occupy the port before the kernel listens. */
 enum { PORT_FIRST = 20000, PORT_LAST = 31999, PORT_TRIES_MAX = 256, FILE_BYTES_MAX = 4096 };
 
 static const char *const channel_names[JUPYTER_CHANNELS] = {
@@ -71,7 +70,7 @@ static int make_dir(struct jupyter_place *p, const char *const *env, struct err 
     return err_set(e, ENOSPC, "no folder for the kernel's connection file can be made in /tmp");
 }
 
-/* Binds a socket to a port that is free, and keeps it so while it is open. */
+/* Binds a socket to a free port, which stays reserved while the socket is open. */
 static int hold_port(uint16_t port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};

@@ -14,7 +14,7 @@
 
 enum { ARGUMENT_BYTES_MAX = 16 << 10, ENV_TEXT_BYTES_MAX = 128 << 10, FOLDER_NAMES_MAX = 1024 };
 
-/* What the API's images call the kernel of a language. */
+/* Kernel names that the API's images use for a language. */
 static const struct {
     const char *language, *name;
 } known_names[] = {
@@ -57,7 +57,7 @@ static const struct json_field spec_fields[] = {
 };
 static const struct json_table spec_table = JSON_TABLE(struct spec_file, spec_fields, 0);
 
-/* What a kernel can be given by execve(). */
+/* Checks that execve() can take argv and env. */
 static int check_spec(const struct spec_file *f, struct err *e)
 {
     for (size_t i = 0; i < f->argv_count; i++)
@@ -93,7 +93,7 @@ int kernelspec_parse(struct arena *a, struct str text, struct kernelspec *ret, s
     return 0;
 }
 
-/* --- all of them --- */
+/* --- search --- */
 
 struct search {
     struct arena *arena;
@@ -151,7 +151,7 @@ static void search_folder(struct search *s, const char *folder)
     (void)closedir(dir);
 }
 
-/* A folder that is made of a variable and a tail; an unset variable is no folder. */
+/* Searches the directory in a variable plus `tail`. False if the variable is unset. */
 static bool search_variable(struct search *s, const char *name, const char *tail)
 {
     struct str value = path_env(s->env, str_of(name));
@@ -178,8 +178,8 @@ static void search_user(struct search *s)
         (void)search_variable(s, "HOME", "/.local/share/jupyter/kernels");
 }
 
-/* Where the python of PATH would look; its link is not followed, for a virtual environment is known
- * by the place of the link. */
+/* Searches where the python3 on PATH would look. Does not resolve its symlink: the symlink's
+ * location identifies a virtual environment. */
 static void search_python(struct search *s)
 {
     AUTO_BUF(program, EXECD_PATH_BYTES_MAX);
@@ -196,7 +196,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct kernelspec *)a)->name, ((const struct kernelspec *)b)->name);
 }
 
-/* All of them, by name. A kernel.json that is none is left out, with a warning in our log. */
+/* Lists all specs, by name. An invalid kernel.json is skipped with a warning in our log. */
 static int kernelspecs_list(struct arena *a, const char *const *env, const struct kernelspec **ret,
                             size_t *ret_count, struct err *e)
 {
@@ -220,7 +220,7 @@ static int kernelspecs_list(struct arena *a, const char *const *env, const struc
     return 0;
 }
 
-/* --- the right one --- */
+/* --- selection --- */
 
 static const char *known_name(struct str language)
 {
@@ -230,7 +230,7 @@ static const char *known_name(struct str language)
     return "";
 }
 
-/* How well a spec serves a language; 0 = not at all. */
+/* How well a spec fits a language; 0 = not at all. */
 static int rank(const struct kernelspec *spec, struct str language)
 {
     if (!str_eq_nocase(spec->language, language))
@@ -279,7 +279,7 @@ int kernelspec_find(struct arena *a, const char *const *env, struct str language
     return 0;
 }
 
-/* --- its start --- */
+/* --- command --- */
 
 static const char *fill_in(struct arena *a, struct str text, const struct kernelspec *spec,
                            const char *connection_file)
@@ -310,7 +310,7 @@ static const char *fill_in(struct arena *a, struct str text, const struct kernel
     return r < 0 ? NULL : arena_strdup(a, buf_str(&out));
 }
 
-/* PREFIX/share/jupyter/kernels/NAME, or nothing. */
+/* Returns PREFIX if the spec is in PREFIX/share/jupyter/kernels/NAME. */
 static bool prefix_of(const struct kernelspec *spec, struct str *ret)
 {
     struct str dir = path_parent(str_of(spec->dir)), tail = STR("/share/jupyter/kernels");
@@ -362,7 +362,8 @@ int kernelspec_command(struct arena *a, const struct kernelspec *spec, const cha
     return 0;
 }
 
-/* Lines of a file are filled in by envs_make(); a value of several lines goes as it is. */
+/* envs_make() expands variables in lines of a file; a value of several lines is passed
+ * unchanged. */
 int kernelspec_env(struct arena *a, const struct kernelspec *spec, const char *const *env,
                    const char *const **ret)
 {

@@ -39,7 +39,7 @@ void zmtp_reader_release(struct zmtp_reader *r)
     r->told = false;
     buf_clear(&r->command);
     if (command)
-        return; /* it may stand between the frames of a message */
+        return; /* a command may come between the frames of a message */
     if (r->message.cap > ZMTP_KEPT_BYTES_MAX)
         buf_done(&r->message);
     buf_clear(&r->message);
@@ -48,7 +48,7 @@ void zmtp_reader_release(struct zmtp_reader *r)
     r->cut = false;
 }
 
-/* Moves bytes into the head until it holds `want`. */
+/* Copies bytes into the head until it contains `want`. */
 static bool fill_head(struct zmtp_reader *r, struct str *in, size_t want)
 {
     size_t n = r->head_n < want ? min_size(want - r->head_n, in->n) : 0;
@@ -60,7 +60,7 @@ static bool fill_head(struct zmtp_reader *r, struct str *in, size_t want)
     return r->head_n >= want;
 }
 
-/* Judges what is there, so that a peer of another kind is refused by its first bytes. */
+/* Checks what has arrived so far, so that another protocol is rejected by its first bytes. */
 static int check_greeting(const struct zmtp_reader *r, struct err *e)
 {
     if (r->head_n > 0 && r->head[0] != 0xff)
@@ -108,7 +108,7 @@ static int check_flags(uint8_t flags, struct err *e)
     return 0;
 }
 
-/* Decides what becomes of the frame whose header is complete. */
+/* Decides whether to keep the frame whose header is complete. */
 static int begin_body(struct zmtp_reader *r, struct err *e)
 {
     uint64_t n = r->flags & ZMTP_LONG ? read_u64(r->head + 1) : r->head[1];
@@ -122,7 +122,7 @@ static int begin_body(struct zmtp_reader *r, struct err *e)
     r->skip = false;
     if (r->flags & ZMTP_COMMAND)
         return buf_reserve(&r->command, n);
-    /* Once a frame is missing, those behind it would be taken for others. */
+    /* Once a frame is missing, later ones would be mistaken for it. */
     r->skip =
         r->cut || r->frame_count == ZMTP_FRAMES_MAX || n > r->message_bytes_max - r->message.n;
     r->cut = r->skip;
@@ -130,7 +130,7 @@ static int begin_body(struct zmtp_reader *r, struct err *e)
     return 0;
 }
 
-/* 1 when the header is complete. */
+/* Returns 1 when the header is complete. */
 static int read_head(struct zmtp_reader *r, struct str *in, struct err *e)
 {
     int result;
@@ -190,7 +190,7 @@ static void end_frame(struct zmtp_reader *r, enum zmtp_event *ret)
     *ret = ZMTP_EVENT_MESSAGE;
 }
 
-/* One frame's worth, or what there is of it. */
+/* Reads one frame, or as much of it as there is. */
 static int read_frame(struct zmtp_reader *r, struct str *in, enum zmtp_event *ret, struct err *e)
 {
     if (!r->in_body) {
@@ -230,7 +230,7 @@ static uint32_t read_u32(const char *p)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-/* Takes a name and its value off the front. */
+/* Removes a name and its value from the front. */
 static bool cut_property(struct str *data, struct str *ret_name, struct str *ret_value)
 {
     size_t name_n = (uint8_t)data->p[0], value_n;

@@ -10,12 +10,12 @@
 enum {
     RETRY_FIRST_MS = 2,
     RETRY_MAX_MS = 20,
-    STALL_MS = 10 * 60 * 1000, /* a kernel that computes need not read for long */
+    STALL_MS = 10 * 60 * 1000, /* a kernel may compute for minutes without reading */
 };
 
 struct zmtp_conn {
     struct loop *loop;
-    const struct zmtp_conn_ops *ops; /* NULL once nobody listens */
+    const struct zmtp_conn_ops *ops; /* NULL once it is freed */
     void *user;
     const char *socket_type;
     char identity[ZMTP_IDENTITY_MAX];
@@ -27,12 +27,12 @@ struct zmtp_conn {
     struct zmtp_reader reader;
     enum { CONN_WAITING, CONN_CONNECTING, CONN_STREAM } phase;
     bool ready;
-    struct err why; /* of its end, when we ended it */
+    struct err why; /* why it ended, if we ended it */
 };
 
 static void conn_try(struct zmtp_conn *c);
 
-/* --- while the peer is on its way --- */
+/* --- connecting --- */
 
 static void conn_on_retry(struct loop_timer *t)
 {
@@ -46,7 +46,7 @@ static void conn_retry_soon(struct zmtp_conn *c)
     c->retry_ms = (uint32_t)min_size(2 * (size_t)c->retry_ms, RETRY_MAX_MS);
 }
 
-/* --- the wire --- */
+/* --- the protocol --- */
 
 static void conn_fail(struct zmtp_conn *c, int r)
 {
@@ -58,7 +58,7 @@ static int conn_say_hello(struct zmtp_conn *c)
     return zmtp_write_ready(stream_out(&c->stream), str_of(c->socket_type), str_of(c->identity));
 }
 
-/* The subscription is a message in ZMTP 3.0: a 1 and the prefix, here none. */
+/* In ZMTP 3.0 a subscription is a message: a byte 1 and the prefix, here empty. */
 static int conn_subscribe(struct zmtp_conn *c)
 {
     return strcmp(c->socket_type, "SUB") == 0
@@ -66,7 +66,7 @@ static int conn_subscribe(struct zmtp_conn *c)
                : 0;
 }
 
-/* Who may talk to whom, of what kernels have. */
+/* Checks that the socket types fit, among those that kernels use. */
 static int conn_check_peer(struct zmtp_conn *c)
 {
     static const struct {
@@ -131,7 +131,7 @@ static size_t conn_on_data(struct stream *s, char *p, size_t n)
     enum zmtp_event event = ZMTP_EVENT_GREETING;
     int r = 0;
 
-    /* Whoever is told may pause or free us. */
+    /* A callback may pause or free this connection. */
     while (r >= 0 && event != ZMTP_EVENT_NONE && c->ops && !s->paused) {
         r = zmtp_read(&c->reader, &in, &event, &c->why);
         if (r >= 0)
@@ -206,7 +206,7 @@ static void conn_try(struct zmtp_conn *c)
     conn_retry_soon(c);
 }
 
-/* --- from outside --- */
+/* --- public functions --- */
 
 struct zmtp_conn *zmtp_conn_new(struct loop *loop, const struct sock_addr *to,
                                 const struct zmtp_conn_conf *conf)
@@ -235,9 +235,9 @@ void zmtp_conn_free(struct zmtp_conn *c)
     switch (c->phase) {
     case CONN_STREAM:
         if (c->stream.state == STREAM_CLOSED && !c->stream.turn.queued)
-            break; /* its end was told */
+            break; /* on_close was called */
         stream_close(&c->stream, 0);
-        return; /* conn_on_close frees */
+        return; /* conn_on_close() frees it */
     case CONN_CONNECTING:
         fd = c->connecting.fd;
         loop_io_stop(c->loop, &c->connecting);
