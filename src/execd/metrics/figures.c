@@ -10,11 +10,11 @@
 enum {
     TEXT_BYTES_MAX = 8 << 10,
     PROC_ENTRIES_MAX = 1 << 16,
-    TRAFFIC_IN = 0, /* columns of /proc/net/dev behind the name */
+    TRAFFIC_IN = 0, /* columns of /proc/net/dev after the name */
     TRAFFIC_OUT = 8,
 };
 
-/* --- texts --- */
+/* --- parsers --- */
 
 /* The next word of a line; STR_NONE at its end. */
 static struct str next_word(struct str *line)
@@ -42,7 +42,7 @@ int figures_parse_traffic(struct str text, int64_t *ret_in, int64_t *ret_out)
     int64_t in, out, all_in = 0, all_out = 0;
 
     while (str_cut(&text, '\n', &line)) {
-        if (str_find(line, ':') >= line.n) /* one of the two that explain */
+        if (str_find(line, ':') >= line.n) /* one of the two header lines */
             continue;
         (void)str_cut(&line, ':', &name);
         if (str_eq(str_trim(name), STR("lo")))
@@ -57,7 +57,7 @@ int figures_parse_traffic(struct str text, int64_t *ret_in, int64_t *ret_out)
     return 0;
 }
 
-/* A row of names, and below it one of numbers. */
+/* The file has a line of names, followed by a line of numbers. */
 int figures_parse_established(struct str text, int64_t *ret)
 {
     struct str names, numbers, word;

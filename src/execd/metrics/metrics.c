@@ -19,7 +19,7 @@ enum {
 };
 #define BYTES_PER_MIB 1048576.0
 
-/* --- texts --- */
+/* --- parsers --- */
 
 static int parse_cpu_ticks(struct str line, uint64_t *ret_us)
 {
@@ -69,7 +69,7 @@ static int read_given(const struct metrics_source *s, enum metrics_file file, ch
     return 0;
 }
 
-/* A file of /proc; what is beyond the room is of no interest. */
+/* Reads a file of /proc, up to `size` bytes; the rest is not needed. */
 static int read_proc(const char *path, char *out, size_t size, struct str *ret, struct err *e)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -121,7 +121,7 @@ static int machine_memory(char *room, size_t size, uint64_t *ret_total, uint64_t
     return 0;
 }
 
-/* What is charged, less what the kernel would give back without being asked twice. */
+/* Charged memory, minus page cache that the kernel reclaims easily. */
 static int group_memory(const struct metrics_source *s, char *room, size_t size, uint64_t *ret_used,
                         struct err *e)
 {
@@ -138,7 +138,7 @@ static int group_memory(const struct metrics_source *s, char *room, size_t size,
     r = read_given(s, METRICS_MEMORY_STAT, room, size, &text, e);
     if (r < 0)
         return r;
-    if (fields_find(text, "total_inactive_file", &cache) < 0 && /* v1, all below */
+    if (fields_find(text, "total_inactive_file", &cache) < 0 && /* v1, including descendants */
         fields_find(text, "inactive_file", &cache) < 0)
         cache = 0;
     *ret_used = charged - min_size(charged, cache);

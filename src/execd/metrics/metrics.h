@@ -1,8 +1,7 @@
-/* metrics.h - what the sandbox uses of cpu and memory, and what it may use.
+/* metrics.h - cpu and memory usage of the sandbox, and its limits.
  *
- * From files of the sandbox's own control group, handed over by whoever made it or found by
- * metrics_group.h; without them, from /proc, which tells of the whole machine. Reading takes some
- * 20 us; nothing waits. */
+ * Reads files of the sandbox's own cgroup, which are passed in or found by metrics_group.h. Without
+ * them it reads /proc, which describes the whole machine. Takes about 20 us; does not block. */
 #pragma once
 
 #include "base/err.h"
@@ -17,33 +16,33 @@ enum metrics_file {
 
 struct metrics_source {
     int fds[METRICS_FILES]; /* all or none; -EBADF = none, use /proc */
-    uint64_t memory_bytes;  /* the limit; 0 = the machine's */
-    uint32_t cpu_millis;    /* the limit, 1000 = one core; 0 = the machine's */
+    uint64_t memory_bytes;  /* limit; 0 = the machine's */
+    uint32_t cpu_millis;    /* limit, 1000 = one core; 0 = the machine's */
 };
 #define METRICS_OF_MACHINE                                                                         \
     {                                                                                              \
         .fds = { -EBADF, -EBADF, -EBADF }                                                          \
     }
 
-struct metrics_point { /* of processor time used so far */
-    uint64_t at_ns;    /* monotonic; 0 = none */
+struct metrics_point { /* cpu time used up to a moment */
+    uint64_t at_ns;    /* CLOCK_MONOTONIC; 0 = none */
     uint64_t cpu_us;
 };
 
 struct metrics {
-    double cpu_count, cpu_used_pct; /* of cpu_count; 0..100 */
+    double cpu_count, cpu_used_pct; /* percent of cpu_count; 0..100 */
     double mem_total_mib, mem_used_mib;
     int64_t timestamp_ms;
 };
 
 int metrics_take_point(const struct metrics_source *s, struct metrics_point *ret,
                        struct err *e) MUST_USE;
-/* The use of cpu between two points, and of memory now. */
+/* Computes cpu usage between two points and current memory usage. */
 int metrics_measure(const struct metrics_source *s, const struct metrics_point *from,
                     const struct metrics_point *to, struct metrics *ret, struct err *e) MUST_USE;
 
-/* --- the texts of the files --- */
+/* --- parsers of the files --- */
 
-/* Processor time in us: "usage_usec 12\n...", "12000\n" (ns), or "cpu  1 2 3 ..." (10 ms each, of
- * which the fourth and fifth are idle). -EINVAL for anything else. */
+/* CPU time in us: "usage_usec 12\n...", "12000\n" (ns), or "cpu  1 2 3 ..." (10 ms each; the fourth
+ * and fifth are idle). -EINVAL for anything else. */
 int metrics_parse_cpu(struct str text, uint64_t *ret_us) MUST_USE;

@@ -26,7 +26,7 @@ static int format_metrics(struct buf *out, const struct metrics *m)
     return json_write_end(&w);
 }
 
-/* --- one --- */
+/* --- GET /metrics --- */
 
 struct wait {
     struct loop_timer timer;
@@ -39,7 +39,7 @@ static void metrics_fail(struct http_req *req, const struct err *e)
     answer_error(req, 500, "RUNTIME_ERROR", "error reading runtime metrics. %s", e->msg);
 }
 
-/* Measures since `from` and replies; the next request goes on from here. */
+/* Measures since `from` and replies; stores the result for the next request. */
 static void metrics_reply(struct http_req *req, const struct metrics_point *from)
 {
     struct execd_api *api = req->server_user;
@@ -55,7 +55,7 @@ static void metrics_reply(struct http_req *req, const struct metrics_point *from
         return;
     }
     if (now.at_ns - from->at_ns < METRICS_SPAN_MS_MIN * TIME_NS_PER_MS) {
-        m.cpu_used_pct = memory->last_pct; /* too short to tell */
+        m.cpu_used_pct = memory->last_pct; /* too short to measure */
     } else {
         *memory = (struct metrics_memory){now, m.cpu_used_pct, true};
     }
@@ -113,7 +113,7 @@ void get_metrics(struct http_req *req)
         metrics_wait(req, &now);
 }
 
-/* --- many --- */
+/* --- GET /metrics/watch --- */
 
 struct watch {
     struct sse sse;
@@ -157,7 +157,7 @@ static int watch_measure(struct watch *w, struct buf *out)
     return format_metrics(out, &m);
 }
 
-/* A client that does not read misses some, and gets the newest when it does. */
+/* A client that does not read misses some values, and gets the newest when it reads again. */
 static void watch_on_due(struct loop_timer *t)
 {
     struct watch *w = container_of(t, struct watch, timer);

@@ -15,11 +15,10 @@ enum {
     VALUE_MAX = 128,
     MILLIS = 1000,
 };
-/* What v1 says where there is no limit is close to 2^63. */
+/* Without a limit, v1 reports a number close to 2^63. */
 #define MEMORY_LIMIT_MAX (UINT64_C(1) << 60)
 
-/* Where a figure is: the hierarchy of a controller ("" = v2), its folder below the root, its file.
- */
+/* Location of a file: controller hierarchy ("" = v2), directory below the root, file name. */
 struct place {
     const char *controller, *folder, *name;
 };
@@ -36,7 +35,7 @@ static const struct place places_v1[METRICS_FILES] = {
 };
 static const struct place cpu_limit_v1 = {"cpu", "/cpu", "cpu.cfs_quota_us"};
 
-/* --- where --- */
+/* --- paths --- */
 
 static bool names_controller(struct str list, const char *controller)
 {
@@ -50,7 +49,8 @@ static bool names_controller(struct str list, const char *controller)
     return false;
 }
 
-/* The path of our group among those of a controller: lines of "5:cpu,cpuacct:/path". */
+/* Finds the path of our group in a controller's hierarchy. Lines have the form
+ * "5:cpu,cpuacct:/path". */
 static bool find_path(struct str groups, const char *controller, struct str *ret)
 {
     struct str line, number, names;
@@ -73,8 +73,8 @@ static int open_in(const struct buf *folder, const char *name)
     return n > 0 && (size_t)n < sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC) : -ENAMETOOLONG;
 }
 
-/* Opens the file of our group and leaves the group's folder in `folder`, which begins with the
- * `*ret_top` bytes of the hierarchy's. A container often sees its own group as the top. */
+/* Opens the file of our group and writes the group's directory to `folder`; its first *ret_top
+ * bytes are the hierarchy's. A container often sees its own group as the top. */
 static int open_place(const struct place *p, const char *root, struct str groups,
                       struct buf *folder, size_t *ret_top)
 {
@@ -108,7 +108,7 @@ static bool read_value(const struct buf *folder, const char *name, char out[VALU
     return true;
 }
 
-/* Of one group; 0 = none. */
+/* Limit of one group; 0 = none. */
 static uint64_t memory_limit(const struct buf *folder)
 {
     char room[VALUE_MAX];
@@ -121,7 +121,8 @@ static uint64_t memory_limit(const struct buf *folder)
     return str_to_u64(text, &bytes) == 0 && bytes < MEMORY_LIMIT_MAX ? bytes : 0;
 }
 
-/* Thousandths of a processor. "50000 100000", or a file for each number; "max" and -1 are none. */
+/* Limit in thousandths of a CPU. Form: "50000 100000", or one file per number; "max" and -1 mean
+ * none. */
 static uint64_t cpu_limit(const struct buf *folder)
 {
     char room[VALUE_MAX], more[VALUE_MAX];
@@ -141,7 +142,7 @@ static uint64_t cpu_limit(const struct buf *folder)
     return used_us * MILLIS / of_us;
 }
 
-/* The smallest limit of a group and those above it; 0 = none. Consumes the folder. */
+/* The smallest limit of a group and its ancestors; 0 = none. Modifies `folder`. */
 static uint64_t lowest_limit(struct buf *folder, size_t top, uint64_t (*read)(const struct buf *))
 {
     uint64_t lowest = 0;
@@ -160,9 +161,9 @@ static uint64_t lowest_limit(struct buf *folder, size_t top, uint64_t (*read)(co
     return lowest;
 }
 
-/* --- all of it --- */
+/* --- search --- */
 
-/* The files of one version, and the limits. */
+/* Opens the files of one cgroup version and reads the limits. */
 static bool find_version(struct metrics_source *s, const struct place places[METRICS_FILES],
                          const struct place *cpu, const char *root, struct str groups)
 {

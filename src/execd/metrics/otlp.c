@@ -3,10 +3,10 @@
 #include <assert.h>
 #include <string.h>
 
-/* How a field's value is written. */
+/* Wire types of protobuf. */
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2 };
 
-/* Numbers of the fields that are used, by message. */
+/* Numbers of the fields used, grouped by message. */
 enum {
     REQUEST_RESOURCE_METRICS = 1,
     RESOURCE_METRICS_RESOURCE = 1,
@@ -114,7 +114,7 @@ static void put_text(struct otlp *o, unsigned field, struct str s)
     put(o, s.p, s.n);
 }
 
-/* A message within: its length goes before it, and is known when it is complete. */
+/* A nested message: its length precedes it, but is known only at its end. */
 static void message_begin(struct otlp *o, unsigned field)
 {
     assert(o->depth < OTLP_DEPTH_MAX);
@@ -133,7 +133,7 @@ static void message_end(struct otlp *o)
         return;
     body = o->out->n - at;
     n = varint_format(body, bytes);
-    put(o, bytes, n); /* makes room */
+    put(o, bytes, n); /* makes room for the length */
     if (o->error < 0)
         return;
     memmove(o->out->p + at + n, o->out->p + at, body);
@@ -202,7 +202,7 @@ void otlp_metric_end(struct otlp *o)
     message_end(o);
 }
 
-/* A gauge counts from nowhere. */
+/* A gauge has no start time. */
 static void point_begin(struct otlp *o, unsigned attributes, const struct otlp_attribute *own,
                         size_t n)
 {

@@ -23,8 +23,8 @@ static bool is_of(const struct series *row, const struct series_key *key)
             row->key.status == key->status);
 }
 
-/* The last rows are kept for what finds no room. An instrument's own rows were all made before
- * its overflow was, so they are found first. */
+/* The last rows are reserved for overflow. An instrument's own rows are all older than its overflow
+ * row, so they are found first. */
 static struct series *find_or_make(struct series_set *s, const struct series_key *key)
 {
     struct series *row;

@@ -1,5 +1,5 @@
-/* series.h - durations, counted in histograms: one for each instrument and its labels, up to a
- * ceiling, behind which the rest share one per instrument. Cumulative. */
+/* series.h - histograms of durations, one per instrument and labels. Beyond a maximum number,
+ * further labels share one histogram per instrument. Cumulative. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,23 +11,23 @@ enum {
     SERIES_BOUNDS = 15,
 };
 
-extern const double series_bounds_ms[SERIES_BOUNDS]; /* OpenTelemetry's own */
+extern const double series_bounds_ms[SERIES_BOUNDS]; /* OpenTelemetry's default bounds */
 
 struct series_key {
     unsigned instrument;
-    const char *labels[2]; /* static texts, compared by address; NULL = none */
+    const char *labels[2]; /* static strings, compared by address; NULL = none */
     int status;            /* 0 = none */
 };
 
 struct series {
     struct series_key key;
-    bool overflow; /* of all that found no room; the labels mean nothing */
+    bool overflow; /* shared by labels without a row; the labels are meaningless */
     uint64_t count;
     double sum_ms, min_ms, max_ms;
     uint64_t buckets[SERIES_BOUNDS + 1];
 };
 
-struct series_set { /* zeroed before the first; allocates as it grows */
+struct series_set { /* zeroed before first use; grows as needed */
     struct series *rows;
     size_t count, room;
 };

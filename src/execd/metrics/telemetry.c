@@ -15,7 +15,7 @@
 #include "version.h"
 
 enum {
-    STATUS_UPGRADED = 101, /* whoever upgraded it said so */
+    STATUS_UPGRADED = 101, /* assumed for an upgraded connection, which has no status */
     HOSTINFO_BYTES_MAX = 1024,
     TEMPLATE_BYTES_MAX = 128,
     LABELS_MAX = 3,
@@ -36,11 +36,11 @@ static const struct {
 };
 
 struct telemetry {
-    struct arena memory; /* of conf */
+    struct arena memory; /* holds the strings of conf */
     struct telemetry_conf conf;
     struct telemetry_export export;
     struct telemetry_parts parts;
-    struct metrics_point last; /* of processor time; at_ns 0: unknown */
+    struct metrics_point last; /* cpu time at the last export; at_ns 0: unknown */
     struct series_set series;
     int64_t begin_us; /* wall clock */
 };
@@ -48,7 +48,7 @@ struct telemetry {
 static const char success_text[] = "success", failure_text[] = "failure";
 static const char unknown_route[] = "unknown", other_method[] = "_OTHER";
 
-/* --- what happened --- */
+/* --- recording --- */
 
 void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool success, uint64_t ns)
 {
@@ -66,7 +66,7 @@ void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool succes
         series_set_add(&t->series, &key, (double)ns / NS_PER_MS);
 }
 
-/* NULL: the request is not about files. Those of isolated sessions are about the same. */
+/* NULL: not a request about files. Routes of isolated sessions count as the same operations. */
 static const char *file_operation(const struct http_route *route)
 {
     static const struct {
@@ -97,7 +97,8 @@ static const char *file_operation(const struct http_route *route)
     return NULL;
 }
 
-/* Of a refused token, too: the row that would have answered. */
+/* The route's path. A request refused for its token counts for the route that would have answered
+ * it. */
 static const char *route_label(const struct http_req *req)
 {
     const struct http_route *route = req->route;
@@ -114,7 +115,7 @@ void telemetry_request(struct telemetry *t, const struct http_req *req, int erro
     bool success;
     double ms;
 
-    if (!t || status == 0) /* the client left before it had an answer */
+    if (!t || status == 0) /* the client disconnected before the reply */
         return;
     success = !error && status < 400;
     ms = (double)(loop_now_ns(http_req_loop(req)) - req->begin_ns) / NS_PER_MS;
@@ -136,14 +137,14 @@ void telemetry_request(struct telemetry *t, const struct http_req *req, int erro
                        ms);
 }
 
-/* --- what is told --- */
+/* --- export --- */
 
 static struct otlp_attribute label(const char *key, const char *text)
 {
     return (struct otlp_attribute){.key = str_of(key), .text = str_of(text)};
 }
 
-/* "/code/contexts/{id}" is known to others as "/code/contexts/:contextId". */
+/* Other implementations name "/code/contexts/{id}" "/code/contexts/:contextId". */
 static const char *route_template(const char *path, char out[TEMPLATE_BYTES_MAX])
 {
     static const struct {
@@ -161,7 +162,7 @@ static const char *route_template(const char *path, char out[TEMPLATE_BYTES_MAX]
     if (!at)
         return path;
     while (!str_starts(str_of(path), str_of(rows[i].below)))
-        i++; /* all begin with the last */
+        i++; /* ends: every path starts with the last row */
     (void)snprintf(out, TEMPLATE_BYTES_MAX, "%.*s%s%s", (int)(at - path), path, rows[i].name,
                    at + strlen("{id}"));
     return out;
@@ -206,7 +207,7 @@ static void tell_durations(struct telemetry *t, struct otlp *o)
     }
 }
 
-/* Nothing is told of what is not known. */
+/* Unknown values are not sent. */
 static void tell_number(struct otlp *o, const char *name, const char *unit, int64_t value)
 {
     if (value < 0)
@@ -294,7 +295,7 @@ static int tell_all(void *user, struct buf *body)
     return otlp_end(&o);
 }
 
-/* --- its life --- */
+/* --- start and stop --- */
 
 static struct str read_hostinfo(char room[HOSTINFO_BYTES_MAX])
 {

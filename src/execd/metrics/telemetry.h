@@ -1,12 +1,12 @@
-/* telemetry.h - what execd did, and what its sandbox uses, told to an OpenTelemetry collector.
+/* telemetry.h - sends what execd did and what its sandbox uses to an OpenTelemetry collector.
  *
- *   execd.http.request.duration            how long requests took, to the end of their reply
- *   execd.execution.duration               how long commands, runs in sessions and cells took
- *   execd.filesystem.operations.duration   how long requests about files took
- *   execd.system.*                         processes, cpu, memory, network, when it is sent
+ *   execd.http.request.duration            duration of requests, to the end of their reply
+ *   execd.execution.duration               duration of commands, runs in sessions and cells
+ *   execd.filesystem.operations.duration   duration of requests about files
+ *   execd.system.*                         processes, cpu, memory, network, at the time of sending
  *
- * telemetry_conf.h says what turns it on. Off, there is no struct telemetry: NULL is fine
- * everywhere below, and costs nothing. Loop thread only. */
+ * telemetry_conf.h describes what enables it. If disabled, there is no struct telemetry: all
+ * functions below accept NULL, at no cost. Loop thread only. */
 #pragma once
 
 #include "execd/core/child.h"
@@ -19,18 +19,18 @@ struct telemetry;
 
 enum telemetry_run { TELEMETRY_RUN_CODE, TELEMETRY_RUN_COMMAND, TELEMETRY_RUN_IN_SESSION };
 
-struct telemetry_parts { /* all stay the caller's, and outlive it */
+struct telemetry_parts { /* owned by the caller; must outlive struct telemetry */
     struct loop *loop;
     struct http_client *client;
     struct trim *trim;
-    const struct child_place *place; /* of a process that looks a name up */
+    const struct child_place *place; /* for the process that resolves host names */
     const struct metrics_source *metrics;
 };
 
-/* NULL when nothing asks for it, or cannot have it: then a warning was logged. */
+/* NULL if it is not enabled, or not possible; the latter is logged as a warning. */
 struct telemetry *telemetry_start(const struct telemetry_parts *parts, const char *const *env);
 void telemetry_stop(struct telemetry *t);
 
-/* For http_server_conf.on_done. */
+/* Called from http_server_conf.on_done. */
 void telemetry_request(struct telemetry *t, const struct http_req *req, int error);
 void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool success, uint64_t ns);

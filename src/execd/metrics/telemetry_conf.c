@@ -19,7 +19,7 @@ struct pair {
     struct str key, value;
 };
 
-/* "k=v,k2=v2": the next entry that has both. */
+/* Parses "k=v,k2=v2": returns the next entry that has both. */
 static bool next_pair(struct str *list, struct pair *ret)
 {
     struct str entry;
@@ -37,7 +37,7 @@ static bool next_pair(struct str *list, struct pair *ret)
     return false;
 }
 
-/* A text as protobuf has them, in the arena; STR_NONE for what cannot be one. */
+/* Copies a valid protobuf string into the arena; STR_NONE if it is invalid. */
 static struct str settle(struct arena *a, struct str s, bool encoded)
 {
     struct str decoded = s;
@@ -57,7 +57,7 @@ static bool has_key(const struct otlp_attribute *rows, size_t count, struct str 
     return false;
 }
 
-/* What is there already wins. */
+/* Existing keys take precedence. */
 static size_t add_list(struct arena *a, struct str list, bool encoded, struct otlp_attribute *rows,
                        size_t count, size_t max)
 {
@@ -92,7 +92,7 @@ static void read_attributes(const char *const *env, struct arena *a, struct tele
                                 false, ret->points, ret->point_count, ARRAY_LEN(ret->points));
 }
 
-/* Those of the message itself are ours. */
+/* Headers that execd itself sets are refused. */
 static bool header_is_fine(const struct http_header *row)
 {
     static const char *const ours[] = {
@@ -124,7 +124,7 @@ static void read_headers(const char *const *env, struct arena *a, struct telemet
     }
 }
 
-/* --- where to --- */
+/* --- endpoint --- */
 
 static int set_endpoint(struct str text, bool is_base, struct arena *a, struct telemetry_conf *ret,
                         struct err *e)
@@ -162,7 +162,7 @@ static bool is_address(struct str s)
            (inet_pton(AF_INET, text, out) == 1 || inet_pton(AF_INET6, text, out) == 1);
 }
 
-/* The machine that the sandbox is on, where somebody told. */
+/* Address of the machine that the sandbox runs on, if configured. */
 static struct str node_address(const char *const *env, struct str hostinfo)
 {
     struct str line = str_trim(path_env(env, STR("HOST_IP")));
@@ -210,7 +210,7 @@ static int read_endpoint(const char *const *env, struct str hostinfo, struct are
                : err_set(e, ENOMEM, "no memory for the node's address");
 }
 
-/* --- all of it --- */
+/* --- public functions --- */
 
 bool telemetry_conf_wanted(const char *const *env, struct str hostinfo)
 {

@@ -1,18 +1,19 @@
-/* telemetry_conf.h - where figures go, how often and under which names, as the environment has it.
+/* telemetry_conf.h - where metrics are sent, how often and with which attributes, from the
+ * environment.
  *
- *   OTEL_SDK_DISABLED=true                 nowhere, whatever follows
- *   OTEL_EXPORTER_OTLP_METRICS_ENDPOINT    this URL, as it is
- *   OTEL_EXPORTER_OTLP_ENDPOINT            /v1/metrics below this URL
- *   HOST_IP, or a line of /etc/hostinfo    http://<that address>:4318/v1/metrics
- *   OTEL_METRIC_EXPORT_INTERVAL            milliseconds between two (60000)
+ *   OTEL_SDK_DISABLED=true                 nowhere; overrides all others
+ *   OTEL_EXPORTER_OTLP_METRICS_ENDPOINT    to this URL, unchanged
+ *   OTEL_EXPORTER_OTLP_ENDPOINT            to /v1/metrics below this URL
+ *   HOST_IP, or a line of /etc/hostinfo    to http://<that address>:4318/v1/metrics
+ *   OTEL_METRIC_EXPORT_INTERVAL            milliseconds between exports (60000)
  *   OTEL_EXPORTER_OTLP_METRICS_HEADERS, OTEL_EXPORTER_OTLP_HEADERS
- *                                          more headers of the request, k=v,k2=v2
+ *                                          more request headers, k=v,k2=v2
  *   OPENSANDBOX_ID                         sandbox_id of the resource and of every point
- *   OTEL_RESOURCE_ATTRIBUTES               more of the resource, k=v,k2=v2
- *   OPENSANDBOX_EXECD_METRICS_EXTRA_ATTRS  more of every point, k=v,k2=v2
+ *   OTEL_RESOURCE_ATTRIBUTES               more attributes of the resource, k=v,k2=v2
+ *   OPENSANDBOX_EXECD_METRICS_EXTRA_ATTRS  more attributes of every point, k=v,k2=v2
  *
- * Blank is as good as unset. In lists the first '=' splits, and an entry without a key or a value
- * is skipped; the standard ones are percent-encoded. */
+ * A blank value counts as unset. In lists the first '=' separates key and value, and an entry
+ * without a key or a value is skipped; lists in OTEL_ variables are percent-encoded. */
 #pragma once
 
 #include "base/arena.h"
@@ -21,19 +22,19 @@
 #include "net/http.h"
 
 enum {
-    TELEMETRY_ATTRIBUTES_MAX = 32, /* of one list, and the rest is dropped */
+    TELEMETRY_ATTRIBUTES_MAX = 32, /* per list; further ones are dropped */
     TELEMETRY_ATTRIBUTE_BYTES_MAX = 256,
     TELEMETRY_HEADERS_MAX = 16,
     TELEMETRY_INTERVAL_MS = 60 * 1000,
     TELEMETRY_INTERVAL_MS_MIN = 100,
     TELEMETRY_INTERVAL_MS_MAX = 24 * 3600 * 1000,
-    TELEMETRY_CONF_BYTES_MAX = 64 << 10, /* enough for an arena */
+    TELEMETRY_CONF_BYTES_MAX = 64 << 10, /* enough for the arena */
 };
 
 struct telemetry_conf {
-    const char *host; /* a name or an address, for sock_resolve() */
+    const char *host; /* a host name or an address, for sock_resolve() */
     uint16_t port;
-    struct str authority; /* host and port as in a Host header */
+    struct str authority; /* host and port, as in a Host header */
     struct str target;    /* path and query */
     uint32_t interval_ms;
     struct otlp_attribute resource[TELEMETRY_ATTRIBUTES_MAX + 2];
@@ -44,11 +45,10 @@ struct telemetry_conf {
     size_t header_count;
 };
 
-/* Whether anything asks for it. `hostinfo` is the text of /etc/hostinfo, empty where there is none.
- */
+/* True if export is enabled. `hostinfo` is the text of /etc/hostinfo, empty if there is none. */
 bool telemetry_conf_wanted(const char *const *env, struct str hostinfo);
-/* The rest, once something does; all that *ret points at is in `a` or static. -EINVAL for an
- * endpoint that cannot be, -ENOMEM; the sentence names the variable and not its value, which may
- * hold a secret. */
+/* Reads the configuration if it is enabled. All that *ret points at is in `a` or static. -EINVAL
+ * for an invalid endpoint, -ENOMEM. The message names the variable but not its value, which may be
+ * secret. */
 int telemetry_conf_read(const char *const *env, struct str hostinfo, struct arena *a,
                         struct telemetry_conf *ret, struct err *e) MUST_USE;

@@ -38,7 +38,7 @@ static void call_on_head(struct http_call *call)
     x->status = call->head.status;
 }
 
-/* Of no interest, but not to be had without end. */
+/* Ignores the body, but limits its size. */
 static ssize_t call_on_body(struct http_call *call, struct str piece)
 {
     struct telemetry_export *x = call->user;
@@ -97,7 +97,7 @@ static void export_send(struct telemetry_export *x)
         export_failed(x, e.msg);
 }
 
-/* --- the address --- */
+/* --- address --- */
 
 static void lookup_stop(struct telemetry_export *x)
 {
@@ -126,8 +126,8 @@ static void lookup_on_ready(struct loop_io *io, uint32_t events UNUSED)
     export_send(x);
 }
 
-/* In the child: what resolvers and files of the sandbox say is read with no more rights than the
- * workload has. */
+/* Runs in the child: DNS replies and files of the sandbox are parsed with no more privileges than
+ * the workload has. */
 static int lookup_run(void *user, struct proc_step *ret_step)
 {
     const struct telemetry_export *x = user;
@@ -145,7 +145,7 @@ static int lookup_run(void *user, struct proc_step *ret_step)
                         DEADLINE_NEVER) < 0);
 }
 
-/* The child is reaped like any other. Its end, whatever the reason, closes the pipe. */
+/* The child is reaped like any other. When it ends, for any reason, the pipe is closed. */
 static int lookup_start(struct telemetry_export *x, struct err *e)
 {
     static const char *const argv[] = {"lookup", NULL};
@@ -173,7 +173,7 @@ static int lookup_start(struct telemetry_export *x, struct err *e)
     return 0;
 }
 
-/* A numeric one is known at once. */
+/* A numeric address needs no lookup. */
 static bool find_address(struct telemetry_export *x)
 {
     const struct telemetry_conf *to = x->conf.to;
@@ -190,7 +190,7 @@ static bool find_address(struct telemetry_export *x)
     return x->addr.size > 0;
 }
 
-/* --- again and again --- */
+/* --- timer --- */
 
 static void export_on_due(struct loop_timer *t)
 {
