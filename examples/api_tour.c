@@ -1,10 +1,10 @@
-/* api_tour.c - the life of a sandbox over HTTP, as a client in C leads it.
+/* api_tour.c - the life of a sandbox over HTTP, driven by a client in C.
  *
  *   OPEN_SANDBOX_API_KEY=... api_tour http://127.0.0.1:8080
  *
- * Creates a sandbox, runs commands in it, writes a file and reads it back, deletes it; prints how
- * long each step took, what it did and what came of it. Status 0 when everything went well.
- * Whatever happens, a Ctrl-C included, the sandbox is deleted. */
+ * Creates a sandbox, runs commands in it, writes a file and reads it back, and deletes the sandbox.
+ * Prints the duration and the result of each step. Exits with 0 if every step succeeded. The
+ * sandbox is deleted in any case, also after Ctrl-C. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 
 enum {
     ARENA_BYTES_MAX = 1 << 20,
-    RUNNING_S_MAX = 30,  /* for a sandbox to come up */
-    POLL_US = 10 * 1000, /* between two looks at its state */
+    RUNNING_S_MAX = 30,  /* for a sandbox to start */
+    POLL_US = 10 * 1000, /* between two polls of its state */
     EXECD_PORT = 44772,
 };
 
@@ -32,17 +32,17 @@ enum {
 
 struct tour {
     struct client client;
-    struct arena arena;           /* for what outlives a step */
+    struct arena arena;           /* for data that outlives a step */
     struct place server;          /* the lifecycle API */
-    struct place execd;           /* the daemon inside the sandbox, by way of the server */
-    struct str id;                /* of the sandbox; empty while there is none */
-    struct buf shown;             /* what a step has to show, as lines */
-    uint64_t asked_ns, output_ns; /* when a sandbox was asked for, and when one first spoke */
+    struct place execd;           /* the daemon inside the sandbox, through the server */
+    struct str id;                /* of the sandbox; empty if there is none */
+    struct buf shown;             /* output of a step, as lines */
+    uint64_t asked_ns, output_ns; /* time of the create request, and of the first output */
 };
 
 /* --- one exchange, and the answer as JSON --- */
 
-/* The answer is parsed into `a`, when there is one to be parsed: a 204 has none. */
+/* Parses the answer into `a` if the caller wants it: a 204 has none. */
 static int ask(struct tour *t, struct exchange *x, struct arena *a, struct json **ret,
                struct err *e)
 {
@@ -69,9 +69,9 @@ static const char create_request[] =
     "\"resourceLimits\":{\"cpu\":\"1\",\"memory\":\"512Mi\"},"
     "\"env\":{\"GREETING\":\"Hello from a sandbox\"},"
     "\"metadata\":{\"made-by\":\"api_tour\"},"
-    "\"timeout\":300}"; /* seconds: should all else fail, the server ends it */
+    "\"timeout\":300}"; /* seconds: if all else fails, the server deletes the sandbox */
 
-/* One look at the sandbox: 1 when it runs, 0 when it may do so yet. */
+/* Polls the sandbox once: 1 = it runs, 0 = it may still start. */
 static int look(struct tour *t, struct str *ret_state, struct err *e)
 {
     char target[128];
@@ -92,7 +92,7 @@ static int look(struct tour *t, struct str *ret_state, struct err *e)
     return str_eq(*ret_state, STR("Running"));
 }
 
-/* The answer says Running when that took a moment only, and Pending otherwise. */
+/* The answer says Running if the start was quick, and Pending otherwise. */
 static int create(struct tour *t, struct err *e)
 {
     struct exchange x = {
@@ -101,7 +101,7 @@ static int create(struct tour *t, struct err *e)
         .target = "/sandboxes",
         .content_type = STR("application/json"),
         .body = str_of(create_request),
-        .must_finish = true, /* otherwise there may be a sandbox whose name we do not know */
+        .must_finish = true, /* otherwise a sandbox with an unknown id may remain */
     };
     uint64_t deadline = deadline_in_ms(RUNNING_S_MAX * 1000);
     struct str state = STR_NONE, id;
@@ -127,9 +127,9 @@ static int create(struct tour *t, struct err *e)
     return r < 0 ? r : buf_addf(&t->shown, "%.*s is %.*s\n", STR_ARG(id), STR_ARG(state));
 }
 
-/* --- where to talk to it --- */
+/* --- endpoint --- */
 
-/* An endpoint is "host:port/path" without a scheme, and headers that open it. */
+/* An endpoint is "host:port/path" without a scheme, with headers that grant access. */
 static int locate(struct tour *t, struct err *e)
 {
     char target[128];
@@ -162,10 +162,10 @@ static int locate(struct tour *t, struct err *e)
 
 /* --- commands --- */
 
-/* What the events of one command said. */
+/* State of one command while its events arrive. */
 struct command {
     struct tour *tour;
-    struct arena arena; /* of one event */
+    struct arena arena; /* for one event */
     bool complete;
     char exit_code[16]; /* of a command that failed */
 };
@@ -177,7 +177,7 @@ static void on_output(struct command *c, struct str text)
     (void)buf_addf(&c->tour->shown, "%.*s\n", STR_ARG(text));
 }
 
-/* An event is a JSON object on a line of its own. Types we do not know are none of our business. */
+/* An event is a JSON object on its own line. Unknown types are ignored. */
 static void on_event(struct exchange *x, struct str line)
 {
     struct command *c = x->user;
@@ -295,7 +295,7 @@ static int delete_sandbox(struct tour *t, struct err *e)
         .place = &t->server, .method = HTTP_DELETE, .target = target, .must_finish = true};
 
     (void)snprintf(target, sizeof(target), "/sandboxes/%.*s", STR_ARG(t->id));
-    t->id = STR_NONE; /* there is no second try */
+    t->id = STR_NONE; /* do not try again */
     return ask(t, &x, NULL, NULL, e);
 }
 
@@ -368,7 +368,7 @@ static int prepare(struct tour *t, const char *address, struct err *e)
     return r;
 }
 
-/* 0 = go on, 1 = done, 2 = wrong usage. */
+/* 0 = continue, 1 = done, 2 = wrong usage. */
 static int parse(int argc, char **argv)
 {
     static const char help[] =

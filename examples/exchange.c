@@ -79,7 +79,7 @@ static bool succeeded(const struct exchange *x)
     return x->status >= 200 && x->status < 300;
 }
 
-/* Hands out every complete line, and keeps what stands behind the last one. */
+/* Passes on every complete line, and keeps the incomplete rest. */
 static void give_lines(struct exchange *x)
 {
     struct str rest = buf_str(&x->answer);

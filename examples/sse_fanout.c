@@ -1,11 +1,11 @@
-/* sse_fanout.c - one ticker, any number of browsers: what an event hub does with fast and slow
+/* sse_fanout.c - one ticker, any number of browsers: how an event hub handles fast and slow
  * clients.
  *
- * GET /        a page that shows the events
- * GET /events  the stream
- * GET /stats   who is there, who was dropped, and why
+ *   GET /        a page that shows the events
+ *   GET /events  the stream
+ *   GET /stats   connected and dropped clients, and the reasons
  *
- * Usage and a walk through it: examples/README.md. SIGTERM and SIGINT end it. */
+ * Usage and explanation: examples/README.md. SIGTERM and SIGINT end it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ struct fanout {
     struct sse_hub *hub; /* NULL once the stream has ended */
     struct sse_hub_stats last;
     uint64_t seq;
-    uint64_t left[LEAVE_COUNT]; /* by reason, as the hub's callback tells */
+    uint64_t left[LEAVE_COUNT]; /* by reason, counted in on_leave() */
 };
 
 static const char page[] =
@@ -75,7 +75,7 @@ static const char page[] =
 
 /* --- the ticker --- */
 
-/* Lets a reader tell that every byte arrived (RFC 1950, 8.2). */
+/* A checksum that lets a client verify that every byte arrived (RFC 1950, 8.2). */
 static uint32_t adler32(struct str s)
 {
     uint32_t a = 1, b = 0;
@@ -136,7 +136,7 @@ static void on_tick(struct loop_timer *t)
 
     sse_hub_stats(f->hub, &stats);
     if (f->opt.count && f->seq == f->opt.count) {
-        if (stats.lagging == 0) { /* everyone has everything, or was dropped */
+        if (stats.lagging == 0) { /* every client has received everything, or was dropped */
             end_stream(f);
             return;
         }
@@ -281,7 +281,7 @@ static int listen_on(struct fanout *f, const struct sock_addr *addr, struct err 
 
     if (fd < 0)
         return fd;
-    /* Accepted sockets inherit it, and with it the kernel stops growing the buffer by itself. */
+    /* Accepted sockets inherit SO_SNDBUF, and the kernel stops growing the buffer automatically. */
     if (send_buffer > 0 &&
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer)) < 0) {
         r = err_sys(e, errno, "set SO_SNDBUF");
