@@ -1,8 +1,8 @@
-/* blurt.c - blurt SEED OUT ERR END: prints at random, and tells the truth about it.
+/* blurt.c - blurt SEED OUT ERR END: prints random output, and records what it printed.
  *
- * Pieces of random size, alphabet and timing go to standard output and standard error; whatever was
- * taken goes to the files OUT and ERR as well (which may be one). Then it ends as END says: an exit
- * status, "kill" for SIGKILL, "hang" for never. The same seed prints the same. */
+ * Writes pieces of random size, alphabet and timing to stdout and stderr, and everything that was
+ * accepted also to the files OUT and ERR (which may be the same). Then it ends as END says: an exit
+ * status, "kill" for SIGKILL, "hang" for never. The same seed prints the same output. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 enum {
     PIECES_MAX = 8,
     PIECE_BYTES_MAX = 200000,
-    SLEEP_SHARE = 5, /* one piece of so many is followed by a pause */
+    SLEEP_SHARE = 5, /* one piece in five is followed by a pause */
     SLEEP_MS_MAX = 120,
     NS_PER_MS = 1000000,
     FAILED = 99,
@@ -32,7 +32,7 @@ static uint64_t chance(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* What pieces are made of. Many short lines are many events: there are fewer of them. */
+/* Contents of pieces. Many short lines cause many events, so these pieces are smaller. */
 static const struct alphabet {
     const char *text;
     size_t bytes_max;

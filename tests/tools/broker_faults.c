@@ -1,11 +1,12 @@
-/* broker_faults.c - makes a broker fail on purpose. Linked with the broker's own objects into a
- * program of the tests; the broker that is installed knows nothing of it.
+/* broker_faults.c - makes a broker fail on purpose. Linked with the broker's objects into a test
+ * program; the installed broker does not contain it.
  *
- * OSB_FAULT_STEP=N: the Nth step of every sandbox on its way fails.
- * OSB_FAULT_KILLS=FILE: a process that reaches the point of a create or a removal that the file's
- * first line names takes that line away and kills itself (SIGKILL), once there is no FILE.hold. A
- * test writes the file at any time; no file, no kill. The points are the functions below, which the
- * linker puts in front of the real ones (--wrap). */
+ * OSB_FAULT_STEP=N: the Nth step of every sandbox's start fails.
+ *
+ * OSB_FAULT_KILLS=FILE: the file's first line names a point of a create or a removal. A process
+ * that reaches this point removes the line and kills itself (SIGKILL) as soon as FILE.hold does not
+ * exist. A test may write the file at any time; without a file nothing is killed. The points are
+ * the functions below, which the linker puts in front of the real ones (--wrap). */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static __attribute__((constructor)) void arm(void)
     const char *text = getenv("OSB_FAULT_STEP");
     uint64_t n;
 
-    /* Each child counts in its own copy of the memory, the broker itself never hits one. */
+    /* Each child counts in its own copy of the memory; the broker itself never reaches a fault. */
     if (text && str_to_u64_range(str_of(text), 1, 100, &n) == 0)
         fault_arm(FAULT_SYSCALL, (long)n);
 }
@@ -41,7 +42,7 @@ static void hold(const char *path)
         (void)nanosleep(&pause, NULL);
 }
 
-/* The file with its first line taken away, in one step. Tests have one request under way. */
+/* Removes the first line of the file atomically. Tests run only one request at a time. */
 static bool take_line(const char *path, const char *rest)
 {
     char next[PATH_BYTES];

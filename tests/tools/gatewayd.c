@@ -1,10 +1,11 @@
-/* gatewayd.c - guard and gateway before a fixed table of sandboxes, for tests and benchmarks.
+/* gatewayd.c - guard and gateway in front of a fixed table of sandboxes, for tests and benchmarks.
  *
- * usage: gatewayd ADDRESS [--key KEY] [--sandbox ID=ADDRESS] [--token TOKEN] [--refusal TEXT]
- *                 [--secure 1] [--open 1] [--deadlines MS]
- * --token, --refusal and --secure are of the --sandbox before them. A signed route is
- * "signed-ID-PORT" here. GET /stats counts. Prints the address it listens on, then serves until
- * SIGTERM, which drains. */
+ *   usage: gatewayd ADDRESS [--key KEY] [--sandbox ID=ADDRESS] [--token TOKEN] [--refusal TEXT]
+ *                   [--secure 1] [--open 1] [--deadlines MS]
+ *
+ * --token, --refusal and --secure apply to the preceding --sandbox. A signed route is
+ * "signed-ID-PORT" here. GET /stats returns counters. Prints the address it listens on, then serves
+ * until SIGTERM, which drains. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -32,7 +33,7 @@ struct gatewayd {
     bool open;
 };
 
-/* --- what the gateway asks --- */
+/* --- callbacks of the gateway --- */
 
 static bool is_api_key(void *user, struct str key)
 {
@@ -232,7 +233,7 @@ int main(int argc, char **argv)
         .on_request = on_request,
         .on_refuse = guard_refuse,
         .connections_max = 20000,
-        .head_ms = 120 * 1000, /* a client that stands still before it asks is nobody's subject */
+        .head_ms = 120 * 1000, /* tests do not cover clients that stall before a request */
     };
     struct sock_addr addr;
     struct err e = {0};

@@ -1,10 +1,12 @@
-/* h1_parse.c - our reading of HTTP/1.1 requests, for comparison with other parsers.
+/* h1_parse.c - prints how we parse HTTP/1.1 requests, for comparison with other parsers.
  *
- * Standard input: messages, each a 32-bit big-endian length and that many bytes. Standard output: a
- * JSON object per message. Bytes appear in hexadecimal, since they need not be text:
+ * stdin: messages, each a 32-bit big-endian length and that many bytes. stdout: a JSON object per
+ * message. Bytes are in hexadecimal, since they need not be text:
+ *
  *     {"method":"474554","target":"2f","minor":1,"headers":[["486f7374","68"]],"body":"","used":27}
  *     {"error":"BARE_LF","status":400}
- * "AGAIN" is the error of a message that is not complete. */
+ *
+ * "AGAIN" is the error of an incomplete message. */
 #include <stdio.h>
 
 #include "base/buf.h"

@@ -1,9 +1,10 @@
-/* httpd.c - the HTTP engine with each of its features on a route, for tests and benchmarks.
+/* httpd.c - the HTTP engine with a route for each of its features, for tests and benchmarks.
  *
- * usage: httpd ADDRESS [--file PATH] [--backend ADDRESS] [--deadlines MS] [--connections N]
- *              [--ping MS] [--pong MS] [--stall MS] [--held BYTES]
- * Prints the address it listens on, then serves until SIGTERM, which drains. Without --deadlines a
- * client may take its time: a test that stood still for a while is no bad client. */
+ *   usage: httpd ADDRESS [--file PATH] [--backend ADDRESS] [--deadlines MS] [--connections N]
+ *                [--ping MS] [--pong MS] [--stall MS] [--held BYTES]
+ *
+ * Prints the address it listens on, then serves until SIGTERM, which drains. Without --deadlines
+ * the timeouts are long: a test that stalls for a while is not a bad client. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,15 +20,15 @@
 enum { PATIENCE_MS = 600 * 1000, DRAIN_MS = 30 * 1000 };
 
 struct httpd {
-    struct httpd_ws ws; /* first, for its handlers */
+    struct httpd_ws ws; /* first: its handlers cast to it */
     struct loop *loop;
     struct http_server *server;
     struct loop_signals signals;
     const char *file;
     struct http_client *client;
     struct sock_addr backend; /* of /proxy */
-    uint32_t deadline_ms;     /* for it to answer */
-    int parts;                /* that are still ending */
+    uint32_t deadline_ms;     /* for it to reply */
+    int parts;                /* that have not ended yet */
 };
 
 /* --- routes --- */
@@ -37,7 +38,7 @@ static void get_json(struct http_req *req)
     http_reply(req, 200, STR("application/json"), STR("{\"status\":\"ok\",\"count\":42}"));
 }
 
-/* How many requests the server has read so far, this one included. */
+/* The number of requests the server has read so far, including this one. */
 static void get_served(struct http_req *req)
 {
     const struct httpd *h = req->server_user;
@@ -150,7 +151,7 @@ static void get_nap(struct http_req *req)
     loop_timer_set(h->loop, &nap->timer, loop_now_ns(h->loop) + ms * 1000000, nap_over);
 }
 
-/* Breaks off in the middle of a promised body. */
+/* Ends in the middle of a promised body. */
 static void get_broken(struct http_req *req)
 {
     http_reply_begin(req, 200, STR("text/plain"), 1000);
@@ -197,7 +198,7 @@ static const struct http_route routes[] = {
 
 /* --- the program --- */
 
-/* Requests and WebSockets are both finished before the end. */
+/* Requests and WebSockets are both finished before the program ends. */
 static void httpd_part_ended(struct httpd *h)
 {
     if (--h->parts == 0)
@@ -218,7 +219,7 @@ static void on_signal(struct loop_signals *s, int signo UNUSED)
 {
     struct httpd *h = container_of(s, struct httpd, signals);
 
-    if (h->parts) /* it is on its way */
+    if (h->parts) /* already ending */
         return;
     h->parts = 2;
     http_server_drain(h->server, DRAIN_MS, on_drained, h);

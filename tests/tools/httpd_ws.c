@@ -8,14 +8,14 @@
 
 enum { FLOOD_PIECE = 64 * 1024 };
 
-/* One connection, whatever it does. */
+/* One connection, for any of the routes. */
 struct peer {
     struct httpd_ws *owner;
     struct list link;
-    struct ws *ws; /* NULL before it is open */
+    struct ws *ws; /* NULL until it is open */
     uint64_t left; /* of a flood, in bytes */
     uint64_t count;
-    size_t step; /* of a sink: bytes it takes at a time; 0 = all */
+    size_t step; /* of a sink: bytes accepted at a time; 0 = all */
     uint16_t code;
 };
 
@@ -71,7 +71,7 @@ static void peer_close(struct ws *ws, uint16_t code UNUSED, struct str reason UN
         w->on_closed(w);
 }
 
-/* The query as a number; answers the request when it is none. */
+/* Parses the query as a number; sends the error reply if it is not one. */
 static bool query_number(struct http_req *req, uint64_t max, uint64_t *ret)
 {
     if (str_to_u64_range(req->head.query, 0, max, ret) == 0)
@@ -208,15 +208,15 @@ void httpd_ws_close(struct http_req *req)
     accept_peer(req, &close_ops, p);
 }
 
-/* --- dial: the other end of an echo --- */
+/* --- dial: the client of an echo --- */
 
 enum { DIAL_MESSAGES = 5, DIAL_BIG_BYTES = 300000 };
 
 struct dial {
-    struct http_req *req; /* NULL once it is gone */
+    struct http_req *req; /* NULL once it has ended */
     struct ws *ws;
     char *big;
-    int sent, same; /* messages; those that came back unchanged */
+    int sent, same; /* messages sent; messages that came back unchanged */
 };
 
 static struct str dial_message(const struct dial *d, int i, enum ws_opcode *ret_opcode)
@@ -352,7 +352,7 @@ void httpd_ws_dial(struct http_req *req)
     req->ops = &dial_req_ops;
 }
 
-/* --- all of them --- */
+/* --- all connections --- */
 
 void httpd_ws_init(struct httpd_ws *w)
 {

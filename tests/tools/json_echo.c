@@ -1,10 +1,10 @@
-/* json_echo.c - reads a JSON document on standard input and prints it again, or the error (exit 1).
+/* json_echo.c - reads a JSON document on stdin and prints it again, or the error (exit 1).
  *
  *   json_echo                  one document
- *   json_echo --batch          many: each is "LENGTH\n" and so many bytes; each answer is
- *                              "ok LENGTH\n" or "no LENGTH\n" and so many bytes of document or
- * error json_echo --doubles        a hexadecimal IEEE 754 double per line; prints each as a number
- *   json_echo --bench ROUNDS   parses one document so often, prints MiB/s
+ *   json_echo --batch          many: each is "LENGTH\n" and that many bytes; each answer is
+ *                              "ok LENGTH\n" or "no LENGTH\n", then document or error
+ *   json_echo --doubles        a hexadecimal IEEE 754 double per line; prints each as a number
+ *   json_echo --bench ROUNDS   parses one document that often, prints MiB/s
  *
  * Flags before these: --replace, --last, --first, --depth N; --values prints numbers from their
  * decoded value instead of their text. */
@@ -34,8 +34,7 @@ static void write_number(struct json_writer *w, const struct json *v)
         json_write_double(w, v->real);
 }
 
-/* Like json_write_value(), but for numbers. Recursion is bounded by the depth the parser allowed.
- */
+/* Like json_write_value(), except for numbers. The parser's depth limit bounds the recursion. */
 static void write_by_value(struct json_writer *w, const struct json *v)
 {
     if (v->type == JSON_NUMBER) {
@@ -110,7 +109,7 @@ static int run_single(const struct options *options)
     return 0;
 }
 
-/* Takes one "LENGTH\n" and its bytes off the front of *in. */
+/* Removes one "LENGTH\n" and its bytes from the front of *in. */
 static int take_document(struct str *in, struct str *ret_text)
 {
     size_t line = str_find(*in, '\n');
@@ -196,7 +195,7 @@ static int run_bench(const struct options *options, struct str rounds_text)
     return 0;
 }
 
-/* Takes the flags; returns the index of the first argument that is none. */
+/* Parses the flags; returns the index of the first other argument. */
 static int parse_flags(int argc, char **argv, struct options *o)
 {
     uint64_t depth;

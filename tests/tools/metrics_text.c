@@ -1,4 +1,5 @@
-/* metrics_text - prints what /metrics would say after some requests, for other readers to judge. */
+/* metrics_text - prints what /metrics would return after some requests, for other parsers to
+ * check. */
 #include <stdio.h>
 
 #include "server/http/metrics.h"

@@ -32,7 +32,7 @@
 
 static struct broker_client client = {-EBADF};
 static struct err err;
-static uint32_t grace_ms = 5000; /* of kill */
+static uint32_t grace_ms = 5000; /* for kill */
 
 static int fail(const char *what)
 {
@@ -51,7 +51,7 @@ struct volume {
 struct request {
     struct plan plan;
     int layers[PLAN_LAYERS_MAX];
-    struct volume volumes[PLAN_BINDS_MAX + 1]; /* one more than is taken, to see it refused */
+    struct volume volumes[PLAN_BINDS_MAX + 1]; /* one more than allowed, to test the refusal */
     size_t volume_count;
     int binds[PLAN_BINDS_MAX];
     const char *listen;
@@ -198,7 +198,7 @@ static int print_log(struct broker_handle *h)
     uint64_t written;
     int r = entry_log_read(h->files[BROKER_FILE_LOG], ENTRY_LOG_READ_MAX, &text, &written);
 
-    if (r < 0 && r != -ENODATA) { /* execd has just begun, or never did: nothing was said */
+    if (r < 0 && r != -ENODATA) { /* execd has not written anything yet */
         (void)err_sys(&err, -r, "read the log");
         return fail("log");
     }

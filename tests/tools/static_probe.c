@@ -1,5 +1,6 @@
-/* static_probe.c - a program for a root without anything else: says what it was given and sees.
- * Usage: static_probe echo WORD... | stdin | exit N | sleep SECONDS | env NAME | cwd */
+/* static_probe.c - a program for a root file system without anything else: prints its arguments and
+ * environment. Usage: static_probe echo WORD... | stdin | exit N | sleep SECONDS | env NAME |
+ * cwd */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* toml_decode.c - the decoder that the public toml-test suite drives: TOML on standard input, its
- * tagged JSON on standard output. Exit 1 and a message when the input is not TOML, 2 for trouble of
- * our own. */
+/* toml_decode.c - decoder for the public toml-test suite: reads TOML on stdin, prints its tagged
+ * JSON on stdout. Exits with 1 and a message if the input is not TOML, with 2 on other errors. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -124,7 +123,7 @@ static void print_scalar(const struct toml *v)
     putchar('}');
 }
 
-/* Recurses as deep as the document, TOML_DEPTH_MAX at most. */
+/* Recurses as deep as the document, at most TOML_DEPTH_MAX. */
 static void print_value(const struct toml *v)
 {
     bool table = toml_type(v) == TOML_TABLE;
