@@ -32,9 +32,19 @@ struct relay_way {
     bool eof, done; /* nothing more to read; all of it passed on */
 };
 
+/* One side of a relay whose bytes pass through our memory, as one of its sides is no raw socket. */
+struct copy_side {
+    struct stream stream;
+    struct relay *relay;
+    struct copy_side *other;
+    uint64_t moved; /* from here to the other */
+    bool eof, closed;
+};
+
 struct relay {
     struct loop *loop;
     struct relay_conf conf;
+    struct copy_side *copies; /* two; NULL: the rest of the struct moves bytes by splice */
     struct relay_side a, b;
     struct relay_way a_to_b, b_to_a;
     struct loop_timer idle;
@@ -62,6 +72,11 @@ void relay_stop(struct relay *r, int error)
     r->over = true;
     r->error = error;
     loop_timer_stop(r->loop, &r->idle);
+    if (r->copies) { /* their ends report */
+        stream_close(&r->copies[0].stream, error);
+        stream_close(&r->copies[1].stream, error);
+        return;
+    }
     loop_yield_stop(r->loop, &r->more);
     side_close(&r->a);
     side_close(&r->b);
@@ -189,18 +204,28 @@ static void relay_on_more(struct loop_yield *y)
     relay_pump(container_of(y, struct relay, more));
 }
 
+static void relay_report(struct relay *r)
+{
+    struct relay_result result = {
+        .error = r->error,
+        .bytes_a_to_b = r->copies ? r->copies[0].moved : r->a_to_b.moved,
+        .bytes_b_to_a = r->copies ? r->copies[1].moved : r->b_to_a.moved,
+    };
+
+    if (r->conf.on_done)
+        r->conf.on_done(r->conf.user, &result);
+    free(r->copies);
+    free(r);
+}
+
 static void relay_on_turn(struct loop_task *t)
 {
     struct relay *r = container_of(t, struct relay, turn);
-    struct relay_result result = {r->error, r->a_to_b.moved, r->b_to_a.moved};
 
-    if (!r->over) {
+    if (r->over)
+        relay_report(r);
+    else
         relay_pump(r);
-        return;
-    }
-    if (r->conf.on_done)
-        r->conf.on_done(r->conf.user, &result);
-    free(r);
 }
 
 static void side_on_ready(struct loop_io *io, uint32_t events)
@@ -228,14 +253,118 @@ static int way_inherit(struct relay_way *w, struct buf *dst_out, struct buf *src
     return r < 0 ? r : buf_add(&w->pending, buf_str(src_in));
 }
 
-int relay_start(struct loop *loop, struct stream_parts *a, struct stream_parts *b,
-                const struct relay_conf *conf, struct relay **ret_relay, struct err *e)
+/* --- by copying --- */
+
+static size_t copy_on_data(struct stream *s, char *p, size_t n)
 {
-    struct relay *r = mem_new(struct relay);
+    struct copy_side *side = container_of(s, struct copy_side, stream);
+    struct stream *to = &side->other->stream;
+    size_t taken = min_size(n, stream_room(to));
+    int r;
+
+    if (side->other->closed)
+        return n;
+    r = stream_write(to, str_make(p, taken));
+    if (r < 0) {
+        relay_stop(side->relay, -r);
+        return n;
+    }
+    side->moved += taken;
+    relay_touch(side->relay);
+    if (taken < n) {
+        stream_pause(s);
+        stream_want_drain(to);
+    }
+    return taken;
+}
+
+static void copy_on_drain(struct stream *s)
+{
+    struct copy_side *side = container_of(s, struct copy_side, stream);
+
+    relay_touch(side->relay);
+    if (!side->other->closed)
+        stream_resume(&side->other->stream);
+}
+
+static void copy_on_eof(struct stream *s)
+{
+    struct copy_side *side = container_of(s, struct copy_side, stream);
+
+    side->eof = true;
+    if (!side->other->eof) {
+        stream_half_close(&side->other->stream);
+        return;
+    }
+    stream_finish(s, false);
+    stream_finish(&side->other->stream, false);
+}
+
+static void copy_on_close(struct stream *s, int error)
+{
+    struct copy_side *side = container_of(s, struct copy_side, stream);
+    struct relay *r = side->relay;
+
+    side->closed = true;
+    if (error)
+        relay_stop(r, error); /* the first error is the one that is told */
+    if (!side->other->closed)
+        return;
+    loop_timer_stop(r->loop, &r->idle);
+    relay_report(r);
+}
+
+static const struct stream_ops copy_ops = {
+    .on_data = copy_on_data,
+    .on_eof = copy_on_eof,
+    .on_drain = copy_on_drain,
+    .on_close = copy_on_close,
+};
+
+static int copy_start(struct relay *r, struct copy_side *side, struct stream_parts *parts,
+                      struct err *e)
+{
     int error;
 
-    r->loop = loop;
-    r->conf = *conf;
+    side->relay = r;
+    error = stream_attach(&side->stream, r->loop, parts, &copy_ops, e);
+    side->stream.stall_ms = UINT32_MAX; /* idle_ms is the limit */
+    return error;
+}
+
+static int relay_start_copies(struct relay *r, struct stream_parts *a, struct stream_parts *b,
+                              struct err *e)
+{
+    int error;
+
+    r->copies = mem_new_array(struct copy_side, 2);
+    r->copies[0].other = &r->copies[1];
+    r->copies[1].other = &r->copies[0];
+    error = copy_start(r, &r->copies[0], a, e);
+    if (error < 0) {
+        free(r->copies);
+        free(r);
+        return error;
+    }
+    error = copy_start(r, &r->copies[1], b, e);
+    if (error < 0) { /* the first goes back; its end frees the relay */
+        r->conf.on_done = NULL;
+        r->copies[1].closed = true;
+        stream_detach(&r->copies[0].stream, a);
+        return error;
+    }
+    relay_touch(r);
+    return 0;
+}
+
+/* --- the start --- */
+
+static int relay_start_splice(struct relay *r, struct stream_parts *a, struct stream_parts *b,
+                              struct err *e)
+{
+    struct loop *loop = r->loop;
+    int error;
+
     r->a.relay = r->b.relay = r;
     way_init(&r->a_to_b, &r->a, &r->b);
     way_init(&r->b_to_a, &r->b, &r->a);
@@ -262,7 +391,20 @@ int relay_start(struct loop *loop, struct stream_parts *a, struct stream_parts *
     stream_parts_done(b);
     relay_touch(r);
     loop_defer(loop, &r->turn, relay_on_turn);
-    if (ret_relay)
-        *ret_relay = r;
     return 0;
+}
+
+int relay_start(struct loop *loop, struct stream_parts *a, struct stream_parts *b,
+                const struct relay_conf *conf, struct relay **ret_relay, struct err *e)
+{
+    struct relay *r = mem_new(struct relay);
+    int error;
+
+    r->loop = loop;
+    r->conf = *conf;
+    error = a->transport->raw && b->transport->raw ? relay_start_splice(r, a, b, e)
+                                                   : relay_start_copies(r, a, b, e);
+    if (error == 0 && ret_relay)
+        *ret_relay = r;
+    return error;
 }

@@ -1,5 +1,5 @@
-/* relay.h - relays bytes between two connections, both ways, by splice, without copying to user
- * space.
+/* relay.h - moves bytes between two connections, both ways, by splice: they never enter our memory.
+ * Where one of the two has TLS they must, and are copied from stream to stream.
  *
  * A slow reader stops the other side's sender, through the pipe between them. End of input is
  * passed on (shutdown), so half-closed connections finish. Loop thread only. An idle relay holds

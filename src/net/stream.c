@@ -14,6 +14,7 @@ enum {
     RECVS_PER_EVENT = 4,      /* then others get their turn */
     SENDFILE_BYTES = 1 << 20, /* per call */
     SENDFILES_PER_TURN = 2,
+    FILE_READ_BYTES = 128 * 1024, /* at a time, where sendfile cannot be used */
     LINGER_MS = 2000,
     LINGER_BYTES_MAX = 64 << 20,
 };
@@ -43,7 +44,19 @@ static ssize_t plain_send(struct stream *s, const char *p, size_t n, bool more)
     return r < 0 ? -errno : r;
 }
 
-const struct stream_transport stream_plain = {plain_recv, plain_send, true};
+const struct stream_transport stream_plain = {.recv = plain_recv, .send = plain_send, .raw = true};
+
+const char *stream_problem(const struct stream *s)
+{
+    return s->session && s->transport->problem ? s->transport->problem(s->session) : NULL;
+}
+
+/* Whether something can be received now that no EPOLLIN will announce. */
+static bool stream_is_pending(const struct stream *s)
+{
+    return s->session && !s->opening && !s->eof && s->state == STREAM_OPEN &&
+           s->transport->pending(s);
+}
 
 /* --- ends --- */
 
@@ -70,6 +83,9 @@ void stream_close(struct stream *s, int error)
 
     if (s->state == STREAM_CLOSED)
         return;
+    /* An orderly end; one that comes with an error must show as a broken one. */
+    if (s->session && s->state == STREAM_OPEN && !s->opening && error == 0 && !stream_queued(s))
+        (void)s->transport->end(s);
     s->state = STREAM_CLOSED;
     s->error = error;
     loop_timer_stop(s->loop, &s->stall);
@@ -106,13 +122,15 @@ bool stream_has_unread(const struct stream *s)
 {
     int n = 0;
 
-    return s->in.n > 0 || (ioctl(s->io.fd, FIONREAD, &n) == 0 && n > 0);
+    return s->in.n > 0 || stream_is_pending(s) || (ioctl(s->io.fd, FIONREAD, &n) == 0 && n > 0);
 }
 
 void stream_half_close(struct stream *s)
 {
-    assert(s->state == STREAM_OPEN && stream_queued(s) == 0);
-    (void)shutdown(s->io.fd, SHUT_WR); /* fails when the peer is gone: on_close reports it */
+    if (s->state != STREAM_OPEN)
+        return;
+    s->end_due = true;
+    stream_flush_soon(s);
 }
 
 /* Everything is sent: close, or shut down our side and wait a moment for the peer to close. */
@@ -125,13 +143,17 @@ static void stream_end_output(struct stream *s)
         return;
     }
     s->state = STREAM_LINGERING;
-    s->bytes_in = 0; /* from now on counts what lingering discards */
+    s->recv_blocked = false;
+    s->bytes_in = 0; /* counts what lingering discards */
     stream_watch(s, EPOLLIN, EPOLLOUT);
     stream_arm_stall(s, LINGER_MS);
 }
 
 void stream_parts_done(struct stream_parts *p)
 {
+    if (p->session)
+        p->transport->session_free(p->session);
+    p->session = NULL;
     fd_close(take_fd(&p->fd));
     buf_done(&p->in);
     buf_done(&p->out);
@@ -139,8 +161,13 @@ void stream_parts_done(struct stream_parts *p)
 
 void stream_detach(struct stream *s, struct stream_parts *ret_parts)
 {
-    assert(s->state == STREAM_OPEN && s->file_left == 0);
+    assert(s->state == STREAM_OPEN && s->file_left == 0 && !s->opening);
     ret_parts->fd = s->io.fd;
+    ret_parts->transport = s->transport;
+    ret_parts->session = s->session;
+    ret_parts->sendfile_ok = s->sendfile_ok;
+    s->transport = &stream_plain;
+    s->session = NULL;
     loop_io_stop(s->loop, &s->io);
     ret_parts->in = s->in;
     buf_init(&s->in, s->in.max);
@@ -168,10 +195,32 @@ static int stream_send_queued(struct stream *s)
     return 1;
 }
 
+/* Where the transport must see the bytes: the next of the file go into the queue. */
+static int stream_read_file_piece(struct stream *s)
+{
+    size_t n = min_size(s->file_left, FILE_READ_BYTES);
+    struct buf *out = stream_out(s);
+    ssize_t r = buf_reserve(out, n);
+
+    if (r < 0)
+        return (int)r;
+    r = pread(s->file_fd, out->p + out->n, n, (off_t)s->file_at);
+    if (r <= 0)
+        return r == 0 ? -EIO : -errno;
+    buf_claim(out, (size_t)r);
+    s->file_at += r;
+    s->file_left -= (uint64_t)r;
+    return 1;
+}
+
 static int stream_send_file_piece(struct stream *s)
 {
     off_t at = (off_t)s->file_at;
-    ssize_t r = sendfile(s->io.fd, s->file_fd, &at, min_size(s->file_left, SENDFILE_BYTES));
+    ssize_t r;
+
+    if (!s->sendfile_ok)
+        return stream_read_file_piece(s);
+    r = sendfile(s->io.fd, s->file_fd, &at, min_size(s->file_left, SENDFILE_BYTES));
 
     if (r < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -201,11 +250,40 @@ static int stream_send_some(struct stream *s, bool *ret_progress)
     return r < 0 ? r : 0;
 }
 
+/* Before the handshake is over nothing can be sent: what is queued waits, but not for ever. */
+static void stream_flush_opening(struct stream *s)
+{
+    if (s->state == STREAM_FINISHING)
+        stream_close(s, 0);
+    else if (stream_queued(s) > 0 && !loop_timer_armed(&s->stall))
+        stream_arm_stall(s, s->stall_ms);
+}
+
+/* The queue is sent and no more will follow: the peer is told so. */
+static void stream_flush_end(struct stream *s)
+{
+    if (s->session && s->transport->end(s) == -EAGAIN) {
+        stream_arm_stall(s, s->stall_ms);
+        stream_watch(s, EPOLLOUT, 0);
+        return;
+    }
+    s->end_due = false;
+    if (s->state == STREAM_FINISHING)
+        stream_end_output(s);
+    else
+        (void)shutdown(s->io.fd, SHUT_WR); /* it fails where the peer is gone: on_close tells */
+}
+
 static void stream_flush(struct stream *s)
 {
     bool progress = false;
-    int r = stream_send_some(s, &progress);
+    int r;
 
+    if (s->opening) {
+        stream_flush_opening(s);
+        return;
+    }
+    r = stream_send_some(s, &progress);
     if (r < 0) {
         stream_close(s, -r);
         return;
@@ -216,11 +294,11 @@ static void stream_flush(struct stream *s)
         stream_watch(s, EPOLLOUT, 0);
     } else {
         loop_timer_stop(s->loop, &s->stall);
-        stream_watch(s, 0, EPOLLOUT);
-        if (s->state == STREAM_FINISHING) {
-            stream_end_output(s);
+        stream_watch(s, 0, s->recv_blocked ? 0 : EPOLLOUT);
+        if (s->state == STREAM_FINISHING || s->end_due)
+            stream_flush_end(s);
+        if (s->state != STREAM_OPEN)
             return;
-        }
     }
     if (s->want_drain && stream_queued(s) <= stream_low(s) && s->file_left == 0) {
         s->want_drain = false;
@@ -295,7 +373,7 @@ void stream_want_drain(struct stream *s)
 
 void stream_send_file(struct stream *s, int fd, int64_t offset, uint64_t n)
 {
-    assert(s->file_left == 0 && s->transport->raw);
+    assert(s->file_left == 0);
     if (s->state != STREAM_OPEN)
         return;
     s->file_fd = fd;
@@ -325,7 +403,7 @@ void stream_resume(struct stream *s)
         return; /* the yield offers it again */
     if (!s->eof)
         stream_watch(s, EPOLLIN, 0);
-    if (s->in.n || (s->eof && !s->eof_told)) {
+    if (s->in.n || (s->eof && !s->eof_told) || stream_is_pending(s)) {
         s->offer_again = true;
         loop_defer(s->loop, &s->turn, stream_on_turn);
     }
@@ -372,6 +450,11 @@ static bool stream_receive(struct stream *s)
 
     if (r == -EAGAIN)
         return false;
+    if (r == -EBUSY) {
+        s->recv_blocked = true;
+        stream_watch(s, EPOLLOUT, EPOLLIN);
+        return false;
+    }
     if (r < 0) {
         stream_close(s, (int)-r);
         return false;
@@ -412,8 +495,32 @@ static void stream_on_readable(struct stream *s)
         stream_watch(s, 0, EPOLLIN);
         return;
     }
-    for (int i = 0; i < RECVS_PER_EVENT && stream_receive(s); i++)
-        ;
+    for (int i = 0; i < RECVS_PER_EVENT; i++)
+        if (!stream_receive(s) && (!stream_is_pending(s) || stream_is_held(s)))
+            return;
+    if (stream_is_pending(s) && !stream_is_held(s) && !s->recv_blocked)
+        stream_yield(s); /* others first */
+}
+
+/* --- the handshake --- */
+
+static void stream_handshake(struct stream *s)
+{
+    uint32_t hangup = s->ops->on_hangup ? EPOLLRDHUP : 0;
+    int r = s->transport->handshake(s);
+
+    if (r < 0) {
+        stream_close(s, -r);
+        return;
+    }
+    if (r > 0) { /* only that: the other event may be there all the time */
+        stream_watch(s, (uint32_t)r, (EPOLLIN | EPOLLOUT | EPOLLRDHUP) & ~(uint32_t)r);
+        return;
+    }
+    s->opening = false;
+    stream_watch(s, EPOLLIN | hangup, EPOLLOUT);
+    s->offer_again = true; /* something may have come with the end of the handshake */
+    stream_flush_soon(s);
 }
 
 /* --- events --- */
@@ -439,18 +546,31 @@ static void stream_on_rdhup(struct stream *s)
         s->ops->on_hangup(s);
 }
 
+static void stream_unblock(struct stream *s)
+{
+    s->recv_blocked = false;
+    if (!s->eof)
+        stream_watch(s, EPOLLIN, 0);
+    stream_on_readable(s);
+}
+
 static void stream_on_ready(struct loop_io *io, uint32_t events)
 {
     struct stream *s = container_of(io, struct stream, io);
 
-    if (events & EPOLLIN)
+    if (s->opening && events & (EPOLLIN | EPOLLOUT))
+        stream_handshake(s);
+    else if (events & EPOLLIN)
         stream_on_readable(s);
+    else if (s->recv_blocked && events & EPOLLOUT)
+        stream_unblock(s);
     if (s->state != STREAM_CLOSED && (events & EPOLLRDHUP))
         stream_on_rdhup(s);
     if (s->state != STREAM_CLOSED && (events & EPOLLOUT))
         stream_flush(s);
-    /* Both directions are closed and no input is awaited. */
-    if (s->state != STREAM_CLOSED && (events & (EPOLLERR | EPOLLHUP)) &&
+    /* Both directions are gone and nothing is left to read that anyone waits for. One that yielded
+     * goes on reading in a moment. */
+    if (s->state != STREAM_CLOSED && (events & (EPOLLERR | EPOLLHUP)) && !s->yield.queued &&
         !(events & EPOLLIN && !stream_is_held(s))) {
         int error = stream_socket_error(s);
 
@@ -463,6 +583,8 @@ static void stream_offer_again(struct stream *s)
     s->offer_again = false;
     if (s->in.n && !stream_is_held(s))
         stream_offer(s, s->in.p, s->in.n, true);
+    if (stream_is_pending(s) && !stream_is_held(s))
+        stream_on_readable(s);
     stream_tell_eof(s);
 }
 
@@ -500,6 +622,8 @@ void stream_set_recv(struct stream *s, uint32_t recv_bytes)
 static void stream_on_turn(struct loop_task *t)
 {
     struct stream *s = container_of(t, struct stream, turn);
+    const struct stream_transport *transport;
+    void *session;
 
     if (s->offer_again && s->state == STREAM_OPEN)
         stream_offer_again(s);
@@ -508,8 +632,12 @@ static void stream_on_turn(struct loop_task *t)
     if (s->state != STREAM_CLOSED || s->turn.queued)
         return;
     loop_buf_return(s->loop, &s->in);
-    loop_buf_return(s->loop, &s->out); /* the owner may have written after the end */
-    s->ops->on_close(s, s->error);     /* may free s */
+    loop_buf_return(s->loop, &s->out); /* someone may have written after the end */
+    transport = s->transport;
+    session = s->session;
+    s->ops->on_close(s, s->error); /* may free s */
+    if (session)
+        transport->session_free(session);
 }
 
 int stream_start(struct stream *s, struct loop *loop, int fd, const struct stream_ops *ops,
@@ -523,11 +651,36 @@ int stream_start(struct stream *s, struct loop *loop, int fd, const struct strea
         .stall_ms = STREAM_STALL_MS_DEFAULT,
         .high_bytes = STREAM_HIGH_BYTES,
         .recv_bytes = LOOP_SCRATCH_BYTES,
+        .sendfile_ok = true,
     };
     buf_init(&s->in, STREAM_IN_BYTES_MAX);
     buf_init(&s->out, STREAM_OUT_BYTES_MAX);
     return loop_io_start(loop, &s->io, fd, EPOLLIN | (ops->on_hangup ? EPOLLRDHUP : 0),
                          stream_on_ready, e);
+}
+
+int stream_start_secure(struct stream *s, struct loop *loop, int fd,
+                        struct stream_security *security, struct str host,
+                        const struct stream_ops *ops, struct err *e)
+{
+    void *session = NULL;
+    int r = security ? security->session_new(security, fd, host, &session, e) : 0;
+
+    if (r < 0)
+        return r;
+    r = stream_start(s, loop, fd, ops, e);
+    if (!security)
+        return r;
+    if (r < 0) {
+        security->transport->session_free(session);
+        return r;
+    }
+    s->transport = security->transport;
+    s->session = session;
+    s->opening = true;
+    s->sendfile_ok = false;
+    stream_watch(s, security->first_event, (EPOLLIN | EPOLLRDHUP) & ~security->first_event);
+    return 0;
 }
 
 int stream_attach(struct stream *s, struct loop *loop, struct stream_parts *parts,
@@ -538,11 +691,15 @@ int stream_attach(struct stream *s, struct loop *loop, struct stream_parts *part
     if (r < 0)
         return r;
     parts->fd = -EBADF;
+    s->transport = parts->transport;
+    s->session = parts->session;
+    s->sendfile_ok = parts->sendfile_ok;
+    parts->session = NULL;
     s->in = parts->in;
     s->out = parts->out;
     buf_init(&parts->in, STREAM_IN_BYTES_MAX);
     buf_init(&parts->out, STREAM_OUT_BYTES_MAX);
-    s->offer_again = s->in.n > 0;
+    s->offer_again = s->in.n > 0 || stream_is_pending(s);
     stream_flush_soon(s);
     return 0;
 }

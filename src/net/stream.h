@@ -32,13 +32,36 @@ struct stream_ops {
     void (*on_hangup)(struct stream *s);
 };
 
-/* How bytes are moved. Plain sockets are the only kind so far; TLS would be another. */
+/* How bytes move: stream_plain is the socket itself, tls.h has the other one. */
 struct stream_transport {
-    ssize_t (*recv)(struct stream *s, char *p, size_t n); /* -errno; 0 = end of input */
-    ssize_t (*send)(struct stream *s, const char *p, size_t n, bool more);
-    bool raw; /* the descriptor carries the plain bytes: sendfile and splice may be used */
+    /* Bytes received; 0 = the peer's orderly end; -EAGAIN; -EBUSY: first the socket must take
+     * output (EPOLLOUT); any other -errno is the end of the connection. */
+    ssize_t (*recv)(struct stream *s, char *p, size_t n);
+    ssize_t (*send)(struct stream *s, const char *p, size_t n, bool more); /* -errno */
+    bool raw; /* the descriptor carries our very bytes: splice may be used */
+
+    /* The rest belongs to transports that have a session, and is NULL for plain sockets. */
+
+    /* 0 = both sides agreed; EPOLLIN or EPOLLOUT = call again when that comes; -errno. */
+    int (*handshake)(struct stream *s);
+    /* Tells the peer that no more will be sent (close_notify): 0, -EAGAIN, or -errno. */
+    int (*end)(struct stream *s);
+    /* Whether recv has something to return that no EPOLLIN will announce. */
+    bool (*pending)(const struct stream *s);
+    /* Why the session failed, for people; NULL when the errno says it all. */
+    const char *(*problem)(const void *session);
+    void (*session_free)(void *session);
 };
 extern const struct stream_transport stream_plain;
+
+/* Makes the sessions of one transport, such as a TLS context with its certificates. */
+struct stream_security {
+    const struct stream_transport *transport;
+    uint32_t first_event; /* EPOLLIN when the peer speaks first, else EPOLLOUT */
+    /* host: the name that the peer must prove to have; a server side ignores it. */
+    int (*session_new)(struct stream_security *security, int fd, struct str host,
+                       void **ret_session, struct err *e);
+};
 
 enum {
     STREAM_HIGH_BYTES = 256 * 1024,      /* stream_room is 0 from this on */
@@ -54,6 +77,7 @@ struct stream {
     struct loop *loop;
     const struct stream_ops *ops;
     const struct stream_transport *transport;
+    void *session; /* the transport's; NULL for plain sockets */
     struct loop_io io;
     struct loop_task turn;   /* sends, offers kept input again, or reports the end */
     struct loop_timer stall; /* armed while the peer reads nothing */
@@ -73,7 +97,11 @@ struct stream {
         STREAM_CLOSED,    /* the descriptor is closed; on_close is due or done */
     } state;
     bool paused, eof, eof_told, offer_again, want_drain, linger;
-    bool hangup_held; /* EPOLLRDHUP came while yielded */
+    bool hangup_held;  /* EPOLLRDHUP came while the stream had yielded */
+    bool opening;      /* the handshake is not over: nothing is offered or sent yet */
+    bool recv_blocked; /* recv returned -EBUSY: it is called again at EPOLLOUT */
+    bool end_due;      /* stream_half_close: once the queue is sent */
+    bool sendfile_ok;  /* what sendfile puts into the descriptor arrives as it is */
 };
 
 /* A connection being passed from one owner to the next. */
@@ -81,6 +109,9 @@ struct stream_parts {
     int fd;
     struct buf in;  /* received, not taken */
     struct buf out; /* queued, not sent */
+    const struct stream_transport *transport;
+    void *session; /* the transport's, which goes with the socket */
+    bool sendfile_ok;
 };
 void stream_parts_done(struct stream_parts *p); /* closes and frees what was not taken over */
 
@@ -88,8 +119,14 @@ void stream_parts_done(struct stream_parts *p); /* closes and frees what was not
  * failure the descriptor stays with the caller. */
 int stream_start(struct stream *s, struct loop *loop, int fd, const struct stream_ops *ops,
                  struct err *e);
-/* The same for the parts of stream_detach; empties them. Kept input is offered at the end of the
- * turn. */
+/* The same with a session of `security` (NULL: none): the handshake goes first, whatever is written
+ * meanwhile waits, and its failure ends the stream. The owner sets the deadline. `security`
+ * outlives the stream. */
+int stream_start_secure(struct stream *s, struct loop *loop, int fd,
+                        struct stream_security *security, struct str host,
+                        const struct stream_ops *ops, struct err *e);
+/* The same for what stream_detach gave; empties the parts. Kept input is offered at the turn's end.
+ */
 int stream_attach(struct stream *s, struct loop *loop, struct stream_parts *parts,
                   const struct stream_ops *ops, struct err *e);
 /* Gives socket, kept input and queued output to a new owner. Not allowed within on_data, as its
@@ -121,8 +158,11 @@ void stream_want_drain(struct stream *s);     /* calls on_drain once, when there
 /* Makes stream_room 0 earlier than STREAM_HIGH_BYTES: for thousands of peers that may lag. */
 void stream_set_high(struct stream *s, uint32_t high_bytes);
 
-/* Sends part of a file after the queued output. One at a time; nothing may be queued until it is
- * sent, which on_drain reports. The descriptor is borrowed and must stay open until then. */
+/* For on_close: why the transport's session failed, or NULL. Valid until on_close returns. */
+const char *stream_problem(const struct stream *s);
+
+/* Sends part of a file behind what is queued. One at a time, nothing may be queued until it is
+ * sent; on_drain tells. The descriptor stays the caller's and must stay open until then. */
 void stream_send_file(struct stream *s, int fd, int64_t offset, uint64_t n);
 
 void stream_pause(struct stream *s);  /* no more on_data */
@@ -142,7 +182,8 @@ struct str stream_kept(const struct stream *s);
 /* Whether there is input that was not taken: kept, or still in the kernel. */
 bool stream_has_unread(const struct stream *s);
 
-/* Ends our sending side (shutdown); input still comes. Only while nothing is queued. */
+/* Tells the peer that nothing more will be written (shutdown), once what is queued was sent; its
+ * bytes still come. Nothing may be queued afterwards. */
 void stream_half_close(struct stream *s);
 /* Closes after the queue is sent. With linger the peer gets time to read it before unread input
  * makes the kernel send a reset. */

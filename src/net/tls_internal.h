@@ -1,0 +1,29 @@
+/* tls_internal.h - what the two files of TLS share. */
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include "net/tls.h"
+
+enum { TLS_HOST_MAX = 256 };
+
+/* TLS on one connection. */
+struct tls_session {
+    SSL *ssl;
+    struct tls_client *client; /* whose cache gets the new tickets; NULL on the server's side */
+    char host[TLS_HOST_MAX];
+    struct err err;
+    bool established; /* the handshake is over */
+    ssize_t after;    /* what recv returns next, when it came behind bytes */
+    bool has_after;   /* there is such a thing */
+    bool maybe_more;  /* OpenSSL holds bytes that were received and not read */
+    bool end_sent;    /* close_notify left */
+};
+
+/* tls.c */
+extern const struct stream_transport tls_transport;
+/* A session for the descriptor, which stays the caller's. */
+int tls_session_new(SSL_CTX *ctx, int fd, struct tls_session **ret, struct err *e);
+void tls_session_free(void *session);
+/* Puts OpenSSL's reason behind the text. Returns -code. */
+int tls_err(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
