@@ -32,6 +32,8 @@ struct client_conn {
     struct stream stream;
     struct http_client *client;
     struct sock_addr addr;
+    struct stream_security *tls; /* NULL = plain */
+    char *tls_host;              /* ours; NULL = plain */
     struct list link, addr_link;
     struct loop_timer timer; /* limits the wait for the response's head, or the idle time */
     struct http_call *call;
@@ -41,8 +43,15 @@ struct client_conn {
     bool kept, reused;
 };
 
+/* Whom to connect to. */
+struct server_at {
+    const struct sock_addr *addr;
+    struct stream_security *tls;
+    struct str tls_host;
+};
+
 static void conn_deadline(struct client_conn *c, uint32_t ms);
-static int call_send_on_new(struct http_call *call, const struct sock_addr *addr, struct err *e);
+static int call_send_on_new(struct http_call *call, const struct server_at *at, struct err *e);
 
 /* --- calls --- */
 
@@ -155,6 +164,20 @@ static void conn_fail_call(struct client_conn *c, int code, const char *story)
     conn_forget_call(c);
     stream_close(&c->stream, code);
     err_sys(&call->err, code, "%s", story);
+    call_end(call, code);
+}
+
+/* The stream has ended, for the reason TLS gives, if it gives one. */
+static void conn_break_call(struct client_conn *c, int code, const char *reason)
+{
+    struct http_call *call = c->call;
+
+    if (!reason) {
+        conn_fail_call(c, code, "the connection broke");
+        return;
+    }
+    conn_forget_call(c);
+    err_set(&call->err, code, "%s", reason);
     call_end(call, code);
 }
 
@@ -358,12 +381,13 @@ static void conn_on_eof(struct stream *st)
 static bool conn_retries_call(struct client_conn *c)
 {
     struct http_call *call = c->call;
+    struct server_at at = {&c->addr, c->tls, c->tls_host ? str_of(c->tls_host) : STR_NONE};
     int r;
 
     if (!c->reused || !call->request.p || c->stream.bytes_in != c->bytes_in_before)
         return false;
     conn_forget_call(c);
-    r = call_send_on_new(call, &c->addr, &call->err);
+    r = call_send_on_new(call, &at, &call->err);
     if (r < 0)
         call_end(call, -r);
     return true;
@@ -374,11 +398,12 @@ static void conn_on_close(struct stream *st, int error)
     struct client_conn *c = container_of(st, struct client_conn, stream);
 
     if (c->call && !conn_retries_call(c))
-        conn_fail_call(c, error ? error : ECONNRESET, "the connection broke");
+        conn_break_call(c, error ? error : ECONNRESET, stream_problem(st));
     loop_timer_stop(c->client->loop, &c->timer);
     c->client->kept_count -= c->kept;
     list_remove(&c->link);
     list_remove(&c->addr_link);
+    free(c->tls_host);
     free(c);
 }
 
@@ -389,10 +414,10 @@ static const struct stream_ops conn_ops = {
     .on_close = conn_on_close,
 };
 
-static int conn_open(struct http_client *client, const struct sock_addr *addr,
+static int conn_open(struct http_client *client, const struct server_at *at,
                      struct client_conn **ret, struct err *e)
 {
-    auto_fd fd = sock_connect_start(addr, e);
+    auto_fd fd = sock_connect_start(at->addr, e);
     struct client_conn *c;
     int r;
 
@@ -400,11 +425,17 @@ static int conn_open(struct http_client *client, const struct sock_addr *addr,
         return fd;
     c = mem_new(struct client_conn);
     c->client = client;
-    c->addr = *addr;
-    r = stream_start(&c->stream, client->loop, fd, &conn_ops, e);
+    c->addr = *at->addr;
+    r = stream_start_secure(&c->stream, client->loop, fd, at->tls, at->tls_host, &conn_ops, e);
     if (r < 0) {
         free(c);
         return r;
+    }
+    c->tls = at->tls;
+    if (at->tls) {
+        c->tls_host = mem_zalloc(at->tls_host.n + 1); /* a name that TLS has taken is short */
+        if (at->tls_host.n)
+            memcpy(c->tls_host, at->tls_host.p, at->tls_host.n);
     }
     (void)take_fd(&fd);
     c->stream.stall_ms = client->conf.connect_ms; /* nothing is sent before it is connected */
@@ -414,15 +445,21 @@ static int conn_open(struct http_client *client, const struct sock_addr *addr,
     return 0;
 }
 
-static struct client_conn *conn_find_kept(struct http_client *client, const struct sock_addr *addr)
+static bool conn_leads_to(const struct client_conn *c, const struct server_at *at)
 {
-    struct list *bucket = addr_bucket(client, addr);
+    return sock_addr_eq(&c->addr, at->addr) && c->tls == at->tls &&
+           (!c->tls || str_eq(str_of(c->tls_host), at->tls_host));
+}
+
+static struct client_conn *conn_find_kept(struct http_client *client, const struct server_at *to)
+{
+    struct list *bucket = addr_bucket(client, to->addr);
 
     /* The server is least likely to close the most recently used one. */
     for (struct list *at = bucket->prev; at != bucket; at = at->prev) {
         struct client_conn *c = container_of(at, struct client_conn, addr_link);
 
-        if (stream_is_open(&c->stream) && sock_addr_eq(&c->addr, addr)) {
+        if (stream_is_open(&c->stream) && conn_leads_to(c, to)) {
             conn_unkeep(c);
             c->reused = true;
             return c;
@@ -477,10 +514,10 @@ static void call_bind(struct http_call *call, struct client_conn *c)
     conn_deadline(c, call->request_done ? call->head_ms : 0);
 }
 
-static int call_send_on_new(struct http_call *call, const struct sock_addr *addr, struct err *e)
+static int call_send_on_new(struct http_call *call, const struct server_at *at, struct err *e)
 {
     struct client_conn *c;
-    int r = conn_open(call->client, addr, &c, e);
+    int r = conn_open(call->client, at, &c, e);
 
     if (r < 0)
         return r;
@@ -493,13 +530,14 @@ static int call_send_on_new(struct http_call *call, const struct sock_addr *addr
 int http_call_start(struct http_client *client, const struct http_call_spec *spec,
                     struct http_call **ret_call, struct err *e)
 {
-    struct client_conn *c = conn_find_kept(client, spec->addr);
+    struct server_at at = {spec->addr, spec->tls, spec->tls_host};
+    struct client_conn *c = conn_find_kept(client, &at);
     struct http_call *call;
     struct buf *out;
     int r;
 
     if (!c) {
-        r = conn_open(client, spec->addr, &c, e);
+        r = conn_open(client, &at, &c, e);
         if (r < 0)
             return r;
     }

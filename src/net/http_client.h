@@ -18,10 +18,10 @@ struct client_conn;
 struct http_client_conf {
     /* 0 means the default given in the comment. */
     struct h1_limits head; /* h1_default_limits */
-    uint32_t connect_ms;   /* 5 s */
-    uint32_t idle_ms;      /* 15 s; how long an idle connection is kept */
-    uint32_t stall_ms;     /* 30 s during which the server reads nothing of a request */
-    uint32_t kept_max;     /* 64 idle connections in total */
+    uint32_t connect_ms;   /* 5 s; with TLS, its handshake included */
+    uint32_t idle_ms;      /* 15 s a connection is kept for the next call */
+    uint32_t stall_ms;     /* 30 s during which the server takes nothing of a request */
+    uint32_t kept_max;     /* 64 connections kept in all */
 };
 
 int http_client_new(struct loop *loop, const struct http_client_conf *conf,
@@ -66,6 +66,11 @@ struct http_call {
 
 struct http_call_spec {
     const struct sock_addr *addr;
+    /* https: the call goes over TLS (tls_client_security), and the server must prove to be
+     * tls_host, a name or an address without a port. A kept connection serves calls of the same
+     * address, context and name only. NULL = plain. The context outlives the client. */
+    struct stream_security *tls;
+    struct str tls_host;
     enum http_method method;
     struct str method_name;            /* for HTTP_OTHER */
     struct str target;                 /* origin form: "/path?query" */

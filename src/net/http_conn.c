@@ -658,7 +658,8 @@ static const struct stream_ops conn_ops = {
 
 int http_conn_start(struct http_conn *c, int fd, struct err *e)
 {
-    int r = stream_start(&c->stream, c->server->loop, fd, &conn_ops, e);
+    int r = stream_start_secure(&c->stream, c->server->loop, fd, c->server->conf.tls, STR_NONE,
+                                &conn_ops, e);
 
     c->timer.on_due = conn_on_timer;
     stream_set_recv(&c->stream, HTTP_HEAD_RECV_BYTES);
@@ -683,6 +684,11 @@ struct str http_req_header(const struct http_req *req, struct str name)
 const struct sock_addr *http_req_peer(const struct http_req *req)
 {
     return &req->conn->peer;
+}
+
+bool http_req_is_secure(const struct http_req *req)
+{
+    return req->conn->server->conf.tls != NULL;
 }
 
 struct loop *http_req_loop(const struct http_req *req)

@@ -109,7 +109,10 @@ struct http_server_conf {
     /* After each request, for logs and metrics. May be NULL. */
     void (*on_done)(struct http_req *req, int error);
 
-    pid_t peer_pid; /* the only process that may connect (unix sockets, SO_PEERCRED); 0 = any */
+    pid_t peer_pid; /* the only process that may connect, by unix sockets; 0 = any */
+    /* Every connection begins with this handshake, within head_ms (tls_server_security); NULL =
+     * plain HTTP. */
+    struct stream_security *tls;
 
     /* 0 means the default given in the comment. */
     struct h1_limits head;   /* h1_default_limits */
@@ -118,8 +121,10 @@ struct http_server_conf {
     /* 10,000. Above it, the server closes the connection that has waited longest without a request
      * to answer: an idle one, one in the middle of a head, or one that is closing. */
     uint32_t connections_max;
-    uint32_t head_ms;  /* 10 s from the first byte of a request to the end of its head */
-    uint32_t body_ms;  /* 30 s between two pieces of a body; collected bodies: in total */
+    /* 10 s from the first byte of a request to the end of its head; before that, the same from the
+     * connection to the first byte, a TLS handshake included */
+    uint32_t head_ms;
+    uint32_t body_ms;  /* 30 s between two pieces of a body; collected bodies: in all */
     uint32_t idle_ms;  /* 30 s between requests */
     uint32_t stall_ms; /* 30 s during which the client reads nothing of a reply */
 };
@@ -153,6 +158,7 @@ struct str http_req_header(const struct http_req *req,
                            struct str name); /* the first; STR_NONE if none */
 /* The peer's address; still valid after the connection was closed. */
 const struct sock_addr *http_req_peer(const struct http_req *req);
+bool http_req_is_secure(const struct http_req *req); /* it came over TLS */
 struct loop *http_req_loop(const struct http_req *req);
 /* The row that `path` would match; NULL = none. */
 const struct http_route *http_req_route_at(const struct http_req *req, struct str path);

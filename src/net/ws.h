@@ -68,6 +68,8 @@ int ws_accept(struct http_req *req, const struct ws_conf *conf, const struct ws_
 
 struct ws_connect_spec {
     const struct sock_addr *addr;
+    struct stream_security *tls; /* wss: as in http_call_spec; NULL = plain */
+    struct str tls_host;
     struct str target;                 /* "/path?query" */
     struct str host;                   /* value of the Host header */
     const struct http_header *headers; /* more headers, at most WS_CONNECT_HEADERS_MAX */

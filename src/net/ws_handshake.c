@@ -239,6 +239,8 @@ static int start_call(struct http_client *client, const struct ws_connect_spec *
     };
     struct http_call_spec call = {
         .addr = spec->addr,
+        .tls = spec->tls,
+        .tls_host = spec->tls_host,
         .method = HTTP_GET,
         .target = spec->target,
         .host = spec->host,

@@ -223,20 +223,25 @@ static struct str forwarded_for(struct http_req *req)
     return arena_str(&req->arena, buf_str(&list));
 }
 
+/* A proxy in front may have said more than we know; that the client came over our TLS, we know. */
 static size_t forwarded_rows(struct http_req *req, struct http_header rows[FORWARDED_ROWS_MAX])
 {
     const struct http_headers *h = &req->head.headers;
-    struct http_header wanted[] = {
-        {STR("X-Forwarded-For"),   forwarded_for(req)},
-        {STR("X-Forwarded-Proto"), STR("http")       },
-        {STR("X-Forwarded-Host"),  req->head.host    },
+    bool secure = http_req_is_secure(req);
+    const struct {
+        struct http_header row;
+        bool known; /* replaces what the client sent */
+    } wanted[] = {
+        {{STR("X-Forwarded-For"), forwarded_for(req)},                    true  },
+        {{STR("X-Forwarded-Proto"), secure ? STR("https") : STR("http")}, secure},
+        {{STR("X-Forwarded-Host"), req->head.host},                       false },
     };
     size_t n = 0;
 
     static_assert(ARRAY_LEN(wanted) == FORWARDED_ROWS_MAX, "room for each");
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
-        if (wanted[i].value.n && (i == 0 || !http_header_find(h, wanted[i].name)))
-            rows[n++] = wanted[i];
+        if (wanted[i].row.value.n && (wanted[i].known || !http_header_find(h, wanted[i].row.name)))
+            rows[n++] = wanted[i].row;
     return n;
 }
 

@@ -1,9 +1,6 @@
 #include "net/tls.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509v3.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,71 +12,9 @@
 #include "net/relay.h"
 #include "net/tls_internal.h"
 #include "test.h"
+#include "tls_identity.h"
 
-enum { MS = 1000 * 1000, LARGE_BYTES = 3 << 20, DAY_S = 86400 };
-
-/* --- certificates --- */
-
-static char dir[] = "/tmp/test-tls-XXXXXX";
-
-struct identity {
-    EVP_PKEY *key;
-    X509 *cert;
-    char cert_file[64], key_file[64];
-};
-
-static void add_extension(X509 *cert, int nid, const char *value)
-{
-    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, NULL, nid, value);
-
-    CHECK(extension && X509_add_ext(cert, extension, -1) == 1);
-    X509_EXTENSION_free(extension);
-}
-
-static void write_pem(struct identity *id, const char *name)
-{
-    FILE *f;
-
-    (void)snprintf(id->cert_file, sizeof(id->cert_file), "%s/%s.pem", dir, name);
-    (void)snprintf(id->key_file, sizeof(id->key_file), "%s/%s.key", dir, name);
-    f = fopen(id->cert_file, "we");
-    CHECK(f && PEM_write_X509(f, id->cert) == 1 && fclose(f) == 0);
-    f = fopen(id->key_file, "we");
-    CHECK(f && PEM_write_PrivateKey(f, id->key, NULL, NULL, 0, NULL, NULL) == 1 && fclose(f) == 0);
-}
-
-/* Signed by `issuer`, or an authority of its own with NULL. `names` as in subjectAltName. */
-static struct identity make_identity(const char *name, const struct identity *issuer,
-                                     const char *names, long valid_from_s, long valid_to_s)
-{
-    struct identity id = {.key = EVP_EC_gen("P-256"), .cert = X509_new()};
-    X509_NAME *subject = X509_get_subject_name(id.cert);
-    static long serial;
-
-    CHECK(id.key && id.cert);
-    CHECK_EQ(X509_set_version(id.cert, X509_VERSION_3), 1);
-    ASN1_INTEGER_set(X509_get_serialNumber(id.cert), ++serial);
-    X509_gmtime_adj(X509_getm_notBefore(id.cert), valid_from_s);
-    X509_gmtime_adj(X509_getm_notAfter(id.cert), valid_to_s);
-    X509_set_pubkey(id.cert, id.key);
-    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
-    X509_set_issuer_name(id.cert, issuer ? X509_get_subject_name(issuer->cert) : subject);
-    if (!issuer)
-        add_extension(id.cert, NID_basic_constraints, "critical,CA:TRUE");
-    if (names)
-        add_extension(id.cert, NID_subject_alt_name, names);
-    CHECK(X509_sign(id.cert, issuer ? issuer->key : id.key, EVP_sha256()) > 0);
-    write_pem(&id, name);
-    return id;
-}
-
-static void free_identity(struct identity *id)
-{
-    (void)unlink(id->cert_file);
-    (void)unlink(id->key_file);
-    EVP_PKEY_free(id->key);
-    X509_free(id->cert);
-}
+enum { MS = 1000 * 1000, LARGE_BYTES = 3 << 20 };
 
 /* --- two ends of a connection --- */
 
@@ -156,7 +91,7 @@ static void set_up(void)
     struct tls_server_conf server_conf;
     struct tls_client_conf client_conf;
 
-    CHECK(mkdtemp(dir));
+    make_identity_dir();
     ca = make_identity("ca", NULL, NULL, -DAY_S, DAY_S);
     site = make_identity("site", &ca, "DNS:box.test,IP:127.0.0.1,IP:::1", -DAY_S, DAY_S);
     server_conf = (struct tls_server_conf){site.cert_file, site.key_file, NULL};
@@ -214,7 +149,7 @@ static void tear_down(void)
     tls_client_free(tls_client);
     free_identity(&ca);
     free_identity(&site);
-    CHECK_EQ(rmdir(dir), 0);
+    CHECK_EQ(rmdir(identity_dir), 0);
 }
 
 static void finish(void)
@@ -707,7 +642,7 @@ TEST(tls, names_the_file_that_is_wrong_and_keeps_the_old_ones)
                                "/nowhere/c.pem: No such file or directory");
     check_server_refuses_files(site.cert_file, "/nowhere/k.pem", NULL,
                                "/nowhere/k.pem: No such file or directory");
-    check_server_refuses_files(dir, site.key_file, NULL, "not a regular file");
+    check_server_refuses_files(identity_dir, site.key_file, NULL, "not a regular file");
     check_server_refuses_files(site.key_file, site.key_file, NULL,
                                "site.key: no certificate in PEM form");
     check_server_refuses_files(site.cert_file, site.cert_file, NULL,
