@@ -69,7 +69,7 @@ static void stream_on_stall(struct loop_timer *t)
 {
     struct stream *s = container_of(t, struct stream, stall);
 
-    stream_close(s, s->state == STREAM_LINGERING ? 0 : ETIMEDOUT);
+    stream_close(s, s->state == STREAM_LINGERING ? s->error : ETIMEDOUT);
 }
 
 static void stream_arm_stall(struct stream *s, uint32_t ms)
@@ -133,20 +133,29 @@ void stream_half_close(struct stream *s)
     stream_flush_soon(s);
 }
 
-/* Everything is sent: close, or shut down our side and wait a moment for the peer to close. */
-static void stream_end_output(struct stream *s)
+/* Tells the peer that all is sent and waits a moment for it to hang up; then on_close gets the
+ * error. */
+static void stream_linger(struct stream *s, int error)
 {
-    bool linger = !s->eof && (s->linger || stream_has_unread(s));
-
-    if (!linger || shutdown(s->io.fd, SHUT_WR) < 0) {
-        stream_close(s, 0);
+    if (shutdown(s->io.fd, SHUT_WR) < 0) {
+        stream_close(s, error);
         return;
     }
+    s->error = error;
     s->state = STREAM_LINGERING;
     s->recv_blocked = false;
     s->bytes_in = 0; /* counts what lingering discards */
     stream_watch(s, EPOLLIN, EPOLLOUT);
     stream_arm_stall(s, LINGER_MS);
+}
+
+/* Everything is sent: close, or linger. */
+static void stream_end_output(struct stream *s)
+{
+    if (!s->eof && (s->linger || stream_has_unread(s)))
+        stream_linger(s, 0);
+    else
+        stream_close(s, 0);
 }
 
 void stream_parts_done(struct stream_parts *p)
@@ -477,12 +486,13 @@ static bool stream_receive(struct stream *s)
 
 static void stream_discard(struct stream *s)
 {
-    ssize_t r = s->transport->recv(s, loop_scratch(s->loop), LOOP_SCRATCH_BYTES);
+    const struct stream_transport *t = s->opening ? &stream_plain : s->transport;
+    ssize_t r = t->recv(s, loop_scratch(s->loop), LOOP_SCRATCH_BYTES);
 
     if (r > 0)
         s->bytes_in += (uint64_t)r;
     if (r == 0 || (r < 0 && r != -EAGAIN) || s->bytes_in > LINGER_BYTES_MAX)
-        stream_close(s, 0);
+        stream_close(s, s->error);
 }
 
 static void stream_on_readable(struct stream *s)
@@ -509,6 +519,10 @@ static void stream_handshake(struct stream *s)
     uint32_t hangup = s->ops->on_hangup ? EPOLLRDHUP : 0;
     int r = s->transport->handshake(s);
 
+    if (r == -EPROTO && s->linger) { /* a reset would overtake the alert that says why */
+        stream_linger(s, EPROTO);
+        return;
+    }
     if (r < 0) {
         stream_close(s, -r);
         return;
@@ -558,7 +572,7 @@ static void stream_on_ready(struct loop_io *io, uint32_t events)
 {
     struct stream *s = container_of(io, struct stream, io);
 
-    if (s->opening && events & (EPOLLIN | EPOLLOUT))
+    if (s->opening && s->state == STREAM_OPEN && events & (EPOLLIN | EPOLLOUT))
         stream_handshake(s);
     else if (events & EPOLLIN)
         stream_on_readable(s);
@@ -678,6 +692,7 @@ int stream_start_secure(struct stream *s, struct loop *loop, int fd,
     s->transport = security->transport;
     s->session = session;
     s->opening = true;
+    s->linger = security->first_event == EPOLLIN;
     s->sendfile_ok = false;
     stream_watch(s, security->first_event, (EPOLLIN | EPOLLRDHUP) & ~security->first_event);
     return 0;

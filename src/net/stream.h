@@ -89,7 +89,7 @@ struct stream {
     int64_t file_at;
     uint64_t file_left;
     uint64_t bytes_in, bytes_out;
-    int error;
+    int error; /* for on_close: known while it lingers already */
     enum stream_state {
         STREAM_OPEN,
         STREAM_FINISHING, /* sending the queue; no more input or output is accepted */
@@ -120,8 +120,8 @@ void stream_parts_done(struct stream_parts *p); /* closes and frees what was not
 int stream_start(struct stream *s, struct loop *loop, int fd, const struct stream_ops *ops,
                  struct err *e);
 /* The same with a session of `security` (NULL: none): the handshake goes first, whatever is written
- * meanwhile waits, and its failure ends the stream. The owner sets the deadline. `security`
- * outlives the stream. */
+ * meanwhile waits, and its failure ends the stream: at once, or, where the peer spoke first, after
+ * it had a moment to read why. The owner sets the deadline. `security` outlives the stream. */
 int stream_start_secure(struct stream *s, struct loop *loop, int fd,
                         struct stream_security *security, struct str host,
                         const struct stream_ops *ops, struct err *e);

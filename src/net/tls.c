@@ -13,7 +13,7 @@ enum { RECORD_BYTES = 16 * 1024 }; /* of data in one TLS record, at most */
 
 int tls_err(struct err *e, int code, const char *fmt, ...)
 {
-    unsigned long error = ERR_peek_last_error();
+    unsigned long error = ERR_peek_error(); /* the first is the cause of the others */
     const char *reason = ERR_SYSTEM_ERROR(error) ? NULL : ERR_reason_error_string(error);
     char text[sizeof(e->msg)];
     va_list ap;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "net/tls.h"
 #include "server/config/apikey.h"
 #include "server/http/logfile.h"
 #include "server/http/routes.h"
@@ -37,6 +38,7 @@ struct life {
     const struct config_options *options;
     struct roots *roots; /* the newest set; workers read it */
     struct apikey keys;
+    struct tls_server *tls; /* NULL = plain HTTP */
     struct loop_signals signals;
     struct loop_child broker_watch;
     struct loop_timer deadline;
@@ -275,8 +277,30 @@ static int load_again(struct life *l, struct config **ret_config, struct config_
     return config_load(&options, ret_config, report);
 }
 
-/* Values that handlers read at each request take effect at once; others need a restart. Older
- * configurations are kept, as workers may be reading them. */
+static struct tls_server_conf tls_conf(const struct config *config)
+{
+    return (struct tls_server_conf){
+        .cert_file = config->server.tls_cert,
+        .key_file = config->server.tls_key,
+        .client_ca_file = config->server.tls_client_ca,
+    };
+}
+
+/* For connections to come. Whatever goes wrong, the certificate of before goes on serving. */
+static void reload_tls(struct life *l, const struct config *config)
+{
+    struct tls_server_conf conf = tls_conf(config);
+    struct err e = {0};
+
+    if ((l->tls != NULL) != (config->server.tls_cert[0] != '\0'))
+        log_event(LOG_WARN, "server.tls_cert: turning TLS on or off needs a restart");
+    else if (l->tls && tls_server_reload(l->tls, &conf, &e) < 0)
+        log_event(LOG_ERROR, "cannot reload the TLS certificate, keeping the old one",
+                  LOG_STR("error", e.msg));
+}
+
+/* What handlers read at each request follows at once; the rest needs a restart. Configurations of
+ * before are kept, as workers may be reading them. */
 static void reload(struct life *l)
 {
     struct config_report report;
@@ -302,14 +326,16 @@ static void reload(struct life *l)
     apikey_done(&l->keys);
     l->keys = keys;
     set_keys(l);
+    reload_tls(l, config);
     log_set_level(config->log_level);
     if (l->log) { /* log rotation sends SIGHUP after moving the files */
         logfile_reopen(l->log);
         logfile_reopen(l->server.access_log);
     }
     gateway_set_open(l->server.gateway, is_open(&l->server));
-    log_event(LOG_INFO, "reloaded the configuration: keys, log level, images, endpoints, limits of "
-                        "timeouts; addresses, directories and the broker need a restart");
+    log_event(LOG_INFO, "reloaded the configuration: keys, TLS certificate, log level, images, "
+                        "endpoints, limits of timeouts; addresses, directories and the broker need "
+                        "a restart");
 }
 
 static void on_signal(struct loop_signals *signals, int signo)
@@ -370,12 +396,23 @@ static int start_logs(struct life *l, struct err *e)
     return r;
 }
 
-/* Opens directories and starts the broker as root, then drops root for good. */
+static int start_tls(struct life *l, struct err *e)
+{
+    const struct config *config = l->server.config;
+    struct tls_server_conf conf = tls_conf(config);
+    int r = config->server.tls_cert[0] ? tls_server_new(&conf, &l->tls, e) : 0;
+
+    return r < 0 ? err_wrap(e, r, "TLS") : 0;
+}
+
+/* While it is allowed: the TLS key, directories, the broker. Then never again. */
 static int use_privileges(struct life *l, struct err *e)
 {
     const struct config *config = l->server.config;
-    int r = data_dir_prepare(config, e);
+    int r = start_tls(l, e);
 
+    if (r == 0)
+        r = data_dir_prepare(config, e);
     if (r < 0)
         return r;
     l->roots = roots_open(config, NULL);
@@ -472,6 +509,7 @@ static int start_http(struct life *l, struct err *e)
         .on_request = on_request,
         .on_done = request_log_write,
         .on_refuse = guard_refuse,
+        .tls = l->tls ? tls_server_security(l->tls) : NULL,
         .connections_max = connections_max(),
         .idle_ms = (uint32_t)s->config->server.timeout_keep_alive * 1000,
     };
@@ -520,7 +558,7 @@ static int listen_at(struct life *l, struct err *e)
 {
     const struct config *config = l->server.config;
     struct sock_addr addr;
-    char text[SOCK_ADDR_TEXT_MAX];
+    char text[SOCK_ADDR_TEXT_MAX], url[SOCK_ADDR_TEXT_MAX + sizeof("https://")];
     int r = sock_resolve(config->server.host, (uint16_t)config->server.port, &addr, e);
     int fd = r < 0 ? r : sock_listen(&addr, (int)config->server.backlog, e);
 
@@ -531,7 +569,8 @@ static int listen_at(struct life *l, struct err *e)
     if (r < 0)
         return r;
     log_host_images(config);
-    log_event(LOG_INFO, "listening", LOG_STR("address", text),
+    (void)snprintf(url, sizeof(url), "%s%s", l->tls ? "https://" : "", text);
+    log_event(LOG_INFO, "listening", LOG_STR("address", url),
               LOG_STR("version", OPENSANDBOX_VERSION), LOG_STR("runtime", l->server.runtime->name));
     apikey_print(&l->keys, text);
     return 0;
@@ -575,7 +614,8 @@ static void clean_up(struct life *l)
         loop_child_stop(&l->broker_watch);
     http_server_free(s->http);
     gateway_free(s->gateway);
-    if (s->pool) { /* operations that end now may want to continue; the pool refuses that */
+    tls_server_free(l->tls);
+    if (s->pool) { /* what ends now may want to go on, and hears from the pool that it cannot */
         (void)pool_stop(s->pool, UINT32_MAX);
         loop_settle(s->loop);
     }

@@ -176,6 +176,10 @@ class ServerProcess:
             return self.request("GET", "/ready", key=None)[0] == 200
         return False
 
+    def connection(self, timeout=SECONDS_MAX):
+        """A connection to it, of http.client."""
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
     def request(self, method, path, body=None, headers=None, key="", timeout=SECONDS_MAX):
         """Status, headers and body of one request; JSON is decoded. `key`: "" for the server's own,
         None for none."""
@@ -186,7 +190,7 @@ class ServerProcess:
         if body is not None and not isinstance(body, (bytes, str)):
             body = json.dumps(body)
             headers.setdefault("Content-Type", "application/json")
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        connection = self.connection(timeout)
         try:
             connection.request(method, path, body=body, headers=headers)
             reply = connection.getresponse()

@@ -1,5 +1,4 @@
 """server_use.py - uses a sandbox as its owner does: commands and files, by way of the gateway."""
-import http.client
 import json
 import urllib.parse
 
@@ -15,7 +14,8 @@ class Gateway:
         assert status == 200, (status, body)
         url = urllib.parse.urlsplit("http://" + body["endpoint"])
         self.prefix, self.headers = url.path, body.get("headers", {})
-        self.connection = http.client.HTTPConnection(url.hostname, url.port, timeout=SECONDS_MAX)
+        assert (url.hostname, url.port) == (server.host, server.port), body
+        self.connection = server.connection(SECONDS_MAX)
 
     def __enter__(self):
         return self

@@ -250,6 +250,21 @@ RULE(hidden_api_keys)
     return false;
 }
 
+RULE(certificate_without_key)
+{
+    return c->server.tls_cert[0] && !c->server.tls_key[0];
+}
+
+RULE(key_without_certificate)
+{
+    return c->server.tls_key[0] && !c->server.tls_cert[0];
+}
+
+RULE(client_ca_without_certificate)
+{
+    return c->server.tls_client_ca[0] && !c->server.tls_cert[0];
+}
+
 RULE(long_socket_path)
 {
     return strlen(c->embedded.broker) >= sizeof(((struct sockaddr_un *)0)->sun_path);
@@ -301,6 +316,10 @@ static const struct {
     {too_many_api_keys,                "server.api_keys",            "there is room for 16 keys, api_key among them"         },
     {hidden_api_key,                   "server.api_key",             HIDDEN_KEY                                              },
     {hidden_api_keys,                  "server.api_keys",            HIDDEN_KEY                                              },
+    {certificate_without_key,          "server.tls_cert",            "needs server.tls_key"                                  },
+    {key_without_certificate,          "server.tls_key",             "needs server.tls_cert"                                 },
+    {client_ca_without_certificate,    "server.tls_client_ca",
+     "needs server.tls_cert and server.tls_key"                                                                              },
     {long_socket_path,                 "embedded.broker",
      "a socket's path has at most 107 bytes; name a shorter one"                                                             },
     {long_data_path,                   "store.path",

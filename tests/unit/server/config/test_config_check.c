@@ -43,6 +43,9 @@ TEST(config_check, refuses_what_does_not_go_together)
         {SECURE "active_key = 'a'\nkeys = [{key_id='a',key='AA'},{key_id='a',key='AQ'}]\n",
          "this key_id occurs twice"                                                                                                     },
         {"[renew_intent.redis]\nenabled = true\n",                                           "needs renew_intent.redis.dsn"             },
+        {"[server]\ntls_cert = '/c.pem'\n",                                                  "server.tls_cert: needs server.tls_key"    },
+        {"[server]\ntls_key = '/k.pem'\n",                                                   "server.tls_key: needs server.tls_cert"    },
+        {"[server]\ntls_client_ca = '/ca.pem'\n",                                            "server.tls_client_ca: needs server.tls_c" },
         {"[renew_intent.redis]\nqueue_key = ''\n",                                           "a text that is not empty"                 },
         {"[server]\napi_keys = "
          "['1','2','3','4','5','6','7','8','9','a','b','c','d','e','f','g','h']\n", "there is room for 16 keys"                },
