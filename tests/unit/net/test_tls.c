@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "net/relay.h"
+#include "net/sock.h"
 #include "net/tls_internal.h"
 #include "test.h"
 #include "tls_identity.h"
@@ -293,6 +294,64 @@ TEST(tls, sends_a_file)
     finish();
 }
 
+/* Connected TCP sockets, as the kernel's TLS wants them. */
+static void make_tcp_pair(int pair[2])
+{
+    struct sock_addr addr;
+    int listener;
+
+    CHECK_EQ(sock_addr_parse(STR("127.0.0.1:0"), &addr, NULL), 0);
+    listener = sock_listen(&addr, 1, NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(sock_local_addr(listener, &addr), 0);
+    pair[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_EQ(connect(pair[0], &addr.any, addr.size), 0);
+    CHECK_EQ(fcntl(pair[0], F_SETFL, O_NONBLOCK), 0);
+    pair[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    CHECK(pair[1] >= 0);
+    fd_close(listener);
+}
+
+/* Whether TCP sockets can be given TLS; the module is loaded by whoever asks first. */
+static bool kernel_has_tls(void)
+{
+    char list[256] = "";
+    auto_fd fd = open("/proc/sys/net/ipv4/tcp_available_ulp", O_RDONLY | O_CLOEXEC);
+
+    return fd >= 0 && read(fd, list, sizeof(list) - 1) > 0 && strstr(list, "tls");
+}
+
+TEST(tls, lets_the_kernel_encrypt_where_it_can)
+{
+    struct buf text;
+    int fd, pair[2];
+
+    set_up();
+    fill(&text, LARGE_BYTES);
+    fd = memfd_create("file", MFD_CLOEXEC);
+    CHECK_EQ(io_write_full(fd, buf_str(&text), DEADLINE_NEVER), 0);
+    make_tcp_pair(pair);
+    start_end(&client, pair[0], tls_client_security(tls_client), "box.test");
+    start_end(&server, pair[1], tls_server_security(tls_server), "");
+    greet();
+    CHECK_EQ(server.facts.kernel_sends, kernel_has_tls());
+    CHECK_EQ(stream_write(&client.stream, buf_str(&text)), 0);
+    CHECK_EQ(stream_write(&server.stream, STR("head:")), 0);
+    stream_send_file(&server.stream, fd, 0, LARGE_BYTES);
+    RUN_UNTIL(client.seen.n == 12 + LARGE_BYTES && server.seen.n == 5 + LARGE_BYTES);
+    CHECK(str_starts(buf_str(&client.seen), STR("welcomehead:")));
+    CHECK(str_eq(str_skip(buf_str(&client.seen), 12), buf_str(&text)));
+    CHECK(str_eq(str_skip(buf_str(&server.seen), 5), buf_str(&text)));
+    RUN_UNTIL(server.drains);
+    CHECK_EQ(stream_write(&server.stream, STR("tail")), 0);
+    stream_finish(&server.stream, false);
+    RUN_UNTIL(client.eofs);
+    CHECK_EQ(client.seen.n, 16 + LARGE_BYTES);
+    fd_close(fd);
+    buf_done(&text);
+    finish();
+}
+
 TEST(tls, fails_a_file_that_shrank)
 {
     int fd;
@@ -394,7 +453,7 @@ TEST(tls, ends_a_handshake_that_is_not_over_at_once)
     set_up();
     make_pair(pair);
     start_end(&client, pair[0], tls_client_security(tls_client), "box.test");
-    start_end(&server, dup(pair[1]), tls_server_security(tls_server), "");
+    start_end(&server, fcntl(pair[1], F_DUPFD_CLOEXEC, 0), tls_server_security(tls_server), "");
     stream_finish(&server.stream, false);
     loop_settle(loop);
     CHECK_EQ(server.closes, 1);
@@ -410,7 +469,7 @@ TEST(tls, gives_a_silent_peer_up_when_output_waits)
     set_up();
     make_pair(pair);
     start_end(&client, pair[0], tls_client_security(tls_client), "box.test");
-    start_end(&server, dup(pair[1]), tls_server_security(tls_server), "");
+    start_end(&server, fcntl(pair[1], F_DUPFD_CLOEXEC, 0), tls_server_security(tls_server), "");
     stream_close(&server.stream, EIO);
     client.stream.stall_ms = 20;
     CHECK_EQ(stream_write(&client.stream, STR("GET /")), 0);
