@@ -38,7 +38,8 @@ http {{
         keepalive_requests 1000000000;
     }}
     server {{
-        listen 127.0.0.1:{port} backlog=4096;
+        listen 127.0.0.1:{port} {tls}backlog=4096;
+        {certificate}
         location /json {{ default_type application/json; return 200 '{body}'; }}
         location /file {{ alias {file}; }}
         location /proxy/ {{
@@ -76,13 +77,16 @@ def worker_of(pid):
     return int(children[0])
 
 
-def start_nginx(bench, scratch, core, backend, file):
-    """Port and worker of an nginx before `backend`, which is HOST:PORT or unix:PATH."""
+def start_nginx(bench, scratch, core, backend, file, tls=None):
+    """Port and worker of an nginx before `backend`, which is HOST:PORT or unix:PATH. With `tls` it
+    speaks https, with the certificate TLS.pem and its key TLS.key."""
     directory = pathlib.Path(tempfile.mkdtemp(dir=scratch))
     port = bench.free_port()
     conf = directory / "nginx.conf"
+    certificate = f"ssl_certificate {tls}.pem; ssl_certificate_key {tls}.key;" if tls else ""
     conf.write_text(NGINX_CONF.format(dir=directory, port=port, backend=backend, body=BODY,
-                                      file=file))
+                                      file=file, tls="ssl " if tls else "",
+                                      certificate=certificate))
     command = [lib.program("nginx"), "-e", str(directory / "error.log"), "-c", str(conf)]
     child = bench.start(pinned(core, command))
     bench.wait_port(port)
@@ -95,6 +99,7 @@ class Target(typing.NamedTuple):
     pid: int  # whose CPU time counts
     path: str
     headers: tuple = ()  # "Name: value"
+    scheme: str = "http"
 
 
 def wrk(target, connections, seconds):
@@ -102,7 +107,7 @@ def wrk(target, connections, seconds):
     headers = [word for header in target.headers for word in ("-H", header)]
     out = subprocess.run(
         pinned(1, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", *headers,
-                   f"http://127.0.0.1:{target.port}{target.path}"]),
+                   f"{target.scheme}://127.0.0.1:{target.port}{target.path}"]),
         check=True, stdout=subprocess.PIPE, text=True).stdout
     if "Socket errors" in out or "Non-2xx" in out:
         sys.exit(f"wrk saw errors at {target.path}:\n{out}")

@@ -1,8 +1,9 @@
 /* httpd.c - the HTTP engine with a route for each of its features, for tests and benchmarks.
  *
  *   usage: httpd ADDRESS [--file PATH] [--backend ADDRESS] [--deadlines MS] [--connections N]
- *                [--ping MS] [--pong MS] [--stall MS] [--held BYTES]
+ *                [--ping MS] [--pong MS] [--stall MS] [--held BYTES] [--tls NAME]
  *
+ * --tls serves https with the certificate NAME.pem and its key NAME.key; not in static builds.
  * Prints the address it listens on, then serves until SIGTERM, which drains. Without --deadlines
  * the timeouts are long: a test that stalls for a while is not a bad client. */
 #include <errno.h>
@@ -16,6 +17,9 @@
 #include "httpd_ws.h"
 #include "net/http_proxy.h"
 #include "net/http_server.h"
+#ifdef HTTPD_TLS
+#include "net/tls.h"
+#endif
 
 enum { PATIENCE_MS = 600 * 1000, DRAIN_MS = 30 * 1000 };
 
@@ -25,6 +29,7 @@ struct httpd {
     struct http_server *server;
     struct loop_signals signals;
     const char *file;
+    struct tls_server *tls; /* NULL = plain */
     struct http_client *client;
     struct sock_addr backend; /* of /proxy */
     uint32_t deadline_ms;     /* for it to reply */
@@ -226,6 +231,32 @@ static void on_signal(struct loop_signals *s, int signo UNUSED)
     httpd_ws_close_all(&h->ws, on_ws_closed);
 }
 
+static int httpd_use_tls(struct httpd *h, const char *name, struct http_server_conf *conf,
+                         struct err *e)
+{
+#ifdef HTTPD_TLS
+    char cert[PATH_MAX], key[PATH_MAX];
+    int r;
+
+    (void)snprintf(cert, sizeof(cert), "%s.pem", name);
+    (void)snprintf(key, sizeof(key), "%s.key", name);
+    r = tls_server_new(&(struct tls_server_conf){cert, key, NULL}, &h->tls, e);
+    if (r == 0)
+        conf->tls = tls_server_security(h->tls);
+    return r;
+#else
+    (void)h, (void)name, (void)conf;
+    return err_set(e, ENOTSUP, "--tls: built without TLS");
+#endif
+}
+
+static void httpd_tls_done(struct httpd *h UNUSED)
+{
+#ifdef HTTPD_TLS
+    tls_server_free(h->tls);
+#endif
+}
+
 static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_server_conf *conf,
                        struct sock_addr *addr, struct err *e)
 {
@@ -238,7 +269,10 @@ static int httpd_parse(int argc, char **argv, struct httpd *h, struct http_serve
 
         if (str_eq(option, STR("--file")))
             h->file = argv[i + 1];
-        else if (str_eq(option, STR("--backend"))) {
+        else if (str_eq(option, STR("--tls"))) {
+            if (httpd_use_tls(h, argv[i + 1], conf, e) < 0)
+                return -EINVAL;
+        } else if (str_eq(option, STR("--backend"))) {
             if (sock_addr_parse(str_of(argv[i + 1]), &h->backend, e) < 0)
                 return -EINVAL;
         } else if (str_to_u32(str_of(argv[i + 1]), &n) < 0)
@@ -326,6 +360,7 @@ int main(int argc, char **argv)
         httpd_ws_done(&h.ws, h.loop);
     http_server_free(h.server);
     http_client_free(h.client);
+    httpd_tls_done(&h);
     if (h.signals.loop)
         loop_signals_stop(&h.signals);
     loop_free(h.loop);
