@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "net/tls.h"
 #include "sandbox/disk.h"
 #include "sandbox/plan.h"
 #include "server/config/config_internal.h"
@@ -384,6 +385,18 @@ static void check_program(const struct config *c, const char *key, const char *p
                     path);
 }
 
+/* The files of TLS, as the server will read them. */
+static void check_tls(const struct config *c, struct config_report *report)
+{
+    struct tls_server_conf conf = {c->server.tls_cert, c->server.tls_key, c->server.tls_client_ca};
+    struct tls_server *tls = NULL;
+    struct err e = {0};
+
+    if (c->server.tls_cert[0] && tls_server_new(&conf, &tls, &e) < 0)
+        config_error(report, NULL, "server.tls_cert, server.tls_key: %s", e.msg);
+    tls_server_free(tls);
+}
+
 int config_check_host(const struct config *c, struct config_report *report)
 {
     unsigned before = report->errors;
@@ -405,5 +418,6 @@ int config_check_host(const struct config *c, struct config_report *report)
     check_program(c, "embedded.execd_program", c->embedded.execd_program, report);
     if (config_account(c, &uid, &gid, &e) < 0)
         config_error(report, NULL, "embedded.user: %s", e.msg);
+    check_tls(c, report);
     return report->errors > before ? -EINVAL : 0;
 }
