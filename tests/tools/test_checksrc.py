@@ -50,6 +50,8 @@ EXAMPLES = [
     ("system_headers_before_ours", "src/net/a.c", '#include "base/buf.h"\n#include <errno.h>\n',
      "<errno.h> comes before",
      '#include <errno.h>\n\n#include "base/buf.h"\n#if 1\n#include <a.h>\n'),
+    ("openssl_behind_tls", "src/execd/init/a.c", "#include <openssl/ssl.h>\n",
+     "OpenSSL is behind net/tls.h", None),
     ("header_comment", "src/base/a.h", "#pragma once\n", "a header opens with",
      "/* a.h - an example. */\n#pragma once\n"),
     ("pragma_once", "src/base/a.h", "/* a.h - an example. */\n", "#pragma once", None),
