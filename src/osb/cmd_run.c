@@ -1,0 +1,84 @@
+/* cmd_run.c - osb run, exec and shell: a command or a terminal, in a new sandbox or in one. */
+#include "osb/commands.h"
+
+#include <unistd.h>
+
+/* The command as the options want it; `terminal` decides how. */
+static int run_inside(struct cli *cli, const char *const *words)
+{
+    struct osb_run run = {OSB_RUN};
+    const char *cwd = cli_text(cli, "workdir");
+    const struct value *uid = parsed_value(&cli->line, "uid");
+    char pty[OSB_ID_MAX];
+    struct str input;
+
+    if (cli_flag(cli, "tty")) {
+        if (osb_pty_create(cli->sandbox, cwd, words[0] ? cli_quote(cli, words) : NULL, pty) < 0)
+            return cli_failed(cli);
+        return cli_terminal(cli, pty, 0);
+    }
+    run.command = cli_quote(cli, words);
+    run.cwd = cwd;
+    run.env = cli_pairs(cli, "env", &run.env_count);
+    run.timeout_ms = cli_number(cli, "command-timeout", 0) * 1000;
+    run.has_uid = uid != NULL;
+    run.uid = uid ? (uint32_t)uid->number : 0;
+    if (cli_flag(cli, "interactive")) {
+        input = cli_read_file(cli, "-");
+        if (!input.p)
+            return EXIT_FAILED;
+        run.input = input.p;
+        run.input_bytes = input.n;
+    }
+    return cli_run(cli, &run, NULL);
+}
+
+int run_new(struct cli *cli)
+{
+    const char *const *words = cli_arguments(cli, 0);
+    struct osb_create create = {OSB_CREATE};
+    int status = cli_fill_create(cli, &create);
+
+    cli->format = FORMAT_RAW;
+    if (status)
+        return status;
+    if (!words[0] && !cli_flag(cli, "tty")) {
+        cli_error(cli, "Usage", "Nothing to run: osb run -it for a shell, osb run -- COMMAND...");
+        return EXIT_USAGE;
+    }
+    if (osb_sandbox_create(cli->client, &create, &cli->sandbox) < 0)
+        return cli_failed(cli);
+    status = run_inside(cli, words);
+    if (cli_flag(cli, "rm")) {
+        if (osb_sandbox_delete(cli->client, osb_sandbox_id(cli->sandbox)) < 0)
+            cli_failed(cli);
+    } else if (isatty(STDERR_FILENO)) {
+        fprintf(stderr, "sandbox %s goes on; osb sandbox kill ends it, --rm ends it by itself\n",
+                osb_sandbox_id(cli->sandbox));
+    }
+    return status;
+}
+
+int run_exec(struct cli *cli)
+{
+    int r = cli_connect(cli);
+
+    cli->format = FORMAT_RAW;
+    return r ? r : run_inside(cli, cli_arguments(cli, 1));
+}
+
+int run_shell(struct cli *cli)
+{
+    const char *attach = cli_text(cli, "attach");
+    char pty[OSB_ID_MAX];
+    int r = cli_connect(cli);
+
+    cli->format = FORMAT_RAW;
+    if (r)
+        return r;
+    if (attach)
+        return cli_terminal(cli, attach, 0);
+    if (osb_pty_create(cli->sandbox, cli_text(cli, "workdir"), NULL, pty) < 0)
+        return cli_failed(cli);
+    return cli_terminal(cli, pty, 0);
+}

@@ -1,0 +1,323 @@
+/* table.c - every command of osb. The rows are all there is to say about parsing, help, completion
+ * and the manual. */
+#include "osb/commands.h"
+
+#define OPTIONS(...)                                                                               \
+    (const struct option[])                                                                        \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
+const struct option help_options[] = {
+    {"help",       'h', OPTION_FLAG, 0, NULL, "Show this message and exit."},
+    {0}
+};
+const struct option output_options[] = {
+    {"output",     'o', OPTION_TEXT, 0, "FORMAT", "Output format."},
+    {0}
+};
+
+const struct option root_options[] = {
+    {"api-key",                                       0, OPTION_TEXT, 0, "KEY", "API key [OPEN_SANDBOX_API_KEY]."},
+    {"domain",                                    0, OPTION_TEXT, 0, "HOST:PORT", "Address of the server [OPEN_SANDBOX_DOMAIN]."},
+    {"protocol",                                          0, OPTION_CHOICE, 0, "http|https", "Protocol [OPEN_SANDBOX_PROTOCOL]."},
+    {"request-timeout",                                               0, OPTION_INT, 0, "SECONDS",
+     "Time limit of a request [OPEN_SANDBOX_REQUEST_TIMEOUT].", 0, 2000000},
+    {"use-server-proxy",           0, OPTION_FLAG, 0, NULL,
+     "Reach sandboxes through the server [OPEN_SANDBOX_USE_SERVER_PROXY]."},
+    {"config",                                              0, OPTION_TEXT, 0, "PATH", "Config file instead of ~/.opensandbox/config.toml."},
+    {"output", 'o', OPTION_TEXT, 0, "FORMAT", "Output format of commands that have it."},
+    {"verbose",                                      'v', OPTION_FLAG, 0, NULL, "Say more."},
+    {"no-color",                                  0, OPTION_FLAG, 0, NULL, "Plain output."},
+    {"version",                                   0, OPTION_FLAG, 0, NULL, "Show the version and exit."},
+    {"help",                                               'h', OPTION_FLAG, 0, NULL, "Show this message and exit."},
+    {0}
+};
+
+const struct group group_table[] = {
+    {"sandbox",         "Make, show and end sandboxes."                },
+    {"command",         "Run commands in a sandbox."                   },
+    {"command session", "Shells that keep their state from run to run."},
+    {"file",            "Files and directories of a sandbox."          },
+    {"egress",          "What a sandbox may reach."                    },
+    {"diagnostics",     "Logs and events of a sandbox, by scope."      },
+    {"devops",          "The same as plain text."                      },
+    {"snapshot",        "States of sandboxes, to start others from."   },
+    {"config",          "Settings of this tool."                       },
+};
+const size_t group_count = ARRAY_LEN(group_table);
+
+#define TABLE_JSON_YAML "table json yaml"
+
+/* What makes a sandbox, the same for `sandbox create` and `run`. */
+#define CREATE_OPTIONS(image_letter, timeout_letter)                                               \
+    {"image", image_letter, OPTION_TEXT,                                                           \
+     0,       "IMAGE",      "Image, such as python:3.12 [defaults.image]."},                       \
+        {"image-auth-username", 0, OPTION_TEXT, 0, "TEXT", "User for a private image."},           \
+        {"image-auth-password", 0, OPTION_TEXT, 0, "TEXT", "Password or token for it."},           \
+        {"snapshot-id", 0, OPTION_TEXT, 0, "ID", "Start from a snapshot instead of an image."},    \
+        {"pool", 0, OPTION_TEXT, 0, "NAME", "Take one that a pool made ahead."},                   \
+        {"timeout", timeout_letter, OPTION_LIFETIME, 0, "DURATION", "Lifetime: 10m, 1h, none."},   \
+        {"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},           \
+        {"metadata", 'm', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Label."},                     \
+        {"extension", 0, OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Extension parameter."},        \
+        {"resource", 0, OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Limit: cpu=1, memory=2Gi."},    \
+        {"entrypoint", 0, OPTION_TEXT, OPTION_REPEATS, "WORD", "A word of the entrypoint."},       \
+        {"network-policy-file", 0, OPTION_FILE, 0, "FILE", "Egress policy, as JSON."},             \
+        {"credential-proxy", 0, OPTION_FLAG, 0, NULL, "Allow the credential vault."},              \
+        {"volumes-file", 0, OPTION_FILE, 0, "FILE", "Volumes, as a JSON array."},                  \
+        {"volume",       'v',                                                                      \
+         OPTION_TEXT,    OPTION_REPEATS,                                                           \
+         "FROM:TO[:ro]", "Mount a host path or a named volume."},                                  \
+        {"secure-access", 0, OPTION_FLAG, 0, NULL, "Endpoints want a token of their own."},        \
+        {"skip-health-check", 0, OPTION_FLAG, 0, NULL, "Do not wait until it is ready."},          \
+    {                                                                                              \
+        "ready-timeout", 0, OPTION_DURATION, 0, "DURATION", "How long to wait until it is ready."  \
+    }
+
+#define LIST_OPTIONS                                                                               \
+    OPTIONS({"state", 's', OPTION_TEXT, OPTION_REPEATS, "STATE", "Only those in this state."},     \
+            {"metadata", 'm', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Only with this label."},  \
+            {"page", 0, OPTION_INT, 0, "N", "Which page.", 1},                                     \
+            {"page-size", 0, OPTION_INT, 0, "N", "Sandboxes per page.", 1})
+
+#define OWNER_OPTIONS                                                                              \
+    {"owner", 0, OPTION_TEXT, 0, "USER", "Owner."},                                                \
+    {                                                                                              \
+        "group", 0, OPTION_TEXT, 0, "GROUP", "Group."                                              \
+    }
+
+#define SCOPE_OPTIONS                                                                              \
+    OPTIONS({"scope", 's', OPTION_TEXT, OPTION_REQUIRED, "SCOPE",                                  \
+             "container, lifecycle, runtime, all."})
+
+#define INSIDE_OPTIONS                                                                             \
+    {"interactive", 'i', OPTION_FLAG, 0, NULL, "Pass standard input on."},                         \
+        {"tty", 't', OPTION_FLAG, 0, NULL, "A terminal. Ctrl-P Ctrl-Q detaches."},                 \
+        {"workdir", 'w', OPTION_TEXT, 0, "DIR", "Working directory."},                             \
+        {"uid", 'u', OPTION_INT, 0, "UID", "User of the command."},                                \
+    {                                                                                              \
+        "command-timeout", 0, OPTION_DURATION, 0, "DURATION", "Time limit of the command."         \
+    }
+
+#define JSON_FILE_OPTION                                                                           \
+    OPTIONS({"file", 'f', OPTION_FILE, OPTION_REQUIRED, "FILE",                                    \
+             "The request as a JSON object; - is standard input."})
+#define VAULT_FILE_OPTION                                                                          \
+    OPTIONS(                                                                                       \
+        {"file", 0, OPTION_TEXT, OPTION_REQUIRED, "FILE", "A JSON object; - is standard input."})
+
+/* clang-format would align columns that are pages wide. */
+/* clang-format off */
+const struct command command_table[] = {
+    {"run", "[COMMAND...]", NULL, "Run a command in a new sandbox.", run_new,
+     OPTIONS(CREATE_OPTIONS(0, 0), {"rm", 0, OPTION_FLAG, 0, NULL, "End the sandbox afterwards."},
+     INSIDE_OPTIONS),
+     COMMAND_TAIL},
+    {"exec", "ID COMMAND...", NULL, "Run a command in a sandbox.", run_exec,
+     OPTIONS({"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},
+     INSIDE_OPTIONS),
+     COMMAND_TAIL},
+    {"shell", "ID", NULL, "A terminal in a sandbox. Ctrl-P Ctrl-Q detaches.", run_shell,
+     OPTIONS({"attach", 'a', OPTION_TEXT, 0, "TERMINAL", "Come back to one that was left."},
+     {"workdir", 'w', OPTION_TEXT, 0, "DIR", "Working directory."}),
+     0},
+    {"ps", "", TABLE_JSON_YAML, "List sandboxes.", sandbox_list, LIST_OPTIONS, 0},
+    {"cp", "FROM TO", TABLE_JSON_YAML, "Copy files or directories: one of both is ID:/path.", copy,
+     NULL, 0},
+    {"logs", "ID [EXECUTION]", NULL, "Logs of a sandbox, or of a background command in it.", logs,
+     OPTIONS({"follow", 'f', OPTION_FLAG, 0, NULL, "Go on until the end, or Ctrl-C."},
+             {"scope", 's', OPTION_TEXT, 0, "SCOPE", "Scope of a sandbox's logs: container."}),
+     0},
+    {"top", "", NULL, "What running sandboxes use, every second.", top,
+     OPTIONS({"once", 0, OPTION_FLAG, 0, NULL, "Only once."}), 0},
+    {"code", "ID", NULL, "Run code in a sandbox; without -c and -f, what is typed.", code,
+     OPTIONS({"language", 'l', OPTION_TEXT, 0, "NAME", "python, javascript, bash and so on."},
+             {"code", 'c', OPTION_TEXT, 0, "CODE", "This code."},
+             {"file", 'f', OPTION_FILE, 0, "FILE", "The code of this file."},
+             {"timeout", 't', OPTION_DURATION, 0, "DURATION", "Time limit of a cell."},
+             {"workdir", 'w', OPTION_TEXT, 0, "DIR", "Working directory."}),
+     0},
+    {"port-forward", "ID PORT", NULL, "A local port, or LOCAL:REMOTE, that leads into a sandbox.",
+     port_forward, NULL, 0},
+    {"fork", "ID", TABLE_JSON_YAML, "Make copies of a running sandbox.", rest_command,
+     OPTIONS({"count", 'n', OPTION_INT, 0, "N", "How many.", 1, 100},
+             {"timeout", 't', OPTION_DURATION, 0, "DURATION", "Lifetime of the copies."},
+             {"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},
+             {"metadata", 'm', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Label."}),
+     0},
+    {"rollback", "ID SNAPSHOT", TABLE_JSON_YAML, "Put a sandbox back to a snapshot, in place.",
+     rest_command, NULL, 0},
+    {"watch", "ID PATH", NULL, "Print what changes below a directory.", file_watch, NULL, 0},
+    {"doctor", "", TABLE_JSON_YAML, "What is wrong, and how to mend it.", doctor, NULL,
+     COMMAND_OFFLINE},
+    {"up", "", TABLE_JSON_YAML, "Start a server on this machine if none answers.", up,
+     OPTIONS({"program", 0, OPTION_TEXT, 0, "PATH", "Program instead of opensandbox-server."},
+     {"server-config", 0, OPTION_FILE, 0, "FILE", "Config file of the server."},
+     {"log", 0, OPTION_TEXT, 0, "FILE", "Log instead of /var/log/opensandbox-server.log."}),
+     0},
+    {"completion", "SHELL", NULL, "A completion script: bash, zsh, fish; or man, the manual.",
+     completion, NULL, COMMAND_OFFLINE},
+
+    {"sandbox create", "", TABLE_JSON_YAML, "Create a sandbox.", sandbox_create,
+     OPTIONS(CREATE_OPTIONS('i', 't'), {"quiet", 'q', OPTION_FLAG, 0, NULL, "Print the id only."}),
+     0},
+    {"sandbox list", "", TABLE_JSON_YAML, "List sandboxes.", sandbox_list, LIST_OPTIONS, 0},
+    {"sandbox get", "ID", TABLE_JSON_YAML, "Show a sandbox.", sandbox_get, NULL, 0},
+    {"sandbox kill", "ID...", TABLE_JSON_YAML, "End sandboxes.", sandbox_kill, NULL, 0},
+    {"sandbox pause", "ID", TABLE_JSON_YAML, "Freeze a sandbox.", sandbox_pause, NULL, 0},
+    {"sandbox resume", "ID", TABLE_JSON_YAML, "Let a paused sandbox go on.", sandbox_resume,
+     OPTIONS({"skip-health-check", 0, OPTION_FLAG, 0, NULL, "Do not wait until it is ready."},
+     {"resume-timeout", 0, OPTION_DURATION, 0, "DURATION", "How long to wait."}),
+     0},
+    {"sandbox stop", "ID", TABLE_JSON_YAML, "Stop a persistent sandbox; its files stay.",
+     rest_command, NULL, 0},
+    {"sandbox start", "ID", TABLE_JSON_YAML, "Start a stopped sandbox again.", rest_command, NULL,
+     0},
+    {"sandbox renew", "ID", TABLE_JSON_YAML, "Set when a sandbox expires, from now.", sandbox_renew,
+     OPTIONS({"timeout", 't', OPTION_DURATION, OPTION_REQUIRED, "DURATION", "New lifetime."}), 0},
+    {"sandbox metadata", "ID [LABEL...]", TABLE_JSON_YAML,
+     "Show labels, or set KEY=VALUE and remove KEY.", sandbox_metadata, NULL, 0},
+    {"sandbox endpoint", "ID", TABLE_JSON_YAML, "The address of a port of a sandbox.",
+     sandbox_endpoint, OPTIONS({"port", 'p', OPTION_INT, OPTION_REQUIRED, "PORT", "Port inside.", 1, 65535},
+     {"signed", 0, OPTION_DURATION, 0, "DURATION",
+              "One that carries its permission, valid so long."}),
+     0},
+    {"sandbox health", "ID", TABLE_JSON_YAML, "Whether a sandbox answers; fails when not.",
+     sandbox_health, NULL, 0},
+    {"sandbox metrics", "ID", "table json yaml raw", "What a sandbox uses.", sandbox_metrics,
+     OPTIONS({"watch", 0, OPTION_FLAG, 0, NULL, "One sample per second, until Ctrl-C."}), 0},
+
+    {"command run", "ID COMMAND...", "table json yaml raw",
+     "Run a command in a sandbox; -- comes before the command.", command_run,
+     OPTIONS({"background", 'd', OPTION_FLAG, 0, NULL, "Do not wait for its end."},
+     {"workdir", 'w', OPTION_TEXT, 0, "DIR", "Working directory."},
+     {"timeout", 't', OPTION_DURATION, 0, "DURATION", "Time limit."},
+     {"argv", 0, OPTION_FLAG, 0, NULL, "Start the program itself, without a shell."},
+     {"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},
+     {"uid", 0, OPTION_INT, 0, "UID", "User."}, {"gid", 0, OPTION_INT, 0, "GID", "Group."},
+     {"interactive", 'i', OPTION_FLAG, 0, NULL, "Pass standard input on."}),
+     0},
+    {"command status", "ID EXECUTION", TABLE_JSON_YAML, "How a command is doing.", command_status,
+     NULL, 0},
+    {"command logs", "ID EXECUTION", "table json yaml raw", "What a background command printed.",
+     command_logs, OPTIONS({"cursor", 0, OPTION_INT, 0, "N", "From this byte on."},
+     {"follow", 'f', OPTION_FLAG, 0, NULL, "Until its end; its status is ours."}),
+     0},
+    {"command interrupt", "ID EXECUTION", TABLE_JSON_YAML, "End a command.", command_interrupt,
+     NULL, 0},
+    {"command session create", "ID", TABLE_JSON_YAML, "Start a shell.", session_create,
+     OPTIONS({"workdir", 'w', OPTION_TEXT, 0, "DIR", "Working directory."}), 0},
+    {"command session run", "ID SESSION COMMAND...", "raw", "Run a command in such a shell.",
+     session_run, OPTIONS({"workdir", 'w', OPTION_TEXT, 0, "DIR", "Working directory."},
+     {"timeout", 't', OPTION_DURATION, 0, "DURATION", "Time limit."}),
+     0},
+    {"command session delete", "ID SESSION", TABLE_JSON_YAML, "End such a shell.", session_delete,
+     NULL, 0},
+
+    {"file cat", "ID PATH", "raw", "Print a file.", file_cat,
+     OPTIONS({"encoding", 0, OPTION_TEXT, 0, "NAME", "Accepted; bytes stay as they are."},
+     {"range", 0, OPTION_TEXT, 0, "bytes=A-B", "Some bytes."},
+     {"line", 0, OPTION_INT, 0, "N", "From this line on.", 1},
+     {"lines", 0, OPTION_INT, 0, "N", "So many lines.", 1}),
+     0},
+    {"file write", "ID PATH", TABLE_JSON_YAML, "Write a file.", file_write,
+     OPTIONS({"content", 'c', OPTION_TEXT, 0, "TEXT", "Content; otherwise standard input."},
+     {"encoding", 0, OPTION_TEXT, 0, "NAME", "Accepted; bytes stay as they are."},
+     {"mode", 0, OPTION_MODE, 0, "MODE", "Permissions: 644."}, OWNER_OPTIONS),
+     0},
+    {"file upload", "ID LOCAL REMOTE", TABLE_JSON_YAML, "A local file or directory into a sandbox.",
+     file_upload, NULL, 0},
+    {"file download", "ID REMOTE LOCAL", TABLE_JSON_YAML, "A file out of a sandbox.", file_download,
+     NULL, 0},
+    {"file rm", "ID PATH...", TABLE_JSON_YAML, "Delete files.", file_rm, NULL, 0},
+    {"file mv", "ID FROM TO", TABLE_JSON_YAML, "Move or rename.", file_mv, NULL, 0},
+    {"file mkdir", "ID PATH...", TABLE_JSON_YAML, "Make directories.", file_mkdir,
+     OPTIONS({"mode", 0, OPTION_MODE, 0, "MODE", "Permissions: 755."}, OWNER_OPTIONS), 0},
+    {"file rmdir", "ID PATH...", TABLE_JSON_YAML, "Delete directories and what is in them.",
+     file_rmdir, NULL, 0},
+    {"file search", "ID PATH", TABLE_JSON_YAML, "Find files by pattern.", file_search,
+     OPTIONS({"pattern", 'p', OPTION_TEXT, OPTION_REQUIRED, "PATTERN", "*.py and the like."}), 0},
+    {"file info", "ID PATH...", TABLE_JSON_YAML, "Size, owner and so on.", file_info, NULL, 0},
+    {"file ls", "ID [PATH]", TABLE_JSON_YAML, "List a directory.", file_ls,
+     OPTIONS({"depth", 0, OPTION_INT, 0, "N", "How many levels.", 1, 1000}), 0},
+    {"file chmod", "ID PATH", TABLE_JSON_YAML, "Set permissions and owner.", file_chmod,
+     OPTIONS({"mode", 0, OPTION_MODE, OPTION_REQUIRED, "MODE", "Permissions: 644."}, OWNER_OPTIONS),
+     0},
+    {"file replace", "ID PATH", TABLE_JSON_YAML, "Replace text in a file.", file_replace,
+     OPTIONS({"old", 0, OPTION_TEXT, OPTION_REQUIRED, "TEXT", "What to look for."},
+     {"new", 0, OPTION_TEXT, OPTION_REQUIRED, "TEXT", "What to put there."}),
+     0},
+
+    {"egress get", "ID", TABLE_JSON_YAML, "Show the policy.", egress_get, NULL, 0},
+    {"egress patch", "ID", TABLE_JSON_YAML, "Add or replace rules.", egress_patch,
+     OPTIONS({"rule", 0, OPTION_TEXT, OPTION_REPEATS | OPTION_REQUIRED, "ACTION=TARGET",
+              "allow=pypi.org, deny=*.example.com."}),
+     0},
+
+    {"egress delete", "ID TARGET...", TABLE_JSON_YAML, "Remove rules by their targets.",
+     rest_command, NULL, 0},
+
+    {"credential-vault create", "ID", TABLE_JSON_YAML, "Fill the vault.", rest_command,
+     VAULT_FILE_OPTION, 0},
+    {"credential-vault get", "ID", TABLE_JSON_YAML, "What is in the vault, without secrets.",
+     rest_command, NULL, 0},
+    {"credential-vault patch", "ID", TABLE_JSON_YAML, "Change the vault.", rest_command,
+     VAULT_FILE_OPTION, 0},
+    {"credential-vault delete", "ID", TABLE_JSON_YAML, "Delete the vault.", rest_command, NULL, 0},
+    {"credential-vault credential list", "ID", TABLE_JSON_YAML, "List credentials.", rest_command,
+     NULL, 0},
+    {"credential-vault credential get", "ID NAME", TABLE_JSON_YAML, "Show a credential.",
+     rest_command, NULL, 0},
+    {"credential-vault binding list", "ID", TABLE_JSON_YAML, "List bindings.", rest_command, NULL,
+     0},
+    {"credential-vault binding get", "ID NAME", TABLE_JSON_YAML, "Show a binding.", rest_command,
+     NULL, 0},
+
+    {"pool list", "", TABLE_JSON_YAML, "List pools.", rest_command, NULL, 0},
+    {"pool get", "NAME", TABLE_JSON_YAML, "Show a pool.", rest_command, NULL, 0},
+    {"pool create", "", TABLE_JSON_YAML, "Make a pool of sandboxes that wait.", rest_command,
+     JSON_FILE_OPTION, 0},
+    {"pool update", "NAME", TABLE_JSON_YAML, "Change a pool.", rest_command, JSON_FILE_OPTION, 0},
+    {"pool delete", "NAME", TABLE_JSON_YAML, "Delete a pool.", rest_command, NULL, 0},
+
+    {"diagnostics logs", "ID", "raw table json yaml", "Logs of a sandbox.", diagnostics_logs,
+     SCOPE_OPTIONS, 0},
+    {"diagnostics events", "ID", "raw table json yaml", "Events of a sandbox.", diagnostics_events,
+     SCOPE_OPTIONS, 0},
+    {"devops logs", "ID", "raw", "Deprecated: diagnostics logs.", devops_text,
+     OPTIONS({"tail", 'n', OPTION_INT, 0, "N", "The last lines."},
+     {"since", 's', OPTION_TEXT, 0, "DURATION", "Not older than this."}),
+     0},
+    {"devops inspect", "ID", "raw", "All about a sandbox.", devops_text, NULL, 0},
+    {"devops events", "ID", "raw", "Deprecated: diagnostics events.", devops_text,
+     OPTIONS({"limit", 'l', OPTION_INT, 0, "N", "At most so many."}), 0},
+    {"devops summary", "ID", "raw", "Inspect, events and logs in one.", devops_text,
+     OPTIONS({"tail", 'n', OPTION_INT, 0, "N", "The last lines."},
+     {"event-limit", 0, OPTION_INT, 0, "N", "At most so many events."}),
+     0},
+
+    {"snapshot create", "ID", TABLE_JSON_YAML, "Make a snapshot of a sandbox.", snapshot_create,
+     OPTIONS({"name", 'n', OPTION_TEXT, 0, "NAME", "Name of the snapshot."}), 0},
+    {"snapshot get", "SNAPSHOT", TABLE_JSON_YAML, "Show a snapshot.", snapshot_get, NULL, 0},
+    {"snapshot list", "", TABLE_JSON_YAML, "List snapshots.", snapshot_list,
+     OPTIONS({"sandbox-id", 0, OPTION_TEXT, 0, "ID", "Only those of this sandbox."},
+     {"state", 0, OPTION_TEXT, OPTION_REPEATS, "STATE", "Only those in this state."},
+     {"page", 0, OPTION_INT, 0, "N", "Which page.", 1},
+     {"page-size", 0, OPTION_INT, 0, "N", "Snapshots per page.", 1}),
+     0},
+    {"snapshot delete", "SNAPSHOT", TABLE_JSON_YAML, "Delete a snapshot.", snapshot_delete, NULL,
+     0},
+
+    {"config init", "", TABLE_JSON_YAML, "Write a config file.", config_init,
+     OPTIONS({"force", 0, OPTION_FLAG, 0, NULL, "Overwrite one that exists."}), COMMAND_OFFLINE},
+    {"config show", "", TABLE_JSON_YAML, "The settings that count.", config_show, NULL,
+     COMMAND_OFFLINE},
+    {"config set", "KEY VALUE", TABLE_JSON_YAML, "Set section.field in the config file.",
+     config_set, NULL, COMMAND_OFFLINE},
+};
+/* clang-format on */
+const size_t command_count = ARRAY_LEN(command_table);

@@ -1,0 +1,431 @@
+#!/usr/bin/env python3
+"""test_osb.py OSB SERVER BROKER EXECD SANDBOXCTL - osb against the real server: what the original
+tool does not have. The rest is compared with it in tests/conformance/test_osb_pair.py."""
+import contextlib
+import fcntl
+import http.server
+import json
+import os
+import pathlib
+import pty
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "tools")]
+
+import pyte  # noqa: E402
+from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
+from tap import Tap, skip_all  # noqa: E402
+
+
+class Osb:
+    def __init__(self, program, server, home):
+        self.program, self.home = os.path.abspath(program), pathlib.Path(home)
+        self.env = {"PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8", "TERM": "xterm",
+                    "OPEN_SANDBOX_DOMAIN": server.domain, "OPEN_SANDBOX_API_KEY": server.api_key}
+
+    def run(self, *words, stdin="", env=None):
+        return subprocess.run([self.program, *words], input=stdin, text=True, capture_output=True,
+                              check=False, timeout=SECONDS_MAX, env={**self.env, **(env or {})})
+
+    def ok(self, *words, **more):
+        done = self.run(*words, **more)
+        assert done.returncode == 0, f"{words}: {done}"
+        return done.stdout
+
+    def json(self, *words):
+        return json.loads(self.ok("-o", "json", *words))
+
+    def ids(self):
+        return {item["id"] for item in self.json("sandbox", "list")["items"]}
+
+
+class Screen:
+    """osb on a terminal of its own, seen through an emulator."""
+
+    def __init__(self, osb, *words, columns=80, rows=24):
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(osb.program, [osb.program, *words], osb.env)
+        self.resize(columns, rows)
+
+    def resize(self, columns, rows):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.screen.resize(rows, columns)
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def read(self, seconds):
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return True
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:  # the program ended
+            return False
+        self.stream.feed(data)
+        return bool(data)
+
+    def wait(self, text):
+        end = time.monotonic() + SECONDS_MAX
+        while not any(text in line for line in self.screen.display):
+            shown = "\n".join(self.screen.display)
+            assert time.monotonic() < end, f"no {text!r} on\n{shown}"
+            assert self.read(0.1) or any(text in line for line in self.screen.display), shown
+
+    def end(self):
+        end = time.monotonic() + SECONDS_MAX
+        while self.read(0.1):
+            assert time.monotonic() < end, "it does not end"
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.fd)
+        return status
+
+
+# --- commands ---
+
+
+def run_makes_and_removes_a_sandbox(osb):
+    before = osb.ids()
+    done = osb.run("run", "--rm", "--image", "host", "-e", "A=b", "--", "sh", "-c",
+                   "echo $A; echo two; echo err >&2; exit 7")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "b\ntwo\n", "err\n"), done
+    assert osb.ids() == before
+
+
+def run_passes_input_on(osb):
+    assert osb.ok("run", "--rm", "-i", "--image", "host", "cat", stdin="a\nb\n") == "a\nb\n"
+
+
+def statuses_are_those_of_shells(osb, box):
+    assert osb.run("exec", box, "sh", "-c", "exit 42").returncode == 42
+    assert osb.run("exec", "--command-timeout", "1s", box, "sleep", "30").returncode == 124
+    assert osb.run("exec", box, "sh", "-c", "kill -9 $$").returncode == 137
+
+
+def output_is_exact(osb, box):
+    assert osb.ok("exec", box, "printf", "a\\n\\n\\nb\\n") == "a\n\n\nb\n"
+    long = osb.ok("exec", box, "sh", "-c", "head -c 1500000 /dev/zero | tr '\\0' x")
+    assert long == "x" * 1500000 + "\n", len(long)
+
+
+def logs_follow(osb, box):
+    command = osb.json("command", "run", box, "-d", "--", "sh", "-c",
+                       "echo one; sleep 1; echo two; exit 5")["execution_id"]
+    done = osb.run("command", "logs", "-f", box, command)
+    assert (done.returncode, done.stdout) == (5, "one\ntwo\n"), done
+
+
+def copies_both_ways(osb, box):
+    tree = osb.home / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "sub" / "x").write_bytes(bytes(range(256)))
+    (tree / "run").write_text("#!/bin/sh\n", encoding="ascii")
+    (tree / "run").chmod(0o755)
+    (tree / "link").symlink_to("run")
+    osb.ok("cp", str(tree), f"{box}:/tmp/there")
+    assert osb.ok("exec", box, "readlink", "/tmp/there/link") == "run\n"
+    osb.ok("cp", f"{box}:/tmp/there", str(osb.home / "back"))
+    assert (osb.home / "back/sub/x").read_bytes() == bytes(range(256))
+    assert (osb.home / "back/run").stat().st_mode & 0o777 == 0o755
+    osb.ok("cp", str(tree / "run"), f"{box}:/tmp/there/")
+    osb.ok("cp", f"{box}:/tmp/there/run", str(osb.home))
+    assert (osb.home / "run").read_text(encoding="ascii") == "#!/bin/sh\n"
+    assert osb.run("cp", "a", "b").returncode == 1
+
+
+def logs_of_a_sandbox(osb):
+    box = osb.json("sandbox", "create", "--image", "host", "--entrypoint", "sh", "--entrypoint",
+                   "-c", "--entrypoint", "echo said at start; sleep infinity")["id"]
+    wait_for(lambda: "said at start" in osb.ok("logs", box), "what it said")
+    process = subprocess.Popen([osb.program, "logs", "-f", box], stdout=subprocess.PIPE, text=True,
+                               env=osb.env)
+    assert "said at start" in process.stdout.readline()
+    process.send_signal(2)
+    assert process.wait(SECONDS_MAX) == 0
+    process.stdout.close()
+    osb.ok("sandbox", "kill", box)
+
+
+def code_runs(osb, box):
+    assert osb.ok("code", box, "-c", "print(6 * 7)") == "42\n"
+    typed = "x = 5\nfor i in range(2):\n    print(i + x)\n\nx * 2\n"
+    assert osb.ok("code", box, stdin=typed) == "5\n6\n10\n"
+    done = osb.run("code", box, "-c", "1 / 0")
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr, done
+
+
+def top_shows_sandboxes(osb, box):
+    assert box in osb.ok("top", "--once")
+    assert box in osb.ok("ps")
+
+
+def forks(osb, box):
+    osb.ok("file", "write", box, "/root/marked", "-c", "before the fork")
+    done = osb.run("-o", "json", "fork", box, "-n", "2", "-m", "made=by-fork")
+    assert done.returncode == 0, done
+    copies = [item["id"] for item in json.loads(done.stdout)["items"]]
+    assert len(copies) == 2, copies
+    for name in copies:
+        wait_for(lambda: osb.json("sandbox", "get", name)["status"]["state"] == "Running", "it")
+        assert osb.ok("file", "cat", name, "/root/marked") == "before the fork"
+    osb.ok("sandbox", "kill", *copies)
+    assert osb.run("fork", box, "-n", "101").returncode == 2
+
+
+class StandIn(http.server.BaseHTTPRequestHandler):
+    """Answers as a server with pools and an egress daemon would, and keeps what it was asked."""
+
+    def do_any(self):
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.server.seen.append((self.command, self.path, json.loads(body) if body else None))
+        status, answer = self.server.answers[(self.command, self.path)]
+        data = json.dumps(answer).encode() if answer is not None else b""
+        if self.path.startswith("/egress"):
+            assert self.headers["X-Egress"] == "token", self.headers
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_any
+
+    def log_message(self, *_):
+        pass
+
+
+def one_request_commands(osb):
+    pool = {"name": "a", "capacitySpec": {"poolMax": 2}, "status": {"total": 1}}
+    state = {"revision": 1, "credentials": [{"name": "c", "sourceType": "inline", "revision": 1}],
+             "bindings": []}
+    port = http.server.ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+    at = f"127.0.0.1:{port.server_address[1]}"
+    port.seen, port.answers = [], {
+        ("GET", "/v1/pools"): (200, {"items": [pool]}),
+        ("GET", "/v1/pools/a%2Fb"): (200, pool),
+        ("POST", "/v1/pools"): (201, pool),
+        ("PUT", "/v1/pools/a"): (200, pool),
+        ("DELETE", "/v1/pools/a"): (204, None),
+        ("GET", "/v1/sandboxes/box/endpoints/44772"):
+            (200, {"endpoint": f"{at}/execd", "headers": {}}),
+        ("GET", "/v1/sandboxes/box/endpoints/18080"):
+            (200, {"endpoint": f"{at}/egress", "headers": {"X-Egress": "token"}}),
+        ("GET", "/egress/policy"):
+            (200, {"policy": {"defaultAction": "deny", "egress": []}}),
+        ("PATCH", "/egress/policy"): (200, {}),
+        ("DELETE", "/egress/policy"): (200, {}),
+        ("POST", "/egress/credential-vault"): (201, state),
+        ("GET", "/egress/credential-vault/credentials"):
+            (200, {"revision": 1, "credentials": state["credentials"]}),
+        ("DELETE", "/egress/credential-vault"): (204, None),
+    }
+    threading.Thread(target=port.serve_forever, daemon=True).start()
+    file = osb.home / "request.json"
+    file.write_text('{"name": "a", "credentials": [], "bindings": []}', encoding="ascii")
+    to = ["--domain", at]
+    shown = {"name": "a", "capacity_spec": {"pool_max": 2}, "status": {"total": 1}}
+    assert osb.json(*to, "pool", "list") == {"items": [shown]}
+    assert "│ a " in osb.ok(*to, "pool", "list")
+    assert osb.json(*to, "pool", "get", "a/b") == shown
+    assert osb.json(*to, "pool", "create", "-f", str(file)) == shown
+    assert osb.json(*to, "pool", "update", "a", "-f", str(file)) == shown
+    assert "a" in osb.json(*to, "pool", "delete", "a")["message"]
+    assert osb.json(*to, "egress", "get", "box") == {"default_action": "deny", "egress": []}
+    osb.ok(*to, "egress", "patch", "box", "--rule", "allow=a.b", "--rule", "Deny=c")
+    assert port.seen[-1][2] == [{"action": "allow", "target": "a.b"},
+                                {"action": "deny", "target": "c"}], port.seen[-1]
+    osb.ok(*to, "egress", "delete", "box", "a.b")
+    assert port.seen[-1][2] == ["a.b"], port.seen[-1]
+    vault = [*to, "credential-vault"]
+    assert osb.json(*vault, "create", "box", "--file", str(file))["credentials"] == \
+        [{"name": "c", "source_type": "inline", "revision": 1}]
+    assert osb.json(*vault, "credential", "list", "box")["revision"] == 1
+    assert osb.json(*vault, "delete", "box") == {"sandbox_id": "box", "status": "deleted"}
+    file.write_text('{"credentials": {}}', encoding="ascii")
+    done = osb.run(*vault, "create", "box", "--file", str(file))
+    assert done.returncode == 1 and "'credentials' must be a list" in done.stderr, done
+    port.shutdown()
+    port.server_close()
+
+
+def goes_back_to_a_snapshot(osb, box):
+    osb.ok("file", "write", box, "/root/state", "-c", "old")
+    snapshot = osb.json("snapshot", "create", box)["id"]
+    wait_for(lambda: osb.json("snapshot", "get", snapshot)["status"]["state"] == "Ready", "it")
+    osb.ok("file", "write", box, "/root/state", "-c", "new")
+    osb.ok("rollback", box, snapshot)
+    wait_for(lambda: osb.run("file", "cat", box, "/root/state").stdout == "old", "the old state")
+    osb.ok("snapshot", "delete", snapshot)
+
+
+def forwards_a_port(osb, box):
+    osb.ok("file", "write", box, "/tmp/web/index.html", "-c", "from inside")
+    osb.ok("command", "run", box, "-d", "--", "python3", "-m", "http.server", "-d", "/tmp/web",
+           "8123")
+    process = subprocess.Popen([osb.program, "port-forward", box, "0:8123"],
+                               stdout=subprocess.PIPE, text=True, env=osb.env)
+    url = process.stdout.readline().split()[0]
+
+    def look():
+        with contextlib.suppress(OSError):  # until the server inside listens
+            with urllib.request.urlopen(f"{url}/index.html?x=1", timeout=20) as answer:
+                return answer.read() == b"from inside"
+        return False
+
+    wait_for(look, "the page")
+    process.send_signal(2)
+    assert process.wait(SECONDS_MAX) == 0
+    process.stdout.close()
+    assert osb.run("port-forward", box, "x").returncode == 2
+
+
+def metadata_and_health(osb, box):
+    assert osb.json("sandbox", "metadata", box, "a=1", "b=2")["metadata"]["a"] == "1"
+    assert osb.json("sandbox", "metadata", box, "a")["metadata"] == {"b": "2"}
+    assert osb.run("sandbox", "health", box).returncode == 0
+    osb.ok("sandbox", "pause", box)
+    assert osb.run("sandbox", "health", box).returncode == 1
+    osb.ok("sandbox", "resume", box)
+
+
+def metrics_are_watched(osb, box):
+    process = subprocess.Popen([osb.program, "sandbox", "metrics", box, "--watch", "-o", "json"],
+                               stdout=subprocess.PIPE, text=True, env=osb.env)
+    assert json.loads(process.stdout.readline())["cpu_count"] > 0
+    process.send_signal(2)
+    assert process.wait(SECONDS_MAX) == 0
+    process.stdout.close()
+
+
+def errors_tell_what_to_do(osb):
+    done = osb.run("sandbox", "list", env={"OPEN_SANDBOX_API_KEY": "wrong"})
+    assert done.returncode == 1 and "--api-key" in done.stderr and not done.stdout, done
+    done = osb.run("-o", "json", "sandbox", "get", "unknown")
+    said = json.loads(done.stderr)
+    assert done.returncode == 1 and said["status"] == "error" and said["http_status"] == 404, done
+    done = osb.run("--domain", "127.0.0.1:1", "sandbox", "list")
+    assert done.returncode == 1 and "osb up" in done.stderr, done
+    done = osb.run("--domain", "127.0.0.1:1", "doctor")
+    assert done.returncode == 1 and "osb up" in done.stdout, done
+    assert osb.json("doctor")[-1]["result"] == "ok"
+
+
+def kill_goes_on_after_an_error(osb):
+    box = osb.json("sandbox", "create", "--image", "host")["id"]
+    done = osb.run("-o", "json", "sandbox", "kill", "unknown", box)
+    assert done.returncode == 1, done
+    assert [row["status"] for row in json.loads(done.stdout)] == ["error", "terminated"], done
+
+
+def colours_are_for_terminals(osb):
+    assert "\033" not in osb.ok("sandbox", "list")
+    screen = Screen(osb, "config", "show")
+    screen.wait("Resolved")
+    assert screen.end() == 0
+
+
+def completions_are_read_by_bash(osb):
+    script = osb.ok("completion", "bash") + \
+        'COMP_WORDS=(osb sandbox cr); COMP_CWORD=2; _osb; echo "${COMPREPLY[@]}"\n' \
+        'COMP_WORDS=(osb sandbox list -o y); COMP_CWORD=4; _osb; echo "${COMPREPLY[@]}"\n'
+    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, check=True)
+    assert done.stdout == "create\nyaml\n" and not done.stderr, done
+
+
+# --- terminals ---
+
+
+def shell_is_a_terminal(osb, box):
+    screen = Screen(osb, "shell", box)
+    screen.type("stty size; echo st''art\r")
+    screen.wait("start")
+    screen.wait("24 80")
+    screen.resize(100, 30)
+    screen.type("sleep 1000\r")
+    screen.wait("sleep 1000")
+    screen.type("\x03")
+    screen.type("stty size; echo in''terrupted\r")
+    screen.wait("30 100")
+    screen.wait("interrupted")
+    screen.type("exit 9\r")
+    assert screen.end() == 9
+
+
+def detaches_and_comes_back(osb, box):
+    screen = Screen(osb, "shell", box, columns=200)
+    screen.type("KEPT=ke''pt; echo re''ady\r")
+    screen.wait("ready")
+    screen.type("\x10\x11")
+    screen.wait("--attach")
+    shown = " ".join(line.strip() for line in screen.screen.display)
+    name = shown.split("--attach ")[1].split()[0]
+    assert screen.end() == 0
+    again = Screen(osb, "shell", box, "--attach", name)
+    again.wait("ready")  # replayed
+    again.type("echo [$KEPT]\r")
+    again.wait("[kept]")
+    again.type("exit\r")
+    assert again.end() == 0
+
+
+def exec_with_a_terminal(osb, box):
+    screen = Screen(osb, "exec", "-it", box, "sh", "-c", "test -t 0 && echo is a terminal; exit 4")
+    screen.wait("is a terminal")
+    assert screen.end() == 4
+
+
+LIFE_TESTS = [
+    run_makes_and_removes_a_sandbox,
+    run_passes_input_on,
+    logs_of_a_sandbox,
+    errors_tell_what_to_do,
+    kill_goes_on_after_an_error,
+    one_request_commands,
+    colours_are_for_terminals,
+    completions_are_read_by_bash,
+]
+INSIDE_TESTS = [
+    statuses_are_those_of_shells,
+    output_is_exact,
+    logs_follow,
+    copies_both_ways,
+    code_runs,
+    top_shows_sandboxes,
+    forks,
+    goes_back_to_a_snapshot,
+    forwards_a_port,
+    metadata_and_health,
+    metrics_are_watched,
+    shell_is_a_terminal,
+    detaches_and_comes_back,
+    exec_with_a_terminal,
+]
+
+
+def main():
+    program, *programs = sys.argv[1:]
+    skip_all(why_not())
+    tap = Tap()
+    with ServerProcess(*programs) as server, tempfile.TemporaryDirectory(prefix="osb-") as home:
+        osb = Osb(program, server, home)
+        for test in LIFE_TESTS:
+            tap.check(test.__name__, test, osb)
+        box = osb.json("sandbox", "create", "--image", "host")["id"]
+        for test in INSIDE_TESTS:
+            tap.check(test.__name__, test, osb, box)
+        osb.ok("sandbox", "kill", *osb.ids())
+    return tap.end()
+
+
+sys.exit(main())

@@ -1,0 +1,60 @@
+#include "osb/command.h"
+
+#include <errno.h>
+
+#include "test.h"
+
+enum { TEXT_MAX = 1024 * 1024 };
+
+TEST(help, of_the_program_names_every_group_and_short_command)
+{
+    AUTO_BUF(out, TEXT_MAX);
+
+    help_program(&out);
+    for (size_t i = 0; i < group_count; i++)
+        if (!strchr(group_table[i].path, ' '))
+            CHECK(strstr(out.p, group_table[i].path));
+    CHECK(strstr(out.p, "--use-server-proxy / --no-use-server-proxy"));
+}
+
+TEST(help, table_is_consistent)
+{
+    for (size_t i = 0; i < command_count; i++) {
+        const struct command *c = &command_table[i];
+        struct argument argument = {0};
+        size_t n = 0;
+
+        CHECK(c->run && c->help && c->help[strlen(c->help) - 1] == '.');
+        for (; command_argument(c, n, &argument); n++)
+            CHECK(argument.name.n > 0);
+        for (size_t k = 0; k < i; k++)
+            CHECK(strcmp(command_table[k].path, c->path) != 0);
+        for (const struct option *o = c->options; o && o->name; o++) {
+            CHECK(o->help && (o->kind == OPTION_FLAG) == (o->value == NULL));
+            for (const struct option *other = c->options; other < o; other++)
+                CHECK(strcmp(other->name, o->name) != 0 &&
+                      (o->letter == 0 || other->letter != o->letter));
+        }
+    }
+}
+
+TEST(help, completions_and_manual_name_every_command)
+{
+    static const char *const kinds[] = {"bash", "zsh", "fish", "man"};
+
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        AUTO_BUF(out, TEXT_MAX);
+
+        CHECK_EQ(help_generate(&out, kinds[k]), 0);
+        for (size_t i = 0; i < command_count; i++)
+            if (!strchr(command_table[i].path, '-'))
+                CHECK(strstr(out.p, command_table[i].path));
+    }
+}
+
+TEST(help, generates_nothing_else)
+{
+    AUTO_BUF(out, TEXT_MAX);
+
+    CHECK_EQ(help_generate(&out, "tcsh"), -EINVAL);
+}
