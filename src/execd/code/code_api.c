@@ -11,12 +11,10 @@
 #include "execd/core/answer.h"
 #include "execd/core/envs.h"
 #include "execd/core/routes.h"
-#include "execd/shell/session_api.h"
 
 enum {
     ARENA_BYTES_MAX = 24 << 20,
     LIST_BYTES_MAX = 4 << 20,
-    COMMAND_BYTES_MAX = 6 * CODE_BODY_BYTES_MAX + 64,
 };
 
 static struct contexts *contexts_of(const struct http_req *req)
@@ -46,26 +44,6 @@ static enum engine engine_of(struct str language)
     return ENGINE_CONTEXT;
 }
 
-/* Same as POST /command: builds its body. */
-static void run_as_command(struct http_req *req, struct str code, bool background)
-{
-    AUTO_BUF(body, COMMAND_BYTES_MAX);
-    struct json_writer w;
-
-    json_write_begin(&w, &body);
-    json_write_object(&w);
-    json_member_string(&w, STR("command"), code);
-    json_member_bool(&w, STR("background"), background);
-    json_write_object_end(&w);
-    if (json_write_end(&w) < 0) {
-        answer_error(req, 500, "RUNTIME_ERROR", "error running codes no memory");
-        return;
-    }
-    req->body = buf_str(&body);
-    post_command(req);
-    req->body = STR_NONE;
-}
-
 /* --- contexts --- */
 
 struct context_body {
@@ -86,7 +64,7 @@ static const struct json_table context_table = JSON_TABLE(struct context_body, c
 static int check_context(const struct context_body *b, struct err *e)
 {
     if (str_has_nul(b->language) || str_has_nul(b->kernel))
-        return err_set(e, EINVAL, "language and kernel: no NUL, please");
+        return err_set(e, EINVAL, "language and kernel must not contain a NUL byte");
     return envs_check(b->envs, b->envs_count, e);
 }
 
@@ -374,23 +352,16 @@ void post_code(struct http_req *req)
     else if (engine == ENGINE_CONTEXT || (b.context.language.n == 0 && b.context.id.n > 0))
         run_in_context(req, &arena, &b);
     else
-        run_as_command(req, b.code, engine == ENGINE_BACKGROUND);
+        command_run_text(req, b.code, engine == ENGINE_BACKGROUND);
 }
 
-/* The id is that of a code context, a command or a shell session. */
-void delete_run(struct http_req *req)
+bool code_interrupt_answer(struct http_req *req, struct str id)
 {
-    struct context *c;
-    struct str id;
+    struct context *c = contexts_find(contexts_of(req), id);
 
-    if (!answer_query_need(req, STR("id"), &id))
-        return;
-    c = contexts_find(contexts_of(req), id);
-    if (c) {
-        context_interrupt(c);
-        answer_empty(req);
-    } else if (!command_interrupt_answer(req, id) && !session_interrupt_answer(req, id)) {
-        answer_error(req, 500, "RUNTIME_ERROR",
-                     "error interruptting code context. no such session");
-    }
+    if (!c)
+        return false;
+    context_interrupt(c);
+    answer_empty(req);
+    return true;
 }

@@ -38,7 +38,7 @@ void code_port_open(struct sock_listener *l, struct loop *loop, const char *cons
         return;
     fd_close(fd);
     *l = (struct sock_listener){0};
-    log_event(LOG_INFO, "no port to tell that code can be run, going on without",
+    log_event(LOG_INFO, "cannot listen on the port that shows that code can run",
               LOG_STR("why", e.msg));
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -43,21 +42,6 @@ static void driver_timer(struct driver *d, uint64_t ms, void (*on_due)(struct lo
 
 /* --- ending --- */
 
-static void pipe_ignore(struct driver_pipe *p)
-{
-    if (p->watched)
-        loop_io_stop(p->driver->loop, &p->io);
-    p->watched = false;
-}
-
-static void pipe_close(struct driver_pipe *p)
-{
-    pipe_ignore(p);
-    fd_close(p->fd);
-    p->fd = -EBADF;
-    p->due = 0;
-}
-
 static void requests_ignore(struct driver *d)
 {
     if (d->requests_watched)
@@ -72,14 +56,6 @@ static void requests_close(struct driver *d)
     d->requests_fd = -EBADF;
 }
 
-static void report_close(struct driver *d)
-{
-    int fd = d->report.fd;
-
-    loop_io_stop(d->loop, &d->report);
-    fd_close(fd);
-}
-
 static void driver_free(struct kernel *k)
 {
     struct driver *d;
@@ -88,13 +64,11 @@ static void driver_free(struct kernel *k)
         return;
     d = driver_of(k);
     driver_signal(d, SIGKILL);
-    reaper_unwatch(&d->child);
+    child_proc_stop(&d->child);
     loop_timer_stop(d->loop, &d->timer);
-    if (d->report.fd >= 0)
-        report_close(d);
     requests_close(d);
     for (size_t i = 0; i < DRIVER_PIPES; i++)
-        pipe_close(&d->pipes[i]);
+        child_pipe_close(&d->pipes[i].pipe);
     buf_done(&d->request);
     buf_done(&d->lines);
     d->owner = NULL;
@@ -109,7 +83,7 @@ static void driver_break(struct driver *d, const char *why)
         return;
     d->broken = true;
     (void)snprintf(d->why, sizeof(d->why), "%s", why);
-    pipe_ignore(&d->pipes[DRIVER_EVENTS]);
+    child_pipe_ignore(&d->pipes[DRIVER_EVENTS].pipe);
     driver_signal(d, SIGKILL);
 }
 
@@ -131,16 +105,13 @@ static void driver_set_exit(struct driver *d, const struct proc_exit *how)
 
 /* --- output and events --- */
 
-static void pipe_on_ready(struct loop_io *io, uint32_t events);
-
 static void pipe_watch(struct driver_pipe *p)
 {
     struct err e = {0};
 
-    if (p->watched || p->fd < 0 || p->driver->reaped || p->driver->broken)
+    if (p->driver->reaped || p->driver->broken)
         return;
-    p->watched = loop_io_start(p->driver->loop, &p->io, p->fd, EPOLLIN, pipe_on_ready, &e) == 0;
-    if (!p->watched)
+    if (child_pipe_watch(&p->pipe, &e) < 0)
         driver_break(p->driver, e.msg);
 }
 
@@ -159,61 +130,38 @@ static void pipe_give(struct driver_pipe *p, const char *room, size_t n)
         d->owner->on_stream(d->user, type, str_make(room, n - cut));
 }
 
-/* Reads once. 0 if nothing was read. */
-static size_t pipe_take(struct driver_pipe *p, char *room, size_t most)
-{
-    ssize_t n = read(p->fd, room, most);
-
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    if (n <= 0) {
-        pipe_close(p);
-        return 0;
-    }
-    p->due -= min_size(p->due, (size_t)n);
-    return (size_t)n;
-}
-
 static bool pipe_read_output(struct driver_pipe *p, size_t most)
 {
     char *room = loop_scratch(p->driver->loop);
-    size_t n;
+    ssize_t n;
 
     memcpy(room, p->cut, p->cut_bytes);
-    n = pipe_take(p, room + p->cut_bytes, most);
+    n = child_pipe_read(&p->pipe, room + p->cut_bytes, most);
     if (n > 0)
-        pipe_give(p, room, p->cut_bytes + n);
+        pipe_give(p, room, p->cut_bytes + (size_t)n);
     return n > 0;
 }
 
 static bool pipe_read_events(struct driver_pipe *p)
 {
     struct driver *d = p->driver;
-    size_t most = d->reaped ? min_size(p->due, DRIVER_READ_BYTES) : DRIVER_READ_BYTES;
-    size_t n;
+    size_t most = d->reaped ? min_size(p->pipe.due, DRIVER_READ_BYTES) : DRIVER_READ_BYTES;
+    ssize_t n;
 
     if (buf_reserve(&d->lines, DRIVER_READ_BYTES) < 0) {
         driver_break(d, "an event of the driver is larger than 16 MiB");
         return false;
     }
-    n = pipe_take(p, d->lines.p + d->lines.n, most);
-    buf_claim(&d->lines, n);
+    n = child_pipe_read(&p->pipe, d->lines.p + d->lines.n, most);
+    buf_claim(&d->lines, n > 0 ? (size_t)n : 0);
     return n > 0;
-}
-
-static void pipe_count_due(struct driver_pipe *p)
-{
-    int left = 0;
-
-    if (p->fd >= 0 && ioctl(p->fd, FIONREAD, &left) == 0 && left > 0)
-        p->due = (size_t)left;
 }
 
 /* Counts what the pipes contain now: this includes everything printed before the current event. */
 static void driver_count_due(struct driver *d)
 {
     for (size_t i = DRIVER_STDOUT; i <= DRIVER_STDERR; i++)
-        pipe_count_due(&d->pipes[i]);
+        child_pipe_count(&d->pipes[i].pipe);
     d->drained = true;
 }
 
@@ -222,9 +170,9 @@ static bool driver_drain(struct driver *d)
     for (size_t i = DRIVER_STDOUT; i <= DRIVER_STDERR; i++) {
         struct driver_pipe *p = &d->pipes[i];
 
-        if (p->due > 0 && pipe_read_output(p, min_size(p->due, DRIVER_READ_BYTES)))
+        if (p->pipe.due > 0 && pipe_read_output(p, min_size(p->pipe.due, DRIVER_READ_BYTES)))
             return true;
-        p->due = 0;
+        p->pipe.due = 0;
     }
     return false;
 }
@@ -257,14 +205,14 @@ static bool driver_step(struct driver *d)
         }
         d->drained = false;
         if (driver_take_event(d, &e) < 0) {
-            (void)err_wrap(&e, -e.code, "the driver said what it must not");
+            (void)err_wrap(&e, -e.code, "the driver broke its protocol");
             driver_break(d, e.msg);
         }
         return true;
     }
     if (!d->reaped || d->drained)
         return false;
-    if (d->broken || events->due == 0 || events->fd < 0 || !pipe_read_events(events))
+    if (d->broken || events->pipe.due == 0 || !pipe_read_events(events))
         driver_count_due(d); /* for the last time */
     return true;
 }
@@ -285,14 +233,14 @@ static void driver_watch(struct driver *d)
 {
     for (size_t i = 0; i < DRIVER_PIPES; i++)
         if (d->paused)
-            pipe_ignore(&d->pipes[i]);
+            child_pipe_ignore(&d->pipes[i].pipe);
         else
             pipe_watch(&d->pipes[i]);
 }
 
-static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
+static void pipe_on_ready(struct child_pipe *pipe)
 {
-    struct driver_pipe *p = container_of(io, struct driver_pipe, io);
+    struct driver_pipe *p = container_of(pipe, struct driver_pipe, pipe);
     struct driver *d = p->driver;
 
     /* Counts before reading: a driver that sees its pipe empty may rely on later output to follow
@@ -330,32 +278,25 @@ static void driver_pause(struct kernel *k, bool on)
 
 /* --- the process --- */
 
-static void driver_take_report(struct driver *d)
-{
-    struct err e = {0};
-
-    if (proc_spawn_result(d->report.fd, d->program, &e) < 0)
-        (void)snprintf(d->why, sizeof(d->why), "%s", e.msg);
-    report_close(d);
-}
-
-static void driver_on_report(struct loop_io *io, uint32_t events UNUSED)
-{
-    driver_take_report(container_of(io, struct driver, report));
-}
-
-static void driver_on_exit(struct reaper_child *child, const struct proc_exit *how)
+static void driver_on_start(struct child_proc *child, const struct err *why)
 {
     struct driver *d = container_of(child, struct driver, child);
 
-    if (d->report.fd >= 0)
-        driver_take_report(d);
+    if (why)
+        (void)snprintf(d->why, sizeof(d->why), "%s", why->msg);
+}
+
+static void driver_on_exit(struct child_proc *child, const struct proc_exit *how)
+{
+    struct driver *d = container_of(child, struct driver, child);
+
     driver_set_exit(d, how);
     loop_timer_stop(d->loop, &d->timer);
     requests_close(d);
     for (size_t i = 0; i < DRIVER_PIPES; i++)
-        pipe_ignore(&d->pipes[i]);
-    pipe_count_due(&d->pipes[DRIVER_EVENTS]); /* processes it left behind may write for ever */
+        child_pipe_ignore(&d->pipes[i].pipe);
+    child_pipe_count(
+        &d->pipes[DRIVER_EVENTS].pipe); /* processes it left behind may write for ever */
     d->reaped = true;
     d->drained = false;
     driver_advance(d);
@@ -496,11 +437,11 @@ static int find_program(const struct driver_language *l, const char *const *env,
 /* The driver as a sealed file (memfd), which no process can change. */
 static int make_script(const struct driver_language *l, int *ret, struct err *e)
 {
-    auto_fd fd = memfd_create("driver", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    auto_fd fd = fd_memory("driver");
     int r;
 
     if (fd < 0)
-        return err_sys(e, errno, "a file in memory for the driver");
+        return err_sys(e, -fd, "a file in memory for the driver");
     r = io_write_full(fd, str_make(l->script, *l->script_bytes), DEADLINE_NEVER);
     if (r < 0)
         return err_sys(e, -r, "write the driver");
@@ -524,13 +465,17 @@ static int child_prepare(void *user, struct proc_step *ret_step)
     return child_settle(s->place, &same, s->cwd, s->program, ret_step);
 }
 
+static const struct child_proc_ops driver_child_ops = {
+    .name = "a driver",
+    .on_start = driver_on_start,
+    .on_exit = driver_on_exit,
+};
+
 static int driver_spawn(struct driver *d, const struct kernel_conf *conf, const char *const *argv,
                         int *theirs, struct err *e)
 {
     struct start start = {&conf->place, conf->cwd, d->program};
     struct proc_spec spec = PROC_SPEC(d->program, argv);
-    auto_fd report = -EBADF;
-    pid_t pid;
     int r;
 
     spec.env = conf->env;
@@ -542,14 +487,9 @@ static int driver_spawn(struct driver *d, const struct kernel_conf *conf, const 
     spec.groups = &conf->place.groups;
     spec.prepare = child_prepare;
     spec.user = &start;
-    r = proc_spawn_start(&spec, &pid, &report, e);
+    r = child_proc_start(&d->child, d->loop, conf->reaper, &spec, &driver_child_ops, e);
     if (r < 0)
         return r;
-    reaper_watch(conf->reaper, &d->child, pid, driver_on_exit);
-    r = loop_io_start(d->loop, &d->report, report, EPOLLIN, driver_on_report, e);
-    if (r < 0)
-        return r;
-    (void)take_fd(&report);
     driver_timer(d, DRIVER_START_MS_MAX, driver_on_late_start);
     driver_watch(d);
     return 0;
@@ -563,13 +503,13 @@ static int driver_open(struct driver *d, const struct kernel_conf *conf, const c
     int r = make_script(d->language, &theirs[4], e);
 
     if (r >= 0)
-        r = fd_pipe(FD_PIPE_READ, &d->pipes[DRIVER_STDOUT].fd, &theirs[0], e);
+        r = child_pipe_open(&d->pipes[DRIVER_STDOUT].pipe, &theirs[0], e);
     if (r >= 0)
-        r = fd_pipe(FD_PIPE_READ, &d->pipes[DRIVER_STDERR].fd, &theirs[1], e);
+        r = child_pipe_open(&d->pipes[DRIVER_STDERR].pipe, &theirs[1], e);
     if (r >= 0)
         r = fd_pipe(FD_PIPE_WRITE, &d->requests_fd, &theirs[2], e);
     if (r >= 0)
-        r = fd_pipe(FD_PIPE_READ, &d->pipes[DRIVER_EVENTS].fd, &theirs[3], e);
+        r = child_pipe_open(&d->pipes[DRIVER_EVENTS].pipe, &theirs[3], e);
     if (r >= 0)
         r = driver_spawn(d, conf, argv, theirs, e);
     for (size_t i = 0; i < ARRAY_LEN(theirs); i++)
@@ -598,12 +538,11 @@ static int driver_start(const struct kernel_conf *conf, struct str language, str
         .owner = conf->owner,
         .user = conf->user,
         .language = l,
-        .report.fd = -EBADF,
         .requests_fd = -EBADF,
     };
     for (size_t i = 0; i < DRIVER_PIPES; i++) {
         d->pipes[i].driver = d;
-        d->pipes[i].fd = -EBADF;
+        child_pipe_init(&d->pipes[i].pipe, d->loop, pipe_on_ready);
     }
     buf_init(&d->request, REQUEST_BYTES_MAX);
     buf_init(&d->lines, DRIVER_LINE_BYTES_MAX + DRIVER_READ_BYTES);

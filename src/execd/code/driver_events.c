@@ -22,7 +22,7 @@ static struct str member(const struct json *event, struct str key)
 static int check_id(const struct driver *d, const struct json *event, struct err *e)
 {
     if (!d->busy || !str_eq(member(event, STR("id")), str_of(d->id)))
-        return err_set(e, EPROTO, "a word about a cell that does not run");
+        return err_set(e, EPROTO, "an event for a cell that does not run");
     return 0;
 }
 
@@ -30,14 +30,14 @@ static int check_id(const struct driver *d, const struct json *event, struct err
 static int check_bundle(const struct json *bundle, struct err *e)
 {
     if (!bundle || bundle->type != JSON_OBJECT)
-        return err_set(e, EPROTO, "data that is no object");
+        return err_set(e, EPROTO, "data is not an object");
     json_each(value, bundle)
     {
         bool json =
             str_eq(value->key, STR("application/json")) || str_ends(value->key, STR("+json"));
 
         if (!json && value->type != JSON_STRING)
-            return err_set(e, EPROTO, "data whose '%.*s' is no string", STR_ARG(value->key));
+            return err_set(e, EPROTO, "'%.*s' of data is not a string", STR_ARG(value->key));
     }
     return 0;
 }
@@ -59,7 +59,7 @@ static int take_failed(struct driver *d, const struct json *event, struct err *e
     struct str why = member(event, STR("message"));
 
     if (d->ready)
-        return err_set(e, EPROTO, "a failure to start, after the start");
+        return err_set(e, EPROTO, "the event failed after ready");
     (void)snprintf(d->why, sizeof(d->why), "%.*s", (int)min_size(why.n, sizeof(d->why)), why.p);
     return 0;
 }
@@ -104,7 +104,7 @@ static int take_error(struct driver *d, const struct json *event, struct err *e)
     json_each(line, traceback)
     {
         if (line->type != JSON_STRING)
-            return err_set(e, EPROTO, "a traceback whose lines are no strings");
+            return err_set(e, EPROTO, "a line of a traceback is not a string");
     }
     if (!d->begun || d->failed)
         return 0;
@@ -161,7 +161,7 @@ static int take_line(struct driver *d, struct str line, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(events); i++)
         if (str_eq(type, str_of(events[i].type)))
             return events[i].take(d, event, e);
-    return err_set(e, EPROTO, "a word of no meaning, '%.*s'", (int)min_size(type.n, 40), type.p);
+    return err_set(e, EPROTO, "an unknown event, '%.*s'", (int)min_size(type.n, 40), type.p);
 }
 
 bool driver_has_event(struct driver *d)

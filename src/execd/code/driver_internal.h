@@ -4,6 +4,8 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "execd/code/driver.h"
+#include "execd/core/child_pipe.h"
+#include "execd/core/child_proc.h"
 
 enum {
     DRIVER_LINE_BYTES_MAX = 16 << 20, /* of one event */
@@ -19,11 +21,8 @@ enum driver_pipe_kind { DRIVER_STDOUT, DRIVER_STDERR, DRIVER_EVENTS, DRIVER_PIPE
 
 /* The read end of a pipe. */
 struct driver_pipe {
-    struct loop_io io;
+    struct child_pipe pipe; /* due: to pass on before the pending event, or at the end */
     struct driver *driver;
-    int fd; /* -EBADF after end of file */
-    bool watched;
-    size_t due;                   /* bytes to pass on before the pending event, or at the end */
     char cut[UTF8_BYTES_MAX - 1]; /* an incomplete UTF-8 character */
     size_t cut_bytes;
 };
@@ -34,8 +33,7 @@ struct driver {
     const struct kernel_owner *owner;
     void *user;
     const struct driver_language *language;
-    struct reaper_child child;
-    struct loop_io report; /* result of the spawn; fd is -EBADF once it was read */
+    struct child_proc child;
     struct driver_pipe pipes[DRIVER_PIPES];
     struct loop_io requests;
     int requests_fd; /* -EBADF when it can no longer be written */

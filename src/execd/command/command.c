@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -183,14 +182,8 @@ static void run_free(struct run *run)
     struct loop *loop = run->command->all->loop;
 
     run_input_close(run);
-    reaper_unwatch(&run->child);
+    child_proc_stop(&run->child);
     loop_timer_stop(loop, &run->timeout);
-    if (run->report.fd >= 0) {
-        int fd = run->report.fd;
-
-        loop_io_stop(loop, &run->report);
-        fd_close(fd);
-    }
     list_remove(&run->link);
     run->command->run = NULL;
     free(run);
@@ -245,56 +238,41 @@ static void run_advance(struct run *run)
     struct command *c = run->command;
 
     for (size_t i = 0; i < COMMAND_STREAMS; i++)
-        while (c->pipes[i] && c->pipes[i]->due > 0 && !run->paused)
+        while (c->pipes[i] && c->pipes[i]->pipe.due > 0 && !run->paused)
             if (!command_pipe_read(c->pipes[i]))
                 break;
     if (!run->paused)
         command_ended(c);
 }
 
-/* True if the command runs. Otherwise it has ended and its run is freed. */
-static bool run_take_report(struct run *run)
-{
-    struct command *c = run->command;
-    struct err e = {0};
-    int fd = run->report.fd, r = proc_spawn_result(fd, run->shell, &e);
-
-    loop_io_stop(c->all->loop, &run->report);
-    fd_close(fd);
-    if (r < 0) {
-        command_failed(c, &e);
-        return false;
-    }
-    c->started = true;
-    if (run->ops)
-        run->ops->on_start(run->user, c);
-    return true;
-}
-
-static void run_on_report(struct loop_io *io, uint32_t events UNUSED)
-{
-    (void)run_take_report(container_of(io, struct run, report));
-}
-
-static void run_on_exit(struct reaper_child *child, const struct proc_exit *how)
+static void run_on_start(struct child_proc *child, const struct err *why)
 {
     struct run *run = container_of(child, struct run, child);
     struct command *c = run->command;
 
-    if (run->report.fd >= 0 && !run_take_report(run))
+    if (why) {
+        command_failed(c, why);
         return;
+    }
+    c->started = true;
+    if (run->ops)
+        run->ops->on_start(run->user, c);
+}
+
+static void run_on_exit(struct child_proc *child, const struct proc_exit *how)
+{
+    struct run *run = container_of(child, struct run, child);
+    struct command *c = run->command;
+
     run->reaped = true;
     run_input_close(run);
     command_set_exit(c, run, how);
     loop_timer_stop(c->all->loop, &run->timeout);
     for (size_t i = 0; i < COMMAND_STREAMS; i++) {
-        int left = 0;
-
         if (!c->pipes[i])
             continue;
-        command_pipe_ignore(c->pipes[i]); /* from here on, only run_advance reads */
-        if (ioctl(c->pipes[i]->fd, FIONREAD, &left) == 0 && left > 0)
-            c->pipes[i]->due = (size_t)left;
+        child_pipe_ignore(&c->pipes[i]->pipe); /* from here on, only run_advance reads */
+        child_pipe_count(&c->pipes[i]->pipe);
     }
     run_advance(run);
 }
@@ -325,9 +303,7 @@ void command_resume(struct command *c)
 
 bool command_has_output(const struct command *c, enum command_stream from)
 {
-    int left = 0;
-
-    return c->pipes[from] && ioctl(c->pipes[from]->fd, FIONREAD, &left) == 0 && left > 0;
+    return c->pipes[from] && child_pipe_holds(&c->pipes[from]->pipe) > 0;
 }
 
 void command_forget(struct command *c)
@@ -358,6 +334,12 @@ static int child_prepare(void *user, struct proc_step *ret_step)
                         ret_step);
 }
 
+static const struct child_proc_ops run_child_ops = {
+    .name = "a command",
+    .on_start = run_on_start,
+    .on_exit = run_on_exit,
+};
+
 static int command_spawn(struct command *c, const struct command_spec *spec, struct run *run,
                          struct err *e)
 {
@@ -365,8 +347,7 @@ static int command_spawn(struct command *c, const struct command_spec *spec, str
     const char *argv[] = {slash ? slash + 1 : spec->shell, "-c", c->text, NULL};
     struct command_start start = {spec->place ? spec->place : &c->all->place, spec};
     struct proc_spec how = PROC_SPEC(spec->shell, spec->argv ? spec->argv : argv);
-    auto_fd in = -EBADF, out = -EBADF, err = -EBADF, report = -EBADF;
-    pid_t pid;
+    auto_fd in = -EBADF, out = -EBADF, err = -EBADF;
     int r = run_input_open(run, spec, &in, e);
 
     if (r >= 0)
@@ -383,16 +364,9 @@ static int command_spawn(struct command *c, const struct command_spec *spec, str
     how.groups = &start.place->groups;
     how.prepare = child_prepare;
     how.user = &start;
-    r = proc_spawn_start(&how, &pid, &report, e);
+    r = child_proc_start(&run->child, c->all->loop, c->all->reaper, &how, &run_child_ops, e);
     if (r < 0)
         return r;
-    reaper_watch(c->all->reaper, &run->child, pid, run_on_exit);
-    r = loop_io_start(c->all->loop, &run->report, report, EPOLLIN, run_on_report, e);
-    if (r < 0) {
-        (void)kill(-pid, SIGKILL);
-        return r;
-    }
-    (void)take_fd(&report);
     command_log_open(&c->logs[COMMAND_STDOUT]); /* the child needs another millisecond anyway */
     return 0;
 }
@@ -406,10 +380,8 @@ void command_run(struct command *c, const struct command_spec *spec, const struc
     int r;
 
     *run = (struct run){.command = c, .ops = ops, .user = user, .timeout_ms = spec->timeout_ms};
-    run->report.fd = -EBADF;
     run->input.fd = -EBADF;
     run->oom_kills = exit_oom_kills(&c->all->place.memory);
-    (void)snprintf(run->shell, sizeof(run->shell), "%s", spec->shell);
     (void)snprintf(c->session, sizeof(c->session), "%s", spec->session ? spec->session : "");
     list_push(&c->all->runs, &run->link);
     c->run = run;

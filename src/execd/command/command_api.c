@@ -71,21 +71,36 @@ static const struct exec_stream_ops stream_to_command = {
     .has_more = stream_has_more,
 };
 
+static void command_start(struct http_req *req, struct command_request *want)
+{
+    struct command *c;
+    struct err e = {0};
+
+    use_log_command(req, want->text);
+    if (command_new(commands_of(req), want->text, want->background, &c, &e) < 0)
+        answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
+    else
+        command_run(c, &want->spec, &command_to_stream,
+                    exec_stream_begin(req, c->id, &stream_to_command, c));
+}
+
 void post_command(struct http_req *req)
 {
     AUTO_ARENA(arena, REQUEST_ARENA_BYTES_MAX);
     struct command_request want = {0};
-    struct command *c;
-    struct err e = {0};
 
-    if (command_request_read(req, &arena, (const char *const *)environ, &want) >= 0) {
-        use_log_command(req, want.text);
-        if (command_new(commands_of(req), want.text, want.background, &c, &e) < 0)
-            answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
-        else
-            command_run(c, &want.spec, &command_to_stream,
-                        exec_stream_begin(req, c->id, &stream_to_command, c));
-    }
+    if (command_request_read(req, &arena, (const char *const *)environ, &want) >= 0)
+        command_start(req, &want);
+    free(want.groups);
+}
+
+void command_run_text(struct http_req *req, struct str text, bool background)
+{
+    AUTO_ARENA(arena, REQUEST_ARENA_BYTES_MAX);
+    struct command_request want = {0};
+
+    if (command_request_of(req, &arena, (const char *const *)environ, text, background, &want) >= 0)
+        command_start(req, &want);
     free(want.groups);
 }
 

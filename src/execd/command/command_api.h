@@ -9,6 +9,9 @@ void get_command_status(struct http_req *req); /* GET /command/status/{id} */
 void get_command_logs(struct http_req *req);   /* GET /command/{id}/logs?cursor=&stream= */
 void post_command_stdin(struct http_req *req); /* POST /command/{id}/stdin?eof= */
 
+/* Runs a shell command as POST /command does, for another route. */
+void command_run_text(struct http_req *req, struct str text, bool background);
+
 /* Replies with the log that ?cursor= and ?stream= select; the response header `header` tells where
  * the next read begins. */
 void command_reply_logs(struct http_req *req, const struct command *c, struct str header);

@@ -21,7 +21,7 @@ static void sender_fail(struct sender *s)
 {
     s->over = true;
     answer_error(s->req, 409, "STDIN_CLOSED",
-                 "nobody reads the standard input any more: of this body, %llu bytes were taken",
+                 "the command no longer reads its standard input: it took %llu bytes of this body",
                  (unsigned long long)s->sent_bytes);
 }
 

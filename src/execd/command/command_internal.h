@@ -4,11 +4,10 @@
 #include "base/map.h"
 #include "execd/command/command.h"
 #include "execd/command/command_input.h"
+#include "execd/core/child_pipe.h"
+#include "execd/core/child_proc.h"
 
-enum {
-    LEFTOVERS_MAX = 512, /* pipes that ended commands' processes still hold open */
-    SHELL_BYTES_MAX = 256,
-};
+enum { LEFTOVERS_MAX = 512 }; /* pipes that ended commands' processes still hold open */
 
 struct commands {
     struct loop *loop;
@@ -28,13 +27,10 @@ struct commands {
 /* The reading end of a pipe. Lives until its last writer is gone, which may be after its command.
  */
 struct command_pipe {
-    struct loop_io io; /* stopped while the follower is full, else EPOLLHUP would wake it */
-    int fd;
-    bool watched;
+    struct child_pipe pipe; /* not watched while the follower is full */
     struct commands *all;
     struct command *command; /* NULL: record freed, output is dropped */
     enum command_stream which;
-    size_t due;     /* bytes still to deliver after the leader was reaped */
     bool left_over; /* in commands.leftovers */
     struct list link;
 };
@@ -55,8 +51,7 @@ struct run {
     struct command *command;
     const struct command_ops *ops; /* NULL: no follower */
     void *user;
-    struct reaper_child child;
-    struct loop_io report; /* of proc_spawn_start; -EBADF once it was read */
+    struct child_proc child;
     struct loop_timer timeout;
     uint64_t timeout_ms;
     uint64_t oom_kills; /* at its start, see exit_text.h */
@@ -65,7 +60,6 @@ struct run {
     bool paused;    /* the follower accepts no output now */
     bool reaped;    /* the leader ended */
     bool timed_out; /* killed because of its timeout */
-    char shell[SHELL_BYTES_MAX];
 };
 
 /* --- command.c --- */
@@ -92,7 +86,6 @@ int command_pipe_open(struct command *c, enum command_stream which, int *ret_end
 void command_pipe_free(struct command_pipe *p);
 /* Reads once, at most what is due. False when nothing more is there; the pipe may be freed then. */
 bool command_pipe_read(struct command_pipe *p);
-void command_pipe_ignore(struct command_pipe *p);
 /* Watches the pipe. On failure frees it: it could not be read any more, and its writers must not
  * block for ever. */
 void command_pipe_watch_or_free(struct command_pipe *p);

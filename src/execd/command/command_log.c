@@ -6,37 +6,12 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/id.h"
 #include "base/io.h"
-
-/* Overlays of older kernels lack O_TMPFILE: then creates a named file and unlinks it at once. */
-static int open_nameless(const char *dir)
-{
-    enum { NAME_LEN = 24 };
-    auto_fd dirfd = fd_open_at(AT_FDCWD, dir, O_PATH | O_DIRECTORY, 0, PATH_FREE, NULL);
-    char name[NAME_LEN + 1];
-    int fd;
-
-    if (dirfd < 0)
-        return dirfd;
-    fd = fd_open_at(dirfd, ".", O_TMPFILE | O_RDWR, 0600, PATH_FREE, NULL);
-    if (fd >= 0)
-        return fd;
-    id_short(name, NAME_LEN);
-    fd = fd_open_at(dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, PATH_FREE, NULL);
-    if (fd >= 0)
-        (void)unlinkat(dirfd, name, 0);
-    return fd;
-}
 
 static int log_open(struct command_log *log)
 {
-    const char *const dirs[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "/"};
-    int fd = -ENOENT;
+    int fd = fd_nameless(getenv("TMPDIR"));
 
-    for (size_t i = 0; i < ARRAY_LEN(dirs) && fd < 0; i++)
-        if (dirs[i] && dirs[i][0])
-            fd = open_nameless(dirs[i]);
     log->fd = fd < 0 ? -EBADF : fd;
     return fd < 0 ? fd : 0;
 }

@@ -1,6 +1,5 @@
 /* command_pipe.c - reads a command's output from its pipes into its logs and to its follower. */
 #include <assert.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -13,21 +12,12 @@ void command_pipe_free(struct command_pipe *p)
 {
     if (p->command)
         p->command->pipes[p->which] = NULL;
-    if (p->watched)
-        loop_io_stop(p->all->loop, &p->io);
-    fd_close(p->fd);
+    child_pipe_close(&p->pipe);
     if (p->left_over) {
         list_remove(&p->link);
         p->all->leftover_count--;
     }
     free(p);
-}
-
-void command_pipe_ignore(struct command_pipe *p)
-{
-    if (p->watched)
-        loop_io_stop(p->all->loop, &p->io);
-    p->watched = false;
 }
 
 /* Output is logged before the follower gets it, so that the client can request it again. */
@@ -51,23 +41,20 @@ bool command_pipe_read(struct command_pipe *p)
     ssize_t n;
 
     if (run && run->reaped)
-        most = min_size(most, p->due);
-    n = read(p->fd, room, most);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (n <= 0) {
+        most = min_size(most, p->pipe.due);
+    n = child_pipe_read(&p->pipe, room, most);
+    if (n < 0)
         command_pipe_free(p);
+    if (n <= 0)
         return false;
-    }
-    p->due -= min_size(p->due, (size_t)n);
     if (p->command)
         command_take_output(p->command, p->which, str_make(room, (size_t)n));
     return true;
 }
 
-static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
+static void pipe_on_ready(struct child_pipe *pipe)
 {
-    struct command_pipe *p = container_of(io, struct command_pipe, io);
+    struct command_pipe *p = container_of(pipe, struct command_pipe, pipe);
     struct command *c = p->command;
     struct run *run = c ? c->run : NULL;
 
@@ -75,22 +62,14 @@ static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
     if (run && run->paused)
         for (size_t i = 0; i < COMMAND_STREAMS; i++)
             if (c->pipes[i])
-                command_pipe_ignore(c->pipes[i]);
-}
-
-static int pipe_watch(struct command_pipe *p, struct err *e)
-{
-    int r = p->watched ? 0 : loop_io_start(p->all->loop, &p->io, p->fd, EPOLLIN, pipe_on_ready, e);
-
-    p->watched = r >= 0;
-    return r;
+                child_pipe_ignore(&c->pipes[i]->pipe);
 }
 
 void command_pipe_watch_or_free(struct command_pipe *p)
 {
     struct err e = {0};
 
-    if (pipe_watch(p, &e) >= 0)
+    if (child_pipe_watch(&p->pipe, &e) >= 0)
         return;
     (void)log_err(&e, "output of a command is lost");
     command_pipe_free(p);
@@ -98,20 +77,19 @@ void command_pipe_watch_or_free(struct command_pipe *p)
 
 int command_pipe_open(struct command *c, enum command_stream which, int *ret_end, struct err *e)
 {
-    auto_fd ours = -EBADF, theirs = -EBADF;
-    struct command_pipe *p;
-    int r = fd_pipe(FD_PIPE_READ, &ours, &theirs, e);
+    struct command_pipe *p = mem_new(struct command_pipe);
+    auto_fd theirs = -EBADF;
+    int r;
 
-    if (r < 0)
-        return r;
-    p = mem_new(struct command_pipe);
-    *p = (struct command_pipe){.fd = ours, .all = c->all, .which = which};
-    r = pipe_watch(p, e);
+    *p = (struct command_pipe){.all = c->all, .which = which};
+    child_pipe_init(&p->pipe, c->all->loop, pipe_on_ready);
+    r = child_pipe_open(&p->pipe, &theirs, e);
+    if (r >= 0)
+        r = child_pipe_watch(&p->pipe, e);
     if (r < 0) {
-        free(p);
+        command_pipe_free(p);
         return r;
     }
-    (void)take_fd(&ours);
     p->command = c;
     c->pipes[which] = p;
     *ret_end = take_fd(&theirs);

@@ -54,7 +54,7 @@ static int check_argv(const struct body *b, struct err *e)
     if (b->command.n > 0)
         return err_set(e, EINVAL, "command and argv: one of them, not both");
     if (b->argv[0].n == 0)
-        return err_set(e, EINVAL, "argv: it names no program");
+        return err_set(e, EINVAL, "argv: expected the name of a program first");
     for (size_t i = 0; i < b->argv_count; i++)
         if (str_has_nul(b->argv[i]))
             return err_set(e, EINVAL, "argv: it holds a NUL byte, which no program can be given");
@@ -74,7 +74,7 @@ static int check_body(const struct body *b, struct err *e)
     if (b->has_gid && !b->has_uid)
         return err_set(e, EINVAL, "uid is required when gid is provided");
     if ((b->has_uid && b->uid == UINT32_MAX) || (b->has_gid && b->gid == UINT32_MAX))
-        return err_set(e, EINVAL, "uid and gid: %u is nobody's", UINT32_MAX);
+        return err_set(e, EINVAL, "uid and gid: %u is not a valid id", UINT32_MAX);
     return envs_check(b->envs, b->envs_count, e);
 }
 
@@ -162,6 +162,26 @@ static int read_rest(const struct body *b, struct arena *a, const char *const *o
     return r;
 }
 
+static int request_make(struct http_req *req, const struct body *b, struct arena *a,
+                        const char *const *ours, struct command_request *ret)
+{
+    struct err e = {0};
+    int r = check_body(b, &e);
+
+    *ret = (struct command_request){.text = b->command, .background = b->background};
+    ret->spec.timeout_ms = (uint64_t)b->timeout;
+    ret->spec.has_input = b->has_input || b->input_open;
+    ret->spec.input_open = b->input_open;
+    ret->spec.input = b->input;
+    if (r >= 0)
+        r = read_rest(b, a, ours, ret, &e);
+    if (r == -ENOEXEC)
+        answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
+    else if (r < 0)
+        answer_invalid_body(req, e.msg);
+    return r;
+}
+
 int command_request_read(struct http_req *req, struct arena *a, const char *const *ours,
                          struct command_request *ret)
 {
@@ -173,17 +193,12 @@ int command_request_read(struct http_req *req, struct arena *a, const char *cons
         answer_bad_body(req, e.msg);
         return r;
     }
-    *ret = (struct command_request){.text = b.command, .background = b.background};
-    ret->spec.timeout_ms = (uint64_t)b.timeout;
-    ret->spec.has_input = b.has_input || b.input_open;
-    ret->spec.input_open = b.input_open;
-    ret->spec.input = b.input;
-    r = check_body(&b, &e);
-    if (r >= 0)
-        r = read_rest(&b, a, ours, ret, &e);
-    if (r == -ENOEXEC)
-        answer_error(req, 500, "RUNTIME_ERROR", "error running commands %s", e.msg);
-    else if (r < 0)
-        answer_invalid_body(req, e.msg);
-    return r;
+    return request_make(req, &b, a, ours, ret);
+}
+
+int command_request_of(struct http_req *req, struct arena *a, const char *const *ours,
+                       struct str text, bool background, struct command_request *ret)
+{
+    return request_make(req, &(struct body){.command = text, .background = background}, a, ours,
+                        ret);
 }

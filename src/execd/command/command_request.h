@@ -18,6 +18,9 @@ struct command_request {
  * group. `ours` is execd's environment. */
 int command_request_read(struct http_req *req, struct arena *a, const char *const *ours,
                          struct command_request *ret) MUST_USE;
+/* The same for a body of nothing but a command and whether it runs in the background. */
+int command_request_of(struct http_req *req, struct arena *a, const char *const *ours,
+                       struct str text, bool background, struct command_request *ret) MUST_USE;
 
 /* Finds bash, else sh, on the PATH of this environment. */
 int command_find_shell(struct arena *a, const char *const *env, const char **ret,

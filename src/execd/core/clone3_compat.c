@@ -66,6 +66,6 @@ int clone3_compat_apply(const char *const *argv, struct err *e)
     if (r < 0 || !again)
         return r;
     if (setenv(APPLIED, "1", 1) < 0 || execv("/proc/self/exe", (char *const *)argv) < 0)
-        return err_sys(e, errno, "run this program anew");
+        return err_sys(e, errno, "execute this program again");
     return 0;
 }

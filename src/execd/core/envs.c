@@ -157,7 +157,7 @@ static int add_line(struct map *m, struct arena *a, struct str line, const char 
     (void)str_cut(&value, '=', &name);
     name = str_trim(name);
     if (!value.p || !envs_is_name(name) || str_has_nul(value)) {
-        log_event(LOG_WARN, "EXECD_ENVS: a line is no NAME=VALUE, skipped");
+        log_event(LOG_WARN, "EXECD_ENVS: skipped a line that is not NAME=VALUE");
         return 0;
     }
     if (buf_addf(&row, "%.*s=", STR_ARG(name)) < 0 || add_value(&row, value, ours) < 0)
@@ -269,5 +269,6 @@ void envs_read_file(const char *const *ours, struct buf *out)
     if (r >= 0)
         r = io_read_regular(AT_FDCWD, path.p, ENVS_FILE_BYTES_MAX, out, &e);
     if (r < 0 && r != -ENOENT)
-        log_event(LOG_WARN, "EXECD_ENVS cannot be read, going on without", LOG_STR("why", e.msg));
+        log_event(LOG_WARN, "EXECD_ENVS cannot be read, going on without it",
+                  LOG_STR("why", e.msg));
 }

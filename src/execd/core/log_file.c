@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log_rotate.h"
 #include "base/mem.h"
 #include "base/time.h"
 
@@ -26,41 +26,22 @@ static int file_open(const char *path, struct err *e)
 
 /* --- rotation --- */
 
-/* "FILE.2", or the file itself for 0. */
-static bool numbered(const char *path, int number, char out[PATH_MAX])
-{
-    int n = number ? snprintf(out, PATH_MAX, "%s.%d", path, number)
-                   : snprintf(out, PATH_MAX, "%s", path);
-
-    return n > 0 && n < PATH_MAX;
-}
-
 static void drop_old(const char *path)
 {
-    time_t oldest = time(NULL) - (time_t)LOG_FILE_DAYS_MAX * SECONDS_PER_DAY;
-    char name[PATH_MAX];
-    struct stat st;
-
-    for (int i = 1; i <= LOG_FILES_KEPT; i++)
-        if (numbered(path, i, name) && lstat(name, &st) == 0 && S_ISREG(st.st_mode) &&
-            st.st_mtime < oldest)
-            (void)unlink(name);
+    log_rotate_drop(AT_FDCWD, path, LOG_FILES_KEPT,
+                    time(NULL) - (time_t)LOG_FILE_DAYS_MAX * SECONDS_PER_DAY);
 }
 
 /* If anything fails, lines still go to the current file. */
 static void file_check(int fd, const char *path)
 {
-    char from[PATH_MAX], to[PATH_MAX];
     auto_fd next = -EBADF;
     struct stat st;
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < LOG_FILE_BYTES_MAX)
         return;
-    for (int i = LOG_FILES_KEPT; i-- > 0;)
-        if (numbered(path, i, from) && numbered(path, i + 1, to))
-            (void)rename(from, to);
+    next = log_rotate(AT_FDCWD, path, LOG_FILES_KEPT) < 0 ? -EBADF : file_open(path, NULL);
     drop_old(path);
-    next = file_open(path, NULL);
     if (next >= 0)
         (void)dup3(next, fd, O_CLOEXEC);
 }

@@ -16,7 +16,6 @@ struct metrics_source;
 struct ptys;
 struct sessions;
 struct telemetry;
-struct uploads;
 
 /* Memory for request bodies and their parsed form, for all requests together: two of the largest
  * (16 MiB, POST /files/replace), parsed. The broker gives execd 64 MiB, which leaves room to parse
@@ -36,10 +35,9 @@ struct execd_api { /* server_user of every request */
     const struct metrics_source *metrics;
     struct metrics_memory *metrics_memory;
     struct directory_watch *watches; /* all active ones */
-    struct uploads *uploads;
-    struct http_client *proxy;   /* for requests to ports of the sandbox */
-    uint16_t port;               /* execd's own; 0 for a unix socket */
-    struct telemetry *telemetry; /* NULL: not requested */
+    struct http_client *proxy;       /* for requests to ports of the sandbox */
+    uint16_t port;                   /* execd's own; 0 for a unix socket */
+    struct telemetry *telemetry;     /* NULL: not requested */
     struct ptys *ptys;
     struct list pty_clients;  /* their WebSockets */
     const char *access_token; /* NULL or "": no token is required */

@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include "execd/core/answer.h"
-#include "execd/core/routes.h"
 #include "execd/files/file_op.h"
 #include "execd/files/file_routes.h"
 #include "execd/files/listing.h"
 #include "execd/files/permission.h"
-#include "execd/files/upload_kept.h"
 #include "execd/tree/fs.h"
 #include "execd/tree/remove.h"
 #include "execd/tree/walk.h"
@@ -121,7 +119,7 @@ struct make_op {
     const struct json *next; /* members of the body */
 };
 
-static int make_one(struct execd_api *api, const char *path, const struct json *item, struct err *e)
+static int make_one(const char *path, const struct json *item, struct err *e)
 {
     struct permission_ids ids;
     struct permission p;
@@ -135,10 +133,7 @@ static int make_one(struct execd_api *api, const char *path, const struct json *
     r = fs_make_dirs(path, DIRECTORY_MODE, &made);
     if (r < 0)
         return err_set(e, -r, "mkdir %s: %s", path, fs_text(-r));
-    if (made)
-        return permission_apply(&ids, path, e);
-    api->uploads->dirs_found++;
-    return 0;
+    return made ? permission_apply(&ids, path, e) : 0;
 }
 
 static bool make_step(struct file_op *op)
@@ -155,7 +150,7 @@ static bool make_step(struct file_op *op)
     }
     o->next = at->next;
     path = file_op_path(op, at->key, true, &e);
-    r = path ? make_one(op->req->server_user, path, at, &e) : -e.code;
+    r = path ? make_one(path, at, &e) : -e.code;
     if (r < 0)
         answer_fs(op->req, r, "%s", e.msg);
     return r == 0;

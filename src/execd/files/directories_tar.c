@@ -16,7 +16,7 @@
 #include "execd/files/file_op.h"
 #include "execd/files/file_routes.h"
 #include "execd/tree/fs.h"
-#include "execd/tree/tar.h"
+#include "base/tar.h"
 #include "execd/tree/untar.h"
 #include "execd/tree/walk.h"
 

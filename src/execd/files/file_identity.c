@@ -240,7 +240,7 @@ static int identities_make_room(struct identities *all, struct err *e)
         return 0;
     }
     return err_set(e, EAGAIN,
-                   "%d identities are at work on files, and no more can be: ask again when one of "
+                   "%d identities are in use, and no more can be: try again when one of "
                    "their requests has ended",
                    IDENTITIES_MAX);
 }

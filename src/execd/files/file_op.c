@@ -6,6 +6,8 @@
 #include "base/url.h"
 #include "execd/core/answer.h"
 #include "execd/core/path.h"
+#include "execd/core/routes.h"
+#include "execd/files/file_view.h"
 #include "execd/tree/fs.h"
 
 static bool op_step(struct slice *s)
@@ -97,6 +99,53 @@ int file_op_query_paths(struct file_op *op, struct str **ret_paths, size_t *ret_
     return 0;
 }
 
+/* --- paths within the workspace of a view --- */
+
+bool file_view_allows(const struct http_req *req, struct str path)
+{
+    const struct execd_api *api = req->server_user;
+    struct str view = str_of(api->view);
+    AUTO_BUF(clean, EXECD_PATH_BYTES_MAX);
+
+    if (view.n == 0)
+        return true;
+    return path_resolve(path, (const char *const *)environ, &clean, NULL) < 0 /* fails later */ ||
+           (str_starts(buf_str(&clean), view) && (clean.n == view.n || clean.p[view.n] == '/'));
+}
+
+bool file_view_admits(struct http_req *req, struct str path)
+{
+    if (file_view_allows(req, path))
+        return true;
+    answer_error(req, 400, "INVALID_REQUEST_BODY", "path is outside of the workspace: %.*s",
+                 STR_ARG(path));
+    return false;
+}
+
+static bool admits_member(struct http_req *req, const struct json *object, struct str name)
+{
+    const struct json *path = file_member(object, name);
+
+    return !path || path->type != JSON_STRING || file_view_admits(req, path->string);
+}
+
+/* Checks the paths in a body: its member names, or src and dest of the items of an array. */
+static bool admits_body(struct http_req *req, const struct json *body)
+{
+    json_each(item, body)
+    {
+        bool ok = body->type == JSON_OBJECT ? file_view_admits(req, item->key)
+                                            : admits_member(req, item, STR("src")) &&
+                                                  admits_member(req, item, STR("dest"));
+
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+/* --- bodies --- */
+
 const struct json *file_op_body(struct file_op *op, enum json_type type)
 {
     static const struct json_limits limits = {
@@ -112,7 +161,7 @@ const struct json *file_op_body(struct file_op *op, enum json_type type)
         (void)err_set(&e, EBADMSG, "expected %s, got %s",
                       type == JSON_OBJECT ? "an object" : "an array", json_type_name(v));
     if (e.code == 0)
-        return http_req_hold(op->req, op->arena.used) == 0 ? v : NULL;
+        return admits_body(op->req, v) && http_req_hold(op->req, op->arena.used) == 0 ? v : NULL;
     if (e.code == ENOMEM || e.code == EMSGSIZE)
         answer_error(
             op->req, 413, "CONTENT_TOO_LARGE",

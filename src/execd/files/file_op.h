@@ -38,7 +38,8 @@ const char *file_op_path(struct file_op *op, struct str given, bool clean, struc
 int file_op_query_paths(struct file_op *op, struct str **ret_paths, size_t *ret_count) MUST_USE;
 
 /* The request's body as JSON of this type (JSON_OBJECT, JSON_ARRAY), or null, which counts as
- * empty. NULL after replying that it is neither. */
+ * empty. NULL after replying that it is neither, or that a path in it is not permitted
+ * (file_view_allows). */
 const struct json *file_op_body(struct file_op *op, enum json_type type);
 
 /* The member of this name, in any case; the last one if there are several. NULL when it is absent

@@ -1,12 +1,15 @@
-/* file_routes.h - handlers of the routes for files, directories and the ports of the sandbox. */
+/* file_routes.h - the routes for files and directories, and their handlers. */
 #pragma once
 
-#include "base/str.h"
+#include "net/router.h"
 
 struct execd_api;
 struct http_req;
 
 enum { FILE_BODY_BYTES_MAX = 16 << 20 }; /* of a JSON body; replacement texts may be long */
+
+extern const struct http_route_group file_routes;
+extern const struct http_route_group archive_routes; /* directories as tar archives */
 
 void files_info(struct http_req *req);        /* GET /files/info?path=...&path=... */
 void files_delete(struct http_req *req);      /* DELETE /files?path=... */

@@ -9,20 +9,21 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "execd/core/reaper.h"
+#include "execd/core/child_proc.h"
 #include "execd/core/routes.h"
 #include "execd/files/file_view_process.h"
 
 enum {
     /* As many as execd may forward at once: beyond it connect(2) fails with EAGAIN. */
     LISTEN_BACKLOG = 1024,
-    END_MS = 10 * 1000, /* it may have uploads to undo on a slow machine */
+    END_MS = 10 * 1000, /* for its last events and temporary files, on a slow machine */
 };
 
 struct file_view {
-    struct reaper_child process;
+    struct child_proc process;
     struct sock_addr addr;
-    int channel, report;
+    int channel;
+    struct err failure; /* of its start */
     struct file_views *all;
     struct list ending;
     struct loop_timer timer;
@@ -39,11 +40,10 @@ void file_views_init(struct file_views *all, struct loop *loop, struct reaper *r
 
 static void view_forget(struct file_view *v)
 {
-    reaper_unwatch(&v->process);
+    child_proc_stop(&v->process);
     loop_timer_stop(v->all->loop, &v->timer);
     if (v->is_ending)
         list_remove(&v->ending);
-    fd_close(v->report);
     free(v);
 }
 
@@ -108,13 +108,25 @@ static int view_listen(struct sock_addr *ret, struct err *e)
 }
 
 /* Otherwise its owner finds out through file_view_serves. */
-static void view_on_exit(struct reaper_child *c, const struct proc_exit *how UNUSED)
+static void view_on_exit(struct child_proc *p, const struct proc_exit *how UNUSED)
 {
-    struct file_view *v = container_of(c, struct file_view, process);
+    struct file_view *v = container_of(p, struct file_view, process);
 
     if (v->is_ending)
         view_forget(v);
 }
+
+static void view_on_start(struct child_proc *p, const struct err *why)
+{
+    if (why)
+        container_of(p, struct file_view, process)->failure = *why;
+}
+
+static const struct child_proc_ops view_ops = {
+    .name = "a view",
+    .on_start = view_on_start,
+    .on_exit = view_on_exit,
+};
 
 static int view_spawn(struct file_view *v, const struct file_view_plan *plan, struct err *e)
 {
@@ -123,8 +135,7 @@ static int view_spawn(struct file_view *v, const struct file_view_plan *plan, st
     struct proc_groups groups = plan->groups;
     struct file_view_task task = {.plan = plan, .client = getpid()};
     auto_fd listener = view_listen(&v->addr, e), theirs = -EBADF;
-    int pair[2], r;
-    pid_t pid;
+    int pair[2];
 
     if (listener < 0)
         return listener;
@@ -139,10 +150,7 @@ static int view_spawn(struct file_view *v, const struct file_view_plan *plan, st
     how.groups = &groups;
     how.prepare = file_view_become;
     how.user = &task;
-    r = proc_spawn_start(&how, &pid, &v->report, e);
-    if (r >= 0)
-        reaper_watch(v->all->reaper, &v->process, pid, view_on_exit);
-    return r;
+    return child_proc_start(&v->process, v->all->loop, v->all->reaper, &how, &view_ops, e);
 }
 
 int file_view_start(struct file_views *all, const struct file_view_plan *plan,
@@ -151,7 +159,7 @@ int file_view_start(struct file_views *all, const struct file_view_plan *plan,
     struct file_view *v = mem_new(struct file_view);
     int r;
 
-    *v = (struct file_view){.all = all, .channel = -EBADF, .report = -EBADF};
+    *v = (struct file_view){.all = all, .channel = -EBADF};
     r = view_spawn(v, plan, e);
     if (r < 0)
         file_view_free(v);
@@ -160,21 +168,14 @@ int file_view_start(struct file_views *all, const struct file_view_plan *plan,
     return r;
 }
 
-static bool is_readable(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-
-    return poll(&p, 1, 0) > 0;
-}
-
 int file_view_failure(struct file_view *v, struct err *e)
 {
-    auto_fd report = -EBADF;
-
-    if (v->report < 0 || !is_readable(v->report))
+    child_proc_check(&v->process);
+    if (v->failure.code == 0)
         return 0;
-    report = take_fd(&v->report);
-    return proc_spawn_result(report, "view", e);
+    *e = v->failure;
+    v->failure = (struct err){0};
+    return -e->code;
 }
 
 /* --- use --- */

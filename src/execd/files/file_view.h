@@ -56,3 +56,5 @@ void file_view_forward(const struct file_view *v, struct http_req *req, const ch
 /* Whether a path, absolute or relative to the working directory, is within the workspace of the
  * process that serves this request; always true without a workspace. */
 bool file_view_allows(const struct http_req *req, struct str path);
+/* The same, and replies when it is not. */
+bool file_view_admits(struct http_req *req, struct str path);

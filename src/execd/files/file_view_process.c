@@ -10,12 +10,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/url.h"
-#include "execd/core/answer.h"
-#include "execd/core/path.h"
 #include "execd/core/routes.h"
-#include "execd/files/file_op.h"
 #include "execd/files/file_routes.h"
-#include "execd/files/upload_kept.h"
 #include "execd/tree/fs.h"
 
 enum {
@@ -23,34 +19,12 @@ enum {
     FD_CHANNEL = 4,
     FD_ROOT = 5, /* for fs_confine() */
     FD_PARK = 64,
-    ROUTES_MAX = 48,
     CONNECTIONS_MAX = 1024, /* as many as execd itself accepts */
     DRAIN_MS = 1000,
-    LAST_DRAIN_MS = 100, /* the sandbox ends soon: the remaining time is for undoing uploads */
+    LAST_DRAIN_MS = 100, /* the sandbox ends soon */
 };
 
-/* --- permitted paths --- */
-
-bool file_view_allows(const struct http_req *req, struct str path)
-{
-    const struct execd_api *api = req->server_user;
-    struct str view = str_of(api->view);
-    AUTO_BUF(clean, EXECD_PATH_BYTES_MAX);
-
-    if (view.n == 0)
-        return true;
-    return path_resolve(path, (const char *const *)environ, &clean, NULL) < 0 /* fails later */ ||
-           (str_starts(buf_str(&clean), view) && (clean.n == view.n || clean.p[view.n] == '/'));
-}
-
-static bool refuse(struct http_req *req, struct str path)
-{
-    answer_error(req, 400, "INVALID_REQUEST_BODY", "path is outside of the workspace: %.*s",
-                 STR_ARG(path));
-    return false;
-}
-
-/* Checks the paths of the query. */
+/* Checks the paths of the query; file_op_body() checks those of a body. */
 static bool view_on_request(struct http_req *req)
 {
     struct url_query_iter it;
@@ -60,57 +34,9 @@ static bool view_on_request(struct http_req *req)
     http_req_be_patient(req); /* execd, which forwards it, limits the client's pauses */
     url_query_init(&it, req->head.query, &req->arena);
     while (url_query_next(&it) > 0)
-        if (str_eq(it.key, STR("path")) && !file_view_allows(req, it.value))
-            return refuse(req, it.value);
+        if (str_eq(it.key, STR("path")) && !file_view_admits(req, it.value))
+            return false;
     return true;
-}
-
-/* Checks the paths in a body: the member names, or in the body of a move src and dest. */
-static bool view_allows_body(struct http_req *req, const struct json *body)
-{
-    json_each(item, body)
-    {
-        struct str src = STR_NONE, dest = STR_NONE;
-
-        if (body->type == JSON_OBJECT && !file_view_allows(req, item->key))
-            return refuse(req, item->key);
-        if (body->type != JSON_ARRAY || item->type != JSON_OBJECT)
-            continue;
-        (void)json_to_str(file_member(item, STR("src")), &src);
-        (void)json_to_str(file_member(item, STR("dest")), &dest);
-        if (src.p && !file_view_allows(req, src))
-            return refuse(req, src);
-        if (dest.p && !file_view_allows(req, dest))
-            return refuse(req, dest);
-    }
-    return true;
-}
-
-static const struct http_route *route_behind(const struct http_route *row)
-{
-    for (size_t i = 0; i < execd_route_count; i++)
-        if (execd_routes[i].methods == row->methods && strcmp(execd_routes[i].path, row->path) == 0)
-            return &execd_routes[i];
-    return NULL;
-}
-
-/* Replaces each handler that gets its whole body. The handler itself reports invalid JSON: the
- * limits are those of file_op_body, so that both parse the same. */
-static void view_checked(struct http_req *req)
-{
-    static const struct json_limits limits = {
-        .duplicates = JSON_DUPLICATES_LAST,
-        .first_only = true,
-        .replace_invalid = true,
-    };
-    AUTO_ARENA(arena, FILE_OP_ARENA_MAX);
-    const struct http_route *behind = route_behind(req->route);
-    struct json *body;
-
-    if (req->body.n > 0 && json_parse(&arena, req->body, &limits, &body, NULL) == 0 &&
-        !view_allows_body(req, body))
-        return;
-    behind->handler(req);
 }
 
 /* --- the process --- */
@@ -119,28 +45,11 @@ struct view_server {
     struct loop *loop;
     struct http_server *http;
     struct execd_api api;
-    struct uploads uploads;
     struct loop_io channel;
     struct loop_signals signals;
     const char *over;
     bool ending;
-    struct http_route rows[ROUTES_MAX];
-    size_t count;
 };
-
-static void collect_routes(struct view_server *v)
-{
-    for (size_t i = 0; i < execd_route_count && v->count < ROUTES_MAX; i++) {
-        struct http_route row = execd_routes[i];
-
-        if (!str_starts(str_of(row.path), STR("/files")) &&
-            !str_starts(str_of(row.path), STR("/directories")))
-            continue;
-        if (v->api.view && !(row.flags & ROUTE_STREAM_BODY))
-            row.handler = view_checked;
-        v->rows[v->count++] = row;
-    }
-}
 
 static void on_drained(void *user)
 {
@@ -184,9 +93,14 @@ static int watch_signals(struct view_server *v)
 
 static int view_serve(const struct file_view_task *task)
 {
+    static const struct http_route rows[] = {
+        {.path = "", .group = &file_routes   },
+        {.path = "", .group = &archive_routes},
+    };
     static struct view_server v; /* one per process */
     struct http_server_conf conf = {
-        .routes = v.rows,
+        .routes = rows,
+        .route_count = ARRAY_LEN(rows),
         .user = &v.api,
         .on_request = view_on_request,
         .on_unrouted = execd_on_unrouted,
@@ -199,11 +113,8 @@ static int view_serve(const struct file_view_task *task)
     if (r < 0)
         return r;
     v.over = task->plan->over;
-    v.api = (struct execd_api){.view = task->plan->workspace, .uploads = &v.uploads};
-    uploads_init(&v.uploads);
+    v.api = (struct execd_api){.view = task->plan->workspace};
     trim_init(&v.api.trim, v.loop);
-    collect_routes(&v);
-    conf.route_count = v.count;
     r = http_server_new(v.loop, &conf, &v.http, NULL);
     if (r >= 0)
         r = http_server_listen(v.http, FD_LISTENER, NULL);
@@ -213,8 +124,7 @@ static int view_serve(const struct file_view_task *task)
         r = watch_signals(&v);
     if (r >= 0)
         r = loop_run(v.loop, NULL);
-    http_server_free(v.http); /* active uploads end here, and are undone below */
-    uploads_finish(&v.uploads);
+    http_server_free(v.http); /* active uploads drop their temporary files here */
     return r;
 }
 

@@ -2,17 +2,15 @@
  * kind belongs to the i-th of the other.
  *
  * - a metadata part is read into `meta` and queued
- * - a file part whose metadata is here is written beside its target, and kept
+ * - a file part whose metadata is here is written, and appears when it is complete (target.h)
  * - a file part whose metadata is missing goes to the spool, and is written once the form is
- *   complete
- * - after an error, what was written is removed
- * - at the end of the form the spool is written, then all files appear
+ *   complete and its parts are paired
  *
  * Memory use does not depend on file size: pieces go from the connection to disk. Each file appears
- * complete, and none before the whole form was found valid; only targets that cannot be replaced (a
- * device, a FIFO) are written as data arrives. After an error the rest of the form is read and
- * dropped, so that the client, still sending, gets the reply. Errors of the form take precedence
- * over those of files, as the client gets one message. */
+ * complete or not at all; only targets that cannot be replaced (a device, a FIFO) are written as
+ * data arrives. After an error no further file is written, the files before it stay, and the rest
+ * of the form is read and dropped, so that the client, still sending, gets the reply. Errors of the
+ * form take precedence over those of files, as the client gets one message. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,13 +22,11 @@
 #include "base/time.h"
 #include "execd/core/answer.h"
 #include "execd/core/path.h"
-#include "execd/core/routes.h"
 #include "execd/files/body_feed.h"
 #include "execd/files/file_op.h"
 #include "execd/files/file_routes.h"
 #include "execd/files/file_view.h"
 #include "execd/files/upload_form.h"
-#include "execd/files/upload_kept.h"
 #include "execd/tree/fs.h"
 #include "execd/tree/sparse.h"
 #include "execd/tree/target.h"
@@ -56,12 +52,12 @@ struct upload_spooled { /* a file whose metadata has not come yet */
 enum upload_part { PART_OTHER, PART_META, PART_FILE, PART_SPOOL };
 
 struct upload {
-    struct slice slice; /* of undo_step during the form, of upload_step after it */
+    struct slice slice; /* after the end of the form */
     struct body_feed feed;
     struct http_req *req;
     struct arena arena; /* queues and paths */
     struct multipart form;
-    bool form_open, form_bad, form_over;
+    bool form_open, form_bad;
     enum upload_part part; /* the current one */
     struct buf meta_text;
 
@@ -70,8 +66,6 @@ struct upload {
     uint64_t meta_count, file_count;
     int spool;
     int64_t spool_bytes;
-
-    struct upload_kept *kept; /* files written so far */
 
     /* The file being written. */
     struct target target;
@@ -87,19 +81,6 @@ struct upload {
 
 /* --- errors --- */
 
-static bool undo_step(struct slice *s)
-{
-    return upload_kept_undo(container_of(s, struct upload, slice)->kept);
-}
-
-/* Removes what was written at once: the rest of the form may take long. */
-static void upload_give_up(struct upload *u)
-{
-    target_drop(&u->target);
-    if (!u->form_over) /* else upload_step does it */
-        slice_start(&u->slice, http_req_loop(u->req), undo_step);
-}
-
 static void upload_fail(struct upload *u, int status, const char *code, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
@@ -114,7 +95,7 @@ static void upload_fail(struct upload *u, int status, const char *code, const ch
     va_start(ap, fmt);
     (void)buf_vaddf(&u->fail_message, fmt, ap);
     va_end(ap);
-    upload_give_up(u);
+    target_drop(&u->target);
 }
 
 static void upload_fail_step(struct upload *u, const char *step, struct str what, const char *why)
@@ -149,13 +130,24 @@ static const char *upload_path(struct upload *u, struct str given, struct err *e
     return path;
 }
 
+static int make_parent(const char *path)
+{
+    AUTO_BUF(parent, PATH_MAX);
+    int r = buf_add(&parent, path_parent(str_of(path)));
+
+    if (r < 0)
+        return -ENAMETOOLONG;
+    return parent.n == 0 ? 0 : fs_make_dirs(parent.p, PARENT_MODE, NULL);
+}
+
 static void upload_open(struct upload *u, const char *path)
 {
     struct err e = {0};
+    int r = make_parent(path);
 
-    if (upload_kept_make_parent(u->kept, path, PARENT_MODE, &e) < 0)
-        upload_fail_step(u, "creating target directory", path_parent(str_of(path)), e.msg);
-    else if (upload_kept_open(u->kept, path, &u->target, &e) < 0)
+    if (r < 0)
+        upload_fail_step(u, "creating target directory", path_parent(str_of(path)), fs_text(-r));
+    else if (target_open(&u->target, path, &e) < 0)
         upload_fail_step(u, "opening destination file", u->path, e.msg);
 }
 
@@ -211,42 +203,18 @@ static void file_end(struct upload *u)
         upload_fail_write(u, r);
     else if (permission_apply_fd(&u->ids, u->target.fd, &e) < 0)
         upload_fail_step(u, "chmoding file", u->path, e.msg);
-    else if (upload_kept_add(u->kept, &u->target, u->path, &e) < 0)
+    else if (target_commit(&u->target, &e) < 0)
         upload_fail_step(u, "copying file", u->path, e.msg);
 }
 
 /* --- the spool --- */
-
-/* An unnamed file in the first directory that accepts it. */
-static int spool_open(void)
-{
-    const char *places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/"};
-    char name[FS_TEMP_NAME_MAX];
-
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        auto_fd dir =
-            places[i] && places[i][0] ? open(places[i], O_PATH | O_DIRECTORY | O_CLOEXEC) : -EBADF;
-        int fd;
-
-        if (dir < 0)
-            continue;
-        fs_temp_name(name);
-        fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                    S_IRUSR | S_IWUSR);
-        if (fd < 0)
-            continue;
-        (void)unlinkat(dir, name, 0);
-        return fd;
-    }
-    return -ENOSPC;
-}
 
 static void spool_begin(struct upload *u)
 {
     struct upload_spooled *row = arena_new(&u->arena, struct upload_spooled);
 
     if (row && u->spool < 0)
-        u->spool = spool_open();
+        u->spool = fd_nameless(getenv("TMPDIR"));
     if (!row || u->spool < 0) {
         upload_fail(u, 500, "RUNTIME_ERROR", "error copying file. no room to keep it");
         return;
@@ -410,20 +378,11 @@ static bool upload_is_paired(const struct upload *u)
 static bool upload_step(struct slice *s)
 {
     struct upload *u = container_of(s, struct upload, slice);
-    struct str path;
-    struct err e = {0};
-    int r = 1;
 
-    if (!upload_is_paired(u))
-        r = upload_kept_undo(u->kept);
-    else if (u->spooled)
+    if (u->spooled && upload_is_paired(u)) {
         spool_step(u);
-    else
-        r = upload_kept_place(u->kept, &path, &e);
-    if (r < 0)
-        upload_fail_step(u, "copying file", path, e.msg);
-    if (r != 0)
         return true;
+    }
     upload_reply(u);
     return false;
 }
@@ -436,7 +395,7 @@ static void upload_take(struct http_req *req, struct str part)
 
     if (!u->form_bad && multipart_feed(&u->form, part, NULL) < 0) {
         u->form_bad = true;
-        upload_give_up(u);
+        target_drop(&u->target);
     }
 }
 
@@ -454,7 +413,6 @@ static void upload_on_body_end(struct http_req *req)
     u->form_bad = u->form_bad || multipart_end(&u->form, NULL) < 0;
     if (u->form_bad)
         target_drop(&u->target);
-    u->form_over = true;
     slice_start(&u->slice, http_req_loop(req), upload_step);
 }
 
@@ -467,7 +425,6 @@ static void upload_on_close(struct http_req *req, int error UNUSED)
     if (u->form_open)
         multipart_done(&u->form);
     target_drop(&u->target);
-    upload_kept_free(u->kept, http_req_loop(req));
     fd_close(u->spool);
     buf_done(&u->meta_text);
     buf_done(&u->fail_message);
@@ -483,7 +440,6 @@ static const struct http_req_ops upload_ops = {
 void files_upload(struct http_req *req)
 {
     static const struct multipart_limits limits = {.parts_max = PARTS_MAX};
-    struct execd_api *api = req->server_user;
     struct upload *u = arena_new(&req->arena, struct upload);
 
     if (!u) {
@@ -492,7 +448,6 @@ void files_upload(struct http_req *req)
     }
     u->req = req;
     u->spool = -EBADF;
-    u->kept = upload_kept_new(FILE_OP_ARENA_MAX, api->uploads);
     u->target = TARGET_NONE;
     u->metas_tail = &u->metas;
     u->spooled_tail = &u->spooled;

@@ -45,7 +45,8 @@ static void make_envs_file(void)
     fd = fd_open_at(AT_FDCWD, name, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK,
                     FILE_MODE, PATH_FREE, &e);
     if (fd < 0)
-        log_event(LOG_WARN, "no file for variables, going on", LOG_STR("reason", e.msg));
+        log_event(LOG_WARN, "cannot create the EXECD_ENVS file, going on without it",
+                  LOG_STR("reason", e.msg));
 }
 
 /* Path of our own executable. In a shell, /proc/self/exe would name the shell. */

@@ -44,7 +44,7 @@ static bool wait_for_ca(void)
             return true;
         (void)sleep(1);
     }
-    log_event(LOG_WARN, "no certificate of the egress proxy came, going on without",
+    log_event(LOG_WARN, "no certificate of the egress proxy came, going on without it it it it",
               LOG_STR("path", CERTIFICATES_CA));
     return false;
 }
@@ -99,7 +99,7 @@ static void install_in_system(void)
         if (!has_program(ways[i].program))
             continue;
         if (!run(true, copy) || !run(true, update))
-            log_event(LOG_WARN, "the system's certificates stay as they are",
+            log_event(LOG_WARN, "the system's certificates were not updated",
                       LOG_STR("program", ways[i].program));
         return;
     }
@@ -125,7 +125,7 @@ static void install_in_nss(void)
         CERTIFICATES_CA, NULL};
 
     if (!run(false, add))
-        log_event(LOG_WARN, "the browser's certificates stay as they are");
+        log_event(LOG_WARN, "the browser's certificates were not updated");
 }
 
 /* --- the merged bundle --- */

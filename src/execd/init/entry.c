@@ -38,16 +38,6 @@ static int child_prepare(void *user, struct proc_step *ret_step)
 
 /* --- its output --- */
 
-static void pipe_close(struct entry_pipe *p)
-{
-    int fd = p->io.fd;
-
-    if (!p->entry)
-        return;
-    loop_io_stop(p->entry->loop, &p->io);
-    fd_close(fd);
-}
-
 /* If the log cannot be written, output is still read, so that the entrypoint does not block. */
 static void entry_log_output(struct entry *en, struct str data)
 {
@@ -62,40 +52,25 @@ static void entry_log_output(struct entry *en, struct str data)
 /* Reads once. False at end of file, on an error, and when nothing is available. */
 static bool pipe_read(struct entry_pipe *p)
 {
-    char *room;
-    ssize_t n;
+    char *room = loop_scratch(p->entry->loop);
+    ssize_t n = child_pipe_read(&p->pipe, room, READ_BYTES);
 
-    if (!p->entry || p->io.fd < 0)
-        return false;
-    room = loop_scratch(p->entry->loop);
-    n = read(p->io.fd, room, READ_BYTES);
     if (n > 0)
         entry_log_output(p->entry, str_make(room, (size_t)n));
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-        pipe_close(p);
     return n > 0;
 }
 
-static void pipe_on_ready(struct loop_io *io, uint32_t events UNUSED)
+static void pipe_on_ready(struct child_pipe *pipe)
 {
-    (void)pipe_read(container_of(io, struct entry_pipe, io));
+    (void)pipe_read(container_of(pipe, struct entry_pipe, pipe));
 }
 
-/* Creates a pipe and watches its read end. *ret_end is the write end for the child; the caller
- * closes it. */
-static int pipe_open(struct entry *en, struct entry_pipe *p, int *ret_end, struct err *e)
+/* Creates a pipe and watches it; the caller closes *ret_end. */
+static int pipe_open(struct entry_pipe *p, int *ret_end, struct err *e)
 {
-    auto_fd ours = -EBADF, theirs = -EBADF;
-    int r = fd_pipe(FD_PIPE_READ, &ours, &theirs, e);
+    int r = child_pipe_open(&p->pipe, ret_end, e);
 
-    if (r >= 0)
-        r = loop_io_start(en->loop, &p->io, ours, EPOLLIN, pipe_on_ready, e);
-    if (r < 0)
-        return r;
-    p->entry = en;
-    (void)take_fd(&ours);
-    *ret_end = take_fd(&theirs);
-    return 0;
+    return r < 0 ? r : child_pipe_watch(&p->pipe, e);
 }
 
 /* --- public functions --- */
@@ -108,9 +83,13 @@ int entry_start(struct entry *en, struct loop *loop, struct entry_log *log,
     int r;
 
     *en = (struct entry){.loop = loop, .log = log, .proc = PROC_NONE};
-    r = conf->keep_output ? 0 : pipe_open(en, &en->pipes[0], &out, e);
+    for (size_t i = 0; i < ARRAY_LEN(en->pipes); i++) {
+        en->pipes[i].entry = en;
+        child_pipe_init(&en->pipes[i].pipe, loop, pipe_on_ready);
+    }
+    r = conf->keep_output ? 0 : pipe_open(&en->pipes[0], &out, e);
     if (r >= 0 && !conf->keep_output)
-        r = pipe_open(en, &en->pipes[1], &err, e);
+        r = pipe_open(&en->pipes[1], &err, e);
     if (r >= 0) {
         spec.env = (const char *const *)environ;
         spec.stdio[1] = conf->keep_output ? STDOUT_FILENO : out;
@@ -146,7 +125,7 @@ void entry_done(struct entry *en)
         return;
     entry_drain(en); /* output of processes that outlived the entrypoint */
     for (size_t i = 0; i < ARRAY_LEN(en->pipes); i++)
-        pipe_close(&en->pipes[i]);
+        child_pipe_close(&en->pipes[i].pipe);
     proc_close(&en->proc);
     en->proc = PROC_NONE;
 }

@@ -3,8 +3,8 @@
 
 #include "base/proc.h"
 #include "execd/core/child.h"
+#include "execd/core/child_pipe.h"
 #include "execd/init/entry_log.h"
-#include "net/loop.h"
 
 struct entry_conf {
     const char *const *argv; /* NULL-terminated, not empty; argv[0] is looked up in PATH */
@@ -16,7 +16,7 @@ struct entry_conf {
 };
 
 struct entry_pipe {
-    struct loop_io io; /* fd is -EBADF after end of file */
+    struct child_pipe pipe;
     struct entry *entry;
 };
 

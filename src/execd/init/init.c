@@ -16,7 +16,6 @@
 #include "execd/core/use_log.h"
 #include "execd/files/file_identity.h"
 #include "execd/files/file_routes.h"
-#include "execd/files/upload_kept.h"
 #include "execd/init/certificates.h"
 #include "execd/init/exit_report.h"
 #include "execd/metrics/metrics_api.h"
@@ -50,7 +49,6 @@ struct init {
     struct loop_task reap_task;
     struct execd_api api;
     struct metrics_memory metrics_memory;
-    struct uploads uploads;
     struct sock_listener code_port;
     struct loop_timer timer; /* used in INIT_ENDING and INIT_KILLING */
     struct loop_timer log_timer;
@@ -326,7 +324,6 @@ static void init_make_api(struct init *i)
     i->api = (struct execd_api){
         .metrics = &i->conf->metrics,
         .metrics_memory = &i->metrics_memory,
-        .uploads = &i->uploads,
         .access_token = i->conf->access_token,
         .log_use = i->conf->log_use,
     };
@@ -338,7 +335,6 @@ static void init_make_api(struct init *i)
     trim_soon(&i->api.trim);
     ptys_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.ptys);
     list_init(&i->api.pty_clients);
-    uploads_init(&i->uploads);
     isolated_new_all(i->loop, &i->reaper, &i->conf->entry.place, &i->conf->isolated,
                      &i->api.isolated);
     identities_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.identities);
@@ -393,10 +389,8 @@ static void init_done(struct init *i)
         return;
     entry_done(&i->entry);
     http_server_free(i->server);
-    if (i->api.commands) {
-        uploads_finish(&i->uploads);
+    if (i->api.commands)
         interrupts_done(&i->api.interrupts);
-    }
     isolated_free_all(i->api.isolated);
     identities_free(i->api.identities);
     commands_free(i->api.commands);

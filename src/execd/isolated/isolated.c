@@ -137,7 +137,7 @@ int isolated_new(struct isolated_all *all, struct isolated **ret, struct err *e)
     s->place = all->place;
     s->place.enter = box_enter;
     s->place.box = &s->box;
-    s->workspace = s->channel = s->report.fd = -EBADF;
+    s->workspace = s->channel = -EBADF;
     for (size_t i = 0; i < BOX_FDS; i++)
         s->box.fds[i] = -EBADF;
     arena_init(&s->arena, ISOLATED_ARENA_BYTES_MAX);
@@ -186,27 +186,16 @@ static void close_namespaces(struct isolated *s)
             fd_close(take_fd(&s->box.fds[i]));
 }
 
-static void stop_report(struct isolated *s)
-{
-    int fd = s->report.fd;
-
-    if (fd < 0)
-        return;
-    loop_io_stop(s->all->loop, &s->report);
-    fd_close(fd);
-}
-
 /* When its first process dies, the kernel kills all other processes in the box. */
 static void stop_box(struct isolated *s)
 {
     pid_t pid = s->init.pid;
 
-    stop_report(s);
     isolated_shell_free(s);
     file_view_free(take_ptr(&s->view));
     gauge_stop(s->gauge);
     s->gauge = NULL;
-    reaper_unwatch(&s->init);
+    child_proc_stop(&s->init);
     if (pid > 0)
         (void)kill(pid, SIGKILL);
     fd_close(take_fd(&s->channel));
@@ -372,7 +361,7 @@ static int take_descriptors(struct isolated *s, struct err *e)
 
     r = fd_recv(s->channel, which, sizeof(which), &n, fds, &count);
     if (r < 0)
-        return err_sys(e, -r, "hear from the session");
+        return err_sys(e, -r, "receive the session's report");
     for (size_t i = 0; i < count; i++) {
         if (i < n && which[i] < BOX_FDS && s->box.fds[which[i]] < 0)
             s->box.fds[which[i]] = fds[i];
@@ -381,7 +370,7 @@ static int take_descriptors(struct isolated *s, struct err *e)
     }
     return s->box.fds[BOX_FD_MNT] >= 0 && s->box.fds[BOX_FD_PID] >= 0
                ? 0
-               : err_set(e, EPROTO, "the session handed over nothing");
+               : err_set(e, EPROTO, "the session's first process sent no namespaces");
 }
 
 static void on_outgrown(struct isolated *s)
@@ -392,18 +381,16 @@ static void on_outgrown(struct isolated *s)
     isolated_end(s);
 }
 
-static void on_report(struct loop_io *io, uint32_t events UNUSED)
+static void on_start_of_box(struct child_proc *init, const struct err *why)
 {
-    struct isolated *s = container_of(io, struct isolated, report);
+    struct isolated *s = container_of(init, struct isolated, init);
     void (*on_ready)(void *, struct isolated *, const struct err *) = s->on_ready;
     struct err e = {0};
-    int r = proc_spawn_result(io->fd, "session", &e);
 
-    stop_report(s);
-    if (r >= 0)
-        r = take_descriptors(s, &e);
-    if (r < 0) {
-        fail(s, &e);
+    if (!why && take_descriptors(s, &e) < 0)
+        why = &e;
+    if (why) {
+        fail(s, why);
         return;
     }
     s->state = ISOLATED_READY;
@@ -418,15 +405,19 @@ static void on_report(struct loop_io *io, uint32_t events UNUSED)
 }
 
 /* The box was killed by a signal, or by the OOM killer. */
-static void on_exit_of_box(struct reaper_child *c, const struct proc_exit *how UNUSED)
+static void on_exit_of_box(struct child_proc *init, const struct proc_exit *how UNUSED)
 {
-    struct isolated *s = container_of(c, struct isolated, init);
+    struct isolated *s = container_of(init, struct isolated, init);
 
-    if (s->state == ISOLATED_STARTING)
-        return; /* on_report() follows */
     log_event(LOG_WARN, "an isolated session was killed", LOG_STR("id", s->id));
     isolated_end(s);
 }
+
+static const struct child_proc_ops box_ops = {
+    .name = "a session",
+    .on_start = on_start_of_box,
+    .on_exit = on_exit_of_box,
+};
 
 static int make_upper(struct isolated *s, struct err *e)
 {
@@ -467,8 +458,6 @@ static int start_box(struct isolated *s, int channel, struct err *e)
         .share_net = s->spec.share_net,
         .channel = channel,
     };
-    auto_fd report = -EBADF;
-    pid_t pid;
     int r = isolated_workspace_path(s, real);
 
     if (r < 0)
@@ -482,14 +471,7 @@ static int start_box(struct isolated *s, int channel, struct err *e)
     how.groups = &s->all->place.groups;
     how.prepare = box_become;
     how.user = &plan;
-    r = proc_spawn_start(&how, &pid, &report, e);
-    if (r < 0)
-        return r;
-    reaper_watch(s->all->reaper, &s->init, pid, on_exit_of_box);
-    r = loop_io_start(s->all->loop, &s->report, report, EPOLLIN, on_report, e);
-    if (r >= 0)
-        (void)take_fd(&report);
-    return r;
+    return child_proc_start(&s->init, s->all->loop, s->all->reaper, &how, &box_ops, e);
 }
 
 int isolated_start(struct isolated *s,

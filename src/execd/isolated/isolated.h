@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "base/id.h"
-#include "execd/core/reaper.h"
+#include "execd/core/child_proc.h"
 #include "execd/isolated/isolated_box.h"
 #include "net/loop.h"
 
@@ -86,8 +86,7 @@ struct isolated {
 
     /* The remaining fields are private to isolated*.c. */
     struct isolated_all *all;
-    struct reaper_child init; /* the first process of its box */
-    struct loop_io report;    /* result of the spawn; fd is -EBADF once it was read */
+    struct child_proc init; /* the first process of its box */
     int channel;
     struct loop_timer timer;      /* idle time, or end of retention */
     unsigned users;               /* requests that use it, and background runs */

@@ -19,6 +19,7 @@
 #include "base/caps.h"
 #include "base/fd.h"
 #include "base/mount_api.h"
+#include "base/tree.h"
 #include "execd/isolated/isolated_filter.h"
 
 enum { DIR_MODE = 0755, OPTION_MAX = 32, LOOK_NS = 20 * 1000 * 1000 };
@@ -130,32 +131,12 @@ static int box_protect(struct box *b)
     return root < 0 ? -errno : mnt_set(root, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
 }
 
-/* Creates a directory and its parents; existing ones are fine. */
-static int make_dirs(const char *path)
-{
-    char at[BOX_PATH_BYTES_MAX];
-    size_t n = strlen(path);
-
-    if (n >= sizeof(at))
-        return -ENAMETOOLONG;
-    memcpy(at, path, n + 1);
-    for (size_t i = 1; i <= n; i++) {
-        if (at[i] != '/' && at[i] != '\0')
-            continue;
-        at[i] = '\0';
-        if (mkdir(at, DIR_MODE) < 0 && errno != EEXIST && errno != EROFS)
-            return -errno;
-        at[i] = path[i];
-    }
-    return 0;
-}
-
 /* A mount point that a tmpfs of the box covers no longer exists and is created again. */
 static int box_attach(const char *path, int mount)
 {
     auto_fd place = open_place(path);
 
-    if (place == -ENOENT && make_dirs(path) == 0)
+    if (place == -ENOENT && tree_make(path, DIR_MODE) == 0)
         place = open_place(path);
     return place < 0 ? place : mnt_attach(mount, place);
 }

@@ -14,7 +14,7 @@
 #include "execd/isolated/isolated_api_internal.h"
 #include "execd/isolated/isolated_layer.h"
 #include "execd/tree/gzip_store.h"
-#include "execd/tree/tar.h"
+#include "base/tar.h"
 #include "execd/tree/walk.h"
 
 enum {

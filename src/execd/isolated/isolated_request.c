@@ -198,7 +198,7 @@ static const char *real_path(struct isolated *s, const char *path, struct err *e
 
 static int refuse_workspace(const char *path, struct err *e)
 {
-    return err_set(e, EINVAL, "workspace: %s cannot be one", path);
+    return err_set(e, EINVAL, "workspace: %s cannot be a workspace", path);
 }
 
 /* Checks the opened directory: a process of the sandbox may have put a symlink there, and may
@@ -323,11 +323,11 @@ static int read_places(struct create_body *b, struct err *e)
     size_t count = b->overlays_count + (b->path.n > 0);
 
     if (b->binds_count > 0)
-        return err_set(e, EINVAL, "binds: there are none here, only extra_writable");
+        return err_set(e, EINVAL, "binds: not supported here; use extra_writable");
     if (count == 0)
         return err_set(e, EINVAL, "workspace: required, but missing");
     if (count > 1)
-        return err_set(e, EINVAL, "overlays: one place to work in is all there is, not %zu", count);
+        return err_set(e, EINVAL, "overlays: expected one workspace in all, got %zu", count);
     if (b->overlays_count == 0)
         return 0;
     b->path = b->overlays[0].path;

@@ -330,7 +330,7 @@ struct telemetry *telemetry_start(const struct telemetry_parts *parts, const cha
     t->begin_us = time_wall_us();
     arena_init(&t->memory, TELEMETRY_CONF_BYTES_MAX);
     if (telemetry_conf_read(env, hostinfo, &t->memory, &t->conf, &e) < 0) {
-        log_event(LOG_WARN, "telemetry is not sent, going on without", LOG_STR("why", e.msg));
+        log_event(LOG_WARN, "telemetry is off", LOG_STR("why", e.msg));
         telemetry_stop(t);
         return NULL;
     }

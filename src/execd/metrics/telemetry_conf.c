@@ -137,7 +137,7 @@ static int set_endpoint(struct str text, bool is_base, struct arena *a, struct t
     if (url.scheme == URL_HTTPS)
         return err_set(e, EINVAL, "execd has no TLS: https does not work, http does");
     if (url.scheme != URL_HTTP)
-        return err_set(e, EINVAL, "it is no http URL");
+        return err_set(e, EINVAL, "it is not an http URL");
     if (is_base && str_ends(url.path, STR("/")))
         url.path.n--;
     ret->host = arena_strdup(a, url.host);

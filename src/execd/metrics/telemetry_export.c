@@ -24,7 +24,7 @@ static void export_failed(struct telemetry_export *x, const char *why)
     if (x->warned_ns && now - x->warned_ns < TELEMETRY_WARN_MS * TIME_NS_PER_MS)
         return;
     x->warned_ns = now;
-    log_event(LOG_WARN, "telemetry was not taken, going on without",
+    log_event(LOG_WARN, "the collector did not accept telemetry",
               LOG_STR("collector", x->conf.to->authority), LOG_STR("why", why),
               LOG_U64("lost", x->lost));
 }
@@ -88,7 +88,7 @@ static void export_send(struct telemetry_export *x)
     int r = x->conf.make(x->conf.user, &body);
 
     if (r < 0)
-        (void)err_sys(&e, -r, "write it down");
+        (void)err_sys(&e, -r, "encode the metrics");
     spec.body = buf_str(&body);
     x->status = 0;
     x->answer_bytes = 0;
@@ -119,7 +119,7 @@ static void lookup_on_ready(struct loop_io *io, uint32_t events UNUSED)
         return;
     lookup_stop(x);
     if (n != (ssize_t)sizeof(addr)) {
-        export_failed(x, "its name is not known");
+        export_failed(x, "its name cannot be resolved");
         return;
     }
     x->addr = addr;

@@ -32,7 +32,6 @@ void pty_proc_init(struct pty_proc *p, struct loop *loop, struct reaper *reaper,
     };
 
     *p = (struct pty_proc){.ops = ops, .loop = loop, .reaper = reaper, .slave = -EBADF};
-    p->report.fd = -EBADF;
     for (size_t i = 0; i < PTY_ENDS; i++)
         p->ends[i] = (struct pty_end){.proc = p, .fd = -EBADF, .channel = channels[i]};
 }
@@ -211,24 +210,11 @@ void pty_proc_signal(const struct pty_proc *p, int signo)
 
 /* --- ending --- */
 
-static void proc_stop_report(struct pty_proc *p)
-{
-    int fd = p->report.fd;
-
-    if (fd < 0)
-        return;
-    loop_io_stop(p->loop, &p->report);
-    fd_close(fd);
-}
-
 /* Releases everything; the next shell may start. */
 static void proc_forget(struct pty_proc *p)
 {
-    reaper_unwatch(&p->child); /* the child is still reaped */
-    proc_stop_report(p);
+    child_proc_stop(&p->child);
     proc_close_ends(p);
-    free(p->program);
-    p->program = NULL;
     p->paused = false;
     p->state = PTY_IDLE;
 }
@@ -259,26 +245,15 @@ static void proc_on_task(struct loop_task *t)
     p->ops->on_end(p, p->exit_code);
 }
 
-/* True if the shell runs. */
-static bool proc_take_report(struct pty_proc *p)
+static void proc_on_start(struct child_proc *child, const struct err *why)
 {
-    struct err e = {0};
-    int r = proc_spawn_result(p->report.fd, p->program, &e);
+    struct pty_proc *p = container_of(child, struct pty_proc, child);
 
-    proc_stop_report(p);
-    if (r < 0) {
+    if (why)
         proc_forget(p);
-        p->ops->on_start(p, &e);
-        return false;
-    }
-    p->state = PTY_RUNNING;
-    p->ops->on_start(p, NULL);
-    return true;
-}
-
-static void proc_on_report(struct loop_io *io, uint32_t events UNUSED)
-{
-    (void)proc_take_report(container_of(io, struct pty_proc, report));
+    else
+        p->state = PTY_RUNNING;
+    p->ops->on_start(p, why);
 }
 
 /* FIONREAD counts the bytes of a pipe. A terminal counts fewer than it holds, but delivers all of
@@ -295,12 +270,10 @@ static size_t end_due(const struct pty_end *end)
     return ioctl(end->fd, FIONREAD, &left) == 0 && left > 0 ? (size_t)left : 0;
 }
 
-static void proc_on_exit(struct reaper_child *child, const struct proc_exit *how)
+static void proc_on_exit(struct child_proc *child, const struct proc_exit *how)
 {
     struct pty_proc *p = container_of(child, struct pty_proc, child);
 
-    if (p->report.fd >= 0 && !proc_take_report(p))
-        return;
     p->exit_code = how->by_signal ? -1 : how->code;
     p->state = PTY_DRAINING;
     for (size_t i = PTY_END_OUT; i < PTY_ENDS; i++)
@@ -378,14 +351,17 @@ static int child_prepare(void *user, struct proc_step *ret_step)
     return child_settle(spec->place, &as_ours, spec->cwd, spec->argv[0], ret_step);
 }
 
+static const struct child_proc_ops proc_child_ops = {
+    .name = "a terminal's shell",
+    .on_start = proc_on_start,
+    .on_exit = proc_on_exit,
+};
+
 static int proc_spawn_on(struct pty_proc *p, const struct pty_spec *spec, const int stdio[PTY_ENDS],
                          struct err *e)
 {
     struct proc_spec how = PROC_SPEC(spec->argv[0], spec->argv);
     struct pty_spec copy = *spec;
-    auto_fd report = -EBADF;
-    pid_t pid;
-    int r;
 
     how.env = spec->env;
     how.flags = PROC_NEW_SESSION;
@@ -394,15 +370,7 @@ static int proc_spawn_on(struct pty_proc *p, const struct pty_spec *spec, const 
     how.user = &copy;
     for (size_t i = 0; i < PTY_ENDS; i++)
         how.stdio[i] = stdio[i];
-    r = proc_spawn_start(&how, &pid, &report, e);
-    if (r < 0)
-        return r;
-    reaper_watch(p->reaper, &p->child, pid, proc_on_exit);
-    r = loop_io_start(p->loop, &p->report, report, EPOLLIN, proc_on_report, e);
-    if (r < 0)
-        return r;
-    (void)take_fd(&report);
-    return 0;
+    return child_proc_start(&p->child, p->loop, p->reaper, &how, &proc_child_ops, e);
 }
 
 int pty_proc_start(struct pty_proc *p, const struct pty_spec *spec, struct err *e)
@@ -411,7 +379,6 @@ int pty_proc_start(struct pty_proc *p, const struct pty_spec *spec, struct err *
 
     assert(p->state == PTY_IDLE);
     p->is_pty = spec->is_pty;
-    p->program = mem_strdup(spec->argv[0]);
     r = open_ends(p, stdio, e);
     if (r >= 0)
         r = proc_spawn_on(p, spec, stdio, e);

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "execd/core/child.h"
-#include "execd/core/reaper.h"
+#include "execd/core/child_proc.h"
 #include "execd/pty/pty_frames.h"
 #include "net/loop.h"
 
@@ -57,12 +57,10 @@ struct pty_proc { /* read-only for other files */
     const struct pty_proc_ops *ops;
     struct loop *loop;
     struct reaper *reaper;
-    struct reaper_child child;
-    struct loop_io report; /* result of the spawn; fd is -EBADF once it was read */
+    struct child_proc child;
     struct loop_task task; /* delivers output in PTY_DRAINING */
     struct pty_end ends[PTY_ENDS];
     int slave; /* kept open: without it, reads of the master fail with EIO */
-    char *program;
     int exit_code;
     bool is_pty, paused;
     enum pty_proc_state { PTY_IDLE, PTY_STARTING, PTY_RUNNING, PTY_DRAINING } state;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -17,20 +16,12 @@
 
 /* --- making and freeing --- */
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U
-#endif
-
-/* MFD_NOEXEC_SEAL satisfies kernels that require it (vm.memfd_noexec); older ones reject it with
- * EINVAL. */
 static int memory_file(const char *name, int *ret_fd, struct err *e)
 {
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+    int fd = fd_memory(name);
 
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
-        return err_sys(e, errno, "make a memory file");
+        return err_sys(e, -fd, "make a memory file");
     *ret_fd = fd;
     return 0;
 }
@@ -43,7 +34,7 @@ int shell_new(const struct shell_conf *conf, struct shell **ret, struct err *e)
     s->conf = *conf;
     s->cwd = conf->cwd ? mem_strdup(conf->cwd) : NULL;
     s->conf.cwd = NULL;
-    s->code_fd = s->state_fd = s->input = s->report.fd = s->control.fd = -EBADF;
+    s->code_fd = s->state_fd = s->input = s->control.fd = -EBADF;
     r = shell_outputs_open(s, e);
     if (r >= 0)
         r = memory_file("code", &s->code_fd, e);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "base/buf.h"
+#include "execd/core/child_pipe.h"
+#include "execd/core/child_proc.h"
 #include "execd/shell/shell.h"
 #include "execd/shell/shell_script.h"
 
@@ -10,11 +12,9 @@ enum { SHELL_PAST_MAX = 8 };
 /* The pipe of one output. It lives as long as the shell object, and execd keeps both ends open, so
  * that jobs of a shell that went down can still write. */
 struct shell_output {
-    struct loop_io io;
+    struct child_pipe pipe; /* due: still to deliver after the run ended */
     struct shell *shell;
-    int ends[2]; /* [0] execd's end to read, [1] the shell's */
-    size_t due;  /* bytes still to deliver after the run ended */
-    bool watched;
+    int end; /* the shell's */
 };
 
 /* The progress of ending a run. */
@@ -29,12 +29,11 @@ struct shell {
 
     /* The process. */
     const struct shell_kind *kind;
-    struct reaper_child child; /* pid 0: down */
-    pid_t sid;                 /* pid of the child, and id of the session it leads */
-    pid_t pid;                 /* of the shell: the same, or its only child; 0 = unknown */
-    struct loop_io report;     /* of proc_spawn_start; -EBADF once it was read */
-    struct loop_io control;    /* -EBADF: none, or it was closed */
-    int input;                 /* standard input of the shell: lines of the loop */
+    struct child_proc child; /* pid 0: down */
+    pid_t sid;               /* pid of the child, and id of the session it leads */
+    pid_t pid;               /* of the shell: the same, or its only child; 0 = unknown */
+    struct loop_io control;  /* -EBADF: none, or it was closed */
+    int input;               /* standard input of the shell: lines of the loop */
     bool ready, syncing, trace;
     char sync_nonce[SHELL_NONCE_MAX];
     struct loop_timer watch; /* limit for its start and for its answer */

@@ -158,15 +158,9 @@ static void shell_remember(struct shell *s, pid_t sid)
 
 void shell_went_down(struct shell *s)
 {
-    reaper_unwatch(&s->child);
+    child_proc_stop(&s->child);
     loop_timer_stop(s->conf.loop, &s->watch);
     shell_stop_hearing(s);
-    if (s->report.fd >= 0) {
-        int fd = s->report.fd;
-
-        loop_io_stop(s->conf.loop, &s->report);
-        fd_close(fd);
-    }
     fd_close(s->input);
     s->input = -EBADF;
     s->pid = 0;
@@ -204,26 +198,18 @@ static void shell_cannot_start(struct shell *s, const struct err *why)
     shell_run_over(s, NULL);
 }
 
-/* In an isolated session the reporting process is a child of the one that exited and may be
- * stopped: do not wait for it. */
-static bool report_has_come(const struct shell *s)
+static void shell_on_start(struct child_proc *child, const struct err *why)
 {
-    struct pollfd p = {.fd = s->report.fd, .events = POLLIN};
-
-    return s->report.fd >= 0 && poll(&p, 1, 0) > 0;
+    if (why)
+        shell_cannot_start(container_of(child, struct shell, child), why);
 }
 
-static void shell_on_exit(struct reaper_child *child, const struct proc_exit *how)
+static void shell_on_exit(struct child_proc *child, const struct proc_exit *how)
 {
     struct shell *s = container_of(child, struct shell, child);
-    struct err e = {0};
     pid_t sid = s->sid;
-    AUTO_BUF(text, sizeof(e.msg));
+    AUTO_BUF(text, EXIT_TEXT_MAX);
 
-    if (report_has_come(s) && proc_spawn_result(s->report.fd, s->kind->program, &e) < 0) {
-        shell_cannot_start(s, &e);
-        return;
-    }
     shell_went_down(s);
     shell_remember(s, sid);
     if (s->busy && !s->over) {
@@ -237,18 +223,11 @@ static void shell_on_exit(struct reaper_child *child, const struct proc_exit *ho
 
 /* --- the start --- */
 
-static void shell_on_report(struct loop_io *io, uint32_t events UNUSED)
-{
-    struct shell *s = container_of(io, struct shell, report);
-    int fd = io->fd;
-    struct err e = {0};
-    int r = proc_spawn_result(fd, s->kind->program, &e);
-
-    loop_io_stop(s->conf.loop, io);
-    fd_close(fd);
-    if (r < 0)
-        shell_cannot_start(s, &e);
-}
+static const struct child_proc_ops shell_child_ops = {
+    .name = "a shell",
+    .on_start = shell_on_start,
+    .on_exit = shell_on_exit,
+};
 
 struct start {
     const struct shell *shell;
@@ -310,28 +289,23 @@ static int start_spawn(struct shell *s, const char *path, const char *const *env
     };
     struct proc_spec how = PROC_SPEC(path, s->kind->argv);
     bool taken[SHELL_FDS];
-    int report, r;
-    pid_t pid;
+    int r;
 
     how.env = env;
     how.stdio[0] = input;
-    how.stdio[1] = s->outputs[SHELL_STDOUT].ends[1];
-    how.stdio[2] = s->outputs[SHELL_STDERR].ends[1];
+    how.stdio[1] = s->outputs[SHELL_STDOUT].end;
+    how.stdio[2] = s->outputs[SHELL_STDERR].end;
     how.flags = PROC_NEW_SESSION;
     how.groups = &s->conf.place.groups;
     how.prepare = start_prepare;
     how.user = &start;
     start_take_numbers(s->kind, control, taken);
-    r = proc_spawn_start(&how, &pid, &report, e);
+    r = child_proc_start(&s->child, s->conf.loop, s->conf.reaper, &how, &shell_child_ops, e);
     start_leave_numbers(s->kind, taken);
     if (r < 0)
         return r;
-    s->sid = pid;
-    reaper_watch(s->conf.reaper, &s->child, pid, shell_on_exit);
-    r = loop_io_start(s->conf.loop, &s->report, report, EPOLLIN, shell_on_report, e);
-    if (r < 0)
-        fd_close(report);
-    return r;
+    s->sid = s->child.pid;
+    return 0;
 }
 
 /* Creates a socket and a pipe, starts the shell with their other ends, and writes the loop to it.

@@ -191,11 +191,17 @@ void target_drop(struct target *t)
 
 /* --- committing --- */
 
+/* A complete file that is not in its place yet. */
+struct kept {
+    int fd;                      /* O_PATH, of an unnamed file; or -EBADF */
+    char temp[FS_TEMP_NAME_MAX]; /* in the directory of its place; or "" */
+};
+
 /* A file open for writing cannot be executed (ETXTBSY), and some file systems report write errors
  * only at close. */
-static int close_written(struct target *t, struct target_kept *ret)
+static int close_written(struct target *t, struct kept *ret)
 {
-    struct target_kept kept = TARGET_KEPT_NONE;
+    struct kept kept = {.fd = -EBADF};
     char link[FD_LINK_MAX];
 
     if (!t->in_place && !t->temp[0]) {
@@ -220,7 +226,7 @@ static int close_written(struct target *t, struct target_kept *ret)
     return 0;
 }
 
-static int keep_by_name(struct target_kept *kept, int dir)
+static int keep_by_name(struct kept *kept, int dir)
 {
     int r = name_temp(kept->fd, dir, kept->temp);
 
@@ -229,7 +235,7 @@ static int keep_by_name(struct target_kept *kept, int dir)
     return r;
 }
 
-int target_kept_place(struct target_kept *kept, int dir, const char *name)
+static int place_kept(struct kept *kept, int dir, const char *name)
 {
     int r;
 
@@ -247,7 +253,7 @@ int target_kept_place(struct target_kept *kept, int dir, const char *name)
     return 0;
 }
 
-void target_kept_drop(struct target_kept *kept, int dir)
+static void drop_kept(struct kept *kept, int dir)
 {
     fd_close(take_fd(&kept->fd));
     if (kept->temp[0])
@@ -255,37 +261,18 @@ void target_kept_drop(struct target_kept *kept, int dir)
     kept->temp[0] = '\0';
 }
 
-int target_keep(struct target *t, bool may_hold, struct target_kept *ret, struct err *e)
-{
-    struct target_kept kept;
-    int r = close_written(t, &kept);
-
-    if (r == 0 && kept.fd >= 0 && !may_hold) {
-        r = keep_by_name(&kept, t->dir);
-        if (r == -ENOENT) /* no file can be named in a removed directory */
-            r = 0;
-        if (r < 0)
-            target_kept_drop(&kept, t->dir);
-    }
-    target_drop(t);
-    if (r < 0)
-        return err_set(e, -r, "close: %s", fs_text(-r));
-    *ret = kept;
-    return 0;
-}
-
 int target_commit(struct target *t, struct err *e)
 {
-    struct target_kept kept;
+    struct kept kept;
     int r = close_written(t, &kept);
 
     if (r < 0)
         r = err_set(e, -r, "close: %s", fs_text(-r));
     else {
-        r = target_kept_place(&kept, t->dir, t->name);
+        r = place_kept(&kept, t->dir, t->name);
         if (r < 0)
             r = err_set(e, -r, "rename: %s", fs_text(-r));
-        target_kept_drop(&kept, t->dir);
+        drop_kept(&kept, t->dir);
     }
     target_drop(t);
     return r;

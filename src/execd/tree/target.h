@@ -24,12 +24,6 @@ struct target {
     char temp[FS_TEMP_NAME_MAX]; /* "" when unnamed or in place */
 };
 
-/* A complete file that is not in its place yet. */
-struct target_kept {
-    int fd;                      /* O_PATH, of an unnamed file; or -EBADF */
-    char temp[FS_TEMP_NAME_MAX]; /* in the directory of its place; or "" */
-};
-
 /* Creates with mode 0777 minus the umask. -EISDIR for a directory. */
 int target_open(struct target *t, const char *path, struct err *e) MUST_USE;
 /* The same for a name in an open directory (borrowed). A link of that name is replaced itself. */
@@ -39,13 +33,4 @@ int target_open_at(struct target *t, int dir, const char *name, struct err *e) M
 int target_commit(struct target *t, struct err *e) MUST_USE;
 void target_drop(struct target *t); /* discards what was not committed; no-op if not open */
 
-/* Closes the complete file without putting it into place: *ret must be placed or dropped. *ret uses
- * a descriptor only if `may_hold` or if its directory is gone, and none when none is available. A
- * target written in place needs no further step. On failure as target_commit. */
-int target_keep(struct target *t, bool may_hold, struct target_kept *ret, struct err *e) MUST_USE;
-/* Puts it into place under this name of its directory; on -errno it is still kept. */
-int target_kept_place(struct target_kept *kept, int dir, const char *name) MUST_USE;
-void target_kept_drop(struct target_kept *kept, int dir); /* no-op if placed or empty */
-
-#define TARGET_NONE      ((struct target){.dir = -EBADF, .fd = -EBADF})
-#define TARGET_KEPT_NONE ((struct target_kept){.fd = -EBADF})
+#define TARGET_NONE ((struct target){.dir = -EBADF, .fd = -EBADF})

@@ -266,30 +266,34 @@ static int subtree_add(struct watch_tree *t, struct watch_node *up, const char *
 
 /* --- entries already reported --- */
 
-static uint64_t entry_hash(int wd, const char *name)
-{
-    uint64_t hash = 0xcbf29ce484222325 ^ (uint64_t)(uint32_t)wd;
+/* An entry of a watched directory as the key of a map: its watch descriptor, then its name. Whole
+ * keys are compared: a hash that two entries share would hide the events of one of them. */
+struct entry_key {
+    char bytes[sizeof(int) + NAME_MAX];
+};
 
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3;
-    return hash;
+static struct str entry_key(struct entry_key *key, int wd, const char *name)
+{
+    size_t n = strnlen(name, NAME_MAX);
+
+    memcpy(key->bytes, &wd, sizeof(wd));
+    memcpy(key->bytes + sizeof(wd), name, n);
+    return str_make(key->bytes, sizeof(wd) + n);
 }
 
-static void seen_add(struct watch_tree *t, uint64_t hash)
+static void seen_add(struct watch_tree *t, int wd, const char *name)
 {
-    if (t->seen_count < WATCH_SEEN_MAX)
-        t->seen[t->seen_count++] = hash;
+    struct entry_key key;
+    int r = map_set(&t->seen, entry_key(&key, wd, name), NULL);
+
+    (void)r; /* without room its event is reported, too */
 }
 
-static bool seen_take(struct watch_tree *t, uint64_t hash)
+static bool seen_take(struct watch_tree *t, int wd, const char *name)
 {
-    for (size_t i = 0; i < t->seen_count; i++) {
-        if (t->seen[i] != hash)
-            continue;
-        t->seen[i] = t->seen[--t->seen_count];
-        return true;
-    }
-    return false;
+    struct entry_key key;
+
+    return map_remove(&t->seen, entry_key(&key, wd, name));
 }
 
 /* --- scans --- */
@@ -311,7 +315,7 @@ static int scan_entry(struct watch_tree *t, struct watch_scan *s, const struct d
         return 0;
     if (!s->quiet) {
         tell(t, WATCH_CREATED, s->node, d->d_name, directory);
-        seen_add(t, entry_hash(s->node->wd, d->d_name));
+        seen_add(t, s->node->wd, d->d_name);
     }
     return directory ? subtree_add(t, s->node, d->d_name, s->quiet) : 0;
 }
@@ -413,7 +417,7 @@ static void moved_within(struct watch_tree *t, struct watch_node *up, const char
 
 static void appeared(struct watch_tree *t, struct watch_node *up, const char *name, bool directory)
 {
-    if (!seen_take(t, entry_hash(up->wd, name)))
+    if (!seen_take(t, up->wd, name))
         tell(t, WATCH_CREATED, up, name, directory);
     if (directory && subtree_add(t, up, name, false) < 0)
         tell_overflow(t);
@@ -426,11 +430,14 @@ static void moved_from(struct watch_tree *t, struct watch_node *up, const struct
 
 static void modified(struct watch_tree *t, struct watch_node *up, const struct inotify_event *ev)
 {
-    uint64_t hash = entry_hash(up->wd, ev->name);
+    struct entry_key room;
+    struct str key = entry_key(&room, up->wd, ev->name);
 
-    if (hash != t->last_modified)
-        tell(t, WATCH_MODIFIED, up, ev->name, ev->mask & IN_ISDIR);
-    t->last_modified = hash;
+    if (str_eq(key, buf_str(&t->last_modified)))
+        return;
+    tell(t, WATCH_MODIFIED, up, ev->name, ev->mask & IN_ISDIR);
+    buf_clear(&t->last_modified);
+    (void)buf_add(&t->last_modified, key); /* without memory, the next one is reported, too */
 }
 
 static void take_self(struct watch_tree *t, struct watch_node *n, uint32_t mask)
@@ -453,12 +460,14 @@ static void take_event(struct watch_tree *t, const struct inotify_event *ev)
     if (!half)
         watch_tree_flush(t);
     if (!(ev->mask & (IN_MODIFY | IN_ATTRIB)))
-        t->last_modified = 0;
+        buf_clear(&t->last_modified);
     if (ev->mask & IN_Q_OVERFLOW)
         overflowed(t);
     up = node_find(t, ev->wd);
     if (!up) /* the flush may have freed it */
         return;
+    if (ev->mask & (IN_DELETE | IN_MOVED_FROM))
+        (void)seen_take(t, up->wd, ev->name); /* the next entry of this name is another one */
     if (ev->mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT))
         take_self(t, up, ev->mask);
     else if (ev->len == 0)
@@ -481,8 +490,8 @@ static int read_events(struct watch_tree *t, struct err *e)
     ssize_t n = read(t->fd, room, sizeof(room));
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-        t->seen_count = 0; /* the queue is empty: no more duplicates will come */
-        t->last_modified = 0;
+        map_done(&t->seen); /* the queue is empty: no more duplicates will come */
+        buf_clear(&t->last_modified);
         return 0;
     }
     if (n <= 0)
@@ -507,6 +516,8 @@ int watch_tree_open(struct watch_tree *t, const char *root, bool recursive,
 
     *t = (struct watch_tree){.recursive = recursive, .on_event = on_event, .ctx = ctx};
     t->scans_tail = &t->scans;
+    map_init(&t->seen, WATCH_SEEN_MAX, NULL);
+    buf_init(&t->last_modified, sizeof(struct entry_key));
     t->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (t->fd < 0)
         return err_sys(e, errno, "watch %s", root);
@@ -534,6 +545,8 @@ void watch_tree_done(struct watch_tree *t)
         free(t->nodes[i]);
     }
     free(t->nodes);
+    map_done(&t->seen);
+    buf_done(&t->last_modified);
     fd_close(t->fd); /* also removes all watches */
     *t = (struct watch_tree){.fd = -EBADF};
 }

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/map.h"
 
 enum { WATCH_DIRECTORIES_MAX = 8192, WATCH_SEEN_MAX = 1024 };
 
@@ -43,10 +44,8 @@ struct watch_tree {
         uint32_t cookie;
         bool directory;
     } from;
-    /* Hashes of entries reported by a scan, which inotify may report, too. */
-    uint64_t seen[WATCH_SEEN_MAX];
-    size_t seen_count;
-    uint64_t last_modified; /* hash; repeated modifications are reported once */
+    struct map seen;          /* entries reported by a scan, which inotify may report, too */
+    struct buf last_modified; /* an entry: repeated modifications are reported once */
 };
 
 /* Begins to watch. Existing files are not reported. Call watch_tree_done in any case. */

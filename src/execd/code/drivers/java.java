@@ -75,7 +75,7 @@ public class Driver {
         Runtime.getRuntime().halt(0);
     }
 
-    /** By its number: opening /dev/fd would need the permission of whoever made the pipe. */
+    /** By its number: opening /dev/fd would need permissions on the pipe, which another user made. */
     private static FileDescriptor descriptor(int number) throws ReflectiveOperationException {
         Constructor<FileDescriptor> make = FileDescriptor.class.getDeclaredConstructor(int.class);
 

@@ -355,7 +355,7 @@ async function valueOf(remote) {
   return found;
 }
 
-/* {a: 1} is a block to the language, and an object to whoever types it. */
+/* {a: 1} is a block to the language, but the user means an object. */
 function asExpression(code) {
   if (!/^\s*\{/.test(code) || /;\s*$/.test(code)) return code;
   try {

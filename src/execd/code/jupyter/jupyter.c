@@ -47,16 +47,6 @@ void jupyter_break(struct jupyter *j, const char *why)
 
 /* --- output of the kernel process itself --- */
 
-static void io_close(struct loop *loop, struct loop_io *io)
-{
-    int fd = io->fd;
-
-    if (fd < 0)
-        return;
-    loop_io_stop(loop, io);
-    fd_close(fd);
-}
-
 static void log_keep(struct jupyter_log *log, const char *p, size_t n)
 {
     size_t fresh = min_size(n, sizeof(log->tail)),
@@ -70,18 +60,16 @@ static void log_keep(struct jupyter_log *log, const char *p, size_t n)
 static bool log_read(struct jupyter *j)
 {
     char room[JUPYTER_LOG_BYTES];
-    ssize_t n = j->log.io.fd < 0 ? -1 : read(j->log.io.fd, room, sizeof(room));
+    ssize_t n = child_pipe_read(&j->log.pipe, room, sizeof(room));
 
     if (n > 0)
         log_keep(&j->log, room, (size_t)n);
-    else if (j->log.io.fd >= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR)))
-        io_close(j->loop, &j->log.io);
     return n > 0;
 }
 
-static void log_on_ready(struct loop_io *io, uint32_t events UNUSED)
+static void log_on_ready(struct child_pipe *pipe)
 {
-    (void)log_read(container_of(container_of(io, struct jupyter_log, io), struct jupyter, log));
+    (void)log_read(container_of(container_of(pipe, struct jupyter_log, pipe), struct jupyter, log));
 }
 
 /* The last line that is not blank: there most programs say why they end. */
@@ -97,17 +85,9 @@ static struct str log_last_line(const struct jupyter_log *log)
 
 static int log_open(struct jupyter *j, int *ret_end, struct err *e)
 {
-    auto_fd ours = -EBADF, theirs = -EBADF;
-    int r = fd_pipe(FD_PIPE_READ, &ours, &theirs, e);
+    int r = child_pipe_open(&j->log.pipe, ret_end, e);
 
-    if (r < 0)
-        return r;
-    r = loop_io_start(j->loop, &j->log.io, ours, EPOLLIN, log_on_ready, e);
-    if (r < 0)
-        return r;
-    (void)take_fd(&ours);
-    *ret_end = take_fd(&theirs);
-    return 0;
+    return r < 0 ? r : child_pipe_watch(&j->log.pipe, e);
 }
 
 /* --- ending --- */
@@ -120,11 +100,10 @@ static void jupyter_free(struct kernel *k)
         return;
     j = jupyter_of(k);
     jupyter_kill(j);
-    reaper_unwatch(&j->child);
+    child_proc_stop(&j->child);
     loop_timer_stop(j->loop, &j->timer);
     loop_timer_stop(j->loop, &j->soon);
-    io_close(j->loop, &j->report);
-    io_close(j->loop, &j->log.io);
+    child_pipe_close(&j->log.pipe);
     for (size_t i = 0; i < JUPYTER_CHANNELS; i++)
         zmtp_conn_free(j->conns[i]);
     jupyter_forget_cell(j);
@@ -159,27 +138,17 @@ static void jupyter_on_last_words_over(struct loop_timer *t)
     jupyter_tell_death(container_of(t, struct jupyter, timer));
 }
 
-static void jupyter_take_report(struct jupyter *j)
+static void jupyter_on_start(struct child_proc *child, const struct err *why)
 {
-    struct err e = {0};
-
-    if (proc_spawn_result(j->report.fd, j->name, &e) < 0)
-        jupyter_break(j, e.msg);
-    io_close(j->loop, &j->report);
-}
-
-static void jupyter_on_report(struct loop_io *io, uint32_t events UNUSED)
-{
-    jupyter_take_report(container_of(io, struct jupyter, report));
+    if (why)
+        jupyter_break(container_of(child, struct jupyter, child), why->msg);
 }
 
 /* The kernel's last output may still be in the iopub socket: waits for its end. */
-static void jupyter_on_exit(struct reaper_child *child, const struct proc_exit *how)
+static void jupyter_on_exit(struct child_proc *child, const struct proc_exit *how)
 {
     struct jupyter *j = container_of(child, struct jupyter, child);
 
-    if (j->report.fd >= 0)
-        jupyter_take_report(j);
     for (int i = 0; i < LOG_READS_MAX && log_read(j); i++)
         ;
     jupyter_set_exit(j, how);
@@ -270,13 +239,18 @@ static int child_prepare(void *user, struct proc_step *ret_step)
     return child_settle(&start->conf->place, &same, start->conf->cwd, start->name, ret_step);
 }
 
+static const struct child_proc_ops jupyter_child_ops = {
+    .name = "a kernel",
+    .on_start = jupyter_on_start,
+    .on_exit = jupyter_on_exit,
+};
+
 static int jupyter_spawn(struct jupyter *j, const struct kernel_conf *conf, const char *program,
                          const char *const *argv, const char *const *env, struct err *e)
 {
     struct jupyter_start start = {conf, j->name};
     struct proc_spec how = PROC_SPEC(program, argv);
-    auto_fd log = -EBADF, report = -EBADF;
-    pid_t pid;
+    auto_fd log = -EBADF;
     int r = log_open(j, &log, e);
 
     if (r < 0)
@@ -288,15 +262,7 @@ static int jupyter_spawn(struct jupyter *j, const struct kernel_conf *conf, cons
     how.groups = &conf->place.groups;
     how.prepare = child_prepare;
     how.user = &start;
-    r = proc_spawn_start(&how, &pid, &report, e);
-    if (r < 0)
-        return r;
-    reaper_watch(conf->reaper, &j->child, pid, jupyter_on_exit);
-    r = loop_io_start(j->loop, &j->report, report, EPOLLIN, jupyter_on_report, e);
-    if (r < 0)
-        return r;
-    (void)take_fd(&report);
-    return 0;
+    return child_proc_start(&j->child, j->loop, conf->reaper, &how, &jupyter_child_ops, e);
 }
 
 /* ipykernel and kernels based on it use a ZeroMQ that supports unix sockets (ipc). */
@@ -336,7 +302,7 @@ static struct jupyter *jupyter_new(const struct kernel_conf *conf, const struct 
     j->loop = conf->loop;
     j->owner = conf->owner;
     j->user = conf->user;
-    j->report.fd = j->log.io.fd = -EBADF;
+    child_pipe_init(&j->log.pipe, j->loop, log_on_ready);
     j->interrupt_by_message = spec->interrupt_by_message;
     buf_init(&j->request, JUPYTER_REQUEST_BYTES_MAX);
     arena_init(&j->reply.arena, 0);

@@ -8,6 +8,8 @@
 #include "execd/code/jupyter/jupyter_message.h"
 #include "execd/code/jupyter/jupyter_place.h"
 #include "execd/code/jupyter/zmtp_conn.h"
+#include "execd/core/child_pipe.h"
+#include "execd/core/child_proc.h"
 
 enum {
     JUPYTER_WHY_MAX = 252,
@@ -18,7 +20,7 @@ enum {
 
 /* stdout and stderr of the kernel process itself, not output of cells. */
 struct jupyter_log {
-    struct loop_io io; /* fd is -EBADF after end of file */
+    struct child_pipe pipe;
     char tail[JUPYTER_LOG_BYTES];
     size_t n;
 };
@@ -46,8 +48,7 @@ struct jupyter {
     struct jupyter_session session;
     struct jupyter_place place;
     struct zmtp_conn *conns[JUPYTER_CHANNELS]; /* NULL once closed */
-    struct reaper_child child;
-    struct loop_io report; /* result of the spawn; fd is -EBADF once it was read */
+    struct child_proc child;
     struct jupyter_log log;
     struct loop_timer timer; /* of the start, then of the cell, its grace period, or the end */
     /* Asks again whether the kernel is ready; later interrupts a cell, or waits for its idle. */

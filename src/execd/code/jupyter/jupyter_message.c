@@ -138,7 +138,7 @@ static void read_content(struct arena *a, struct str text, struct jupyter_messag
     int r = json_parse(a, text, &content_limits, &content, &e);
 
     if (r < 0)
-        m->lost = r == -EBADMSG ? "it is no JSON" : "it is too large";
+        m->lost = r == -EBADMSG ? "it is not JSON" : "it is too large";
     else
         m->content = content;
 }

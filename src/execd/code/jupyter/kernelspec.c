@@ -62,10 +62,10 @@ static int check_spec(const struct spec_file *f, struct err *e)
 {
     for (size_t i = 0; i < f->argv_count; i++)
         if (str_has_nul(f->argv[i]) || f->argv[0].n == 0)
-            return err_set(e, EBADMSG, "argv[%zu]: not what a program can be given", i);
+            return err_set(e, EBADMSG, "argv[%zu]: empty, or contains a NUL byte", i);
     for (size_t i = 0; i < f->env_count; i++)
         if (!envs_is_name(f->env[i].key) || str_has_nul(f->env[i].value))
-            return err_set(e, EBADMSG, "env: a row is no variable");
+            return err_set(e, EBADMSG, "env: an entry is not a variable");
     return 0;
 }
 

@@ -265,15 +265,15 @@ TEST(driver, ends_one_that_breaks_the_protocol)
     static const struct {
         const char *script, *why;
     } rows[] = {
-        {"ready; begin; say nonsense; sleep 60",                                     "what it must not: "},
+        {"ready; begin; say nonsense; sleep 60",                                     "its protocol: "    },
         {"ready; begin; say '{\"type\":\"done\",\"id\":\"x\"}'; sleep 60",           "does not run"      },
         {"say '{\"type\":\"begin\",\"id\":\"\"}'; sleep 60",                         "does not run"      },
-        {"ready; begin; say '{\"type\":\"sing\"}'; sleep 60",                        "no meaning, 'sing'"},
-        {"ready; begin; say '{\"type\":\"result\"}'; sleep 60",                      "no object"         },
+        {"ready; begin; say '{\"type\":\"sing\"}'; sleep 60",                        "event, 'sing'"     },
+        {"ready; begin; say '{\"type\":\"result\"}'; sleep 60",                      "not an object"     },
         {"ready; begin; say '{\"type\":\"result\",\"data\":{\"a/b\":1}}'; sleep 60",
-         "'a/b' is no string"                                                                            },
-        {"ready; begin; say '{\"type\":\"error\",\"traceback\":[1]}'; sleep 60",     "no strings"        },
-        {"ready; begin; say '{\"type\":\"failed\"}'; sleep 60",                      "after the start"   },
+         "'a/b' of data is not"                                                                          },
+        {"ready; begin; say '{\"type\":\"error\",\"traceback\":[1]}'; sleep 60",     "not a string"      },
+        {"ready; begin; say '{\"type\":\"failed\"}'; sleep 60",                      "failed after ready"},
         {"ready; begin; head -c 20000000 /dev/zero >&4; sleep 60",                   "larger than 16 MiB"},
     };
 
@@ -418,7 +418,7 @@ TEST(driver, runs_python)
 }
 
 /* A pipe's worth waits with us when we pause, and one in the pipe when the driver ends. */
-TEST(driver, does_not_listen_to_whom_a_dead_driver_left_behind)
+TEST(driver, ignores_processes_that_a_dead_driver_left_behind)
 {
     static const char event[] =
         "{\"type\":\"display\",\"id\":\"d\",\"data\":{\"text/plain\":\"D\"}}\n";

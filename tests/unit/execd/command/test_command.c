@@ -153,7 +153,7 @@ TEST(command, names_signals_and_timeouts)
     rig_close(&g);
 }
 
-TEST(command, runs_on_when_nobody_follows)
+TEST(command, runs_on_without_a_follower)
 {
     struct rig g;
 
@@ -226,7 +226,7 @@ static struct typist typist_make(struct rig *g)
     };
 }
 
-TEST(command, waits_for_who_follows_before_it_ends)
+TEST(command, waits_for_its_follower_before_it_ends)
 {
     struct command_spec spec = {.has_input = true, .input_open = true};
     struct typist t;

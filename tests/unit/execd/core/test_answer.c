@@ -67,7 +67,7 @@ TEST(answer, leaves_the_keys_of_maps_alone)
     CHECK_EQ(o.code.n, 0);
 }
 
-TEST(answer, takes_null_for_nothing_said)
+TEST(answer, takes_a_null_body_for_an_empty_one)
 {
     AUTO_ARENA(a, 1 << 16);
     struct outer o = {.code = STR("kept")};

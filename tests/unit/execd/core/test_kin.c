@@ -64,7 +64,7 @@ TEST(kin, ends_all_of_a_session_but_its_leader)
     kin_kill(p.pid, 0);
     while (kin_signal(p.pid, 0, 0, 0) > 0) /* they have the signal, and die of it in a moment */
         usleep(1000);
-    CHECK_EQ(proc_wait(p.pidfd, UINT64_MAX, &how), 0); /* it had nobody to wait for any more */
+    CHECK_EQ(proc_wait(p.pidfd, UINT64_MAX, &how), 0); /* it had no child to wait for any more */
     CHECK(!how.by_signal);
     proc_close(&p);
 }

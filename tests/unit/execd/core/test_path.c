@@ -54,7 +54,7 @@ TEST(path, keeps_a_dollar_behind_a_backslash)
     check_expands("a\\\\$DIR", "a\\$DIR");
 }
 
-TEST(path, lists_what_nobody_defined)
+TEST(path, lists_undefined_variables)
 {
     check_refuses(STR("$ZED/$ALPHA/${ZED}"),
                   "path references undefined environment variables: ALPHA,ZED");

@@ -42,7 +42,7 @@ static void wait_dead(pid_t pid)
     CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 }
 
-TEST(reaper, tells_each_exit_to_who_watches_that_number)
+TEST(reaper, reports_each_exit_to_the_watcher_of_that_pid)
 {
     struct child a = {0}, b = {0};
     struct reaper r;

@@ -62,5 +62,5 @@ TEST(exit_report, says_when_it_cannot_be_written)
     struct exit_reporter r;
 
     CHECK_EQ(exit_report_starting(&r, 1000), -EBADF);
-    CHECK_EQ(exit_report_starting(&r, -EBADF), 0); /* nobody asked for one */
+    CHECK_EQ(exit_report_starting(&r, -EBADF), 0); /* no report was requested */
 }

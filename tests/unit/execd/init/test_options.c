@@ -134,7 +134,7 @@ TEST(options, says_what_is_wrong)
     }
 }
 
-/* As whoever copies files out of the image of execd starts it. */
+/* As a container that copies files out of the image of execd starts it. */
 TEST(options, serves_by_default_and_ignores_what_is_no_option)
 {
     static const char *const rows[][8] = {

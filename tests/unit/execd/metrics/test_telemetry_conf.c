@@ -80,7 +80,7 @@ TEST(telemetry_conf, says_what_is_wrong_with_an_endpoint)
     CHECK_EQ(read_conf(ENV("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=c:4318"), "", &c, &e), -EINVAL);
     e = (struct err){0};
     CHECK_EQ(read_conf(ENV("OTEL_EXPORTER_OTLP_ENDPOINT=ws://c"), "", &c, &e), -EINVAL);
-    CHECK_STR(e.msg, "OTEL_EXPORTER_OTLP_ENDPOINT: it is no http URL");
+    CHECK_STR(e.msg, "OTEL_EXPORTER_OTLP_ENDPOINT: it is not an http URL");
 }
 
 TEST(telemetry_conf, takes_an_interval_that_makes_sense)

@@ -1,7 +1,7 @@
 #include "execd/pty/pty.h"
 
 #include "base/buf.h"
-#include "pty_rig.h"
+#include "rig.h"
 
 static struct rig rig; /* a test is a process of its own */
 static struct ptys *all;

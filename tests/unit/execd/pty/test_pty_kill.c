@@ -12,7 +12,7 @@ TEST(pty_kill, reads_whose_session_a_process_is_of)
     CHECK_EQ(pty_kill_group(STR("42 (sh) S 1 41 40 34816 42 0"), 41), 0);
     CHECK_EQ(pty_kill_group(STR("42 (a) S 1 9 40 (b) R 1 41 40 0"), 40), 41);
     CHECK_EQ(pty_kill_group(STR("42 (sh) Z 1 41 40 34816 42 0"), 40), 0); /* over */
-    CHECK_EQ(pty_kill_group(STR("1 (init) S 0 1 1 0"), 1), 0);            /* -1 is everyone */
+    CHECK_EQ(pty_kill_group(STR("1 (init) S 0 1 1 0"), 1), 0);            /* -1 is every process */
     CHECK_EQ(pty_kill_group(STR("2 (kthreadd) S 0 0 0 0"), 0), 0);
 }
 

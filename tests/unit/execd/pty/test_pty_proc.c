@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "folder.h"
-#include "pty_rig.h"
+#include "rig.h"
 
 static struct world {
     struct rig rig;
@@ -140,12 +140,12 @@ static void ends_beside_a_writer(bool is_pty)
     world_close();
 }
 
-TEST(pty_proc, ends_although_somebody_holds_its_terminal)
+TEST(pty_proc, ends_although_another_process_holds_its_terminal)
 {
     ends_beside_a_writer(true);
 }
 
-TEST(pty_proc, ends_although_somebody_holds_its_pipes)
+TEST(pty_proc, ends_although_another_process_holds_its_pipes)
 {
     ends_beside_a_writer(false);
 }
@@ -168,7 +168,7 @@ TEST(pty_proc, tells_a_writer_to_wait_and_when_to_go_on)
     world_close();
 }
 
-TEST(pty_proc, refuses_input_that_nobody_reads)
+TEST(pty_proc, refuses_input_without_a_reader)
 {
     world_open();
     start(false, "exec <&-; echo deaf; sleep 100");

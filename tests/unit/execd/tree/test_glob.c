@@ -178,7 +178,7 @@ TEST(glob, bounds_its_work)
         memcpy(stars + i, "a*", 2);
     stars[100] = 'b';
     stars[101] = '\0';
-    CHECK_EQ(match(stars, text), 0); /* exponential for those who backtrack */
+    CHECK_EQ(match(stars, text), 0); /* exponential with backtracking */
     text[255] = 'a';
     CHECK_EQ(match("*!(*!(*b*)*)c", text), -ELOOP);
 }

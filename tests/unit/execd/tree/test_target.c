@@ -92,47 +92,25 @@ TEST(target, has_no_name_before_it_is_whole)
 {
     AUTO_FOLDER(folder);
     struct target t;
-    struct target_kept kept;
 
     need_nameless();
     file_write("f", "old");
     CHECK_EQ(target_open(&t, "f", NULL), 0);
     CHECK_EQ(write(t.fd, "new", 3), 3);
     CHECK_EQ(names_in_folder(), 1);
-    CHECK_EQ(target_keep(&t, true, &kept, NULL), 0);
-    CHECK_EQ(names_in_folder(), 1);
-    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0); /* over the old one */
+    CHECK_STR(file_read("f"), "old");
+    CHECK_EQ(target_commit(&t, NULL), 0); /* over the old one */
     CHECK_STR(file_read("f"), "new");
     CHECK_EQ(names_in_folder(), 1);
-    target_kept_drop(&kept, AT_FDCWD); /* placed is fine */
+    target_drop(&t); /* committed is fine */
     CHECK_STR(file_read("f"), "new");
 }
 
-TEST(target, is_kept_by_a_name_where_descriptors_are_dear)
-{
-    AUTO_FOLDER(folder);
-    struct target t;
-    struct target_kept kept;
-
-    for (int placed = 0; placed < 2; placed++) {
-        CHECK_EQ(target_open(&t, "f", NULL), 0);
-        CHECK_EQ(write(t.fd, "x", 1), 1);
-        CHECK_EQ(target_keep(&t, false, &kept, NULL), 0);
-        CHECK(kept.fd < 0 && kept.temp[0] && access(kept.temp, F_OK) == 0);
-        if (placed)
-            CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0);
-        target_kept_drop(&kept, AT_FDCWD);
-        CHECK_EQ(names_in_folder(), placed);
-    }
-    CHECK_STR(file_read("f"), "x");
-}
-
-TEST(target, is_kept_by_a_name_when_no_descriptor_is_left)
+TEST(target, is_committed_when_no_descriptor_is_left)
 {
     AUTO_FOLDER(folder);
     struct rlimit few, before;
     struct target t;
-    struct target_kept kept;
     int r;
 
     CHECK_EQ(target_open(&t, "f", NULL), 0);
@@ -141,42 +119,21 @@ TEST(target, is_kept_by_a_name_when_no_descriptor_is_left)
     few = before;
     few.rlim_cur = 0;
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-    r = target_keep(&t, true, &kept, NULL);
+    r = target_commit(&t, NULL);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     CHECK_EQ(r, 0);
-    CHECK(kept.fd < 0 && kept.temp[0]);
-    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0);
     CHECK_STR(file_read("f"), "x");
     CHECK_EQ(names_in_folder(), 1);
 }
 
-TEST(target, is_kept_without_a_name_when_its_directory_is_gone)
+TEST(target, leaves_nothing_when_it_cannot_be_placed)
 {
     AUTO_FOLDER(folder);
     struct target t;
-    struct target_kept kept;
-
-    need_nameless();
-    CHECK_EQ(mkdir("d", 0755), 0);
-    CHECK_EQ(target_open(&t, "d/f", NULL), 0);
-    CHECK_EQ(write(t.fd, "x", 1), 1);
-    CHECK_EQ(rmdir("d"), 0);
-    CHECK_EQ(target_keep(&t, false, &kept, NULL), 0);
-    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), 0);
-    CHECK_STR(file_read("f"), "x");
-}
-
-TEST(target, is_still_kept_when_it_cannot_be_placed)
-{
-    AUTO_FOLDER(folder);
-    struct target t;
-    struct target_kept kept;
 
     CHECK_EQ(target_open(&t, "f", NULL), 0);
-    CHECK_EQ(target_keep(&t, true, &kept, NULL), 0);
     CHECK_EQ(mkdir("f", 0755), 0);
-    CHECK_EQ(target_kept_place(&kept, AT_FDCWD, "f"), -EISDIR);
-    target_kept_drop(&kept, AT_FDCWD);
+    CHECK_EQ(target_commit(&t, NULL), -EISDIR);
     CHECK_EQ(names_in_folder(), 1);
 }
 

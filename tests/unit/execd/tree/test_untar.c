@@ -56,7 +56,7 @@ TEST(untar, makes_files_directories_and_links)
     CHECK_STR(file_read("out/h"), "content");
     CHECK_STR(file_read("out/no/dir/f"), "x");
     CHECK_EQ(stat("out/d/f", &st), 0);
-    CHECK_EQ(st.st_mode & 07777, 0711); /* setuid is for those who ask for owners */
+    CHECK_EQ(st.st_mode & 07777, 0711); /* setuid is kept only with owners */
     CHECK_EQ(st.st_mtim.tv_sec, 1000);
     CHECK_EQ(st.st_nlink, 2);
     CHECK_EQ(stat("out/d", &st), 0);
@@ -159,7 +159,7 @@ TEST(untar, leaves_no_half_file)
     CHECK_EQ(mkdir("out", 0755), 0);
 }
 
-TEST(untar, does_not_wait_for_who_reads_a_pipe)
+TEST(untar, does_not_wait_for_the_reader_of_a_pipe)
 {
     static char big[100 << 10];
     AUTO_FOLDER(folder);

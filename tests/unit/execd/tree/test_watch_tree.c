@@ -53,7 +53,7 @@ static void end(struct noted *n)
     buf_done(&n->text);
 }
 
-TEST(watch_tree, tells_what_happens)
+TEST(watch_tree, reports_each_kind_of_change)
 {
     AUTO_FOLDER(folder);
     struct noted n;
@@ -88,6 +88,57 @@ TEST(watch_tree, follows_new_directories_and_tells_each_file_once)
     CHECK_STR(told(&n), "new/ a;new/ a/b;new a/b/early;");
     file_write("a/b/late", "");
     CHECK_STR(told(&n), "new a/b/late;");
+    end(&n);
+}
+
+/* Watches a, with a file f, and b, which is empty, when their scans are done and the queue of the
+ * kernel was not yet found empty. The two have neighbouring watch descriptors. */
+static void begin_between_scans_and_events(struct noted *n, struct folder *f)
+{
+    struct err e = {0};
+
+    begin(n, f, true);
+    CHECK_EQ(mkdir("a", 0755), 0);
+    CHECK_EQ(mkdir("b", 0755), 0);
+    file_write("a/f", "");
+    CHECK_EQ(watch_tree_step(&n->tree, &e), 1); /* the two directories */
+    while (n->tree.scans)
+        CHECK_EQ(watch_tree_step(&n->tree, &e), 1);
+    CHECK_STR(n->text.p, "new/ a;new/ b;new a/f;");
+}
+
+TEST(watch_tree, tells_files_of_neighbours_apart)
+{
+    AUTO_FOLDER(folder);
+    struct noted n;
+    char name[] = "b/?";
+
+    begin_between_scans_and_events(&n, &folder);
+    for (name[2] = 'a'; name[2] <= 'z'; name[2]++)
+        file_write(name, "");
+    CHECK_STR(told(&n), "new b/a;new b/b;new b/c;new b/d;new b/e;new b/f;new b/g;new b/h;new b/i;"
+                        "new b/j;new b/k;new b/l;new b/m;new b/n;new b/o;new b/p;new b/q;new b/r;"
+                        "new b/s;new b/t;new b/u;new b/v;new b/w;new b/x;new b/y;new b/z;");
+    for (char c = 'e'; c <= 'g'; c++) {
+        name[2] = c;
+        CHECK_EQ(chmod("a/f", 0600), 0);
+        CHECK_EQ(chmod(name, 0600), 0);
+    }
+    CHECK_STR(told(&n), "mod a/f;mod b/e;mod a/f;mod b/f;mod a/f;mod b/g;");
+    end(&n);
+}
+
+TEST(watch_tree, tells_a_file_again_that_is_made_again)
+{
+    AUTO_FOLDER(folder);
+    struct noted n;
+
+    begin_between_scans_and_events(&n, &folder);
+    CHECK_EQ(unlink("a/f"), 0);
+    file_write("a/f", "");
+    CHECK_EQ(rename("a/f", "b/f"), 0);
+    file_write("a/f", "");
+    CHECK_STR(told(&n), "del a/f;new a/f;mov b/f<a/f;new a/f;");
     end(&n);
 }
 
@@ -149,7 +200,7 @@ TEST(watch_tree, ends_with_its_directory)
     struct noted n;
 
     begin(&n, &folder, true);
-    CHECK_EQ(chdir("/"), 0); /* who stands in a directory keeps it */
+    CHECK_EQ(chdir("/"), 0); /* a working directory would stay alive */
     CHECK_EQ(rmdir(folder.path), 0);
     CHECK(strstr(told(&n), "gone/"));
     CHECK(n.tree.gone);
@@ -160,7 +211,7 @@ TEST(watch_tree, ends_with_its_directory)
 
 enum { EVENTS_MAX = 200000 };
 
-/* More than the kernel keeps for somebody who does not read. */
+/* More events than the kernel queues for a process that does not read. */
 static void lose_events(void)
 {
     long kept = strtol(file_read("/proc/sys/fs/inotify/max_queued_events"), NULL, 10);

@@ -1,6 +1,6 @@
 // driver.go - cells of go: each is compiled with all that was declared before, and run as a
 // process of its own. Needs Go 1.19. docs/internals/execd.md has the protocol, and what of a cell
-// lives on. All files of this directory come as one text; whoever starts us takes them apart by
+// lives on. All files of this directory come as one text; the start command splits it at
 // their first lines.
 package main
 

@@ -191,7 +191,7 @@ TEST(zmtp, refuses_what_it_does_not_speak)
         {STR_INIT("HTTP/1.1 400"),                       false},
         {STR_INIT("\xff\0\0\0\0\0\0\0\0\x7e"),           false},
         {STR_INIT("\xff\0\0\0\0\0\0\0\0\x7f\1"),         false},
-        {STR_INIT("\x08\1a"),                            true }, /* a flag nobody knows */
+        {STR_INIT("\x08\1a"),                            true }, /* an unknown flag */
         {STR_INIT("\5\1a"),                              true }, /* a command in pieces */
         {STR_INIT("\4\0"),                               true }, /* without a name */
         {STR_INIT("\4\2\5a"),                            true }, /* name past its end */

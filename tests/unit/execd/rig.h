@@ -1,4 +1,4 @@
-/* pty_rig.h - a loop that reaps, for tests of terminals. */
+/* rig.h - a loop that reaps, for tests of processes. */
 #pragma once
 
 #include <signal.h>
