@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "base/time.h"
+
 /* --- the document --- */
 
 bool api_is_json_type(struct str type)
@@ -164,6 +166,35 @@ int api_parse_bool(struct arena *a, const struct json *v, const struct json_fiel
     if (v->type == JSON_STRING && api_bool_word(v->string, to) == 0)
         return 0;
     return err_set(e, EBADMSG, "expected a boolean, got %s", json_type_name(v));
+}
+
+void api_print_integer(struct json_writer *w, const struct json_field *f, const void *from)
+{
+    if (*(const int64_t *)from != 0)
+        json_member_i64(w, str_of(f->name), *(const int64_t *)from);
+}
+
+void api_print_bool(struct json_writer *w, const struct json_field *f, const void *from)
+{
+    if (*(const bool *)from || f->seen_at)
+        json_member_bool(w, str_of(f->name), *(const bool *)from);
+}
+
+int api_parse_time(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
+                   struct err *e)
+{
+    if (v->type != JSON_STRING && v->type != JSON_NUMBER)
+        return err_set(e, EBADMSG, "expected a time, got %s", json_type_name(v));
+    if (time_parse_lenient(v->type == JSON_STRING ? v->string : v->text, ret, NULL) < 0)
+        return err_set(e, EBADMSG, "expected a time like 2030-01-31T12:00:00Z, got '%s'",
+                       api_show(v->type == JSON_STRING ? v->string : v->text).text);
+    return 0;
+}
+
+void api_print_time(struct json_writer *w, const struct json_field *f, const void *from)
+{
+    if (*(const int64_t *)from != 0)
+        json_member_time(w, str_of(f->name), *(const int64_t *)from);
 }
 
 int api_pairs_parse(struct arena *a, const struct json *v, const char *path, size_t max,

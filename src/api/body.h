@@ -28,6 +28,17 @@ int api_parse_integer(struct arena *a, const struct json *v, const struct json_f
 int api_parse_bool(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
                    struct err *e);
 
+/* An int64_t of microseconds since 1970: text as of time_parse_lenient, or a Unix time as a number.
+ * Written as time_format does, and left out when 0. */
+int api_parse_time(struct arena *a, const struct json *v, const struct json_field *f, void *ret,
+                   struct err *e);
+void api_print_time(struct json_writer *w, const struct json_field *f, const void *from);
+void api_print_integer(struct json_writer *w, const struct json_field *f, const void *from);
+void api_print_bool(struct json_writer *w, const struct json_field *f, const void *from);
+/* Both directions of such a row. */
+#define API_LENIENT_INTEGER .parse = api_parse_integer, .print = api_print_integer
+#define API_LENIENT_BOOL    .parse = api_parse_bool, .print = api_print_bool
+
 /* true 1 on t y yes, false 0 off f n no, case-insensitive. -EINVAL for other words. */
 int api_bool_word(struct str word, bool *ret);
 

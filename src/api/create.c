@@ -1,5 +1,5 @@
 /* create.c - tables for the shape of the body, then one function per rule, in the contract's
- * order. */
+ * order; at the end the writer, by the same tables. */
 #include "api/create.h"
 
 #include <errno.h>
@@ -29,6 +29,7 @@ struct lifecycle {
 struct create_body {
     struct api_create out;
     bool has_platform, has_policy, has_limits;
+    struct str on_expiry;
     struct network_policy policy;
     struct lifecycle lifecycle;
     const struct json *env;
@@ -48,9 +49,18 @@ static const struct json_field auth_fields[] = {
 };
 static const struct json_table auth_table = JSON_TABLE(struct api_create, auth_fields, 0);
 
+const struct json_name api_pull_names[] = {
+    {"IfNotPresent", API_PULL_IF_NOT_PRESENT},
+    {"Always",       API_PULL_ALWAYS        },
+    {"Never",        API_PULL_NEVER         },
+    {NULL,           0                      },
+};
+
 static const struct json_field image_fields[] = {
     JSON_FIELD("uri", JSON_AS_STR, JSON_REQUIRED, struct api_create, image, .max = TEXT_BYTES_MAX),
     {"auth", JSON_AS_OBJECT, JSON_NULLABLE, 0, .table = &auth_table},
+    JSON_FIELD("pullPolicy", JSON_AS_ENUM, JSON_NULLABLE, struct api_create, pull_policy,
+               .names = api_pull_names),
 };
 static const struct json_table image_table = JSON_TABLE(struct api_create, image_fields, 0);
 
@@ -88,7 +98,7 @@ static const struct json_table policy_table =
 
 static const struct json_field proxy_fields[] = {
     JSON_FIELD("enabled", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_create, credential_proxy,
-               .parse = api_parse_bool),
+               API_LENIENT_BOOL),
 };
 static const struct json_table proxy_table = JSON_TABLE(struct api_create, proxy_fields, 0);
 
@@ -109,7 +119,7 @@ static const struct json_field create_fields[] = {
     JSON_FIELD("platform", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
                .table = &platform_table, .seen_at = JSON_SEEN(struct create_body, has_platform)),
     JSON_FIELD("timeout", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.timeout_s,
-               .parse = api_parse_integer, .min = API_TIMEOUT_S_MIN, .max = API_TIMEOUT_S_MAX),
+               API_LENIENT_INTEGER, .min = API_TIMEOUT_S_MIN, .max = API_TIMEOUT_S_MAX),
     JSON_LIST("resourceLimits", JSON_AS_MAP, JSON_NULLABLE, struct create_body, limits,
               .max = LIMITS_MAX, .seen_at = JSON_SEEN(struct create_body, has_limits)),
     JSON_FIELD("env", JSON_AS_RAW, JSON_NULLABLE, struct create_body, env),
@@ -124,7 +134,11 @@ static const struct json_field create_fields[] = {
     JSON_FIELD("lifecycle", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, lifecycle,
                .table = &lifecycle_table),
     JSON_FIELD("secureAccess", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.secure_access,
-               .parse = api_parse_bool),
+               API_LENIENT_BOOL),
+    JSON_FIELD("persistent", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.persistent,
+               API_LENIENT_BOOL),
+    JSON_FIELD("onExpiry", JSON_AS_STR, JSON_NULLABLE, struct create_body, on_expiry,
+               .max = TEXT_BYTES_MAX),
     JSON_LIST("volumes", JSON_AS_ARRAY, JSON_NULLABLE, struct create_body, volumes,
               .max = API_VOLUMES_MAX, .element = &api_volume_element),
     JSON_LIST("extensions", JSON_AS_MAP, JSON_NULLABLE, struct create_body, extensions,
@@ -237,6 +251,20 @@ static int rule_extensions(const struct create_rules *c)
     return 0;
 }
 
+static int rule_expiry(const struct create_rules *c)
+{
+    struct api_create *out = &c->body->out;
+
+    out->stop_on_expiry = str_eq(c->body->on_expiry, STR("stop"));
+    if (c->body->on_expiry.n && !out->stop_on_expiry && !str_eq(c->body->on_expiry, STR("delete")))
+        return api_fail_invalid(c->f, "onExpiry: expected delete or stop, got '%s'",
+                                api_show(c->body->on_expiry).text);
+    if (out->stop_on_expiry && !out->persistent)
+        return api_fail_invalid(c->f, "onExpiry: only a sandbox with \"persistent\": true can be "
+                                      "stopped; it would lose its files");
+    return 0;
+}
+
 static int rule_env(const struct create_rules *c)
 {
     struct api_create *out = &c->body->out;
@@ -252,7 +280,7 @@ static int rule_env(const struct create_rules *c)
     for (size_t i = 0; i < count; i++) {
         if (env[i].key.n == 0 || str_find(env[i].key, '=') < env[i].key.n)
             return api_fail_invalid(c->f,
-                                    "env: '%s' is no name of a variable: it must not be "
+                                    "env: '%s' is not a variable name: it must not be "
                                     "empty nor hold a '='",
                                     api_show(env[i].key).text);
         if (env[i].value.p)
@@ -377,9 +405,10 @@ static int rule_volumes(const struct create_rules *c)
 
 /* Errors in the body as a whole come before errors in its values. */
 static int (*const rules[])(const struct create_rules *c) = {
-    rule_sources,    rule_limits,         rule_env,        rule_policy,   rule_volume_shapes,
-    rule_extensions, rule_host_source,    rule_entrypoint, rule_metadata, rule_platform,
-    rule_timeout,    rule_host_abilities, rule_volumes,
+    rule_sources,        rule_limits,   rule_env,        rule_policy,
+    rule_volume_shapes,  rule_expiry,   rule_extensions, rule_host_source,
+    rule_entrypoint,     rule_metadata, rule_platform,   rule_timeout,
+    rule_host_abilities, rule_volumes,
 };
 
 int api_create_parse(struct arena *a, struct str type, struct str body,
@@ -394,4 +423,68 @@ int api_create_parse(struct arena *a, struct str type, struct str body,
     if (r == 0)
         *ret = b.out;
     return r;
+}
+
+/* --- writing --- */
+
+/* An object of strings as a tree: `env` is bound as it is. */
+static const struct json *pairs_tree(struct arena *a, const struct json_pair *pairs, size_t count)
+{
+    struct json *nodes = arena_new_array(a, struct json, count + 1);
+
+    if (!nodes)
+        return NULL;
+    nodes[0].type = JSON_OBJECT;
+    nodes[0].count = count;
+    nodes[0].first = count ? &nodes[1] : NULL;
+    for (size_t i = 0; i < count; i++) {
+        nodes[i + 1].type = JSON_STRING;
+        nodes[i + 1].key = pairs[i].key;
+        nodes[i + 1].string = pairs[i].value;
+        nodes[i + 1].next = i + 1 < count ? &nodes[i + 2] : NULL;
+    }
+    return nodes;
+}
+
+static int policy_read(struct arena *a, struct str text, struct network_policy *ret, struct err *e)
+{
+    struct json *tree;
+    int r = json_parse(a, text, NULL, &tree, e);
+
+    if (r == 0)
+        r = json_bind(a, tree, &policy_table, ret, e);
+    return r < 0 ? err_wrap(e, r, "networkPolicy") : 0;
+}
+
+int api_create_write(struct arena *a, const struct api_create *spec,
+                     const struct api_create_maps *maps, struct buf *out, struct err *e)
+{
+    struct create_body b = {
+        .out = *spec,
+        .has_platform = spec->os.n || spec->arch.n,
+        .on_expiry = spec->stop_on_expiry ? STR("stop") : STR_NONE,
+        .has_policy = spec->network_policy_json.n,
+        .has_limits = maps->limits != NULL,
+        .limits = maps->limits,
+        .limits_count = maps->limits_count,
+        .extensions = maps->extensions,
+        .extensions_count = maps->extensions_count,
+        .volumes = api_volume_bodies(a, spec->volumes, spec->volumes_count),
+        .volumes_count = spec->volumes_count,
+    };
+    struct json_writer w;
+    int r = 0;
+
+    if (spec->env_count)
+        b.env = pairs_tree(a, spec->env, spec->env_count);
+    if ((spec->env_count && !b.env) || (spec->volumes_count && !b.volumes))
+        return err_set(e, ENOMEM, "no memory left for the request");
+    if (b.has_policy)
+        r = policy_read(a, spec->network_policy_json, &b.policy, e);
+    if (r < 0)
+        return r;
+    json_write_begin(&w, out);
+    json_bind_write(&w, &create_table, &b);
+    r = json_write_end(&w);
+    return r < 0 ? err_set(e, -r, "the request is too large") : 0;
 }

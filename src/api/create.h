@@ -20,9 +20,18 @@ enum {
 /* More than 6000 years; the end can still be written as a date. */
 #define API_TIMEOUT_S_MAX INT64_C(200000000000)
 
+enum api_pull_policy {
+    API_PULL_DEFAULT, /* as the server's configuration says */
+    API_PULL_IF_NOT_PRESENT,
+    API_PULL_ALWAYS,
+    API_PULL_NEVER,
+};
+extern const struct json_name api_pull_names[];
+
 struct api_create {
     struct str image; /* "" for a snapshot or a pool */
     struct str auth_user, auth_password;
+    int pull_policy;        /* enum api_pull_policy */
     struct str snapshot_id; /* "" = none */
     struct str os, arch;    /* "" = not given; lower case, one of the known values */
     int64_t timeout_s;      /* 0 = no timeout */
@@ -34,6 +43,8 @@ struct api_create {
     struct str *entrypoint;
     size_t entrypoint_count;
     bool network_policy, credential_proxy, secure_access, hooks; /* requested */
+    bool persistent;     /* its files stay when it is stopped */
+    bool stop_on_expiry; /* stopped when it expires, in place of deleted; only with the former */
     struct str network_policy_json; /* {"defaultAction":...,"egress":[...]}; "" = none */
     struct api_volume *volumes;
     size_t volumes_count;
@@ -59,3 +70,18 @@ struct api_create_host {
 int api_create_parse(struct arena *a, struct str type, struct str body,
                      const struct api_create_host *host, struct api_create *ret,
                      struct api_fail *f);
+
+/* --- the other direction, for clients --- */
+
+/* Maps that the parser turns into the numbers and flags of struct api_create. */
+struct api_create_maps {
+    struct json_pair *limits, *extensions; /* NULL: the field is left out */
+    size_t limits_count, extensions_count;
+};
+
+/* Appends the body of a request to `out`: all of `spec` but limits, pool_ref, renew_extend_s and
+ * hooks, and the maps. Volumes are of a host path or a claim. Values are not judged, that is for
+ * the server; -EBADMSG with a message only when network_policy_json is not a policy. Also
+ * -EMSGSIZE, -ENOMEM. The arena is for work. */
+int api_create_write(struct arena *a, const struct api_create *spec,
+                     const struct api_create_maps *maps, struct buf *out, struct err *e);

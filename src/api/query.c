@@ -5,6 +5,7 @@
 
 #include "api/body.h"
 #include "api/metadata.h"
+#include "api/snapshot.h"
 #include "base/url.h"
 
 struct query_row {
@@ -171,14 +172,30 @@ int api_list_query_parse(struct arena *a, struct str query, struct api_list_quer
     return r;
 }
 
+/* As it is written: other spellings match nothing. */
+static int snapshot_state(struct arena *a, const struct query_row *row, struct str value, void *to,
+                          struct api_fail *f)
+{
+    struct api_snapshot_query *q = to;
+    enum snapshot_state state;
+
+    if (snapshot_state_parse(value, &state) < 0)
+        q->unknown_state = true;
+    else
+        q->states |= STATE_BIT(state);
+    return 0;
+}
+
 int api_snapshot_query_parse(struct arena *a, struct str query, struct api_snapshot_query *ret,
                              struct api_fail *f)
 {
     static const struct query_row rows[] = {
         QUERY_ROW("sandboxId", query_str, struct api_snapshot_query, sandbox_id),
+        {"state", snapshot_state, 0},
         PAGE_ROWS(struct api_snapshot_query),
     };
-    struct api_snapshot_query q = {STR(""), 1, API_PAGE_SIZE_DEFAULT};
+    struct api_snapshot_query q = {
+        .sandbox_id = STR(""), .page = 1, .page_size = API_PAGE_SIZE_DEFAULT};
     int r = query_bind(a, query, rows, ARRAY_LEN(rows), &q, f);
 
     if (r == 0)

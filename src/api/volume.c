@@ -35,10 +35,10 @@ static const struct json_table host_table = JSON_TABLE(struct api_volume_body, h
 static const struct json_field pvc_fields[] = {
     JSON_FIELD("claimName", JSON_AS_STR, JSON_REQUIRED, struct api_volume_body, v.claim_name),
     JSON_FIELD("createIfNotExists", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_volume_body,
-               v.create_if_missing, .parse = api_parse_bool,
+               v.create_if_missing, API_LENIENT_BOOL,
                .seen_at = JSON_SEEN(struct api_volume_body, create_given)),
     JSON_FIELD("deleteOnSandboxTermination", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_volume_body,
-               v.delete_with_sandbox, .parse = api_parse_bool),
+               v.delete_with_sandbox, API_LENIENT_BOOL),
     JSON_FIELD("storageClass", JSON_AS_STR, JSON_NULLABLE, struct api_volume_body, storage_class),
     JSON_FIELD("storage", JSON_AS_STR, JSON_NULLABLE, struct api_volume_body, storage),
     JSON_LIST("accessModes", JSON_AS_ARRAY, JSON_NULLABLE, struct api_volume_body, access_modes,
@@ -64,7 +64,7 @@ static const struct json_field volume_fields[] = {
     JSON_FIELD("name", JSON_AS_STR, JSON_REQUIRED, struct api_volume_body, v.name),
     JSON_FIELD("mountPath", JSON_AS_STR, JSON_REQUIRED, struct api_volume_body, v.mount_path),
     JSON_FIELD("readOnly", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_volume_body, v.read_only,
-               .parse = api_parse_bool),
+               API_LENIENT_BOOL),
     JSON_FIELD("subPath", JSON_AS_STR, JSON_NULLABLE, struct api_volume_body, v.sub_path),
     {"host", JSON_AS_OBJECT, JSON_NULLABLE, 0, .table = &host_table,
                                                                                  .seen_at = JSON_SEEN(struct api_volume_body, has_host)},
@@ -309,4 +309,18 @@ int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, siz
     if (r == 0)
         *ret_volumes = volumes;
     return r;
+}
+
+struct api_volume_body *api_volume_bodies(struct arena *a, const struct api_volume *volumes,
+                                          size_t count)
+{
+    struct api_volume_body *bodies = arena_new_array(a, struct api_volume_body, count);
+
+    for (size_t i = 0; bodies && i < count; i++) {
+        bodies[i].v = volumes[i];
+        bodies[i].has_host = volumes[i].kind == API_VOLUME_HOST;
+        bodies[i].has_pvc = volumes[i].kind == API_VOLUME_PVC;
+        bodies[i].create_given = bodies[i].has_pvc;
+    }
+    return bodies;
 }

@@ -27,3 +27,7 @@ extern const struct json_field api_volume_element;
 int api_volumes_check_shape(const struct api_volume_body *bodies, size_t count, struct api_fail *f);
 int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, size_t count,
                       struct api_volume **ret_volumes, struct api_fail *f);
+
+/* For a client: the volumes as the element above writes them. NULL when the arena is full. */
+struct api_volume_body *api_volume_bodies(struct arena *a, const struct api_volume *volumes,
+                                          size_t count);

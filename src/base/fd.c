@@ -3,11 +3,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { OPEN_TRIES_MAX = 32 };
+#include "base/id.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+enum { OPEN_TRIES_MAX = 32, NAMELESS_ID_LEN = 24 };
 
 void fd_close(int fd)
 {
@@ -42,6 +51,16 @@ int fd_open_at(int dirfd, const char *path, int flags, mode_t mode, enum path_po
     return err_sys(e, errno, "open '%s'", path);
 }
 
+void fd_raise_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int fd_set_nonblock(int fd, bool on)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -50,6 +69,49 @@ int fd_set_nonblock(int fd, bool on)
         return -errno;
     flags = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
     return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+}
+
+/* Overlays of older kernels lack O_TMPFILE: then makes a named file and removes the name at once.
+ */
+static int nameless_in(const char *dir)
+{
+    auto_fd at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char name[NAMELESS_ID_LEN + 1];
+    int fd;
+
+    if (at < 0)
+        return -errno;
+    fd = openat(at, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd >= 0)
+        return fd;
+    id_short(name, NAMELESS_ID_LEN);
+    fd = openat(at, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd < 0)
+        return -errno;
+    (void)unlinkat(at, name, 0);
+    return fd;
+}
+
+int fd_nameless(const char *dir)
+{
+    const char *const dirs[] = {dir, "/tmp", "/var/tmp", "/dev/shm", "/"};
+    int fd = -ENOENT;
+
+    for (size_t i = 0; i < ARRAY_LEN(dirs) && fd < 0; i++)
+        if (dirs[i] && dirs[i][0])
+            fd = nameless_in(dirs[i]);
+    return fd;
+}
+
+/* MFD_NOEXEC_SEAL satisfies kernels that require it (vm.memfd_noexec); older ones reject it with
+ * EINVAL. */
+int fd_memory(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd < 0 ? -errno : fd;
 }
 
 int fd_pipe(enum fd_pipe_end ours, int *ret_ours, int *ret_theirs, struct err *e)

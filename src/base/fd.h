@@ -43,7 +43,17 @@ enum path_policy {
 int fd_open_at(int dirfd, const char *path, int flags, mode_t mode, enum path_policy policy,
                struct err *e) MUST_USE;
 
+/* Raises the limit of open descriptors of this process as far as it may. */
+void fd_raise_limit(void);
+
 int fd_set_nonblock(int fd, bool on) MUST_USE;
+
+/* A file without a name, for reading and writing: it is gone when its last descriptor is closed.
+ * fd_nameless makes it in the first of these directories that accepts one: dir (may be NULL), /tmp,
+ * /var/tmp, /dev/shm, /. fd_memory makes it in memory (memfd_create): not executable, and it can be
+ * sealed. Both return -errno on failure. */
+int fd_nameless(const char *dir) MUST_USE;
+int fd_memory(const char *name) MUST_USE;
 
 /* Writes all n bytes at `offset` of a regular file; does not move the file position. */
 int fd_pwrite_all(int fd, const void *p, size_t n, off_t offset) MUST_USE;
@@ -53,7 +63,7 @@ int fd_pwrite_all(int fd, const void *p, size_t n, off_t offset) MUST_USE;
 enum fd_pipe_end { FD_PIPE_READ, FD_PIPE_WRITE };
 int fd_pipe(enum fd_pipe_end ours, int *ret_ours, int *ret_theirs, struct err *e) MUST_USE;
 
-enum { FD_SEND_MAX = 32 };
+enum { FD_SEND_MAX = 240 }; /* the kernel's maximum is 253 */
 
 /* Raises the socket's send buffer so that messages of `bytes` fit, as far as net.core.wmem_max or
  * CAP_NET_ADMIN allows. */

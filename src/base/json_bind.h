@@ -1,4 +1,4 @@
-/* json_bind.h - fills C structs from JSON objects, driven by a table.
+/* json_bind.h - fills C structs from JSON objects and writes them back, driven by one table.
  *
  *   static const struct json_field renew_fields[] = {
  *       JSON_FIELD("expiresAt", JSON_AS_CUSTOM, JSON_REQUIRED, struct renew, expires_at,
@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "base/json_write.h"
 
 /* The C type of the target. */
 enum json_as {
@@ -50,6 +51,9 @@ struct json_table;
 typedef int json_parse_fn(struct arena *a, const struct json *v, const struct json_field *f,
                           void *ret, struct err *e);
 
+/* Writes the member of a custom row, key and value, or nothing when it holds nothing to say. */
+typedef void json_print_fn(struct json_writer *w, const struct json_field *f, const void *from);
+
 struct json_name { /* a row of an enum; the last has a NULL name */
     const char *name;
     int value;
@@ -74,8 +78,9 @@ struct json_field {
     const struct json_table *table;
     const struct json_name *names;
     json_parse_fn *parse;
-    size_t size;     /* of an .element that is a list, a map or custom */
-    const void *arg; /* for .parse */
+    json_print_fn *print; /* NULL for a row that is only read */
+    size_t size;          /* of an .element that is a list, a map or custom */
+    const void *arg;      /* for .parse */
 };
 
 struct json_table {
@@ -106,3 +111,8 @@ struct json_table {
  * partly filled. */
 int json_bind(struct arena *a, const struct json *v, const struct json_table *t, void *ret,
               struct err *e);
+
+/* The other direction: writes the struct at `from` as an object, rows in the order of the table.
+ * Left out are fields that were not given: by their .seen_at where the row has one; otherwise empty
+ * strings, lists and objects, zero, false and NULL, unless the row is JSON_REQUIRED. */
+void json_bind_write(struct json_writer *w, const struct json_table *t, const void *from);

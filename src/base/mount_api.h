@@ -17,6 +17,10 @@
 #ifndef MNT_DETACH
 #define MNT_DETACH 2
 #endif
+#ifndef MS_NOSUID
+#define MS_NOSUID 2
+#define MS_NODEV  4
+#endif
 #ifndef UMOUNT_NOFOLLOW
 #define UMOUNT_NOFOLLOW 8
 #endif
@@ -59,6 +63,13 @@ static inline int mnt_fs_pick(int dirfd, const char *path)
 static inline int mnt_fs_reconfigure(int fs)
 {
     return mnt_result(syscall(SYS_fsconfig, fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0));
+}
+
+/* The older mount(2), for options that exceed the 255 bytes of mnt_fs_set. `flags` are MS_*. */
+static inline int mnt_mount(const char *type, const char *target, unsigned long flags,
+                            const char *options)
+{
+    return mnt_result(syscall(SYS_mount, type, target, type, flags, options));
 }
 
 /* Makes a detached mount of the superblock, with MOUNT_ATTR_* flags. */

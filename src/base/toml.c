@@ -322,8 +322,8 @@ static int toml_parse_document(struct toml_parser *p, struct toml *root)
     }
 }
 
-int toml_parse(struct arena *a, struct str text, const char *filename, struct toml **ret_root,
-               struct err *e)
+static int toml_parse_text(struct arena *a, struct str text, const char *filename,
+                           struct toml_pos *fail_at, struct toml **ret_root, struct err *e)
 {
     struct toml_parser p = {.arena = a};
     struct toml *root;
@@ -332,7 +332,7 @@ int toml_parse(struct arena *a, struct str text, const char *filename, struct to
     assert(filename);
     if (text.n > TOML_TEXT_BYTES_MAX)
         return err_set(e, E2BIG, "%s: longer than %d bytes", filename, TOML_TEXT_BYTES_MAX);
-    r = toml_scan_init(&p.s, text, filename, e);
+    r = toml_scan_init(&p.s, text, filename, fail_at, e);
     if (r < 0)
         return r;
     p.doc = arena_new(a, struct toml_doc);
@@ -348,4 +348,17 @@ int toml_parse(struct arena *a, struct str text, const char *filename, struct to
         return r;
     *ret_root = root;
     return 0;
+}
+
+int toml_parse(struct arena *a, struct str text, const char *filename, struct toml **ret_root,
+               struct err *e)
+{
+    return toml_parse_text(a, text, filename, NULL, ret_root, e);
+}
+
+int toml_parse_at(struct arena *a, struct str text, const char *filename, struct toml **ret_root,
+                  struct toml_pos *ret_at, struct err *e)
+{
+    *ret_at = (struct toml_pos){0};
+    return toml_parse_text(a, text, filename, ret_at, ret_root, e);
 }

@@ -50,6 +50,10 @@ struct toml;
  * -E2BIG past a limit above, -ENOMEM when the arena is full. */
 int toml_parse(struct arena *a, struct str text, const char *filename, struct toml **ret_root,
                struct err *e);
+/* The same, but *ret_at has the place of an error, and the message only what is wrong. Line 0: it
+ * has no place. */
+int toml_parse_at(struct arena *a, struct str text, const char *filename, struct toml **ret_root,
+                  struct toml_pos *ret_at, struct err *e);
 
 enum toml_type toml_type(const struct toml *v);
 const char *toml_type_name(enum toml_type type); /* with its article: "an integer" */

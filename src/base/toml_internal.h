@@ -61,6 +61,7 @@ struct toml_scan {
     uint32_t line;
     const char *filename;
     struct err *e;
+    struct toml_pos *fail_at; /* for the place of an error; NULL = it goes into the message */
 };
 
 struct toml_parser {
@@ -71,7 +72,8 @@ struct toml_parser {
     size_t values;
 };
 
-int toml_scan_init(struct toml_scan *s, struct str text, const char *filename, struct err *e);
+int toml_scan_init(struct toml_scan *s, struct str text, const char *filename,
+                   struct toml_pos *fail_at, struct err *e);
 struct toml_pos toml_scan_pos(struct toml_scan *s); /* of s->at */
 
 /* The next byte, or -1 at the end. */

@@ -40,7 +40,10 @@ int toml_fail_at(struct toml_scan *s, struct toml_pos at, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    return err_set(s->e, EINVAL, "%s:%u:%u: %s", s->filename, at.line, at.column, what);
+    if (!s->fail_at)
+        return err_set(s->e, EINVAL, "%s:%u:%u: %s", s->filename, at.line, at.column, what);
+    *s->fail_at = at;
+    return err_set(s->e, EINVAL, "%s", what);
 }
 
 int toml_fail_expected(struct toml_scan *s, const char *what)
@@ -91,7 +94,8 @@ static int toml_check_text(struct toml_scan *s)
     return 0;
 }
 
-int toml_scan_init(struct toml_scan *s, struct str text, const char *filename, struct err *e)
+int toml_scan_init(struct toml_scan *s, struct str text, const char *filename,
+                   struct toml_pos *fail_at, struct err *e)
 {
     const struct str bom = STR_INIT("\xef\xbb\xbf");
     int r;
@@ -100,7 +104,7 @@ int toml_scan_init(struct toml_scan *s, struct str text, const char *filename, s
         text = str_skip(text, bom.n);
     if (!text.p)
         text = STR("");
-    *s = (struct toml_scan){text.p, text.p + text.n, text.p, text.p, 1, 1, filename, e};
+    *s = (struct toml_scan){text.p, text.p + text.n, text.p, text.p, 1, 1, filename, e, fail_at};
     r = toml_check_text(s);
     if (r < 0)
         return r;

@@ -3,9 +3,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -114,4 +116,28 @@ int tree_remove_some(int parent, const char *name, size_t most, struct err *e)
 int tree_remove(int parent, const char *name, struct err *e)
 {
     return tree_remove_some(parent, name, SIZE_MAX, e);
+}
+
+/* --- making --- */
+
+int tree_make(const char *path, mode_t mode)
+{
+    char at[PATH_MAX];
+    size_t n = strlen(path);
+    int r = -ENOENT;
+
+    if (n >= sizeof(at))
+        return -ENAMETOOLONG;
+    memcpy(at, path, n + 1);
+    for (size_t i = 1; i <= n; i++) {
+        if (at[i] != '/' && at[i] != '\0')
+            continue;
+        at[i] = '\0';
+        /* EROFS: on the way only; whether it exists shows further down. */
+        r = mkdir(at, mode) < 0 && errno != EEXIST && (i == n || errno != EROFS) ? -errno : 0;
+        if (r < 0)
+            return r;
+        at[i] = path[i];
+    }
+    return r;
 }

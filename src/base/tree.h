@@ -1,9 +1,14 @@
-/* tree.h - removal of directory trees. */
+/* tree.h - directory trees: made and removed. */
 #pragma once
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/err.h"
+
+/* Makes a directory and those above it, with `mode` minus the umask; existing ones are fine.
+ * Follows symbolic links. Allocates nothing. */
+int tree_make(const char *path, mode_t mode) MUST_USE;
 
 /* Removes parent/name recursively, to any depth; it need not exist. Removes symbolic links without
  * following them; fails with -EBUSY at a mount point below it. Uses two descriptors at any depth.

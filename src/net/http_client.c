@@ -41,13 +41,15 @@ struct client_conn {
     struct h1_body_reader body;
     uint64_t bytes_in_before; /* bytes_in when the call began */
     bool kept, reused;
+    bool given; /* the caller's socket: only for its call */
 };
 
-/* Whom to connect to. */
+/* Where to connect. */
 struct server_at {
     const struct sock_addr *addr;
     struct stream_security *tls;
     struct str tls_host;
+    int *fd; /* connected already; NULL = not */
 };
 
 static void conn_deadline(struct client_conn *c, uint32_t ms);
@@ -150,7 +152,8 @@ static void conn_finish_call(struct client_conn *c, bool clean)
     struct http_call *call = c->call;
 
     conn_forget_call(c);
-    if (clean && call->framing.keep_alive && call->request_done && stream_is_open(&c->stream))
+    if (clean && !c->given && call->framing.keep_alive && call->request_done &&
+        stream_is_open(&c->stream))
         conn_keep(c);
     else
         stream_close(&c->stream, 0);
@@ -232,6 +235,15 @@ static bool conn_begin_response(struct client_conn *c)
     return call_left_callback(call);
 }
 
+/* The connection is the caller's from here on. */
+static bool call_is_upgraded(const struct http_call *call)
+{
+    int status = call->head.status;
+
+    return call->upgrade &&
+           (status == 101 || (call->method == HTTP_CONNECT && status >= 200 && status < 300));
+}
+
 static size_t conn_take_head(struct client_conn *c, struct str in)
 {
     struct str head;
@@ -250,7 +262,7 @@ static size_t conn_take_head(struct client_conn *c, struct str in)
         return used;
     }
     status = c->call->head.status;
-    if (status == 101 && c->call->upgrade) {
+    if (call_is_upgraded(c->call)) {
         c->call->head_done = true;
         stream_pause(&c->stream);
         stream_want_drain(
@@ -357,7 +369,7 @@ static void conn_on_drain(struct stream *st)
 
     if (!call)
         return;
-    if (call->upgrade && call->head.status == 101) {
+    if (call_is_upgraded(call)) {
         conn_upgrade(c);
     } else if (call->ops->on_drain) {
         call->in_callback = true;
@@ -381,7 +393,7 @@ static void conn_on_eof(struct stream *st)
 static bool conn_retries_call(struct client_conn *c)
 {
     struct http_call *call = c->call;
-    struct server_at at = {&c->addr, c->tls, c->tls_host ? str_of(c->tls_host) : STR_NONE};
+    struct server_at at = {&c->addr, c->tls, c->tls_host ? str_of(c->tls_host) : STR_NONE, NULL};
     int r;
 
     if (!c->reused || !call->request.p || c->stream.bytes_in != c->bytes_in_before)
@@ -417,7 +429,7 @@ static const struct stream_ops conn_ops = {
 static int conn_open(struct http_client *client, const struct server_at *at,
                      struct client_conn **ret, struct err *e)
 {
-    auto_fd fd = sock_connect_start(at->addr, e);
+    auto_fd fd = at->fd ? take_fd(at->fd) : sock_connect_start(at->addr, e);
     struct client_conn *c;
     int r;
 
@@ -431,6 +443,7 @@ static int conn_open(struct http_client *client, const struct server_at *at,
         free(c);
         return r;
     }
+    c->given = at->fd != NULL;
     c->tls = at->tls;
     if (at->tls) {
         c->tls_host = mem_zalloc(at->tls_host.n + 1); /* a name that TLS has taken is short */
@@ -530,8 +543,8 @@ static int call_send_on_new(struct http_call *call, const struct server_at *at, 
 int http_call_start(struct http_client *client, const struct http_call_spec *spec,
                     struct http_call **ret_call, struct err *e)
 {
-    struct server_at at = {spec->addr, spec->tls, spec->tls_host};
-    struct client_conn *c = conn_find_kept(client, &at);
+    struct server_at at = {spec->addr, spec->tls, spec->tls_host, spec->fd};
+    struct client_conn *c = spec->fd ? NULL : conn_find_kept(client, &at);
     struct http_call *call;
     struct buf *out;
     int r;

@@ -37,8 +37,8 @@ struct http_call_ops {
      * call. */
     ssize_t (*on_body)(struct http_call *call, struct str piece);
     void (*on_drain)(struct http_call *call); /* http_call_write has room again */
-    /* After the head of a 101, if the spec has `upgrade`: the callee owns the connection. on_end
-     * follows. */
+    /* After the head of a 101, or of a 2xx to CONNECT, if the spec has `upgrade`: the callee owns
+     * the connection. on_end follows. */
     void (*on_upgrade)(struct http_call *call, struct stream_parts *parts);
     /* Exactly once; the call is freed afterwards. 0 when the response is complete, else a positive
      * errno, with the message in call->err. */
@@ -71,6 +71,10 @@ struct http_call_spec {
      * address, context and name only. NULL = plain. The context outlives the client. */
     struct stream_security *tls;
     struct str tls_host;
+    /* A connected, non-blocking socket to use, such as a tunnel by CONNECT, in place of a
+     * connection to addr. Taken over (-EBADF), also on failure, and not kept for other calls. NULL
+     * = none. */
+    int *fd;
     enum http_method method;
     struct str method_name;            /* for HTTP_OTHER */
     struct str target;                 /* origin form: "/path?query" */
@@ -80,7 +84,7 @@ struct http_call_spec {
     struct str body;      /* a complete body, or: */
     bool streams_body;    /* the body follows by http_call_write */
     uint64_t body_length; /* its length, or HTTP_UNKNOWN_LENGTH: chunked */
-    bool upgrade;         /* accept a 101; the caller adds the headers that ask for it */
+    bool upgrade;         /* accept a 101, with headers of the caller that ask for it, or CONNECT */
     uint32_t head_ms;     /* from the end of the request to the response's head; 0 = no limit */
     const struct http_call_ops *ops;
     void *user;

@@ -201,6 +201,24 @@ const struct http_route *http_req_route_at(const struct http_req *req, struct st
     return match.route;
 }
 
+bool http_redirect_slash(struct http_req *req, int get_status)
+{
+    struct str path = req->head.path, query = req->head.query;
+    const char *location;
+
+    if (path.n <= STR("//").n || !str_ends(path, STR("/")) || http_req_route_at(req, path))
+        return false;
+    path.n--;
+    if (!http_req_route_at(req, path))
+        return false;
+    location =
+        arena_printf(&req->arena, "%.*s%s%.*s", STR_ARG(path), query.p ? "?" : "", STR_ARG(query));
+    if (!location || http_reply_header(req, STR("Location"), str_of(location)) < 0)
+        return false;
+    http_reply(req, req->head.method == HTTP_GET ? get_status : 307, STR_NONE, STR_NONE);
+    return true;
+}
+
 /* Decides which handler gets the request and its body. Called with in_callback set. */
 static void req_route(struct http_req *req)
 {

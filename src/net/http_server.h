@@ -54,11 +54,12 @@ struct http_req {
     void *user;        /* for the handler */
     void *server_user; /* http_server_conf.user */
     uint64_t begin_ns;
-    int status;           /* of the reply; 0 before */
-    uint64_t reply_bytes; /* body bytes of the reply so far */
-    bool say_keep_alive;  /* send "Connection: keep-alive" also where HTTP/1.1 implies it */
-    struct str id;        /* its id in logs: on_request sets it, in the arena */
-    bool admitted;        /* counts in http_server_stats until it is answered: see http_req_admit */
+    int status;            /* of the reply; 0 before */
+    uint64_t reply_bytes;  /* body bytes of the reply so far */
+    bool say_keep_alive;   /* send "Connection: keep-alive" also where HTTP/1.1 implies it */
+    struct str id;         /* its id in logs: on_request sets it, in the arena */
+    const void *principal; /* who sent it: on_request sets it, in the arena; may be NULL */
+    bool admitted; /* counts in http_server_stats until it is answered: see http_req_admit */
 
     /* The remaining fields are private to the server. */
     struct http_conn *conn;
@@ -162,6 +163,9 @@ bool http_req_is_secure(const struct http_req *req); /* it came over TLS */
 struct loop *http_req_loop(const struct http_req *req);
 /* The row that `path` would match; NULL = none. */
 const struct http_route *http_req_route_at(const struct http_req *req, struct str path);
+/* For on_request: if only the path without the slash at its end has a row, redirects there, with
+ * get_status for GET and 307 for other methods, and returns true. */
+bool http_redirect_slash(struct http_req *req, int get_status);
 /* For on_request: counts the request as admitted until its reply is complete. */
 void http_req_admit(struct http_req *req);
 void http_req_resume(struct http_req *req); /* on_body may be called again */

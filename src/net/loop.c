@@ -264,14 +264,9 @@ static void loop_run_timers(struct loop *l)
         t->on_due(t);
 }
 
-static int loop_wait_ms(const struct loop *l)
+uint64_t loop_next_ns(const struct loop *l)
 {
-    uint64_t due;
-
-    if (l->deferred.first || l->yield_count > 0)
-        return 0;
-    due = loop_timers_next_ns(&l->timers);
-    return deadline_left_ms(due);
+    return l->deferred.first || l->yield_count > 0 ? 0 : loop_timers_next_ns(&l->timers);
 }
 
 /* --- the loop --- */
@@ -348,27 +343,48 @@ static void loop_dispatch(struct loop *l)
     l->event_count = 0;
 }
 
+int loop_turn(struct loop *l, int wait_ms, struct err *e)
+{
+    int due_ms = deadline_left_ms(loop_next_ns(l));
+    int n = epoll_wait(l->epoll_fd, l->events, EVENTS_PER_TURN,
+                       wait_ms < 0 || (due_ms >= 0 && due_ms < wait_ms) ? due_ms : wait_ms);
+    uint64_t turn_ns;
+
+    if (n < 0 && errno != EINTR)
+        return err_sys(e, errno, "epoll_wait");
+    l->now_ns = time_mono_ns();
+    l->event_count = n > 0 ? n : 0;
+    loop_dispatch(l);
+    loop_run_timers(l);
+    loop_run_deferred(l);
+    loop_run_yields(l);
+    turn_ns = time_mono_ns() - l->now_ns;
+    if (turn_ns > l->lag_ns)
+        l->lag_ns = turn_ns;
+    return 0;
+}
+
 int loop_run(struct loop *l, struct err *e)
 {
     while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE)) {
-        int n = epoll_wait(l->epoll_fd, l->events, EVENTS_PER_TURN, loop_wait_ms(l));
-        uint64_t turn_ns;
+        int r = loop_turn(l, -1, e);
 
-        if (n < 0 && errno != EINTR)
-            return err_sys(e, errno, "epoll_wait");
-        l->now_ns = time_mono_ns();
-        l->event_count = n > 0 ? n : 0;
-        loop_dispatch(l);
-        loop_run_timers(l);
-        loop_run_deferred(l);
-        loop_run_yields(l);
-        turn_ns = time_mono_ns() - l->now_ns;
-        if (turn_ns > l->lag_ns)
-            l->lag_ns = turn_ns;
+        if (r < 0)
+            return r;
     }
     l->stop = false;
     loop_run_deferred(l);
     return 0;
+}
+
+int loop_fd(const struct loop *l)
+{
+    return l->epoll_fd;
+}
+
+void loop_refresh(struct loop *l)
+{
+    l->now_ns = time_mono_ns();
 }
 
 uint64_t loop_now_ns(const struct loop *l)

@@ -26,6 +26,18 @@ void loop_stop(struct loop *l);              /* any thread */
 /* Runs deferred and posted tasks until none is left: for teardown outside loop_run. */
 void loop_settle(struct loop *l);
 
+/* --- a loop driven by its owner instead of loop_run: a library on the event loop of a program ---
+ */
+
+/* Handles what is due after waiting at most wait_ms for it; -1 = without a limit of its own. */
+int loop_turn(struct loop *l, int wait_ms, struct err *e);
+/* Becomes readable when a descriptor has events; timers and deferred work do not show there. */
+int loop_fd(const struct loop *l);
+/* When loop_turn must be called at the latest: monotonic time, 0 = at once, DEADLINE_NEVER. */
+uint64_t loop_next_ns(const struct loop *l);
+/* Sets loop_now_ns to the present: before timers are set outside of a turn. */
+void loop_refresh(struct loop *l);
+
 /* Monotonic time of the last wake-up: cheap, and the same for all events of that wake-up. */
 uint64_t loop_now_ns(const struct loop *l);
 /* The longest time the loop was busy without polling, in ns, since the last call: how late a timer

@@ -16,8 +16,16 @@ struct route_node {
     unsigned methods;
 };
 
+/* A row of a group with its whole path. */
+struct route_made {
+    struct route_made *next;
+    struct http_route row;
+    char path[];
+};
+
 struct router {
     struct route_node root;
+    struct route_made *made;
 };
 
 /* Prepends a node, if not NULL, to a list linked by `next`. */
@@ -50,6 +58,10 @@ void router_free(struct router *r)
         doomed = n->next;
         nodes_push_children(&doomed, n);
         free(n);
+    }
+    for (struct route_made *m = r->made, *next; m; m = next) {
+        next = m->next;
+        free(m);
     }
     free(r);
 }
@@ -152,12 +164,41 @@ static int router_add(struct router *r, const struct http_route *route, struct e
     return router_claim(n, route, e);
 }
 
+static struct route_made *route_make(const struct http_route *group, const struct http_route *inner)
+{
+    size_t prefix = strlen(group->path), path = strlen(inner->path);
+    struct route_made *m = mem_alloc(sizeof(*m) + prefix + path + 1);
+
+    m->row = group->handler ? *group : *inner;
+    m->row.methods = inner->methods;
+    m->row.group = NULL;
+    m->row.path = m->path;
+    memcpy(m->path, group->path, prefix);
+    memcpy(m->path + prefix, inner->path, path + 1);
+    return m;
+}
+
+static int router_add_group(struct router *r, const struct http_route *group, struct err *e)
+{
+    int error = 0;
+
+    for (size_t i = 0; i < group->group->count && error >= 0; i++) {
+        struct route_made *m = route_make(group, &group->group->routes[i]);
+
+        m->next = r->made;
+        r->made = m;
+        error = router_add(r, &m->row, e);
+    }
+    return error;
+}
+
 int router_new(const struct http_route *routes, size_t count, struct router **ret, struct err *e)
 {
     struct router *r = mem_new(struct router);
 
     for (size_t i = 0; i < count; i++) {
-        int error = router_add(r, &routes[i], e);
+        int error =
+            routes[i].group ? router_add_group(r, &routes[i], e) : router_add(r, &routes[i], e);
 
         if (error < 0) {
             router_free(r);
@@ -247,20 +288,23 @@ void router_find(const struct router *r, enum http_method method, struct str pat
 
 /* --- as text --- */
 
-static int route_print_line(struct str method, const char *path, struct buf *out)
+static int route_print(const char *prefix, const struct http_route *route, struct buf *out)
 {
-    return buf_addf(out, "%.*s %s\n", (int)method.n, method.p, path);
+    bool any = route->methods & HTTP_BIT(HTTP_OTHER);
+    int r = any ? buf_addf(out, "* %s%s\n", prefix, route->path) : 0;
+
+    for (int m = 0; m < HTTP_METHOD_COUNT && r >= 0 && !any; m++)
+        if (route->methods & HTTP_BIT(m))
+            r = buf_addf(out, "%.*s %s%s\n", STR_ARG(http_method_name(m)), prefix, route->path);
+    return r;
 }
 
-static int route_print(const struct http_route *route, struct buf *out)
+static int group_print(const struct http_route *group, struct buf *out)
 {
     int r = 0;
 
-    if (route->methods & HTTP_BIT(HTTP_OTHER))
-        return route_print_line(STR("*"), route->path, out);
-    for (int m = 0; m < HTTP_METHOD_COUNT && r >= 0; m++)
-        if (route->methods & HTTP_BIT(m))
-            r = route_print_line(http_method_name(m), route->path, out);
+    for (size_t i = 0; i < group->group->count && r >= 0; i++)
+        r = route_print(group->path, &group->group->routes[i], out);
     return r;
 }
 
@@ -269,6 +313,6 @@ int routes_print(const struct http_route *routes, size_t count, struct buf *out)
     int r = 0;
 
     for (size_t i = 0; i < count && r >= 0; i++)
-        r = route_print(&routes[i], out);
+        r = routes[i].group ? group_print(&routes[i], out) : route_print("", &routes[i], out);
     return r;
 }

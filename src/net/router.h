@@ -24,6 +24,15 @@ struct http_route {
     unsigned flags;
     void (*handler)(struct http_req *req);
     uint64_t body_bytes_max; /* 0 = the server's default; for streamed bodies 0 = no limit */
+    /* Not NULL: this row stands for the rows of a group, and `path` is a prefix of their paths, ""
+     * too. With a handler, it answers all of them, with the flags and the limit of this row;
+     * otherwise each row keeps its own. Methods are those of the group. */
+    const struct http_route_group *group;
+};
+
+struct http_route_group {
+    const struct http_route *routes; /* none of them with a group of its own */
+    size_t count;
 };
 
 struct route_param {
@@ -39,7 +48,8 @@ struct route_match {
 };
 
 /* The table is borrowed and must outlive the router. -EINVAL names a row that is malformed or has
- * the path and method of another row. */
+ * the path and method of another row. Of a group, the router finds rows of its own with the whole
+ * path. */
 int router_new(const struct http_route *routes, size_t count, struct router **ret, struct err *e);
 void router_free(struct router *r);
 

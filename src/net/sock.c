@@ -130,22 +130,32 @@ uint16_t sock_addr_port(const struct sock_addr *a)
     return a->any.sa_family == AF_INET6 ? ntohs(a->v6.sin6_port) : 0;
 }
 
-int sock_resolve(const char *host, uint16_t port, struct sock_addr *ret, struct err *e)
+int sock_resolve_all(const char *host, uint16_t port, struct sock_addr *ret, size_t max,
+                     struct err *e)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
     struct addrinfo *found = NULL;
     char service[8];
-    int r;
+    int r, n = 0;
 
     snprintf(service, sizeof(service), "%u", port);
     r = getaddrinfo(host, service, &hints, &found);
     if (r)
         return err_set(e, r == EAI_AGAIN ? EAGAIN : EHOSTUNREACH, "look up '%s': %s", host,
                        gai_strerror(r));
-    *ret = (struct sock_addr){.size = found->ai_addrlen};
-    memcpy(&ret->any, found->ai_addr, found->ai_addrlen);
+    for (struct addrinfo *at = found; at && (size_t)n < max; at = at->ai_next, n++) {
+        ret[n] = (struct sock_addr){.size = at->ai_addrlen};
+        memcpy(&ret[n].any, at->ai_addr, at->ai_addrlen);
+    }
     freeaddrinfo(found);
-    return 0;
+    return n;
+}
+
+int sock_resolve(const char *host, uint16_t port, struct sock_addr *ret, struct err *e)
+{
+    int n = sock_resolve_all(host, port, ret, 1, e);
+
+    return n < 0 ? n : 0;
 }
 
 /* --- listening and connecting --- */
@@ -257,7 +267,7 @@ int sock_connect_start(const struct sock_addr *a, struct err *e)
     if (connect(fd, &a->any, a->size) < 0 && errno != EINPROGRESS)
         return err_sys(e, errno, "connect to %s", text);
     if (a->ours && sock_peer_pid(fd) != getpid()) /* connect on a unix socket completes at once */
-        return err_sys(e, ECONNREFUSED, "connect to %s, which is another's by now", text);
+        return err_sys(e, ECONNREFUSED, "connect to %s: another process listens there now", text);
     return take_fd(&fd);
 }
 

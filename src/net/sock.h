@@ -32,6 +32,9 @@ uint16_t sock_addr_port(const struct sock_addr *a); /* 0 for unix */
 
 /* Resolves a name; numeric hosts need no lookup. BLOCKS: for workers and start-up. */
 int sock_resolve(const char *host, uint16_t port, struct sock_addr *ret, struct err *e);
+/* The same for up to `max` addresses, the best first. Returns their number, at least 1. BLOCKS. */
+int sock_resolve_all(const char *host, uint16_t port, struct sock_addr *ret, size_t max,
+                     struct err *e);
 
 /* A listening socket. Replaces an existing unix socket file on which no process listens;
  * -EADDRINUSE for one that accepts connections. */

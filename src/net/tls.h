@@ -31,7 +31,7 @@ void tls_server_free(struct tls_server *t); /* NULL is fine */
 struct stream_security *tls_server_security(struct tls_server *t);
 
 struct tls_client_conf {
-    const char *ca_file;             /* PEM: whom to trust; NULL = the system's authorities */
+    const char *ca_file;             /* PEM: trusted authorities; NULL = the system's */
     const char *cert_file;           /* PEM: a certificate to show; NULL = none */
     const char *key_file;            /* of that certificate */
     bool insecure_skip_verification; /* believe any certificate, for any name */

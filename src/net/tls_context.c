@@ -1,4 +1,4 @@
-/* tls_context.c - who we are and whom we trust: certificates, keys, authorities, kept sessions. */
+/* tls_context.c - TLS contexts: own certificate and key, trusted authorities, kept sessions. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -247,7 +247,7 @@ static int client_expect(struct tls_session *s, struct err *e)
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     if (ip ? X509_VERIFY_PARAM_set1_ip_asc(param, s->host) != 1
            : SSL_set1_host(s->ssl, s->host) != 1 || SSL_set_tlsext_host_name(s->ssl, s->host) != 1)
-        return tls_err(e, EINVAL, "\"%s\" is no name of a TLS server", s->host);
+        return tls_err(e, EINVAL, "\"%s\" is not a valid name of a TLS server", s->host);
     return 0;
 }
 

@@ -210,10 +210,10 @@ static void ws_violated(struct ws *ws, uint16_t code)
         int error;
         const char *text;
     } rows[] = {
-        {WS_CLOSE_PROTOCOL_ERROR, EPROTO,   "the peer broke the protocol"        },
-        {WS_CLOSE_BAD_TEXT,       EILSEQ,   "the peer sent text that is no UTF-8"},
-        {WS_CLOSE_TOO_BIG,        EMSGSIZE, "the peer sent too large a message"  },
-        {WS_CLOSE_INTERNAL_ERROR, ENOMEM,   "no memory for a message"            },
+        {WS_CLOSE_PROTOCOL_ERROR, EPROTO,   "the peer broke the protocol"         },
+        {WS_CLOSE_BAD_TEXT,       EILSEQ,   "the peer sent text that is not UTF-8"},
+        {WS_CLOSE_TOO_BIG,        EMSGSIZE, "the peer sent too large a message"   },
+        {WS_CLOSE_INTERNAL_ERROR, ENOMEM,   "no memory for a message"             },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

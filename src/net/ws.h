@@ -85,6 +85,8 @@ int ws_connect(struct http_client *client, const struct ws_connect_spec *spec,
                const struct ws_ops *ops, void *user, struct ws **ret_ws, struct err *e);
 
 void *ws_user(const struct ws *ws);
+/* For on_close of a client: the status with which the server refused the handshake, else 0. */
+int ws_refused_status(const struct ws *ws);
 struct str ws_protocol(const struct ws *ws); /* as agreed; STR_NONE if none */
 
 /* Queues a message. -EAGAIN when the queue is full (on_drain will come), -EPIPE after the close

@@ -161,13 +161,13 @@ static const char *check_switch(struct ws *ws, const struct http_headers *header
     const struct str *known = find_protocol(&ws->conf, protocol);
 
     if (!asks_to_switch(headers))
-        return "the server switched to something that is no WebSocket";
+        return "the server switched to another protocol than WebSocket";
     if (!str_eq(only_value(headers, STR("Sec-WebSocket-Accept")), expected))
         return "the server's Sec-WebSocket-Accept does not fit our key";
     if (http_header_find(headers, STR("Sec-WebSocket-Extensions")))
-        return "the server wants an extension nobody offered";
+        return "the server wants an extension that was not offered";
     if (http_header_find(headers, STR("Sec-WebSocket-Protocol")) && !known)
-        return "the server wants a subprotocol nobody offered";
+        return "the server wants a subprotocol that was not offered";
     if (known)
         ws->protocol = *known;
     return NULL;
@@ -196,6 +196,7 @@ static void on_call_head(struct http_call *call)
     snprintf(text, sizeof(text), "the server answered %d and opened no WebSocket",
              call->head.status);
     ws->call = NULL;
+    ws->refused_status = call->head.status;
     ws_note_error(ws, EPROTO, text);
     ws_end_soon(ws);
     http_call_cancel(call);
@@ -260,6 +261,11 @@ static int start_call(struct http_client *client, const struct ws_connect_spec *
     for (size_t i = 0; i < spec->header_count; i++)
         rows[call.header_count++] = spec->headers[i];
     return http_call_start(client, &call, &ws->call, e);
+}
+
+int ws_refused_status(const struct ws *ws)
+{
+    return ws->refused_status;
 }
 
 int ws_connect(struct http_client *client, const struct ws_connect_spec *spec,

@@ -18,6 +18,7 @@ struct ws {
     struct loop_timer idle; /* of conf.idle_ms */
     struct loop_task task;
     struct http_call *call; /* of a client, while connecting */
+    int refused_status;     /* of a client whose handshake was refused */
     struct str protocol;    /* one of conf.protocols */
     struct str close_reason;
     struct err *err; /* NULL = no error */

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -98,14 +97,14 @@ static int mkfs_run(int file, uint64_t bytes, struct err *e)
                                 blocks,
                                 NULL};
     struct proc_spec spec = PROC_SPEC(MKFS, argv);
-    auto_fd output = memfd_create("mke2fs", MFD_CLOEXEC);
+    auto_fd output = fd_memory("mke2fs");
     struct proc_exit ended;
     int r;
 
     (void)snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)disk_inodes(bytes));
     (void)snprintf(blocks, sizeof(blocks), "%llu", (unsigned long long)bytes / BLOCK_BYTES);
     if (output < 0)
-        return err_sys(e, errno, "make a file in memory");
+        return err_sys(e, -output, "make a file in memory");
     spec.stdio[0] = file;
     spec.stdio[1] = spec.stdio[2] = output;
     r = run_to_end(&spec, &ended, e);
@@ -122,8 +121,10 @@ static int blank_get(struct disk_host *d, uint64_t bytes, struct err *e)
 
     if (d->blank >= 0 && d->blank_bytes == bytes)
         return d->blank;
-    fd = memfd_create("disk", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
+    fd = fd_memory("disk");
+    if (fd < 0)
+        return err_sys(e, -fd, "make a file in memory");
+    if (ftruncate(fd, (off_t)bytes) < 0)
         return err_sys(e, errno, "size an image of %llu bytes", (unsigned long long)bytes);
     r = mkfs_run(fd, bytes, e);
     if (r < 0)

@@ -231,7 +231,7 @@ static int host_enter_mount_namespace(struct err *e)
         return err_sys(e, errno, "enter a mount namespace");
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     r = root < 0 ? -errno : mnt_set(root, &attr, AT_EMPTY_PATH | AT_RECURSIVE);
-    return r < 0 ? err_sys(e, -r, "make mounts ours") : 0;
+    return r < 0 ? err_sys(e, -r, "make mounts slaves of the host's") : 0;
 }
 
 static int host_open_state(struct host *h, struct err *e)
@@ -248,7 +248,8 @@ static int host_open_state(struct host *h, struct err *e)
     if (h->state < 0)
         return h->state;
     if (fstat(h->state, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
-        return err_set(e, EPERM, "'%s' must belong to us and be writable by nobody else",
+        return err_set(e, EPERM,
+                       "'%s' must belong to the broker's user and be writable by no other",
                        h->state_path);
     /* Whatever the umask or its maker: callers have their socket and may have files there. */
     if (fchmodat(h->state, ".", 0711, 0) < 0)

@@ -268,7 +268,7 @@ static int make_usr_links(int dir, struct err *e)
             continue;
         if (!S_ISLNK(st.st_mode))
             return err_set(e, ENOTSUP,
-                           "/%s of this host is no link into /usr: use a dir: root instead",
+                           "/%s of this host is not a link into /usr: use a dir: root instead",
                            usr_links[i]);
         r = copy_link(root, dir, usr_links[i], e);
         if (r < 0)

@@ -8,8 +8,10 @@
 #include "base/fd.h"
 #include "base/mount_api.h"
 #include "sandbox/host.h"
+#include "sandbox/layers.h"
+#include "sandbox/overlay.h"
 
-enum { OPTION_MAX = 64, LOWER_MAX = PLAN_LAYERS_MAX * 32 };
+enum { OPTION_MAX = 64 };
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -36,111 +38,41 @@ int mounts_reopen(int given, int open_flags, struct err *e)
     return take_fd(&fd);
 }
 
-/* A lower directory, ID-mapped to the sandbox's user namespace: root outside is root inside. */
-static int layer_clone(int dir, int userns, struct err *e)
-{
-    struct mount_attr attr = {
-        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-        .userns_fd = (uint64_t)userns,
-    };
-    auto_fd ours = mounts_reopen(dir, O_DIRECTORY, e), layer = -EBADF;
-    int r;
-
-    if (ours < 0)
-        return err_wrap(e, ours, "a layer");
-    layer = mnt_clone(ours, "", AT_EMPTY_PATH);
-    if (layer < 0)
-        return err_sys(e, -layer, "clone a layer");
-    r = mnt_set(layer, &attr, AT_EMPTY_PATH);
-    return r < 0 ? err_sys(e, -r, "map the ids of a layer") : take_fd(&layer);
-}
-
 void mounts_done(struct mounts *m)
 {
     while (m->lower_count > 0)
         fd_close(m->lowers[--m->lower_count]);
+    while (m->base_count > 0)
+        fd_close(m->bases[--m->base_count]);
     while (m->bind_count > 0)
         fd_close(m->binds[--m->bind_count]);
     fd_close(take_fd(&m->usr_lower));
 }
 
+/* The host root is below all layers. */
+static int prepare_host(struct mounts *m, const struct spawn_slot *slot, struct err *e)
+{
+    int r = layers_prepare_one(m, slot->host->host_root, slot->userns, e);
+
+    if (r < 0)
+        return r;
+    m->lowers[m->lower_count++] = r;
+    return m->usr_lower = layers_prepare_one(m, slot->host->host_usr, slot->userns, e);
+}
+
 int mounts_prepare(struct mounts *m, const struct spawn_slot *slot, const struct plan *plan,
                    const int *layers, struct err *e)
 {
-    bool of_host = !plan || plan->root == PLAN_ROOT_HOST;
-    size_t count = of_host ? 1 : plan->layer_count;
     int r = 0;
 
     *m = MOUNTS_NONE;
-    if (of_host)
-        layers = &slot->host->host_root;
-    while (r >= 0 && m->lower_count < count) {
-        r = layer_clone(layers[m->lower_count], slot->userns, e);
-        if (r >= 0)
-            m->lowers[m->lower_count++] = r;
-    }
-    if (r >= 0 && of_host)
-        r = m->usr_lower = layer_clone(slot->host->host_usr, slot->userns, e);
+    if (plan)
+        r = layers_prepare(m, slot, plan, layers, e);
+    if (r >= 0 && (!plan || plan->root == PLAN_ROOT_HOST))
+        r = prepare_host(m, slot, e);
     if (r < 0)
         mounts_done(m);
     return r < 0 ? r : 0;
-}
-
-/* --- overlays, in the child --- */
-
-/* Sets an option to a directory that we hold open, by its name in /proc. */
-static int overlay_set_dir(int fs, const char *key, int parent, const char *name, struct err *e)
-{
-    char path[OPTION_MAX];
-    int r;
-
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", parent, name);
-    r = mnt_fs_set(fs, key, path);
-    return r < 0 ? err_sys(e, -r, "overlay %s", key) : 0;
-}
-
-/* "/proc/self/fd/7:/proc/self/fd/8": the form that every kernel accepts. */
-static int overlay_set_lowers(int fs, const int *lowers, size_t count, struct err *e)
-{
-    char value[LOWER_MAX];
-    size_t n = 0;
-    int r;
-
-    for (size_t i = 0; i < count; i++)
-        n += (size_t)snprintf(value + n, sizeof(value) - n, "%s/proc/self/fd/%d", i ? ":" : "",
-                              lowers[i]);
-    r = mnt_fs_set(fs, "lowerdir", value);
-    return r < 0 ? err_sys(e, -r, "overlay lowerdir") : 0;
-}
-
-struct overlay {
-    const int *lowers;
-    size_t count;
-    const char *upper, *work; /* names in the slot's directory */
-};
-
-/* A detached overlay mount. */
-static int overlay_make(const struct mounts *m, const struct overlay *o, struct err *e)
-{
-    auto_fd fs = mnt_fs_open("overlay");
-    int r = fs < 0 ? err_sys(e, -fs, "overlay") : overlay_set_lowers(fs, o->lowers, o->count, e);
-
-    if (r == 0)
-        r = overlay_set_dir(fs, "upperdir", m->dir, o->upper, e);
-    if (r == 0)
-        r = overlay_set_dir(fs, "workdir", m->dir, o->work, e);
-    if (r < 0)
-        return r;
-    (void)mnt_fs_flag(fs, "volatile"); /* a sandbox need not survive a crash of its host */
-    /* A snapshot copies only the upper directory: it must not refer to lower layers. */
-    r = mnt_fs_set(fs, "redirect_dir", "off");
-    if (r == 0)
-        r = mnt_fs_set(fs, "metacopy", "off");
-    if (r == 0)
-        r = mnt_fs_create(fs);
-    if (r == 0)
-        r = mnt_fs_mount(fs, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
-    return r < 0 ? err_sys(e, -r, "overlay") : r;
 }
 
 /* --- mount points --- */
@@ -153,7 +85,7 @@ static int place_open(int root, const char *path, struct err *e)
     int fd = fd_open_at(root, path, flags, 0, PATH_STRICT, e);
 
     if (fd == -ENOTDIR || fd == -ELOOP)
-        return err_set(e, ENOTDIR, "/%s of the image is no directory", path);
+        return err_set(e, ENOTDIR, "/%s of the image is not a directory", path);
     if (fd != -ENOENT)
         return fd;
     if (mkdirat(root, path, 0755) < 0)
@@ -204,36 +136,54 @@ int mounts_open(struct mounts *m, struct err *e)
 
 /* Before Linux 6.15 overlayfs takes layers only from mounts of our namespace. So they are attached
  * on top of each other where the new root will cover them, and vanish with the old root. */
-static int attach_lowers(const struct mounts *m, struct err *e)
+static int attach_bases(const struct mounts *m, struct err *e)
 {
-    int r = m->usr_lower < 0 ? 0 : place_attach(m->state, "mnt", m->usr_lower, e);
+    int r = 0;
 
-    for (size_t i = 0; r == 0 && i < m->lower_count; i++)
-        r = place_attach(m->state, "mnt", m->lowers[i], e);
+    for (size_t i = 0; r == 0 && i < m->base_count; i++)
+        r = place_attach(m->state, "mnt", m->bases[i], e);
     return r < 0 ? err_wrap(e, r, "layers") : 0;
 }
 
-/* /usr of PLAN_ROOT_HOST: the host's, and as a lower layer the names that the host root adds. */
+static int overlay_attach(const struct overlay *o, int root, const char *path, struct err *e)
+{
+    auto_fd place = place_open(root, path, e);
+
+    return place < 0 ? place : overlay_mount(o, place, e);
+}
+
+/* /usr of PLAN_ROOT_HOST: those of the layers, then the host's, then the names that the host root
+ * adds. */
 static int mount_host_usr(const struct mounts *m, struct err *e)
 {
-    auto_fd added = fd_open_at(m->lowers[0], "usr", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
-    const int lowers[] = {m->usr_lower, added};
-    struct overlay overlay = {lowers, ARRAY_LEN(lowers), "usr", "usrwork"};
-    auto_fd usr = added < 0 ? added : overlay_make(m, &overlay, e);
+    int lowers[MOUNTS_LOWERS_MAX + 1];
+    struct overlay overlay = {lowers, 0, m->dir, "usr", "usrwork", m->lasts};
+    int r = 0;
 
-    return usr < 0 ? usr : place_attach(m->root, "usr", usr, e);
+    for (size_t i = 0; r >= 0 && i < m->lower_count; i++) {
+        if (i + 1 == m->lower_count)
+            lowers[overlay.lower_count++] = m->usr_lower;
+        r = fd_open_at(m->lowers[i], "usr", O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, PATH_STRICT, e);
+        if (r >= 0)
+            lowers[overlay.lower_count++] = r;
+        else if (i + 1 < m->lower_count && (r == -ENOENT || r == -ENOTDIR || r == -ELOOP))
+            r = 0; /* a layer without files there */
+    }
+    if (r >= 0)
+        r = overlay_attach(&overlay, m->root, "usr", e);
+    for (size_t i = 0; i < overlay.lower_count; i++)
+        if (lowers[i] != m->usr_lower)
+            fd_close(lowers[i]);
+    return r;
 }
 
 int mounts_root(struct mounts *m, struct err *e)
 {
-    struct overlay root_overlay = {m->lowers, m->lower_count, "upper", "work"};
-    auto_fd root = -EBADF;
-    int r = attach_lowers(m, e);
+    struct overlay overlay = {m->lowers, m->lower_count, m->dir, "upper", "work", m->lasts};
+    int r = attach_bases(m, e);
 
     if (r == 0)
-        r = root = overlay_make(m, &root_overlay, e);
-    if (r >= 0)
-        r = place_attach(m->state, "mnt", root, e);
+        r = overlay_attach(&overlay, m->state, "mnt", e);
     if (r < 0)
         return r;
     m->root = fd_open_at(m->state, "mnt", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);

@@ -5,17 +5,25 @@
 #include "base/err.h"
 #include "sandbox/spawn.h"
 
+enum {
+    MOUNTS_LOWERS_MAX = PLAN_LAYERS_MAX + 1, /* the host root, too */
+    MOUNTS_BASES_MAX = 64,
+};
+
 /* A process cannot mount by descriptors of another mount namespace. So the parent clones, ID-maps
  * and detaches the layers, and the child opens the state directory again. */
 struct mounts {
     const struct spawn_slot *slot;
     const struct plan *plan;
-    int lowers[PLAN_LAYERS_MAX]; /* of /, topmost first */
+    int lowers[MOUNTS_LOWERS_MAX]; /* directories of /, topmost first */
     size_t lower_count;
+    int bases[MOUNTS_BASES_MAX]; /* detached mounts that these and usr_lower are on */
+    size_t base_count;
     int binds[PLAN_BINDS_MAX]; /* volumes, in the plan's order */
     size_t bind_count;
     int usr_lower;  /* of /usr for PLAN_ROOT_HOST */
     int disk;       /* mount with the writable layer, or -EBADF */
+    bool lasts;     /* the writable layer outlives the sandbox */
     int state, dir; /* <state> and the directory of the writable layer, opened by the child */
     int stage;      /* where mounts are kept until the root exists */
     int root;       /* the new root, once mounted */
@@ -46,7 +54,7 @@ int mounts_open(struct mounts *m, struct err *e);
 int mounts_disk(struct mounts *m, struct err *e);
 int mounts_system(const struct mounts *m, struct err *e);
 int mounts_mask(const struct mounts *m, struct err *e);
-/* In the child. mounts_root: attaches overlays at <state>/mnt, uses up the lowers.
+/* In the child. mounts_root: attaches overlays at <state>/mnt, uses up the bases.
  * mounts_drop_root: undoes it for another root. mounts_unstage: moves the staged mounts there. */
 int mounts_root(struct mounts *m, struct err *e);
 int mounts_drop_root(struct mounts *m, struct err *e);

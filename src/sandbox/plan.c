@@ -161,8 +161,8 @@ static int check_numbers(const struct plan *p, struct err *e)
     } rows[] = {
         {"root",                  (uint64_t)p->root, PLAN_ROOT_HOST,           PLAN_ROOT_DIR      },
         {"net",                   (uint64_t)p->net,  PLAN_NET_NONE,            PLAN_NET_BRIDGE    },
-        {"layer_count",           p->layer_count,    p->root == PLAN_ROOT_DIR,
-         p->root == PLAN_ROOT_DIR ? PLAN_LAYERS_MAX : 0                                           },
+        {"layer_count",           p->layer_count,    p->root == PLAN_ROOT_DIR, PLAN_LAYERS_MAX    },
+        {"lasting",               p->lasting,        0,                        l->disk_bytes == 0 },
         {"bind_count",            p->bind_count,     0,                        PLAN_BINDS_MAX     },
         {"uid",                   p->uid,            0,                        PLAN_UID_RANGE - 1 },
         {"gid",                   p->gid,            0,                        PLAN_UID_RANGE - 1 },
@@ -223,7 +223,7 @@ static int check_text(const struct plan *p, struct err *e)
         at += s.n + 1;
     }
     if (at != end)
-        return err_set(e, EINVAL, "plan: text goes on behind its last string");
+        return err_set(e, EINVAL, "plan: text continues after its last string");
     return 0;
 }
 
@@ -245,12 +245,31 @@ static int check_binds(const struct plan *p, struct err *e)
     return 0;
 }
 
+bool plan_has_shifted_layer(const struct plan *p)
+{
+    for (size_t i = 0; i < p->layer_count; i++)
+        if (p->layer_flags[i] & PLAN_LAYER_SHIFTED)
+            return true;
+    return false;
+}
+
+static int check_layers(const struct plan *p, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(p->layer_flags); i++)
+        if (p->layer_flags[i] & ~(i < p->layer_count ? PLAN_LAYER_FLAGS : 0))
+            return err_set(e, EINVAL, "plan: layer_flags has unknown bits for layer %zu of %u", i,
+                           p->layer_count);
+    return 0;
+}
+
 int plan_check(const struct plan *p, struct err *e)
 {
     int r = check_names(p, e);
 
     if (r >= 0)
         r = check_numbers(p, e);
+    if (r >= 0)
+        r = check_layers(p, e);
     if (r >= 0)
         r = check_text(p, e);
     if (r >= 0)

@@ -13,7 +13,7 @@
 enum {
     PLAN_ID_MAX = 64, /* with the NUL; [a-z0-9] and inner '-' */
     PLAN_HOSTNAME_MAX = 64,
-    PLAN_LAYERS_MAX = 8,    /* descriptors of lower directories, topmost first */
+    PLAN_LAYERS_MAX = 127,  /* descriptors of lower directories, topmost first */
     PLAN_BINDS_MAX = 16,    /* descriptors of volumes: directories or files to mount inside */
     PLAN_TARGET_MAX = 1024, /* path of a volume inside, with the NUL */
     PLAN_DNS_MAX = 3,
@@ -27,8 +27,13 @@ enum {
 };
 #define PLAN_BYTES_MAX (UINT64_C(1) << 50) /* a pebibyte: sums of these cannot overflow */
 
+enum plan_layer_flags {
+    PLAN_LAYER_SHIFTED = 1, /* ids begin at LAYER_UID_FIRST on disk, else at 0 */
+    PLAN_LAYER_FLAGS = PLAN_LAYER_SHIFTED,
+};
+
 enum plan_root {
-    PLAN_ROOT_HOST, /* the host's /usr with a root that we make; no layer descriptors */
+    PLAN_ROOT_HOST, /* the host's /usr with a root that we make, below 0 or more layers */
     PLAN_ROOT_DIR,  /* 1..PLAN_LAYERS_MAX unpacked directories */
 };
 
@@ -57,9 +62,12 @@ struct plan {
     struct plan_limits limits;
     uint32_t uid, gid;          /* of the entrypoint, inside: below PLAN_UID_RANGE */
     uint32_t dns[PLAN_DNS_MAX]; /* IPv4, network order; 0 = unset */
-    uint32_t layer_count;       /* descriptors that follow: layers, volumes, execd's listener */
+    uint32_t layer_count; /* descriptors that follow: layers, volumes, a lasting layer if ... */
+    uint32_t lasting;     /* ... this is 1, execd's listener. Files that the sandbox writes are
+                             kept in that directory; without limits.disk_bytes */
     uint32_t bind_count;
-    uint32_t binds_read_only; /* bit i: volume i is read-only inside */
+    uint32_t binds_read_only;                 /* bit i: volume i is read-only inside */
+    uint8_t layer_flags[PLAN_LAYERS_MAX + 1]; /* enum plan_layer_flags, in the layers' order */
     uint32_t arg_count, env_count;
     uint32_t text_bytes;
     char text[PLAN_TEXT_MAX];
@@ -80,6 +88,9 @@ static inline size_t plan_bytes(const struct plan *p)
 {
     return offsetof(struct plan, text) + p->text_bytes;
 }
+
+/* Whether any of its layers is PLAN_LAYER_SHIFTED. */
+bool plan_has_shifted_layer(const struct plan *p);
 
 /* Checks everything that the broker relies on; the error names the field. */
 int plan_check(const struct plan *p, struct err *e);

@@ -36,7 +36,7 @@ static int program_fill(int from, int to, struct err *e)
     if (fstat(from, &st) < 0)
         return err_sys(e, errno, "read");
     if (!S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > PROGRAM_BYTES_MAX)
-        return err_set(e, ENOEXEC, "it is no program");
+        return err_set(e, ENOEXEC, "it is not a program");
     while (at < st.st_size) {
         ssize_t n = sendfile(to, from, &at, (size_t)(st.st_size - at));
 

@@ -97,7 +97,7 @@ static const struct group groups_allowed[] = {
     {"reading clocks, and timers",
      "time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep timer_create "
      "timer_settime timer_gettime timer_getoverrun timer_delete times"                      },
-    {"who and how much",
+    {"user ids and resource limits",
      "getuid geteuid getresuid setuid setreuid setresuid getgid getegid getresgid setgid setregid "
      "setresgid getgroups setgroups setfsuid setfsgid capget capset getrlimit setrlimit prlimit64 "
      "getrusage getpriority setpriority ioprio_get ioprio_set sysinfo uname getrandom"      },
@@ -116,7 +116,7 @@ static const struct group groups_absent[] = {
      "io_uring_setup io_uring_enter io_uring_register"                   },
     {"fs.aio-max-nr is one pool for all of the host",
      "io_setup io_submit io_getevents io_pgetevents io_cancel io_destroy"},
-    {"nobody needs them yet",
+    {"not needed by common programs yet",
      "memfd_secret cachestat statmount listmount lsm_get_self_attr lsm_set_self_attr "
      "lsm_list_modules open_tree_attr file_getattr file_setattr"         },
 };

@@ -1,10 +1,10 @@
 /* slot.h - the directory of a sandbox, which is also the claim on its number.
  *
- *   <state>/slots/<k>/record   struct slot_record: its owner
- *                     upper work        writable layer of /, and overlayfs' work directory
- *                     usr usrwork       the same for /usr of PLAN_ROOT_HOST
- *                     disk.*            an image that has these four instead, see disk.h
- *                     exit log          execd's report and the entrypoint's output
+ *   <state>/slots/<k>/record       struct slot_record: its owner
+ *                     upper work   writable layer of /, and overlayfs' work directory
+ *                     usr usrwork  the same for /usr of PLAN_ROOT_HOST
+ *                     disk.*       an image that has these four instead, see disk.h
+ *                     exit log     execd's report and the entrypoint's output
  *
  * mkdir claims a number; removing the directory, as the last step, releases it: so a range of user
  * ids is never reused while a file of it exists. Several brokers share the numbers. */

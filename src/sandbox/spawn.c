@@ -35,7 +35,7 @@ enum {
     FD_PARK = EXECD_WORK_FDS + CGROUP_HIERARCHIES_MAX + 8, /* above them, during the moves */
     EXECD_OPTIONS_MAX = 20,
     NOFILE_DEFAULT = 65536,
-    HOST_ROOT_FDS = 2,            /* lower directories of / and /usr */
+    HOST_ROOT_FDS = 4,            /* lower directories of / and /usr, and the mounts they are on */
     FDS_KEPT = 5 + HOST_ROOT_FDS, /* by a parked child, in addition to those of its cgroups */
 };
 
@@ -51,18 +51,23 @@ struct spawn {
     char uid[16], gid[16], work_fds[16], stat_fds[16], cpu_millis[16], memory_mib[16];
 };
 
-/* The plan as sent to the child. Descriptors with it: lowers, then those of /usr and the disk if
- * any, then volumes, then execd's. */
+/* The plan as sent to the child. Descriptors with it: lowers, the mounts they are on, then those of
+ * /usr and the disk if any, then volumes, then execd's. */
 struct spawn_message {
-    bool has_address, has_disk;
+    uint32_t lower_count, base_count;
+    bool has_usr, has_address, has_disk;
     struct in_addr address;
     struct plan plan;
 };
 
+static_assert(MOUNTS_LOWERS_MAX + MOUNTS_BASES_MAX + PLAN_BINDS_MAX + EXECD_FDS + 2 <= FD_SEND_MAX,
+              "all descriptors fit into a message");
+
 /* With a disk limit the layer is elsewhere, or must be limited before anything is made in it. */
 static bool plan_takes_ready_root(const struct plan *p)
 {
-    return p->root == PLAN_ROOT_HOST && p->limits.disk_bytes == 0;
+    return p->root == PLAN_ROOT_HOST && p->layer_count == 0 && !p->lasting &&
+           p->limits.disk_bytes == 0;
 }
 
 /* --- steps done ahead --- */
@@ -84,6 +89,8 @@ static int step_close(struct spawn *s, struct err *e)
     if (s->mounts.lower_count > 0) {
         keep[count++] = s->mounts.lowers[0];
         keep[count++] = s->mounts.usr_lower;
+        keep[count++] = s->mounts.bases[0];
+        keep[count++] = s->mounts.bases[1];
     }
     for (size_t i = 0; i < c->init_count; i++)
         keep[count++] = c->init_procs[i];
@@ -156,7 +163,7 @@ static int step_mask(struct spawn *s, struct err *e)
 /* Writes to a file that exists from the start. */
 static int write_etc_file(int etc, const char *name, const char *text, size_t n, struct err *e)
 {
-    auto_fd fd = openat(etc, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd fd = openat(etc, name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd < 0 || write(fd, text, n) != (ssize_t)n)
         return err_sys(e, errno, "write /etc/%s", name);
@@ -412,23 +419,23 @@ static void child_await(struct spawn *s, struct spawn_message *room)
 {
     int fds[FD_SEND_MAX];
     size_t n = 0, count = 0, at = 0;
-    bool of_host;
 
     if (fd_recv(s->channel, room, sizeof(*room), &n, fds, &count) < 0 ||
         n < offsetof(struct spawn_message, plan.text) ||
         n != offsetof(struct spawn_message, plan) + plan_bytes(&room->plan))
         _exit(125);
-    of_host = room->plan.root == PLAN_ROOT_HOST;
     s->mounts.plan = &room->plan;
+    s->mounts.lasts = room->plan.lasting;
     s->root_fits = s->mounts.root >= 0 && plan_takes_ready_root(&room->plan);
-    of_host = of_host && !s->root_fits;
-    s->mounts.lower_count = s->root_fits ? 0 : of_host ? 1 : room->plan.layer_count;
-    if (count !=
-        s->mounts.lower_count + of_host + room->has_disk + room->plan.bind_count + EXECD_FDS)
+    if (room->lower_count > MOUNTS_LOWERS_MAX || room->base_count > MOUNTS_BASES_MAX ||
+        count != room->lower_count + room->base_count + room->has_usr + room->has_disk +
+                     room->plan.bind_count + EXECD_FDS)
         _exit(125);
-    for (; at < s->mounts.lower_count; at++)
-        s->mounts.lowers[at] = fds[at];
-    if (of_host)
+    while (s->mounts.lower_count < room->lower_count)
+        s->mounts.lowers[s->mounts.lower_count++] = fds[at++];
+    while (s->mounts.base_count < room->base_count)
+        s->mounts.bases[s->mounts.base_count++] = fds[at++];
+    if (room->has_usr)
         s->mounts.usr_lower = fds[at++];
     if (room->has_disk)
         s->mounts.disk = fds[at++];
@@ -529,12 +536,17 @@ static int spawn_send(struct parked *p, const struct spawn_args *args, const str
     int fds[FD_SEND_MAX];
     size_t count = 0;
 
+    message.lower_count = (uint32_t)m->lower_count;
+    message.base_count = (uint32_t)m->base_count;
+    message.has_usr = m->usr_lower >= 0;
     message.has_address = args->has_address;
     message.has_disk = args->disk >= 0;
     message.address = args->address;
     memcpy(&message.plan, args->plan, plan_bytes(args->plan));
     for (size_t i = 0; i < m->lower_count; i++)
         fds[count++] = m->lowers[i];
+    for (size_t i = 0; i < m->base_count; i++)
+        fds[count++] = m->bases[i];
     if (m->usr_lower >= 0)
         fds[count++] = m->usr_lower;
     if (args->disk >= 0)
@@ -584,11 +596,11 @@ static int spawn_await(struct parked *p, const struct spawn_args *args, struct e
                        SPAWN_STEPS_MS_MAX / 1000);
     r = spawn_hear(p->channel, &report, &n);
     if (r < 0)
-        return err_sys(e, -r, "hear from the child");
+        return err_sys(e, -r, "receive the child's report");
     if (n == 0 && spawn_became_execd(p, args))
         return 0;
     if (n != sizeof(report) || report.code <= 0)
-        return err_set(e, ECHILD, "the child ended without a word");
+        return err_set(e, ECHILD, "the child ended without a report");
     report.msg[sizeof(report.msg) - 1] = '\0';
     if (e)
         *e = report;

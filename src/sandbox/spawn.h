@@ -26,6 +26,7 @@ struct spawn_slot {
     uint32_t slot;
     uint32_t uid_first; /* host id of root inside */
     int userns, netns;  /* namespaces to enter */
+    int layer_userns;   /* maps ids of PLAN_LAYER_SHIFTED; -EBADF until a plan needs it */
 };
 
 struct parked {

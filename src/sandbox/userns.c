@@ -26,6 +26,8 @@ static const char *const forbidden[] = {
     "/proc/sys/user/max_time_namespaces",
 };
 
+enum { MAP_BYTES_MAX = 64 };
+
 static pid_t userns_fork(uint64_t flags)
 {
     struct clone_args args = {.flags = flags}; /* no exit signal, as SIGCHLD may be ignored */
@@ -103,11 +105,9 @@ static int userns_forbid(int userns, struct err *e)
                    "set limits in /proc/sys/user to 0 in a user namespace");
 }
 
-static int userns_write_map(pid_t pid, const char *file, uint32_t first, uint32_t count,
-                            struct err *e)
+static int userns_write_map(pid_t pid, const char *file, const char *map, struct err *e)
 {
-    char path[64], map[64];
-    int n = snprintf(map, sizeof(map), "0 %u %u\n", first, count);
+    char path[64];
     auto_fd fd = -EBADF;
     int r;
 
@@ -115,7 +115,7 @@ static int userns_write_map(pid_t pid, const char *file, uint32_t first, uint32_
     fd = fd_open_at(AT_FDCWD, path, O_WRONLY, 0, PATH_FREE, e);
     if (fd < 0)
         return fd;
-    r = io_write_full(fd, str_make(map, (size_t)n), DEADLINE_NEVER);
+    r = io_write_full(fd, str_of(map), DEADLINE_NEVER);
     return r < 0 ? err_sys(e, -r, "write %s", path) : 0;
 }
 
@@ -132,10 +132,11 @@ static const char *userns_remedy(int code)
     return "";
 }
 
-int userns_make(uint32_t first, uint32_t count, struct err *e)
+/* `inside`: processes will enter it. */
+static int userns_open(uint32_t owner, const char *map, bool inside, struct err *e)
 {
     char path[64];
-    pid_t pid = userns_hold(first);
+    pid_t pid = userns_hold(owner);
     auto_fd fd = -EBADF;
     int r;
 
@@ -143,14 +144,30 @@ int userns_make(uint32_t first, uint32_t count, struct err *e)
         return err_set(e, -pid, "make a user namespace: %s%s", strerror(-pid), userns_remedy(-pid));
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
     r = fd = fd_open_at(AT_FDCWD, path, O_RDONLY, 0, PATH_FREE, e);
-    if (r >= 0)
+    if (r >= 0 && inside)
         r = userns_forbid(fd, e);
     if (r >= 0)
-        r = userns_write_map(pid, "uid_map", first, count, e);
+        r = userns_write_map(pid, "uid_map", map, e);
     if (r >= 0)
-        r = userns_write_map(pid, "gid_map", first, count, e);
+        r = userns_write_map(pid, "gid_map", map, e);
     (void)kill(pid, SIGKILL);
     while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     return r < 0 ? r : take_fd(&fd);
+}
+
+int userns_make(uint32_t first, uint32_t count, struct err *e)
+{
+    char map[MAP_BYTES_MAX];
+
+    (void)snprintf(map, sizeof(map), "0 %u %u\n", first, count);
+    return userns_open(first, map, true, e);
+}
+
+int userns_make_map(uint32_t from, uint32_t first, uint32_t count, struct err *e)
+{
+    char map[MAP_BYTES_MAX];
+
+    (void)snprintf(map, sizeof(map), "%u %u %u\n%u 0 1\n", from, first, count, from + count);
+    return userns_open(first, map, false, e);
 }

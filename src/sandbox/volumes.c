@@ -95,7 +95,7 @@ static int place_enter(const struct mounts *m, int parent, const char *path, boo
     int fd = fd_open_at(m->root, path, flags, 0, PATH_IN_ROOT, NULL), r;
 
     if (fd == -ENOTDIR)
-        return err_set(e, ENOTDIR, "/%.128s is no directory", path);
+        return err_set(e, ENOTDIR, "/%.128s is not a directory", path);
     if (fd != -ENOENT)
         return fd < 0 ? err_sys(e, -fd, "open /%.128s", path) : fd;
     r = place_make(parent, slash ? slash + 1 : path, is_dir, m->slot->uid_first);

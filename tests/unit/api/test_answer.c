@@ -163,3 +163,71 @@ TEST(answer, writes_maps_and_lists_to_be_stored)
     CHECK_EQ(api_strs_write(&out, strs, 3), 0);
     CHECK_STR(out.p, "{\"a\":\"1\",\"b\":\"\"}[\"sh\",\"-c\",\"\"]");
 }
+
+/* --- what a client reads --- */
+
+static const struct json *parsed(struct arena *a, const char *text)
+{
+    struct json *v;
+
+    CHECK_EQ(json_parse(a, str_of(text), NULL, &v, NULL), 0);
+    return v;
+}
+
+TEST(answer, reads_back_the_sandbox_it_wrote)
+{
+    struct api_sandbox s = sandbox_make(), got;
+    AUTO_ARENA(a, 1 << 20);
+    AUTO_BUF(out, 1 << 16);
+
+    CHECK_EQ(api_sandbox_write(&out, &s), 0);
+    CHECK_EQ(api_sandbox_read(&a, parsed(&a, out.p), &got, NULL), 0);
+    CHECK(str_eq(got.id, s.id) && str_eq(got.image, s.image) && str_eq(got.arch, s.arch));
+    CHECK_EQ(got.status.state, SANDBOX_RUNNING);
+    CHECK(str_eq(got.status.reason, s.status.reason) && got.status.since_us == s.status.since_us);
+    CHECK(str_eq(got.metadata, s.metadata) && str_eq(got.entrypoint, s.entrypoint));
+    CHECK(got.created_us == s.created_us && got.expires_us == s.expires_us);
+}
+
+TEST(answer, reads_states_it_does_not_know_and_nulls)
+{
+    struct api_sandbox got;
+    AUTO_ARENA(a, 1 << 20);
+    struct err e = {0};
+
+    CHECK_EQ(api_sandbox_read(&a,
+                              parsed(&a, "{\"id\":\"x\",\"expiresAt\":null,\"new\":[],\"status\":"
+                                         "{\"state\":\"Dreaming\",\"reason\":null}}"),
+                              &got, NULL),
+             0);
+    CHECK_EQ(got.status.state, SANDBOX_STATE_COUNT);
+    CHECK_EQ(got.expires_us, 0);
+    CHECK_EQ(api_sandbox_read(&a, parsed(&a, "{\"id\":7}"), &got, &e), -EBADMSG);
+    CHECK_STR(e.msg, "id: expected a string, got a number");
+}
+
+TEST(answer, reads_pages_and_endpoints)
+{
+    struct api_sandbox s = sandbox_make();
+    struct json_pair header = {STR("K"), STR("v")};
+    struct api_pagination numbers;
+    struct api_endpoint endpoint;
+    const struct json *items;
+    struct api_page page;
+    AUTO_ARENA(a, 1 << 20);
+    AUTO_BUF(out, 1 << 16);
+
+    api_page_begin(&page, &out, 2, 1);
+    api_page_add(&page, &s);
+    CHECK_EQ(api_page_end(&page, 3), 0);
+    CHECK_EQ(api_page_read(&a, parsed(&a, out.p), &items, &numbers, NULL), 0);
+    CHECK(json_count(items) == 1 && numbers.page == 2 && numbers.total_pages == 3);
+    CHECK(numbers.has_next);
+    CHECK_EQ(api_page_read(&a, parsed(&a, "[]"), &items, &numbers, NULL), -EBADMSG);
+
+    buf_clear(&out);
+    CHECK_EQ(api_endpoint_write(&out, STR("h:1/x"), &header, 1), 0);
+    CHECK_EQ(api_endpoint_read(&a, parsed(&a, out.p), &endpoint, NULL), 0);
+    CHECK(str_eq(endpoint.endpoint, STR("h:1/x")) && endpoint.headers_count == 1);
+    CHECK(str_eq(endpoint.headers[0].value, STR("v")));
+}

@@ -246,9 +246,9 @@ TEST(create, refuses_bad_variables_and_metadata)
 {
     REFUSES("{'env':[]," REST, BAD, "env: expected an object, got an array");
     REFUSES("{'env':{'A':1}," REST, BAD, "env.A: expected a string or null, got a number");
-    REFUSES("{'env':{'':'x'}," REST, BAD, "env: '' is no name of a variable");
-    REFUSES("{'env':{'A=B':'x'}," REST, BAD, "env: 'A=B' is no name of a variable");
-    REFUSES("{'env':{'A=B':null}," REST, BAD, "env: 'A=B' is no name of a variable");
+    REFUSES("{'env':{'':'x'}," REST, BAD, "env: '' is not a variable name");
+    REFUSES("{'env':{'A=B':'x'}," REST, BAD, "env: 'A=B' is not a variable name");
+    REFUSES("{'env':{'A=B':null}," REST, BAD, "env: 'A=B' is not a variable name");
     REFUSES("{'env':{'A':'\\u0000'}," REST, BAD, "body: strings must not hold a NUL character");
     REFUSES("{'metadata':{'a':null}," REST, BAD, "metadata.a: expected a string, got null");
     REFUSES("{'metadata':{'a b':''}," REST, "SANDBOX::INVALID_METADATA_LABEL",
@@ -437,4 +437,98 @@ TEST(create, reports_mistakes_in_the_contracts_order)
     REFUSES_AT(&strict, "{" LATE REST, BAD, "timeout: ");
     REFUSES_AT(&strict, "{" TWICE REST, "ABILITY", "none");
     REFUSES("{" TWICE REST, "VOLUME::DUPLICATE_NAME", "volumes[1].name: ");
+}
+
+/* --- the writer, which must say what the parser understands --- */
+
+TEST(create, writes_what_it_reads)
+{
+    AUTO_ARENA(a, 1 << 20);
+    AUTO_BUF(out, 1 << 16);
+    struct json_pair env[] = {
+        {STR("A"), STR("1")},
+        {STR("B"), STR("") }
+    };
+    struct json_pair labels[] = {
+        {STR("team"), STR("x")}
+    };
+    struct json_pair limits[] = {
+        {STR("cpu"),    STR("500m") },
+        {STR("memory"), STR("512Mi")}
+    };
+    struct json_pair extensions[] = {
+        {STR("access.renew.extend.seconds"), STR("600")}
+    };
+    struct str entry[] = {STR("sleep"), STR("1")};
+    struct api_volume volumes[] = {
+        {.name = STR("data"),
+         .mount_path = STR("/data"),
+         .read_only = true,
+         .kind = API_VOLUME_HOST,
+         .host_path = STR("/srv")},
+        {.name = STR("c"),
+         .mount_path = STR("/c"),
+         .kind = API_VOLUME_PVC,
+         .claim_name = STR("claim"),
+         .sub_path = STR("x")    },
+    };
+    struct api_create spec = {
+        .image = STR("python:3"),
+        .auth_user = STR("u"),
+        .auth_password = STR("p"),
+        .os = STR("linux"),
+        .arch = STR("amd64"),
+        .timeout_s = 90,
+        .env = env,
+        .env_count = 2,
+        .metadata = labels,
+        .metadata_count = 1,
+        .entrypoint = entry,
+        .entrypoint_count = 2,
+        .network_policy_json =
+            STR("{\"defaultAction\":\"deny\",\"egress\":[{\"action\":\"allow\",\"target\":\"a.b\"}]"
+                "}"),
+        .credential_proxy = true,
+        .secure_access = true,
+        .volumes = volumes,
+        .volumes_count = 2,
+    };
+    struct api_create_maps maps = {limits, extensions, 2, 1};
+    struct api_create got;
+    struct api_fail f = {0};
+
+    CHECK_EQ(api_create_write(&a, &spec, &maps, &out, NULL), 0);
+    CHECK_EQ(api_create_parse(&a, STR("application/json"), buf_str(&out), &host, &got, &f), 0);
+    CHECK(str_eq(got.image, spec.image));
+    CHECK(str_eq(got.auth_password, spec.auth_password));
+    CHECK(str_eq(got.os, spec.os) && str_eq(got.arch, spec.arch));
+    CHECK_EQ(got.timeout_s, 90);
+    CHECK_EQ(got.limits.cpu_millicores, 500);
+    CHECK_EQ(got.limits.memory_bytes, 512 << 20);
+    CHECK_EQ(got.env_count, 2);
+    CHECK(str_eq(got.env[0].value, STR("1")) && got.env[1].value.n == 0);
+    CHECK(str_eq(got.metadata[0].key, STR("team")));
+    CHECK_EQ(got.entrypoint_count, 2);
+    CHECK(str_eq(got.network_policy_json, spec.network_policy_json));
+    CHECK(got.credential_proxy && got.secure_access);
+    CHECK_EQ(got.renew_extend_s, 600);
+    CHECK_EQ(got.volumes_count, 2);
+    CHECK(got.volumes[0].read_only && str_eq(got.volumes[0].host_path, STR("/srv")));
+    CHECK_EQ(got.volumes[1].kind, API_VOLUME_PVC);
+    CHECK(!got.volumes[1].create_if_missing && str_eq(got.volumes[1].sub_path, STR("x")));
+}
+
+TEST(create, writes_only_what_was_given)
+{
+    AUTO_ARENA(a, 1 << 20);
+    AUTO_BUF(out, 1 << 16);
+    struct api_create spec = {.snapshot_id = STR("s")};
+    struct api_create_maps none = {0};
+    struct err e = {0};
+
+    CHECK_EQ(api_create_write(&a, &spec, &none, &out, NULL), 0);
+    CHECK_STR(out.p, "{\"snapshotId\":\"s\"}");
+    spec.network_policy_json = STR("{\"egress\":[{\"action\":\"maybe\",\"target\":\"x\"}]}");
+    CHECK_EQ(api_create_write(&a, &spec, &none, &out, &e), -EBADMSG);
+    CHECK_STR(e.msg, "networkPolicy: egress[0].action: expected one of allow, deny; got \"maybe\"");
 }

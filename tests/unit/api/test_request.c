@@ -91,9 +91,10 @@ TEST(request, takes_a_snapshot_with_or_without_a_name)
 static const char *pool(const char *body, bool create, struct api_fail *f)
 {
     AUTO_ARENA(a, 1 << 20);
+    struct api_pool got;
 
     *f = (struct api_fail){0};
-    return api_pool_parse(&a, JSON, str_of(body), create, f) < 0 ? f->message : "ok";
+    return api_pool_parse(&a, JSON, str_of(body), create, &got, f) < 0 ? f->message : "ok";
 }
 
 #define CAPACITY "\"capacitySpec\":{\"bufferMax\":3,\"bufferMin\":1.0,\"poolMax\":9,\"poolMin\":0}"

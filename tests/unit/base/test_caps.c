@@ -61,7 +61,7 @@ TEST(caps, do_not_come_back_with_exec)
     CHECK_EQ(status, 0);
 }
 
-TEST(caps, can_be_limited_again_by_who_may)
+TEST(caps, can_be_limited_again_with_cap_setpcap)
 {
     need_root();
     CHECK_EQ(caps_limit(caps_init), 0);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -176,12 +177,12 @@ static void send_many(int sock, int fd, size_t count)
 {
     union {
         struct cmsghdr align;
-        char room[CMSG_SPACE(sizeof(int) * 64)];
+        char room[CMSG_SPACE(sizeof(int) * (FD_SEND_MAX + 5))];
     } control = {0};
     char byte = 0;
     struct iovec iov = {&byte, 1};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.room};
-    int fds[64];
+    int fds[FD_SEND_MAX + 5];
 
     for (size_t i = 0; i < count; i++)
         fds[i] = fd;
@@ -248,4 +249,34 @@ TEST(fd, makes_a_pipe_of_which_only_our_end_does_not_block)
         CHECK_EQ(read(ends[i] == FD_PIPE_WRITE ? theirs : ours, &c, 1), 1);
         CHECK_EQ(c, 'x');
     }
+}
+
+TEST(fd, makes_files_without_a_name)
+{
+    char dir[] = "/tmp/test-fd-XXXXXX";
+    struct stat st;
+
+    CHECK(mkdtemp(dir));
+    for (int i = 0; i < 4; i++) {
+        const char *const where[] = {dir, NULL, "", "/proc"}; /* the latter accepts none */
+        auto_fd fd = fd_nameless(where[i]);
+
+        CHECK(fd >= 0);
+        CHECK_EQ(write(fd, "x", 1), 1);
+        CHECK_EQ(fstat(fd, &st), 0);
+        CHECK_EQ(st.st_nlink, 0);
+        CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    }
+    CHECK_EQ(rmdir(dir), 0); /* nothing is left in it */
+}
+
+TEST(fd, makes_files_in_memory_that_can_be_sealed)
+{
+    auto_fd fd = fd_memory("test");
+
+    CHECK(fd >= 0);
+    CHECK_EQ(write(fd, "x", 1), 1);
+    CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    CHECK_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+    CHECK_EQ(write(fd, "x", 1), -1);
 }

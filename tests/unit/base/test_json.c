@@ -339,7 +339,7 @@ TEST(json, survives_every_failed_allocation)
     fault_arm(FAULT_ALLOC, 0);
 }
 
-TEST(json, settles_duplicates_as_told)
+TEST(json, resolves_duplicates_by_policy)
 {
     struct str text = STR("{\"a\":1,\"b\":[2],\"a\":{\"x\":3},\"c\":4,\"a\":\"last\",\"b\":5}");
     AUTO_ARENA(a, ARENA_BYTES_MAX);

@@ -309,3 +309,93 @@ TEST(json_bind, takes_snake_case_and_any_case_where_a_table_says_so)
         }
     }
 }
+
+/* --- the other direction --- */
+
+TEST(json_bind, writes_what_it_bound)
+{
+    static const char text[] =
+        "{\"name\":\"n\",\"secure\":false,\"offset\":-5,\"big\":18446744073709551615,\"count\":7,"
+        "\"ratio\":0.5,\"extra\":[1,null],\"labels\":{\"a\":\"b\"}}";
+    static const struct json_field fields[] = {
+        JSON_FIELD("name", JSON_AS_STR, 0, struct request, name),
+        JSON_FIELD("secure", JSON_AS_BOOL, 0, struct request, secure,
+                   .seen_at = JSON_SEEN(struct request, secure_seen)),
+        JSON_FIELD("offset", JSON_AS_I64, 0, struct request, offset),
+        JSON_FIELD("big", JSON_AS_U64, 0, struct request, big),
+        JSON_FIELD("count", JSON_AS_U32, 0, struct request, count),
+        JSON_FIELD("ratio", JSON_AS_DOUBLE, 0, struct request, ratio),
+        JSON_FIELD("extra", JSON_AS_RAW, 0, struct request, extra),
+        JSON_LIST("labels", JSON_AS_MAP, 0, struct request, labels),
+    };
+    static const struct json_table table = JSON_TABLE(struct request, fields, 0);
+    AUTO_ARENA(a, 1 << 20);
+    AUTO_BUF(out, 4096);
+    struct json_writer w;
+    struct request req = {0};
+    struct json *v;
+
+    CHECK_EQ(json_parse(&a, str_of(text), NULL, &v, NULL), 0);
+    CHECK_EQ(json_bind(&a, v, &table, &req, NULL), 0);
+    json_write_begin(&w, &out);
+    json_bind_write(&w, &table, &req);
+    CHECK_EQ(json_write_end(&w), 0);
+    CHECK_STR(out.p, text);
+
+    /* What was not given is not written. */
+    buf_clear(&out);
+    req = (struct request){0};
+    json_write_begin(&w, &out);
+    json_bind_write(&w, &table, &req);
+    CHECK_EQ(json_write_end(&w), 0);
+    CHECK_STR(out.p, "{}");
+}
+
+TEST(json_bind, writes_objects_lists_and_names)
+{
+    static const struct json_name names[] = {
+        {"allow", ACTION_ALLOW},
+        {"deny",  ACTION_DENY },
+        {NULL,    0           },
+    };
+    static const struct json_field rule_rows[] = {
+        JSON_FIELD("action", JSON_AS_ENUM, JSON_REQUIRED, struct rule, action, .names = names),
+        JSON_FIELD("target", JSON_AS_STR, JSON_REQUIRED, struct rule, target),
+        JSON_FIELD("port", JSON_AS_U16, 0, struct rule, port),
+    };
+    static const struct json_table rule_t = JSON_TABLE(struct rule, rule_rows, 0);
+    static const struct json_field element = {.as = JSON_AS_OBJECT, .table = &rule_t};
+    static const struct json_field policy_rows[] = {
+        JSON_LIST("egress", JSON_AS_ARRAY, 0, struct policy, egress, .element = &element),
+    };
+    static const struct json_table policy_t = JSON_TABLE(struct policy, policy_rows, 0);
+    static const struct json_field rows[] = {
+        JSON_FIELD("name", JSON_AS_STR, JSON_REQUIRED, struct request, name),
+        JSON_FIELD("policy", JSON_AS_OBJECT, 0, struct request, policy, .table = &policy_t),
+        JSON_FIELD("count", JSON_AS_U32, 0, struct request, count),
+    };
+    static const struct json_table table = JSON_TABLE(struct request, rows, 0);
+    struct rule rules[] = {
+        {ACTION_DENY,  STR("a"), 0 },
+        {ACTION_ALLOW, STR(""),  80},
+    };
+    struct request req = {
+        .policy = {.egress = rules, .egress_count = 2},
+          .count = 1
+    };
+    AUTO_BUF(out, 4096);
+    struct json_writer w;
+
+    json_write_begin(&w, &out);
+    json_bind_write(&w, &table, &req);
+    CHECK_EQ(json_write_end(&w), 0);
+    CHECK_STR(out.p,
+              "{\"name\":\"\",\"policy\":{\"egress\":[{\"action\":\"deny\",\"target\":\"a\"},"
+              "{\"action\":\"allow\",\"target\":\"\",\"port\":80}]},\"count\":1}");
+    buf_clear(&out);
+    req.policy.egress_count = 0; /* an object with nothing in it is taken back, comma and all */
+    json_write_begin(&w, &out);
+    json_bind_write(&w, &table, &req);
+    CHECK_EQ(json_write_end(&w), 0);
+    CHECK_STR(out.p, "{\"name\":\"\",\"count\":1}");
+}

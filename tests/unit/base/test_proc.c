@@ -181,7 +181,7 @@ TEST(proc, starts_with_a_clean_slate_of_signals)
               "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
 }
 
-TEST(proc, changes_directory_and_session_when_told)
+TEST(proc, changes_directory_and_session_on_request)
 {
     struct proc_spec spec = PROC_SPEC(NULL, NULL);
     auto_fd root = open("/proc", O_PATH | O_CLOEXEC);
@@ -249,7 +249,7 @@ TEST(proc, tells_a_signal_from_an_exit)
     CHECK_EQ(proc_wait(-EBADF, soon(), &ex), -EBADF);
 }
 
-TEST(proc, kills_the_child_with_the_parent_when_told)
+TEST(proc, kills_the_child_with_the_parent_on_request)
 {
     const char *const argv[] = {"sleep", "100", NULL};
     struct proc_spec spec = PROC_SPEC("/bin/sleep", argv);

@@ -352,6 +352,21 @@ TEST(toml, points_at_the_character_it_refuses)
     }
 }
 
+TEST(toml, gives_the_place_of_an_error_as_data)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bad_documents); i++) {
+        AUTO_ARENA(a, ARENA_MAX);
+        struct toml *root = NULL;
+        struct toml_pos at;
+        struct err e = {0};
+        char whole[sizeof(e.msg) + 32];
+
+        CHECK_EQ(toml_parse_at(&a, bad_documents[i].text, "t", &root, &at, &e), -EINVAL);
+        (void)snprintf(whole, sizeof(whole), "t:%u:%u: %s", at.line, at.column, e.msg);
+        CHECK_STR(whole, bad_documents[i].message);
+    }
+}
+
 /* The middle between `count` copies of what stands before and after it. */
 static int parse_nested(const char *before, const char *middle, const char *after, int count)
 {

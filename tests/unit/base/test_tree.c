@@ -110,3 +110,25 @@ TEST(tree, goes_on_where_it_was_on_each_level)
     CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
     CHECK_EQ(access(path, F_OK), -1);
 }
+
+TEST(tree, makes_directories)
+{
+    char path[32], at[64];
+    auto_fd top = scratch(path);
+    struct stat st;
+
+    (void)snprintf(at, sizeof(at), "%s/a//b/c/", path);
+    CHECK_EQ(tree_make(at, 0700), 0);
+    CHECK_EQ(tree_make(at, 0700), 0); /* exists */
+    CHECK_EQ(fstatat(top, "a/b/c", &st, 0), 0);
+    CHECK_EQ(st.st_mode, S_IFDIR | 0700);
+    CHECK_EQ(mknodat(top, "a/file", S_IFREG | 0600, 0), 0);
+    (void)snprintf(at, sizeof(at), "%s/a/file/b", path);
+    CHECK_EQ(tree_make(at, 0700), -ENOTDIR);
+    CHECK_EQ(fchdir(top), 0);
+    CHECK_EQ(tree_make("x/y", 0700), 0);
+    CHECK_EQ(fstatat(top, "x/y", &st, 0), 0);
+    CHECK_EQ(tree_make("", 0700), -ENOENT);
+    CHECK_EQ(chdir("/"), 0);
+    CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
+}

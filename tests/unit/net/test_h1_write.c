@@ -27,7 +27,7 @@ TEST(h1_write, writes_statuses_without_a_phrase)
     CHECK_EQ(h1_write_status(&b, -200), -EINVAL);
 }
 
-TEST(h1_write, refuses_to_carry_somebody_elses_header)
+TEST(h1_write, refuses_line_breaks_that_would_add_a_header)
 {
     AUTO_BUF(b, 4096);
 

@@ -201,7 +201,7 @@ static void on_ready_read(struct loop_io *io, uint32_t events UNUSED)
         loop_stop(loop);
 }
 
-TEST(loop, watches_only_what_it_is_told)
+TEST(loop, watches_only_the_requested_events)
 {
     start();
     CHECK_EQ(pipe2(pipes[0], O_CLOEXEC), 0);
@@ -240,7 +240,7 @@ static void on_a_past(struct loop_timer *t)
     loop_timer_set(loop, t, 1, on_a_past);
 }
 
-/* The byte is there all the time, so that whoever polls hears of it. */
+/* The byte is there all the time, so every poll reports it. */
 static void check_is_heard_beside(void (*on_due)(struct loop_timer *))
 {
     start();
@@ -532,5 +532,32 @@ TEST(loop, lends_buffers_and_keeps_their_ceilings)
     CHECK_EQ(b.n, 0);
     CHECK_EQ(b.max, 2000);
     buf_done(&b);
+    loop_free(loop);
+}
+
+/* --- a loop inside another one --- */
+
+static int dues;
+
+static void on_due_count(struct loop_timer *t UNUSED)
+{
+    dues++;
+}
+
+TEST(loop, is_driven_turn_by_turn)
+{
+    struct loop_timer t = {0};
+
+    start();
+    CHECK_EQ(loop_next_ns(loop), DEADLINE_NEVER);
+    CHECK_EQ(loop_turn(loop, 0, NULL), 0); /* nothing to do: returns at once */
+    loop_refresh(loop);
+    loop_timer_after(loop, &t, 20, on_due_count);
+    CHECK(loop_next_ns(loop) > time_mono_ns() && loop_next_ns(loop) != DEADLINE_NEVER);
+    CHECK_EQ(loop_turn(loop, 0, NULL), 0);
+    CHECK_EQ(dues, 0);
+    while (dues == 0)
+        CHECK_EQ(loop_turn(loop, -1, NULL), 0);
+    CHECK(loop_fd(loop) >= 0);
     loop_free(loop);
 }

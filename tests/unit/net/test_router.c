@@ -221,3 +221,59 @@ TEST(router, prints_a_table_by_method_and_path)
     CHECK_STR(text.p, "GET /items\nPOST /items\n* /proxy/{port}/*\n");
     CHECK_EQ(routes_print(rows, ARRAY_LEN(rows), &small), -EMSGSIZE);
 }
+
+static void others(struct http_req *req UNUSED)
+{
+}
+
+TEST(router, repeats_a_group_behind_its_prefixes)
+{
+    static const struct http_route inner[] = {
+        {GET,  "/files/info", 0, handler, 7},
+        {POST, "/files",      0, handler, 0},
+    };
+    static const struct http_route_group group = {inner, ARRAY_LEN(inner)};
+    static const struct http_route rows[] = {
+        {0, "",          0,                 NULL,   0, &group},
+        {0, "/as/{uid}", ROUTE_STREAM_BODY, others, 0, &group},
+    };
+    struct router *r = make(rows, ARRAY_LEN(rows));
+    struct route_match m;
+    AUTO_BUF(text, 256);
+
+    router_find(r, HTTP_GET, STR("/files/info"), &m);
+    CHECK_STR(m.route->path, "/files/info");
+    CHECK(m.route->handler == handler);
+    CHECK_EQ(m.route->body_bytes_max, 7);
+    router_find(r, HTTP_GET, STR("/as/7/files/info"), &m);
+    CHECK_STR(m.route->path, "/as/{uid}/files/info");
+    CHECK(m.route->handler == others);
+    CHECK_EQ(m.route->flags, ROUTE_STREAM_BODY);
+    CHECK_EQ(m.route->body_bytes_max, 0);
+    CHECK_EQ(m.route->methods, GET);
+    CHECK_EQ(m.param_count, 1);
+    router_find(r, HTTP_GET, STR("/as/7/files"), &m);
+    CHECK(!m.route);
+    CHECK_EQ(m.allowed, POST);
+    router_find(r, HTTP_GET, STR("/as/7"), &m);
+    CHECK_EQ(m.allowed, 0);
+    router_free(r);
+    CHECK_EQ(routes_print(rows, ARRAY_LEN(rows), &text), 0);
+    CHECK_STR(text.p, "GET /files/info\nPOST /files\nGET /as/{uid}/files/info\n"
+                      "POST /as/{uid}/files\n");
+}
+
+TEST(router, names_the_whole_path_of_a_wrong_row_in_a_group)
+{
+    static const struct http_route inner[] = {
+        {GET, "/{b}", 0, handler, 0},
+        {GET, "/{b}", 0, handler, 0},
+    };
+    static const struct http_route_group group = {inner, ARRAY_LEN(inner)};
+    static const struct http_route row = {.path = "/a", .group = &group};
+    struct router *r = NULL;
+    struct err e = {0};
+
+    CHECK_EQ(router_new(&row, 1, &r, &e), -EINVAL);
+    CHECK_STR(e.msg, "route '/a/{b}' is claimed twice");
+}

@@ -210,7 +210,7 @@ static pid_t start_listening(const struct sock_addr *a, int end)
     _exit(0);
 }
 
-TEST(sock, does_not_connect_to_who_took_a_name_of_ours)
+TEST(sock, does_not_connect_to_a_process_that_took_its_name)
 {
     struct sock_addr a = {.path = {.sun_family = AF_UNIX}};
     auto_fd listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -606,7 +606,7 @@ static void send_lines_tightly(struct rig *r)
 
 /* A line as large as the queue never fits behind what a full socket leaves there. Each on_drain
  * must be worth its call all the same. */
-TEST(sse, is_told_of_room_only_when_an_event_fits)
+TEST(sse, gets_on_drain_only_when_an_event_fits)
 {
     struct rig r;
     AUTO_BUF(b, 64 << 20);
@@ -735,7 +735,7 @@ TEST(sse_hub, gives_every_event_to_every_client)
     rig_done(&r);
 }
 
-TEST(sse_hub, drops_who_lags_too_far_and_disturbs_nobody_else)
+TEST(sse_hub, drops_a_client_that_lags_too_far_and_no_other)
 {
     struct rig r;
     AUTO_BUF(fast_got, 8 << 20);
@@ -760,7 +760,7 @@ TEST(sse_hub, drops_who_lags_too_far_and_disturbs_nobody_else)
     rig_done(&r);
 }
 
-TEST(sse_hub, keeps_who_catches_up_in_time)
+TEST(sse_hub, keeps_a_client_that_catches_up_in_time)
 {
     struct rig r;
     AUTO_BUF(got, 8 << 20);
@@ -781,7 +781,7 @@ TEST(sse_hub, keeps_who_catches_up_in_time)
     rig_done(&r);
 }
 
-TEST(sse_hub, drops_who_lags_too_long)
+TEST(sse_hub, drops_a_client_that_lags_too_long)
 {
     struct rig r;
     int fd;
@@ -796,7 +796,7 @@ TEST(sse_hub, drops_who_lags_too_long)
     rig_done(&r);
 }
 
-TEST(sse_hub, notices_who_left_and_frees_what_it_waited_for)
+TEST(sse_hub, notices_a_client_that_left_and_frees_its_events)
 {
     struct rig r;
     int fd;
@@ -839,7 +839,7 @@ TEST(sse_hub, takes_events_from_within_its_own_callbacks)
     rig_done(&r);
 }
 
-TEST(sse_hub, ends_cleanly_for_those_who_have_everything_only)
+TEST(sse_hub, ends_cleanly_only_for_clients_that_have_everything)
 {
     struct rig r;
     AUTO_BUF(fast_got, 1 << 20);
@@ -855,13 +855,13 @@ TEST(sse_hub, ends_cleanly_for_those_who_have_everything_only)
     client_read_up_to(&r, fast, &fast_got, "\n\n\r\n0\r\n\r\n");
     CHECK_EQ(client_read_to_end(&r, slow, &slow_got), -ECONNRESET);
     CHECK(!str_ends(buf_str(&slow_got), STR("0\r\n\r\n")));
-    CHECK_EQ(r.left[SSE_LEFT_LAG], 0); /* nobody is called any more */
+    CHECK_EQ(r.left[SSE_LEFT_LAG], 0); /* no callback is called any more */
     fd_close(fast);
     fd_close(slow);
     rig_done(&r);
 }
 
-TEST(sse_hub, may_be_freed_in_the_turn_in_which_it_dropped_someone)
+TEST(sse_hub, may_be_freed_in_the_turn_in_which_it_dropped_a_client)
 {
     struct rig r;
     int fd;
@@ -872,7 +872,7 @@ TEST(sse_hub, may_be_freed_in_the_turn_in_which_it_dropped_someone)
     memset(data, 'x', sizeof(data));
     for (unsigned i = 0; i < 100; i++)
         CHECK_EQ(sse_hub_publish(r.hub, STR("n"), str_make(data, sizeof(data))), 0);
-    CHECK_EQ(hub_stats(&r).dropped_lag, 1); /* a burst beyond the limit drops everyone */
+    CHECK_EQ(hub_stats(&r).dropped_lag, 1); /* a burst beyond the limit drops every client */
     sse_hub_free(take_ptr(&r.hub));
     rig_run(&r, 10);
     CHECK_EQ(r.left[SSE_LEFT_LAG], 0);

@@ -254,7 +254,7 @@ TEST(stream, may_be_paused_or_closed_after_it_yielded)
     finish();
 }
 
-TEST(stream, receives_as_much_at_a_time_as_it_is_told)
+TEST(stream, receives_at_most_the_configured_bytes_at_a_time)
 {
     start();
     stream_set_recv(&end.stream, 2);
@@ -285,7 +285,7 @@ TEST(stream, tells_the_end_of_input_after_all_of_it)
     finish();
 }
 
-TEST(stream, closes_at_the_end_of_input_when_nobody_asks)
+TEST(stream, closes_at_the_end_of_input_without_on_eof)
 {
     static const struct stream_ops no_eof = {on_data, NULL, on_drain, on_close};
 
@@ -584,7 +584,7 @@ TEST(stream, carries_both_buffers_to_a_new_owner)
     finish();
 }
 
-TEST(stream, closes_parts_nobody_took)
+TEST(stream, closes_parts_that_were_not_taken)
 {
     struct stream_parts parts;
 

@@ -312,7 +312,7 @@ static void make_tcp_pair(int pair[2])
     fd_close(listener);
 }
 
-/* Whether TCP sockets can be given TLS; the module is loaded by whoever asks first. */
+/* Whether TCP sockets can be given TLS; the first request loads the module. */
 static bool kernel_has_tls(void)
 {
     char list[256] = "";
@@ -526,7 +526,7 @@ TEST(tls, notices_a_peer_that_leaves_during_the_handshake)
     tear_down();
 }
 
-/* --- whom to trust --- */
+/* --- trusted authorities --- */
 
 static void check_client_refuses(const char *host, const char *problem)
 {
@@ -592,7 +592,7 @@ TEST(tls, refuses_an_expired_certificate)
     tear_down();
 }
 
-TEST(tls, believes_anybody_only_when_told_so)
+TEST(tls, accepts_any_certificate_without_verification)
 {
     struct tls_client_conf conf = {.insecure_skip_verification = true};
 

@@ -359,7 +359,7 @@ TEST(ws, tells_a_sender_to_wait_and_when_to_go_on)
         quiet = r == 0 ? 0 : quiet + 1;
         sent += r == 0;
         CHECK(r == 0 || r == -EAGAIN);
-        CHECK(sent < 10000); /* 160 MB: nobody holds that back for us */
+        CHECK(sent < 10000); /* 160 MB: no buffer holds that much */
         if (r < 0) {
             w.near.drains = 0;
             run_ms(5);

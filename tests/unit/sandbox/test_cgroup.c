@@ -340,8 +340,8 @@ static uint64_t cpu_number(const struct cgroup *c, const char *file, const char 
     return strtoull(at, NULL, 10);
 }
 
-/* The kernel counts how often it held someone back, and does so for no other reason. The share is a
- * small one: a process that waits for its turn most of the time gets to it, too. */
+/* The kernel counts how often it throttled the group, and throttles for no other reason. The share
+ * is a small one: a process that waits for its turn most of the time gets to it, too. */
 static void check_cpu(struct cgroup_host *h)
 {
     struct cgroup c = make_slot(h, SLOT);
@@ -462,7 +462,7 @@ static void check_fork_bomb(struct cgroup_host *h)
     ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
     forks = *(volatile uint64_t *)counter;
     sleep_ms(50);
-    CHECK_EQ(*(volatile uint64_t *)counter, forks); /* nobody is left to count */
+    CHECK_EQ(*(volatile uint64_t *)counter, forks); /* no process is left to count */
     ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
     CHECK_EQ(left, 0);
     remove_and_check(h, &c);
@@ -632,7 +632,7 @@ static void check_default_pids(struct cgroup_host *h)
     remove_and_check(h, &c);
 }
 
-TEST(cgroup, limits_processes_by_memory_unless_told)
+TEST(cgroup, limits_processes_by_memory_by_default)
 {
     on_each_host(check_default_pids);
 }
@@ -693,7 +693,7 @@ static void become_owner(const struct cgroup *c)
     CHECK_EQ(syscall(SYS_setresuid, OWNER, OWNER, OWNER), 0);
 }
 
-/* Runs a shell line in "work", by birth alone: who tried to move would fail. */
+/* Starts a shell line in "work" by clone3 alone: moving there would fail. */
 static void run_born_in_work(const struct cgroup *c, const char *line)
 {
     const char *const argv[] = {"sh", "-c", line, NULL};
@@ -710,7 +710,7 @@ static void run_born_in_work(const struct cgroup *c, const char *line)
     CHECK_EQ(how.code, 0);
 }
 
-/* What the owner may not do, had he a directory of the tree with a way up. */
+/* What the owner may not do, even with a directory of the tree that has a way up. */
 static void check_owner_is_bound(int work)
 {
     static const struct {
@@ -719,7 +719,7 @@ static void check_owner_is_bound(int work)
     } rows[] = {
         {"../init/cgroup.procs",      "0",     EACCES},
         {"../../cgroup.procs",        "0",     EACCES},
-        {"../cgroup.procs",           "0",     EBUSY }, /* his, and takes nobody */
+        {"../cgroup.procs",           "0",     EBUSY }, /* takes no process */
         {"../cgroup.subtree_control", "-pids", EACCES},
         {"../cgroup.type",            "",      EACCES},
         {"../cgroup.freeze",          "0",     EACCES},
@@ -741,7 +741,7 @@ static void check_owner_is_bound(int work)
     CHECK_EQ(errno, EACCES);
 }
 
-/* The directory that he has: nothing above it, and what is in it can be looked at. */
+/* The directory that root inside has: nothing above it, and its files can be read. */
 static void check_directory_is_closed(int work)
 {
     static const char *const rows[] = {"cgroup.procs", "cgroup.freeze", "cgroup.kill", "pids.max"};

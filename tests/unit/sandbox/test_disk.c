@@ -45,7 +45,7 @@ static int make_dir(int parent, const char *name)
     return fd;
 }
 
-/* A host of the kind, or a skip. Whoever is above quotas would not be stopped: so are not we. */
+/* A host of this kind, or a skip. Gives up CAP_SYS_RESOURCE, which overrides quotas. */
 static void open_host(enum disk_kind kind)
 {
     if (geteuid() != 0)
@@ -292,7 +292,7 @@ static int tiny_place(const char *size)
     return fd;
 }
 
-TEST(disk, full_host_is_told_as_the_step_that_failed)
+TEST(disk, reports_a_full_host_with_the_step_that_failed)
 {
     struct disk_limit limit = {SLOT, OWNER, LIMIT};
     auto_fd dir = -EBADF;
@@ -305,7 +305,7 @@ TEST(disk, full_host_is_told_as_the_step_that_failed)
     CHECK_STR(e.msg, "write the image: No space left on device");
 }
 
-TEST(disk, absent_loop_devices_are_told)
+TEST(disk, reports_absent_loop_devices)
 {
     struct disk_limit limit = {SLOT, OWNER, LIMIT};
     struct err e = {0};

@@ -155,7 +155,7 @@ static void world_without_rules(struct world *w)
     run("echo 0 0 >/proc/sys/net/ipv4/ping_group_range");
     run("ip link set lo up; ip addr add 192.0.2.1/32 dev lo; ip addr add 2001:db8:2::1/128 dev lo");
     enter(w->internet);
-    run("ip link set lo up"); /* all the addresses somebody might answer at */
+    run("ip link set lo up"); /* all the addresses at which a service might answer */
     run("for a in 203.0.113.9 169.254.169.254 100.100.100.200 168.63.129.16 192.0.0.192; do"
         "  ip addr add $a/32 dev lo; done");
     run("for a in 2001:db8:3::9 fd00:ec2::254 fd20:ce::254 64:ff9b::a9fe:a9fe 2002:a9fe:a9fe::1; do"

@@ -201,7 +201,11 @@ TEST(plan, names_the_field_that_is_wrong)
     CHECK_REFUSED("hostname", memset(p->hostname, 'a', sizeof(p->hostname)));
     CHECK_REFUSED("root", p->root = (enum plan_root)7);
     CHECK_REFUSED("net", p->net = (enum plan_net)7);
-    CHECK_REFUSED("layer_count", p->layer_count = 1);
+    CHECK_REFUSED("layer_count", p->layer_count = PLAN_LAYERS_MAX + 1);
+    CHECK_REFUSED("lasting", p->lasting = 2);
+    CHECK_REFUSED("lasting", (p->lasting = 1, p->limits.disk_bytes = 1 << 30));
+    CHECK_REFUSED("layer_flags", p->layer_flags[0] = PLAN_LAYER_SHIFTED);
+    CHECK_REFUSED("layer_flags", (p->layer_count = 1, p->layer_flags[0] = 0x80));
     CHECK_REFUSED("layer_count", p->root = PLAN_ROOT_DIR);
     CHECK_REFUSED("uid", p->uid = PLAN_UID_RANGE);
     CHECK_REFUSED("gid", p->gid = UINT32_MAX);

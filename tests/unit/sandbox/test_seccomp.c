@@ -201,7 +201,7 @@ TEST(seccomp, refuses_each_forbidden_call)
     }
 }
 
-/* As by a kernel built without them: who writes to the audit log if there is one then goes on. */
+/* As a kernel without audit: programs that write to the audit log then go on without it. */
 TEST(seccomp, knows_no_netlink_but_that_of_routes)
 {
     static const int protocols[] = {NETLINK_AUDIT, NETLINK_NETFILTER, NETLINK_KOBJECT_UEVENT};

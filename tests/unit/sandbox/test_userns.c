@@ -31,7 +31,7 @@ TEST(userns, maps_its_range_of_ids)
 {
     int fd = made();
 
-    CHECK_EQ(waitpid(-1, NULL, 0), -1); /* nobody is left of its making */
+    CHECK_EQ(waitpid(-1, NULL, 0), -1); /* no child that it made is left */
     CHECK_EQ(setns(fd, CLONE_NEWUSER), 0);
     CHECK_EQ(syscall(SYS_setresuid, COUNT - 1, 0, 0), 0);
     CHECK_EQ(syscall(SYS_setresuid, COUNT, -1, -1), -1);
