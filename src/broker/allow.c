@@ -11,13 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
 #include "broker/broker.h"
 
-enum { LINK_BYTES_MAX = 64 };
+enum { LINK_BYTES_MAX = 64, DIRECTORY_NAMES_BYTES = 1024 };
 
 /* The part of `path` below `dir`: "." for the directory itself, NULL when it is elsewhere. */
 static const char *path_below(const char *path, const char *dir)
@@ -73,7 +74,7 @@ static int open_allowed(const struct broker *b, const char *path, int fd, struct
         if (found >= 0 && is_same(found, fd))
             return take_fd(&found);
     }
-    return err_set(e, EPERM, "'%s' lies in no directory that this broker allows", path);
+    return err_set(e, EPERM, "'%s' is not below a directory that this broker allows", path);
 }
 
 int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e)
@@ -87,7 +88,7 @@ int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e)
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     n = readlink(link, path, sizeof(path) - 1);
     if (n < 0)
-        return err_sys(e, errno, "find what a descriptor is open on");
+        return err_sys(e, errno, "find the path of a descriptor");
     path[n] = '\0';
     if (caller != 0)
         return open_allowed(b, path, fd, e);
@@ -96,6 +97,36 @@ int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e)
         return found;
     return is_same(found, fd) ? take_fd(&found)
                               : err_set(e, ESTALE, "'%s' is something else here", path);
+}
+
+static int check_empty(int dir, struct err *e)
+{
+    char names[DIRECTORY_NAMES_BYTES];
+    size_t count = 0;
+    long n = syscall(SYS_getdents64, dir, names, sizeof(names));
+
+    if (n < 0)
+        return err_sys(e, errno, "list the directory");
+    for (long at = 0; at < n; count++) {
+        uint16_t size; /* d_reclen, after inode and offset */
+
+        memcpy(&size, names + at + 16, sizeof(size));
+        at += size;
+    }
+    return count > 2 ? err_set(e, ENOTEMPTY, "expected an empty directory") : 0;
+}
+
+int allow_open_dir(const struct broker *b, uid_t caller, int fd, bool empty, struct err *e)
+{
+    auto_fd found = allow_open(b, caller, fd, e), dir = -EBADF;
+    int r;
+
+    if (found < 0)
+        return found;
+    r = dir = fd_open_at(found, ".", O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
+    if (r >= 0 && empty)
+        r = check_empty(dir, e);
+    return r < 0 ? r : take_fd(&dir);
 }
 
 int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e)

@@ -39,9 +39,11 @@ struct broker {
     uint32_t ready_total[2];  /* that all workers together keep ready */
     uint32_t worker, workers; /* our index, and the number of workers */
     bool expects_host;        /* the last plan used the host's root, so expect the next to */
+    bool expects_shifted;     /* the same for shifted layers */
     bool tied;                /* ends with the process that started it (--until-eof) */
     struct err blocked;       /* why the last user namespace could not be made; code 0 = it could */
     uint32_t slot_hint;       /* where the search for a free number begins */
+    int unpack;               /* program that unpacks layers; negative = none */
     int remover;              /* eventfd that wakes it; -EBADF = none: remove everything here */
 };
 
@@ -53,6 +55,8 @@ int allow_add(struct broker *b, const char *path, struct err *e);
 int allow_check(const struct broker *b, uid_t caller, int fd, struct err *e);
 /* The same, and opens it (O_PATH) in this process's mount namespace. The caller closes it. */
 int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e);
+/* The same for a directory, for reading; with `empty` it must have no files. */
+int allow_open_dir(const struct broker *b, uid_t caller, int fd, bool empty, struct err *e);
 /* Opens path (O_PATH) relative to `dir`, which must be allowed, and never above it. Follows no
  * symbolic link (-ELOOP): a sandbox that mounts the directory may plant one at any time. `make`
  * creates missing directories, owned by root, mode 0755. */
@@ -65,6 +69,8 @@ NORETURN void worker_main(struct broker *shared, uint32_t index, int listener, u
 /* ready.c */
 /* userns_make() for the ids of a slot; sets or clears b->blocked. */
 int ready_userns(struct broker *b, uint32_t slot, struct err *e);
+/* Makes the slot's namespace for ids of shifted layers, unless it has it. */
+int ready_layer_userns(struct spawn_slot *slot, struct err *e);
 /* Raises the wanted total to that of this connection: the highest of all connections counts. */
 void ready_want(struct broker *b, const struct broker_config *c);
 /* This worker's share of that total. */
@@ -109,6 +115,19 @@ int life_name(const struct broker *b, const char *id, uint32_t slot, struct err 
 int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
 /* Leaves a slot that could not be destroyed to the next sweep. */
 void life_abandon(int dir);
+
+/* pause.c: freezing. `dir` is the slot's directory; -ESRCH when the sandbox has ended. */
+/* Pauses or resumes a sandbox. While a snapshot holds it, it stays frozen until that is done. */
+int pause_set(const struct broker *b, const struct slot_record *record, int dir, bool paused,
+              struct err *e);
+/* Whether it is paused; not while only a snapshot holds it. */
+bool pause_is_set(const struct broker *b, const struct slot_record *record, int dir);
+/* Freezes it until this process calls pause_release. -EBUSY when another process holds it. */
+int pause_hold(const struct broker *b, const struct slot_record *record, int dir, struct err *e);
+/* Thaws it, unless a user has paused it. */
+int pause_release(const struct broker *b, const struct slot_record *record, int dir, struct err *e);
+/* Undoes the hold of a process that died, if there is one. */
+void pause_heal(const struct broker *b, const struct slot_record *record, int dir);
 
 /* trash.c: directories of callers with any number of files that are still to be erased. */
 /* Erases the directory parent/name, a single name: the name is free on return, the remover erases

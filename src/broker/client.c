@@ -31,9 +31,10 @@ static_assert(SPAWN_MS > DISK_LIMIT_MS_MAX + SPAWN_STEPS_MS_MAX + SPAWN_KILL_MS_
 static const uint32_t reply_ms[BROKER_OP_COUNT] = {
     [BROKER_CONFIG] = TURN_MS, [BROKER_OPEN] = SHORT_MS,   [BROKER_SIGNAL] = SHORT_MS,
     [BROKER_PAUSE] = LONG_MS,  [BROKER_RESUME] = SHORT_MS, [BROKER_STAT] = SHORT_MS,
-    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,  [BROKER_SNAPSHOT] = LONG_MS,
+    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,  [BROKER_SNAPSHOT] = SHORT_MS,
     [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,   [BROKER_INFO] = SHORT_MS,
-    [BROKER_ERASE] = SHORT_MS, [BROKER_REACH] = SHORT_MS,
+    [BROKER_ERASE] = SHORT_MS, [BROKER_REACH] = SHORT_MS,  [BROKER_UNPACK] = SHORT_MS,
+    [BROKER_MERGE] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -67,6 +68,12 @@ static bool is_silence(int r)
     return r == -ETIMEDOUT || r == -EAGAIN;
 }
 
+/* The number of descriptors that come with a reply that has any. */
+static size_t files_of(uint32_t op)
+{
+    return op == BROKER_SPAWN || op == BROKER_OPEN ? BROKER_FILE_COUNT : 1;
+}
+
 /* Descriptors of the reply go to ret_files, which has room for those of the operation; NULL when
  * none is expected. */
 static int exchange_bytes(struct broker_client *c, const void *message, size_t bytes,
@@ -78,7 +85,7 @@ static int exchange_bytes(struct broker_client *c, const void *message, size_t b
     int r;
 
     if (ret_files)
-        wanted = *(const uint32_t *)message == BROKER_REACH ? 1 : BROKER_FILE_COUNT;
+        wanted = files_of(*(const uint32_t *)message);
     r = fd_send(c->sock, message, bytes, fds, fd_count);
     if (r == 0)
         r = await_reply(c->sock, timeout_ms);
@@ -95,7 +102,7 @@ static int exchange_bytes(struct broker_client *c, const void *message, size_t b
         while (count > 0)
             fd_close(got[--count]);
         broker_close(c);
-        return err_set(e, EPROTO, "the broker answered something else");
+        return err_set(e, EPROTO, "the broker's reply does not match the request");
     }
     reply->err.msg[sizeof(reply->err.msg) - 1] = '\0';
     if (reply->result < 0 && e)
@@ -118,7 +125,7 @@ static int ask_about(struct broker_client *c, enum broker_op op, const char *id,
     struct broker_request request = {.op = op};
 
     if (str_copy(request.id.id, sizeof(request.id.id), str_of(id)) < 0)
-        return err_set(e, EINVAL, "'%.64s' is no sandbox id", id);
+        return err_set(e, EINVAL, "'%.64s' is not a valid sandbox id", id);
     return exchange(c, &request, fds, fd_count, reply, ret_files, e);
 }
 
@@ -157,7 +164,7 @@ int broker_spawn(struct broker_client *c, const struct plan *plan, const int *la
 {
     auto_free struct broker_spawn *message = NULL;
     struct broker_reply reply;
-    int fds[PLAN_LAYERS_MAX + PLAN_BINDS_MAX + 1];
+    int fds[PLAN_LAYERS_MAX + PLAN_BINDS_MAX + 2];
     size_t count = 0;
     int r = plan_check(plan, e);
 
@@ -168,7 +175,7 @@ int broker_spawn(struct broker_client *c, const struct plan *plan, const int *la
     memcpy(&message->plan, plan, plan_bytes(plan));
     for (size_t i = 0; i < plan->layer_count; i++)
         fds[count++] = layers[i];
-    for (size_t i = 0; i < plan->bind_count; i++)
+    for (size_t i = 0; i < plan->bind_count + plan->lasting; i++)
         fds[count++] = binds[i];
     fds[count++] = listener;
     r = exchange_bytes(c, message, broker_spawn_bytes(plan), SPAWN_MS, fds, count, &reply,
@@ -194,7 +201,7 @@ int broker_signal(struct broker_client *c, const char *id, int signal, struct er
     struct broker_reply reply;
 
     if (str_copy(request.signal.id, sizeof(request.signal.id), str_of(id)) < 0)
-        return err_set(e, EINVAL, "'%.64s' is no sandbox id", id);
+        return err_set(e, EINVAL, "'%.64s' is not a valid sandbox id", id);
     return exchange(c, &request, NULL, 0, &reply, NULL, e);
 }
 
@@ -222,8 +229,64 @@ int broker_remove(struct broker_client *c, const char *id, struct err *e)
 int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e)
 {
     struct broker_reply reply;
+    int sock = -EBADF;
+    int r = ask_about(c, BROKER_SNAPSHOT, id, &dir, 1, &reply, &sock, e);
 
-    return ask_about(c, BROKER_SNAPSHOT, id, &dir, 1, &reply, NULL, e);
+    return r < 0 ? r : sock;
+}
+
+int broker_merge(struct broker_client *c, const int *layers, size_t count, bool link, int dir,
+                 struct err *e)
+{
+    struct broker_request request = {.op = BROKER_MERGE, .merge.link = link};
+    struct broker_reply reply;
+    int fds[PLAN_LAYERS_MAX + 1], sock = -EBADF, r;
+
+    if (count == 0 || count > PLAN_LAYERS_MAX)
+        return err_set(e, EINVAL, "expected 1 to %d layers", PLAN_LAYERS_MAX);
+    memcpy(fds, layers, count * sizeof(fds[0]));
+    fds[count] = dir;
+    r = exchange(c, &request, fds, count + 1, &reply, &sock, e);
+    return r < 0 ? r : sock;
+}
+
+/* The text has names of an archive in it: only what can be printed stays. */
+static void make_printable(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if (*p < ' ' || *p > '~')
+            *p = '?';
+}
+
+/* Receives the one message that tells the end of work beside the worker. */
+static int await_result(int sock, uint32_t timeout_ms, void *ret, size_t bytes, const char *what,
+                        struct err *e)
+{
+    int fds[FD_SEND_MAX];
+    size_t n = 0, count = 0;
+    int r = await_reply(sock, timeout_ms);
+
+    if (r == 0)
+        r = fd_recv(sock, ret, bytes, &n, fds, &count);
+    while (count > 0)
+        fd_close(fds[--count]);
+    if (r < 0)
+        return is_silence(r) ? err_set(e, ETIMEDOUT, "%s takes longer than allowed", what)
+                             : err_sys(e, -r, "hear of the broker");
+    return n == bytes ? 0 : err_set(e, EPIPE, "%s was cut off: the broker ended", what);
+}
+
+int broker_copied_result(int sock, uint32_t timeout_ms, struct broker_copied *ret, struct err *e)
+{
+    int r = await_result(sock, timeout_ms, ret, sizeof(*ret), "copying a layer", e);
+
+    if (r < 0)
+        return r;
+    ret->err.msg[sizeof(ret->err.msg) - 1] = '\0';
+    make_printable(ret->err.msg); /* it may have names of files */
+    if (ret->result < 0 && e)
+        *e = ret->err;
+    return ret->result;
 }
 
 static int ask_about_path(struct broker_client *c, struct broker_request *request, int dir,
@@ -274,6 +337,31 @@ int broker_stat(struct broker_client *c, const char *id, struct broker_sandbox *
         *ret_stat = reply.stat;
     }
     return r;
+}
+
+int broker_unpack(struct broker_client *c, const struct unpack_limits *limits, int blob, int dir,
+                  struct err *e)
+{
+    struct broker_request request = {.op = BROKER_UNPACK, .unpack = *limits};
+    const int fds[] = {blob, dir};
+    struct broker_reply reply;
+    int sock = -EBADF;
+    int r = exchange(c, &request, fds, ARRAY_LEN(fds), &reply, &sock, e);
+
+    return r < 0 ? r : sock;
+}
+
+int broker_unpack_result(int sock, uint32_t timeout_ms, struct unpack_report *ret, struct err *e)
+{
+    int r = await_result(sock, timeout_ms, ret, sizeof(*ret), "unpacking a layer", e);
+
+    if (r < 0)
+        return r;
+    ret->err.msg[sizeof(ret->err.msg) - 1] = '\0';
+    make_printable(ret->err.msg);
+    if (ret->result < 0 && e)
+        *e = ret->err;
+    return ret->result < 0 ? ret->result : 0;
 }
 
 int broker_fill(struct broker_client *c, const struct broker_config *config, struct err *e)

@@ -24,7 +24,8 @@ int broker_connect(struct broker_client *c, const char *path, const struct broke
                    struct err *e);
 void broker_close(struct broker_client *c);
 
-/* layers: plan->layer_count directories; binds: plan->bind_count volumes; both may be O_PATH.
+/* layers: plan->layer_count directories; binds: plan->bind_count volumes, and the directory of a
+ * lasting layer if plan->lasting; all may be O_PATH.
  * listener: the socket for execd. The caller keeps all of them. */
 int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers,
                  const int *binds, int listener, struct broker_handle *ret, struct err *e);
@@ -35,9 +36,18 @@ int broker_resume(struct broker_client *c, const char *id, struct err *e);
 int broker_stat(struct broker_client *c, const char *id, struct broker_sandbox *ret_sandbox,
                 struct cgroup_stat *ret_stat, struct err *e);
 int broker_remove(struct broker_client *c, const char *id, struct err *e);
-/* Copies the files that the sandbox wrote into an empty directory, with ids as seen inside. Pause
- * it before. For callers other than root the copies lose setuid and setgid bits. */
+/* Starts to copy the files that the sandbox wrote into an empty directory, as a layer with
+ * PLAN_LAYER_SHIFTED, while the sandbox is frozen. Returns a socket for broker_copied_result;
+ * closing it stops the work. -EBUSY in the result: another snapshot of it is being made. */
 int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e);
+/* Starts to merge shifted layers, topmost first, into an empty directory: one layer with the same
+ * effect. `link` makes hard links to their files where possible: then they must never be written
+ * again. Returns a socket as above. */
+int broker_merge(struct broker_client *c, const int *layers, size_t count, bool link, int dir,
+                 struct err *e);
+/* Waits for the end of a snapshot or merge. After any failure the directory is incomplete: erase
+ * it. -EPIPE: the process that did it was killed. The caller closes the socket. */
+int broker_copied_result(int sock, uint32_t timeout_ms, struct broker_copied *ret, struct err *e);
 /* Removes the directory dir/name, a snapshot or a volume, with all files of any owner. Its name is
  * free at once; the broker erases the files in the background. -ENOENT when there is none. */
 int broker_erase(struct broker_client *c, int dir, const char *name, struct err *e);
@@ -45,6 +55,15 @@ int broker_erase(struct broker_client *c, int dir, const char *name, struct err 
  * directories, owned by root, mode 0755. Follows no symbolic link: -ELOOP. The caller owns the
  * descriptor. */
 int broker_reach(struct broker_client *c, int dir, const char *path, bool make, struct err *e);
+/* Starts unpacking a layer, an archive open for reading, into an empty directory: its files get the
+ * owners of sandbox/layer_ids.h. Returns a socket for broker_unpack_result; the caller closes it,
+ * and so cancels work that goes on. After a failure the directory has files that only broker_erase
+ * removes. */
+int broker_unpack(struct broker_client *c, const struct unpack_limits *limits, int blob, int dir,
+                  struct err *e);
+/* Waits for the report; of a failed one the error names the entry and the reason. Needs no
+ * connection. */
+int broker_unpack_result(int sock, uint32_t timeout_ms, struct unpack_report *ret, struct err *e);
 int broker_fill(struct broker_client *c, const struct broker_config *config, struct err *e);
 /* Returns the number of removed leftovers, or -errno. */
 int broker_sweep(struct broker_client *c, bool dead_too, struct err *e);

@@ -82,7 +82,7 @@ int life_find_leftover(const struct broker *b, const char *id, struct slot_recor
         return err_sys(e, errno, "lock the slots");
     r = life_find_any(b, id, ret, ret_dir, e);
     if (r == -ENOENT && unlinkat(b->host.ids, id, 0) < 0 && errno != ENOENT)
-        r = err_sys(e, errno, "forget the name '%s'", id);
+        r = err_sys(e, errno, "remove the name '%s'", id);
     (void)flock(b->host.lock, LOCK_UN);
     return r;
 }
@@ -105,7 +105,7 @@ static int life_unname(const struct broker *b, const char *id, uint32_t slot, st
     if (!id || !id[0] || life_slot_of(b, id, &named, NULL) < 0 || named != slot)
         return 0;
     if (unlinkat(b->host.ids, id, 0) < 0 && errno != ENOENT)
-        return err_sys(e, errno, "forget the name");
+        return err_sys(e, errno, "remove the name");
     return 0;
 }
 
@@ -168,7 +168,7 @@ int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struc
     if (flock(dir, LOCK_EX) < 0)
         return err_sys(e, errno, "lock slot %u", slot);
     r = life_is_current(b, slot, dir) ? life_destroy_taken(b, slot, dir, id, e)
-                                      : err_set(e, ENOENT, "it is gone already");
+                                      : err_set(e, ENOENT, "it was removed already");
     (void)flock(dir, LOCK_UN); /* parked children may hold copies of the descriptor */
     return r;
 }

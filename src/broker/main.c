@@ -25,6 +25,7 @@
 #include "base/time.h"
 #include "broker/broker.h"
 #include "broker/confine.h"
+#include "sandbox/program.h"
 #include "version.h"
 
 enum {
@@ -39,7 +40,7 @@ enum {
 };
 
 struct options {
-    const char *state, *socket, *execd;
+    const char *state, *socket, *execd, *unpack;
     const char *allowed[BROKER_ALLOWED_MAX];
     size_t allowed_count;
     int until_eof; /* end at end of file of this pipe; -EBADF = none */
@@ -110,7 +111,7 @@ static NORETURN void tidier_main(const struct supervisor *s, bool removes)
     if (r >= 0)
         r = removes ? remover_run(b, &e) : broker_sweep_all(b, false, &e);
     if (r < 0)
-        log_event(LOG_ERROR, "cannot remove all that was left", LOG_STR("error", e.msg));
+        log_event(LOG_ERROR, "cannot remove all leftovers", LOG_STR("error", e.msg));
     exit(r < 0);
 }
 
@@ -199,7 +200,7 @@ static bool supervise_turn(struct supervisor *s, int timeout_ms)
     if (poll(polls, ARRAY_LEN(polls), timeout_ms) <= 0)
         return true;
     if (polls[1].revents && is_at_end(s->options->until_eof)) {
-        log_event(LOG_INFO, "whoever started us is gone, ending");
+        log_event(LOG_INFO, "the process that started the broker is gone, ending");
         return false;
     }
     if (polls[2].revents && remover_is_wanted(s->broker))
@@ -236,7 +237,7 @@ static void supervise(struct supervisor *s)
 /* --- options --- */
 
 static const char help[] =
-    "usage: opensandbox-broker [--state DIR] [--socket PATH] [--execd PATH]\n"
+    "usage: opensandbox-broker [--state DIR] [--socket PATH] [--execd PATH] [--unpack PATH]\n"
     "                          [--workers N] [--caller UID] [--allow DIR]... [--until-eof FD]\n"
     "                          [--sweep] [--version] [--help]\n"
     "Makes and ends sandboxes for an unprivileged caller. Needs root.\n"
@@ -244,13 +245,15 @@ static const char help[] =
     "  --state DIR    where sandboxes live (default /var/lib/opensandbox)\n"
     "  --socket PATH  where to listen (default DIR/broker.sock)\n"
     "  --execd PATH   the static program every sandbox begins with\n"
+    "  --unpack PATH  the static program that unpacks layers (default: opensandbox-unpack beside\n"
+    "                 execd)\n"
     "  --workers N    processes that serve, 1 to 16 (default 2); the sandboxes that a caller wants "
     "to\n"
     "                 have ready ahead are divided among them\n"
-    "  --caller UID   who may connect, beside root (default 0)\n"
+    "  --caller UID   uid that may connect, beside root (default 0)\n"
     "  --allow DIR    where that caller may take layers and volumes from, and have snapshots put;\n"
     "                 all of DIR is then the caller's to read and write. Up to 64 times\n"
-    "  --until-eof FD end when this inherited pipe does: give its other end to nobody else\n"
+    "  --until-eof FD end when this inherited pipe reports end of file\n"
     "  --sweep        remove what dead sandboxes and brokers left behind, say how much, and exit\n";
 
 static int parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret)
@@ -280,7 +283,7 @@ static int set_until_eof(struct options *o, int fd)
 
     if (fstat(fd, &st) < 0 || (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode)) ||
         fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fd_set_nonblock(fd, true) < 0) {
-        fprintf(stderr, "opensandbox-broker: descriptor %d is no pipe that was inherited\n", fd);
+        fprintf(stderr, "opensandbox-broker: descriptor %d is not an inherited pipe\n", fd);
         return -1;
     }
     o->until_eof = fd;
@@ -310,6 +313,7 @@ static int parse_options(int argc, char **argv, struct options *o)
         {"state",     required_argument, NULL, 's'},
         {"socket",    required_argument, NULL, 'l'},
         {"execd",     required_argument, NULL, 'e'},
+        {"unpack",    required_argument, NULL, 'p'},
         {"workers",   required_argument, NULL, 'w'},
         {"caller",    required_argument, NULL, 'c'},
         {"allow",     required_argument, NULL, 'a'},
@@ -328,6 +332,8 @@ static int parse_options(int argc, char **argv, struct options *o)
             o->socket = optarg;
         else if (c == 'e')
             o->execd = optarg;
+        else if (c == 'p')
+            o->unpack = optarg;
         else if (c == 'S')
             o->sweep_only = true;
         else if (c == 'V')
@@ -344,7 +350,7 @@ static int parse_options(int argc, char **argv, struct options *o)
         r = -1;
     }
     if (r < 0)
-        fputs("opensandbox-broker --help lists what there is\n", stderr);
+        fputs("opensandbox-broker --help lists the options\n", stderr);
     return r;
 }
 
@@ -387,6 +393,24 @@ static void try_userns(struct broker *b)
         (void)log_err(&e, "no sandbox can start");
 }
 
+/* Without the program all but images works. By default it lies beside execd. */
+static int open_unpack(struct broker *b, const struct options *o, struct err *e)
+{
+    const char *slash = strrchr(o->execd, '/');
+    char beside[PATH_MAX];
+    int n;
+
+    if (o->unpack) {
+        b->unpack = program_copy(o->unpack, e);
+        return b->unpack < 0 ? b->unpack : 0;
+    }
+    n = snprintf(beside, sizeof(beside), "%.*sopensandbox-unpack",
+                 slash ? (int)(slash + 1 - o->execd) : 0, o->execd);
+    if (n > 0 && (size_t)n < sizeof(beside))
+        b->unpack = program_copy(beside, NULL);
+    return 0;
+}
+
 static int run(struct broker *b, const struct options *o, struct err *e)
 {
     char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -395,6 +419,9 @@ static int run(struct broker *b, const struct options *o, struct err *e)
 
     for (size_t i = 0; r == 0 && i < o->allowed_count; i++)
         r = allow_add(b, o->allowed[i], e);
+    if (r < 0)
+        return r;
+    r = open_unpack(b, o, e);
     if (r < 0)
         return r;
     (void)snprintf(socket_path, sizeof(socket_path), "%s/broker.sock", o->state);
@@ -416,7 +443,7 @@ static int run(struct broker *b, const struct options *o, struct err *e)
     if (r > 0)
         log_event(LOG_INFO, "removed leftovers", LOG_I64("count", r));
     if (r < 0)
-        (void)log_err(e, "sweep at start, going on"); /* other slots are not affected */
+        (void)log_err(e, "sweep at start failed, going on"); /* other slots are not affected */
     host_forget_roots(&b->host);
     log_event(LOG_INFO, "ready", LOG_STR("cgroups", cgroup_host_describe(b->host.cgroups)),
               LOG_STR("disk", disk_host_describe(&b->host.disk)), LOG_U64("workers", o->workers));
@@ -427,7 +454,7 @@ static int run(struct broker *b, const struct options *o, struct err *e)
 
 int main(int argc, char **argv)
 {
-    static struct broker b = {.remover = -EBADF};
+    static struct broker b = {.unpack = -EBADF, .remover = -EBADF};
     struct options o = {
         .state = HOST_STATE_DEFAULT, .execd = OPENSANDBOX_EXECD, .until_eof = -EBADF, .workers = 2};
     struct err e = {0};
@@ -437,6 +464,7 @@ int main(int argc, char **argv)
         return r < 0 ? 2 : 0;
     log_init(&(struct log_conf){.area = "broker", .fd = STDERR_FILENO, .level = LOG_INFO});
     (void)signal(SIGPIPE, SIG_IGN);
+    fd_raise_limit(); /* slots made ahead take a dozen each, a request up to FD_SEND_MAX */
     (void)umask(022); /* files get exactly the modes we pass */
     b.tied = o.until_eof >= 0;
     b.workers = o.workers;

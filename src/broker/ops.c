@@ -12,6 +12,8 @@
 #include "base/time.h"
 #include "broker/broker.h"
 #include "broker/snapshot.h"
+#include "broker/unpack.h"
+#include "sandbox/lasting.h"
 
 enum { READY_MAX = 1024 };
 
@@ -49,14 +51,11 @@ static int sandbox_files(struct exchange *x, int dir, int pidfd)
     return 0;
 }
 
-static enum broker_state state_of(const struct broker *b, const struct slot_record *record)
+static enum broker_state state_of(const struct broker *b, const struct slot_record *record, int dir)
 {
-    struct cgroup groups = cgroup_at(b->host.cgroups, record->slot);
-    struct cgroup_stat stat = {0};
-
     if (!slot_owner_alive(&record->owner))
         return BROKER_DEAD;
-    return cgroup_stat(&groups, &stat, NULL) == 0 && stat.frozen ? BROKER_PAUSED : BROKER_RUNNING;
+    return pause_is_set(b, record, dir) ? BROKER_PAUSED : BROKER_RUNNING;
 }
 
 static void describe(const struct broker *b, const struct slot_record *record,
@@ -82,7 +81,7 @@ static int find(const struct exchange *x, struct slot_record *ret, int *ret_dir)
     const char *id = x->request->id.id; /* the first field of all these requests */
 
     if (id[PLAN_ID_MAX - 1] || !plan_id_is_valid(str_of(id)))
-        return err_set(x->e, EINVAL, "that is no sandbox id");
+        return err_set(x->e, EINVAL, "not a valid sandbox id");
     return life_find(x->b, id, ret, ret_dir, x->e);
 }
 
@@ -140,6 +139,24 @@ static int spawn_limit_disk(struct broker *b, const struct ready *r, uint64_t by
     return error < 0 ? err_wrap(e, error, "limit the disk") : 0;
 }
 
+/* A plan with a lasting layer has no limit. */
+static int spawn_open_disk(struct exchange *x, struct ready *r, int *ret_disk)
+{
+    const struct plan *plan = x->plan;
+    auto_fd dir = -EBADF;
+    int mount;
+
+    if (!plan->lasting)
+        return spawn_limit_disk(x->b, r, plan->limits.disk_bytes, ret_disk, x->e);
+    dir = allow_open_dir(x->b, x->peer->uid, x->fds[plan->layer_count + plan->bind_count], false,
+                         x->e);
+    mount = dir < 0 ? dir : lasting_open(dir, &r->slot, r->dir, &r->child, x->e);
+    if (mount < 0)
+        return err_wrap(x->e, mount, "open the writable layer");
+    *ret_disk = mount;
+    return 0;
+}
+
 /* Turns a ready slot into a live one. Writes SLOT_LIVE last: until then the slot belongs to the
  * broker, and is removed when that ends. */
 static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *record,
@@ -150,7 +167,7 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
         .plan = plan,
         .layers = x->fds,
         .binds = x->fds + plan->layer_count,
-        .listener = x->fds[plan->layer_count + plan->bind_count],
+        .listener = x->fds[x->fd_count - 1],
         .exit_file = -EBADF,
         .log_file = -EBADF,
         .disk = -EBADF,
@@ -159,8 +176,10 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
     };
     int error = cgroup_limit(&r->cgroup, &plan->limits, x->e);
 
+    if (error == 0 && (plan->lasting || plan_has_shifted_layer(plan)))
+        error = ready_layer_userns(&r->slot, x->e);
     if (error == 0)
-        error = spawn_limit_disk(x->b, r, plan->limits.disk_bytes, &args.disk, x->e);
+        error = spawn_open_disk(x, r, &args.disk);
     if (error == 0)
         error = spawn_open_files(r->dir, &args, x->e);
     if (error == 0)
@@ -173,7 +192,7 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
     record->state = SLOT_LIVE;
     record->owner = r->child;
     if (record->owner.pid == 0)
-        return err_set(x->e, ESRCH, "its first process cannot be told from others");
+        return err_set(x->e, ESRCH, "the start time of its first process is unknown");
     error = slot_write_record(r->dir, record, x->e);
     if (error == 0)
         describe(x->b, record, BROKER_RUNNING, &x->reply->sandbox);
@@ -248,16 +267,18 @@ static int op_spawn(struct exchange *x)
 
     if (error < 0)
         return error;
-    given = plan->layer_count + plan->bind_count;
+    given = plan->layer_count + plan->bind_count + plan->lasting;
     if (x->fd_count != given + 1)
-        return err_set(x->e, EINVAL, "expected %u layers, %u volumes and a listener",
-                       plan->layer_count, plan->bind_count);
+        return err_set(x->e, EINVAL,
+                       "expected %u layers, %u volumes, %u writable layers and a listener",
+                       plan->layer_count, plan->bind_count, plan->lasting);
     error = check_may_use(x, given);
     if (error == 0)
         error = check_listener(x->fds[given], x->e);
     if (error < 0)
         return error;
-    x->b->expects_host = plan->root == PLAN_ROOT_HOST;
+    x->b->expects_host = plan->root == PLAN_ROOT_HOST && plan->layer_count == 0 && !plan->lasting;
+    x->b->expects_shifted = plan->lasting || plan_has_shifted_layer(plan);
     r = ready_take(x->b, plan->net);
     if (!r) {
         error = ready_make(x->b, plan->net, &r, x->e);
@@ -272,6 +293,7 @@ static int op_spawn(struct exchange *x)
     }
     fd_close(r->slot.userns);
     fd_close(r->slot.netns);
+    fd_close(r->slot.layer_userns);
     fd_close(r->dir);
     cgroup_close(&r->cgroup);
     free(r);
@@ -288,7 +310,7 @@ static int op_open(struct exchange *x)
     if (r < 0)
         return r;
     r = proc_open(record.owner.pid, &proc);
-    describe(x->b, &record, state_of(x->b, &record), &x->reply->sandbox);
+    describe(x->b, &record, state_of(x->b, &record, dir), &x->reply->sandbox);
     /* The PID may have been reused: only with the same start time is it our PID 1. */
     if (r < 0 || x->reply->sandbox.state == BROKER_DEAD) {
         proc_close(&proc);
@@ -319,43 +341,23 @@ static int op_signal(struct exchange *x)
     return r < 0 ? err_sys(x->e, -r, "signal sandbox '%s'", record.id) : 0;
 }
 
-static int freeze_taken(struct exchange *x, const struct slot_record *record, int dir, bool frozen)
-{
-    struct cgroup groups = cgroup_at(x->b->host.cgroups, record->slot);
-    int r;
-
-    if (!life_is_current(x->b, record->slot, dir) || !slot_owner_alive(&record->owner))
-        return err_set(x->e, ESRCH, "sandbox '%s' has ended", record->id);
-    r = cgroup_freeze(&groups, frozen, BROKER_FREEZE_MS_MAX, x->e);
-    if (r == 0 && frozen)
-        (void)cgroup_reclaim(&groups, NULL); /* where the kernel supports it */
-    return r;
-}
-
-/* Takes the slot's lock: cgroups are named by slot number, which must not be reused meanwhile. */
-static int freeze(struct exchange *x, bool frozen)
+static int set_paused(struct exchange *x, bool paused)
 {
     struct slot_record record;
     auto_fd dir = -EBADF;
     int r = find(x, &record, &dir);
 
-    if (r < 0)
-        return r;
-    if (flock(dir, LOCK_EX) < 0)
-        return err_sys(x->e, errno, "lock slot %u", record.slot);
-    r = freeze_taken(x, &record, dir, frozen);
-    (void)flock(dir, LOCK_UN);
-    return r;
+    return r < 0 ? r : pause_set(x->b, &record, dir, paused, x->e);
 }
 
 static int op_pause(struct exchange *x)
 {
-    return freeze(x, true);
+    return set_paused(x, true);
 }
 
 static int op_resume(struct exchange *x)
 {
-    return freeze(x, false);
+    return set_paused(x, false);
 }
 
 static int op_stat(struct exchange *x)
@@ -367,7 +369,7 @@ static int op_stat(struct exchange *x)
 
     if (r < 0)
         return r;
-    describe(x->b, &record, state_of(x->b, &record), &x->reply->sandbox);
+    describe(x->b, &record, state_of(x->b, &record, dir), &x->reply->sandbox);
     groups = cgroup_at(x->b->host.cgroups, record.slot);
     return cgroup_stat(&groups, &x->reply->stat, x->e);
 }
@@ -413,7 +415,7 @@ static int op_list(struct exchange *x)
             x->reply->next = l.slots[i];
             break;
         }
-        describe(x->b, &record, state_of(x->b, &record), &x->reply->list[n++]);
+        describe(x->b, &record, state_of(x->b, &record, dir), &x->reply->list[n++]);
     }
     return n;
 }
@@ -436,22 +438,50 @@ static int op_remove(struct exchange *x)
 static int op_snapshot(struct exchange *x)
 {
     struct slot_record record;
-    auto_fd dir = -EBADF, layer = -EBADF;
-    int r = check_may_use(x, 1);
+    auto_fd dir = -EBADF, target = allow_open_dir(x->b, x->peer->uid, x->fds[0], true, x->e);
+    int r = target < 0 ? target : find(x, &record, &dir);
 
     if (r == 0)
-        r = find(x, &record, &dir);
+        r = snapshot_start(x->b, &record, dir, target, x->e);
     if (r < 0)
         return r;
-    if (state_of(x->b, &record) == BROKER_RUNNING)
-        return err_set(x->e, EBUSY, "sandbox '%s' is running: pause it before", record.id);
-    layer = disk_open_layer(dir, x->e);
-    r = layer < 0
-            ? layer
-            : snapshot_copy(&(struct snapshot){layer, slot_uid_first(record.slot),
-                                               record.root == PLAN_ROOT_HOST, x->peer->uid == 0},
-                            x->fds[0], x->e);
-    return r < 0 ? err_wrap(x->e, r, "snapshot of '%s'", record.id) : 0;
+    x->files[x->file_count++] = r;
+    return 0;
+}
+
+/* Opens the layers and the target of a merge; *ret_count of fds are open in any case. */
+static int merge_open(const struct exchange *x, int fds[PLAN_LAYERS_MAX + 1], size_t *ret_count)
+{
+    int r = 0;
+
+    if (x->fd_count < 2 || x->fd_count > PLAN_LAYERS_MAX + 1)
+        return err_set(x->e, EPROTO, "expected 1 to %d layers and an empty directory",
+                       PLAN_LAYERS_MAX);
+    for (size_t i = 0; r >= 0 && i < x->fd_count; i++) {
+        r = allow_open_dir(x->b, x->peer->uid, x->fds[i], i + 1 == x->fd_count, x->e);
+        if (r >= 0)
+            fds[(*ret_count)++] = r;
+    }
+    return r < 0 ? r : 0;
+}
+
+static int op_merge(struct exchange *x)
+{
+    int fds[PLAN_LAYERS_MAX + 1];
+    size_t count = 0;
+    int r = merge_open(x, fds, &count);
+
+    if (r == 0)
+        r = merge_start(x->b,
+                        &(struct layer_merge){
+                            .layers = fds, .count = count - 1, .link = x->request->merge.link},
+                        fds[count - 1], x->e);
+    while (count > 0)
+        fd_close(fds[--count]);
+    if (r < 0)
+        return r;
+    x->files[x->file_count++] = r;
+    return 0;
 }
 
 static struct str path_of(const struct exchange *x)
@@ -478,6 +508,18 @@ static int op_erase(struct exchange *x)
 static int op_reach(struct exchange *x)
 {
     int fd = allow_reach(x->b, x->peer->uid, x->fds[0], path_of(x), x->request->path.make, x->e);
+
+    if (fd < 0)
+        return fd;
+    x->files[x->file_count++] = fd;
+    return 0;
+}
+
+static int op_unpack(struct exchange *x)
+{
+    const struct unpack_job job = {
+        .limits = x->request->unpack, .blob = x->fds[0], .target = x->fds[1]};
+    int fd = unpack_watch(x->b, x->peer->uid, &job, x->e);
 
     if (fd < 0)
         return fd;
@@ -523,7 +565,7 @@ static int op_sweep(struct exchange *x)
 
 /* --- dispatch --- */
 
-enum { FDS_OF_PLAN = -1 };
+enum { FDS_OF_PLAN = -1, FDS_ANY = -2 };
 
 static const struct {
     int fds; /* number of descriptors that must be sent with it */
@@ -544,6 +586,8 @@ static const struct {
     [BROKER_INFO] = {0,           op_info    },
       [BROKER_ERASE] = {1,           op_erase   },
     [BROKER_REACH] = {1,           op_reach   },
+      [BROKER_UNPACK] = {2,           op_unpack  },
+    [BROKER_MERGE] = {FDS_ANY,     op_merge   },
 };
 
 size_t broker_answer(struct broker *b, struct broker_peer *peer,

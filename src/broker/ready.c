@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "broker/broker.h"
+#include "sandbox/layer_ids.h"
 #include "sandbox/userns.h"
 
 /* Claims a number and records its owner, under the lock that keeps sweeps from taking it. */
@@ -40,6 +41,13 @@ int ready_userns(struct broker *b, uint32_t slot, struct err *e)
     return fd;
 }
 
+int ready_layer_userns(struct spawn_slot *slot, struct err *e)
+{
+    if (slot->layer_userns < 0)
+        slot->layer_userns = userns_make_map(LAYER_UID_FIRST, slot->uid_first, PLAN_UID_RANGE, e);
+    return slot->layer_userns < 0 ? slot->layer_userns : 0;
+}
+
 static int ready_build(struct broker *b, struct ready *r, struct err *e)
 {
     int error = ready_claim(b, r, e);
@@ -54,6 +62,9 @@ static int ready_build(struct broker *b, struct ready *r, struct err *e)
     r->slot.userns = ready_userns(b, r->slot.slot, e);
     if (r->slot.userns < 0)
         return r->slot.userns;
+    error = b->expects_shifted ? ready_layer_userns(&r->slot, e) : 0;
+    if (error < 0)
+        return error;
     r->slot.netns = netns_make(&b->host.net, r->net, r->slot.slot, e);
     if (r->slot.netns < 0)
         return r->slot.netns;
@@ -87,7 +98,8 @@ int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct e
     list_init(&r->link);
     r->net = net;
     r->dir = -EBADF;
-    r->slot = (struct spawn_slot){.host = &b->host, .userns = -EBADF, .netns = -EBADF};
+    r->slot = (struct spawn_slot){
+        .host = &b->host, .userns = -EBADF, .netns = -EBADF, .layer_userns = -EBADF};
     r->parked = (struct parked){PROC_NONE, -EBADF, false};
     if (net == PLAN_NET_BRIDGE && !b->host.has_bridge) {
         error = netns_host_setup(&b->host.net, e);
@@ -111,6 +123,7 @@ void ready_free(struct broker *b, struct ready *r)
     parked_kill(&r->parked);
     fd_close(r->slot.userns);
     fd_close(r->slot.netns);
+    fd_close(r->slot.layer_userns);
     if (r->slot.cgroup)
         cgroup_close(&r->cgroup);
     if (r->dir >= 0 && life_destroy(b, r->slot.slot, r->dir, NULL, NULL) < 0)

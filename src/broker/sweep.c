@@ -63,7 +63,14 @@ static void sweep_slot(void *user, uint32_t slot)
     bool ours;
     int r;
 
-    if (dir < 0 || !is_nobodys(s, dir, &record) || sweep_lock(s) < 0)
+    if (dir < 0)
+        return;
+    if (!is_nobodys(s, dir, &record)) {
+        if (record.state == SLOT_LIVE)
+            pause_heal(s->b, &record, dir);
+        return;
+    }
+    if (sweep_lock(s) < 0)
         return;
     ours = is_nobodys(s, dir, &record);
     sweep_unlock(s);

@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "broker/broker.h"
-#include "broker/snapshot.h"
+#include "broker/erase.h"
 
 #define TRASH_PREFIX ".erase-"
 
@@ -59,7 +59,7 @@ int trash_put(const struct broker *b, int parent, const char *name, struct err *
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(e, errno, "find '%s'", name);
     if (!S_ISDIR(st.st_mode))
-        return err_set(e, ENOTDIR, "'%s' is no directory", name);
+        return err_set(e, ENOTDIR, "'%s' is not a directory", name);
     id_random_bytes(&random, sizeof(random));
     (void)snprintf(number, sizeof(number), "%016" PRIx64, random);
     (void)snprintf(gone, sizeof(gone), TRASH_PREFIX "%s", number);
@@ -131,7 +131,7 @@ static int note_carry_out(const struct broker *b, const char *number, struct err
         note_drop(b, number, path);
         return 0;
     }
-    r = dir < 0 ? dir : snapshot_erase(dir, e);
+    r = dir < 0 ? dir : erase_tree(dir, e);
     if (r == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = err_sys(e, errno, "remove the directory");
     if (r < 0)

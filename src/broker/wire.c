@@ -14,6 +14,7 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_SNAPSHOT] = PAYLOAD(struct broker_id),   [BROKER_FILL] = PAYLOAD(struct broker_config),
     [BROKER_SWEEP] = PAYLOAD(struct broker_sweep),   [BROKER_INFO] = HEAD,
     [BROKER_ERASE] = PAYLOAD(struct broker_path),    [BROKER_REACH] = PAYLOAD(struct broker_path),
+    [BROKER_UNPACK] = PAYLOAD(struct unpack_limits), [BROKER_MERGE] = PAYLOAD(struct broker_merge),
 };
 
 static_assert(HEAD == offsetof(struct broker_spawn, plan), "one head for all");

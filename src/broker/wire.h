@@ -8,19 +8,21 @@
 #include "base/err.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/plan.h"
+#include "sandbox/unpack.h"
 #include <limits.h>
 #include <netinet/in.h>
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 3,
+    BROKER_WIRE_VERSION = 5,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
 };
 
 enum broker_op {
     BROKER_CONFIG = 1, /* broker_config; once per connection, before anything else */
-    BROKER_SPAWN,      /* plan; descriptors: layers, volumes, execd's listener. Reply: sandbox;
+    BROKER_SPAWN,      /* plan; descriptors: layers, volumes, a lasting layer if the plan has
+                          one, execd's listener. Reply: sandbox;
                           broker_files */
     BROKER_OPEN,       /* broker_id: opens a sandbox. Reply: sandbox; broker_files */
     BROKER_SIGNAL,     /* broker_signal: sent to its PID 1 */
@@ -29,13 +31,18 @@ enum broker_op {
     BROKER_STAT,       /* broker_id. Reply: sandbox and stat */
     BROKER_LIST,       /* broker_list. Reply: list */
     BROKER_REMOVE,     /* broker_id: kills its processes and removes all of it */
-    BROKER_SNAPSHOT,   /* broker_id; descriptor: an empty directory for the copy */
+    BROKER_SNAPSHOT,   /* broker_id; descriptor: an empty directory for the copy. Reply: a socket,
+                          on which a struct broker_copied arrives */
     BROKER_FILL,       /* broker_config: makes slots ahead before it replies */
     BROKER_SWEEP,      /* broker_sweep. Reply: number of removed leftovers */
     BROKER_INFO,       /* Reply: info */
     BROKER_ERASE,      /* broker_path, one name; descriptor: its directory */
     BROKER_REACH,      /* broker_path; descriptor: the directory it is relative to. Reply: the file,
                           opened with O_PATH */
+    BROKER_UNPACK, /* unpack_limits; descriptors: the layer's archive, an empty directory. Reply:
+                      a socket, on which a struct unpack_report arrives */
+    BROKER_MERGE,  /* broker_merge; descriptors: shifted layers, topmost first, and an empty
+                      directory. Reply: as for BROKER_SNAPSHOT */
     BROKER_OP_COUNT,
 };
 
@@ -68,6 +75,10 @@ struct broker_path {
     char path[PATH_MAX]; /* relative */
 };
 
+struct broker_merge {
+    uint32_t link; /* hard links instead of copies: the layers must never be written again */
+};
+
 /* Payloads begin at the same offset as a plan. */
 struct broker_request { /* all but BROKER_SPAWN */
     uint32_t op;        /* enum broker_op */
@@ -78,6 +89,8 @@ struct broker_request { /* all but BROKER_SPAWN */
         struct broker_list list;
         struct broker_sweep sweep;
         struct broker_path path;
+        struct unpack_limits unpack;
+        struct broker_merge merge;
     };
 };
 
@@ -128,6 +141,14 @@ enum broker_files {
     BROKER_FILE_EXIT,  /* see src/api/report.h */
     BROKER_FILE_LOG,
     BROKER_FILE_COUNT,
+};
+
+/* The end of a snapshot or merge. */
+struct broker_copied {
+    int32_t result; /* 0, or -errno with the reason in err */
+    struct err err;
+    uint64_t frozen_us;      /* how long a snapshot kept the sandbox from running */
+    uint64_t entries, bytes; /* in the new layer; bytes without those of hard links */
 };
 
 struct broker_reply {

@@ -1,4 +1,4 @@
-#include "broker/snapshot.h"
+#include "broker/erase.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static int count_entries(int dir)
     return n;
 }
 
-TEST(snapshot, erases_all_where_positions_change)
+TEST(erase, erases_all_where_positions_change)
 {
     auto_fd top = ramfs_open();
 
@@ -49,11 +49,11 @@ TEST(snapshot, erases_all_where_positions_change)
             CHECK_EQ(mknodat(top, name, S_IFREG | 0600, 0), 0);
         }
     }
-    CHECK_EQ(snapshot_erase(top, NULL), 0);
+    CHECK_EQ(erase_tree(top, NULL), 0);
     CHECK_EQ(count_entries(top), 0);
 }
 
-TEST(snapshot, erases_what_is_nested_deeper_than_it_can_hold_open)
+TEST(erase, erases_what_is_nested_deeper_than_it_can_hold_open)
 {
     auto_fd top = ramfs_open();
     int at = fcntl(top, F_DUPFD_CLOEXEC, 0);
@@ -69,6 +69,6 @@ TEST(snapshot, erases_what_is_nested_deeper_than_it_can_hold_open)
         at = next;
     }
     fd_close(at);
-    CHECK_EQ(snapshot_erase(top, NULL), 0);
+    CHECK_EQ(erase_tree(top, NULL), 0);
     CHECK_EQ(count_entries(top), 0);
 }

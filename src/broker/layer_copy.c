@@ -1,0 +1,448 @@
+#include "broker/layer_copy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/id.h"
+#include "base/str.h"
+#include "broker/layer_xattr.h"
+#include "sandbox/layer_ids.h"
+
+enum {
+    DEPTH_MAX = 256,
+    PATH_KEPT_MAX = 64, /* of the path of a directory, to find what is left out */
+    COPY_BYTES = 1 << 24,
+    BLOCK_BYTES = 512, /* of st_blocks */
+    LINKS_NAME_MAX = 32,
+};
+
+/* Files that the broker or execd makes in every sandbox, or that hold its secrets. */
+static const struct {
+    const char *dir, *name;
+} left_out[] = {
+    {"/etc",             "hostname"                  },
+    {"/etc",             "hosts"                     },
+    {"/etc",             "resolv.conf"               },
+    {"/opt/opensandbox", ".env"                      },
+    {"/opt/opensandbox", ".certifi.pem"              },
+    {"/opt/opensandbox", "mitmproxy-ca-cert.pem"     },
+    {"/opt/opensandbox", "merged-ca-certificates.pem"},
+    {"/var/lib/execd",   "isolation"                 },
+};
+
+/* A directory that is being copied; the walk uses a stack of these instead of recursion. */
+struct level {
+    DIR *from;
+    int to;
+    struct timespec times[2]; /* to set when all is in it */
+    size_t path_bytes;        /* of walk.path; PATH_KEPT_MAX: too long to be kept */
+};
+
+struct walk {
+    struct level levels[DEPTH_MAX];
+    size_t depth;
+    char path[PATH_KEPT_MAX]; /* of the current directory, "" for / */
+    struct shift shift;
+    int links;          /* directory with one name per file that has several; -EBADF = none */
+    bool merge, linked; /* layer_merge, and its `link` */
+    int caller;         /* stop when this socket is closed by the other side */
+    struct layer_size size;
+    struct err *e;
+};
+
+/* --- one entry --- */
+
+/* Shares extents where both are on one file system that can, else copies bytes. */
+static ssize_t copy_some(int from, int to, off_t at, size_t want)
+{
+    loff_t in = at, out = at;
+    ssize_t n = copy_file_range(from, &in, to, &out, want, 0);
+
+    if (n >= 0 || (errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP))
+        return n;
+    return lseek(to, at, SEEK_SET) < 0 ? -1 : sendfile(to, from, &in, want);
+}
+
+static int check_caller(const struct walk *w)
+{
+    struct pollfd p = {.fd = w->caller};
+
+    return w->caller >= 0 && poll(&p, 1, 0) > 0 ? err_set(w->e, ECANCELED, "the caller is gone")
+                                                : 0;
+}
+
+static int copy_range(struct walk *w, int from, int to, off_t at, off_t end)
+{
+    w->size.bytes += (uint64_t)(end - at);
+    while (at < end) {
+        if (check_caller(w) < 0)
+            return -ECANCELED;
+        ssize_t n =
+            copy_some(from, to, at, end - at < COPY_BYTES ? (size_t)(end - at) : COPY_BYTES);
+
+        if (n <= 0)
+            return err_sys(w->e, n < 0 ? errno : EIO, "copy a file");
+        at += n;
+    }
+    return 0;
+}
+
+/* Copies data only, and skips holes. */
+static int copy_sparse(struct walk *w, int from, int to, off_t size)
+{
+    off_t at = 0;
+
+    if (ftruncate(to, size) < 0)
+        return err_sys(w->e, errno, "size a file");
+    while ((at = lseek(from, at, SEEK_DATA)) >= 0 && at < size) {
+        off_t end = lseek(from, at, SEEK_HOLE);
+        int r = end < 0 ? err_sys(w->e, errno, "find a hole") : copy_range(w, from, to, at, end);
+
+        if (r < 0)
+            return r;
+        at = end;
+    }
+    return at >= size || errno == ENXIO ? 0 : err_sys(w->e, errno, "read a file");
+}
+
+static int copy_data(struct walk *w, int from, int to, const struct stat *st)
+{
+    return st->st_blocks * BLOCK_BYTES >= st->st_size ? copy_range(w, from, to, 0, st->st_size)
+                                                      : copy_sparse(w, from, to, st->st_size);
+}
+
+static int copy_owner(const struct walk *w, int to, const struct stat *st)
+{
+    if (fchown(to, shift_id(&w->shift, st->st_uid), shift_id(&w->shift, st->st_gid)) < 0 ||
+        fchmod(to, st->st_mode & 07777) < 0)
+        return err_sys(w->e, errno, "set owner and mode");
+    return 0;
+}
+
+/* O_NONBLOCK: the file may have been replaced by a fifo without a writer. */
+static int copy_file(struct walk *w, int from_dir, int to_dir, const char *name)
+{
+    auto_fd from =
+        openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    auto_fd to = openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    struct stat st;
+    int r;
+
+    if (from < 0 || to < 0 || fstat(from, &st) < 0)
+        return err_sys(w->e, errno, "copy '%s'", name);
+    if (!S_ISREG(st.st_mode))
+        return err_set(w->e, EBUSY, "'%s' changes while it is copied", name);
+    r = copy_data(w, from, to, &st);
+    if (r == 0)
+        r = copy_owner(w, to, &st);
+    if (r == 0) /* after the owner: a change of it drops capabilities */
+        r = xattrs_copy(from, to, &w->shift, w->e);
+    if (r == 0 && futimens(to, (struct timespec[]){st.st_atim, st.st_mtim}) < 0)
+        r = err_sys(w->e, errno, "set the times of '%s'", name);
+    return r;
+}
+
+/* The first name of a file with several is copied, the others become links to that. */
+static int copy_linked(struct walk *w, int from, int to, const char *name, const struct stat *st)
+{
+    char number[LINKS_NAME_MAX];
+    int r;
+
+    (void)snprintf(number, sizeof(number), "%" PRIx64 "-%" PRIx64, (uint64_t)st->st_dev,
+                   (uint64_t)st->st_ino);
+    if (linkat(w->links, number, to, name, 0) == 0)
+        return 0;
+    r = errno == ENOENT || errno == EMLINK ? 0 : err_sys(w->e, errno, "link '%s'", name);
+    if (r == 0)
+        r = copy_file(w, from, to, name);
+    if (r == 0 && linkat(to, name, w->links, number, 0) < 0 && errno != EEXIST)
+        r = err_sys(w->e, errno, "note the links of '%s'", name);
+    return r;
+}
+
+/* Sets the owner by name, as the node cannot be opened. Checks first that it is still the node we
+ * made. */
+static int own_node(const struct walk *w, int to, const char *name, const struct stat *st)
+{
+    auto_fd node = openat(to, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    struct stat now;
+
+    if (node < 0 || fstat(node, &now) < 0)
+        return -1;
+    if ((now.st_mode & S_IFMT) != (st->st_mode & S_IFMT)) {
+        errno = EBUSY;
+        return -1;
+    }
+    return fchownat(node, "", shift_id(&w->shift, st->st_uid), shift_id(&w->shift, st->st_gid),
+                    AT_EMPTY_PATH);
+}
+
+static int copy_link(const struct walk *w, int from, int to, const char *name,
+                     const struct stat *st)
+{
+    const struct timespec times[] = {st->st_atim, st->st_mtim};
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, name, target, sizeof(target) - 1);
+
+    if (n >= 0)
+        target[n] = '\0';
+    if (n < 0 || symlinkat(target, to, name) < 0 || own_node(w, to, name, st) < 0 ||
+        utimensat(to, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(w->e, errno, "copy link '%s'", name);
+    return 0;
+}
+
+/* Fifos, and the device 0:0 by which overlayfs marks deletions (whiteout). There are no others. */
+static int copy_node(const struct walk *w, int to, const char *name, const struct stat *st)
+{
+    if (S_ISSOCK(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev != 0) || S_ISBLK(st->st_mode))
+        return 0;
+    if (mknodat(to, name, st->st_mode, st->st_rdev) < 0 || own_node(w, to, name, st) < 0)
+        return err_sys(w->e, errno, "copy '%s'", name);
+    return 0;
+}
+
+/* What is no directory and not there yet. */
+static int copy_entry(struct walk *w, int from, int to, const char *name, const struct stat *st)
+{
+    if (w->linked && linkat(from, name, to, name, 0) == 0)
+        return 0; /* else on another file system, or with too many names */
+    if (S_ISREG(st->st_mode))
+        return st->st_nlink > 1 ? copy_linked(w, from, to, name, st) : copy_file(w, from, to, name);
+    return S_ISLNK(st->st_mode) ? copy_link(w, from, to, name, st) : copy_node(w, to, name, st);
+}
+
+/* --- the walk --- */
+
+static bool is_left_out(const struct walk *w, const char *name)
+{
+    const struct level *l = &w->levels[w->depth - 1];
+    struct str dir = str_make(w->path, l->path_bytes);
+
+    for (size_t i = 0; !w->merge && l->path_bytes < PATH_KEPT_MAX && i < ARRAY_LEN(left_out); i++)
+        if (str_eq(dir, str_of(left_out[i].dir)) && strcmp(name, left_out[i].name) == 0)
+            return true;
+    return false;
+}
+
+/* Appends "/name" to the path of the level above; false when it is too long to matter. */
+static size_t path_add(struct walk *w, const char *name)
+{
+    size_t at = w->depth ? w->levels[w->depth - 1].path_bytes : 0, n = strlen(name);
+
+    if (strcmp(name, ".") == 0)
+        return at;
+    if (at + 1 + n >= PATH_KEPT_MAX)
+        return PATH_KEPT_MAX;
+    w->path[at] = '/';
+    memcpy(w->path + at + 1, name, n);
+    return at + 1 + n;
+}
+
+/* Gives a new directory what the other has. One that is there already, from a layer above, keeps
+ * its own, and hides what is below if the other does. */
+static int dir_dress(struct walk *w, int from, int to, bool is_new, struct timespec times[2])
+{
+    struct stat st;
+    int r;
+
+    if (fstat(is_new ? from : to, &st) < 0)
+        return err_sys(w->e, errno, "look at a directory");
+    times[0] = st.st_atim;
+    times[1] = st.st_mtim;
+    if (!is_new)
+        return xattr_is_opaque(from) ? xattr_make_opaque(to, w->e) : 0;
+    r = copy_owner(w, to, &st);
+    return r < 0 ? r : xattrs_copy(from, to, &w->shift, w->e);
+}
+
+/* Enters a directory on both sides. */
+static int walk_enter(struct walk *w, int from_dir, const char *from_name, int to_dir,
+                      const char *to_name, bool is_new)
+{
+    auto_fd from = openat(from_dir, from_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd to = -EBADF;
+    struct level *l = &w->levels[w->depth];
+    int r;
+
+    if (w->depth == DEPTH_MAX)
+        return err_set(w->e, ELOOP, "directories are nested more than %d deep", DEPTH_MAX);
+    if (mkdirat(to_dir, to_name, 0700) < 0 && errno != EEXIST)
+        return err_sys(w->e, errno, "make '%s'", to_name);
+    to = openat(to_dir, to_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (from < 0 || to < 0)
+        return err_sys(w->e, errno, "enter '%s'", from_name);
+    if (!is_new && xattr_is_opaque(to))
+        return 0; /* a layer above hides it */
+    r = dir_dress(w, from, to, is_new, l->times);
+    if (r < 0)
+        return r;
+    l->path_bytes = path_add(w, to_name);
+    l->from = fdopendir(from);
+    if (!l->from)
+        return err_sys(w->e, errno, "read '%s'", from_name);
+    (void)take_fd(&from);
+    l->to = take_fd(&to);
+    w->depth++;
+    return 0;
+}
+
+/* Making names in it has changed its times. */
+static int walk_leave(struct walk *w)
+{
+    struct level *l = &w->levels[--w->depth];
+    int r = futimens(l->to, l->times) < 0 ? err_sys(w->e, errno, "set times") : 0;
+
+    closedir(l->from);
+    fd_close(l->to);
+    return r;
+}
+
+/* An entry of a layer below one that has this name, too. */
+static int merge_below(struct walk *w, const struct level *l, const char *name, bool is_dir)
+{
+    auto_fd above = openat(l->to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (above < 0) /* no directory: it hides all below */
+        return errno == ENOTDIR || errno == ELOOP ? 0 : err_sys(w->e, errno, "enter '%s'", name);
+    if (is_dir)
+        return walk_enter(w, dirfd(l->from), name, l->to, name, false);
+    return xattr_make_opaque(above, w->e); /* this hides directories below, that one does not */
+}
+
+static int walk_entry(struct walk *w, const char *name)
+{
+    struct level *l = &w->levels[w->depth - 1];
+    int from = dirfd(l->from);
+    struct stat st;
+
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || is_left_out(w, name))
+        return 0;
+    w->size.entries++;
+    if (check_caller(w) < 0)
+        return -ECANCELED;
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(w->e, errno, "look at '%s'", name);
+    if (w->merge && faccessat(l->to, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return merge_below(w, l, name, S_ISDIR(st.st_mode));
+    return S_ISDIR(st.st_mode) ? walk_enter(w, from, name, l->to, name, true)
+                               : copy_entry(w, from, l->to, name, &st);
+}
+
+static int walk_tree(struct walk *w, int from_dir, const char *from_name, int to_dir,
+                     const char *to_name, bool is_new)
+{
+    int r = walk_enter(w, from_dir, from_name, to_dir, to_name, is_new);
+
+    while (r == 0 && w->depth > 0) {
+        struct dirent *d;
+
+        errno = 0;
+        d = readdir(w->levels[w->depth - 1].from);
+        if (!d && errno)
+            r = err_sys(w->e, errno, "read a directory");
+        else
+            r = d ? walk_entry(w, d->d_name) : walk_leave(w);
+    }
+    while (w->depth > 0)
+        (void)!walk_leave(w);
+    return r;
+}
+
+/* --- the target --- */
+
+/* Removes the names of files that have others. */
+static int links_remove(int to, const char *name, int links, struct err *e)
+{
+    DIR *dir = fdopendir(links);
+    int r = dir ? 0 : err_sys(e, errno, "read '%s'", name);
+
+    for (const struct dirent *d; dir && (d = readdir(dir));)
+        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+            (void)unlinkat(links, d->d_name, 0);
+    if (dir)
+        closedir(dir);
+    else
+        fd_close(links);
+    return r == 0 && unlinkat(to, name, AT_REMOVEDIR) < 0 ? err_sys(e, errno, "remove '%s'", name)
+                                                          : r;
+}
+
+struct tree {
+    int from;
+    const char *from_name, *to_name;
+    bool is_new;
+};
+
+/* Copies the trees into `to`, one after the other. Nobody but us may enter the directory of links
+ * there; its name cannot be resolved before. */
+static int walk_trees(struct walk *w, const struct tree *trees, size_t count, int to)
+{
+    char links[LINKS_NAME_MAX];
+    struct stat st;
+    uint64_t random;
+    int r;
+
+    id_random_bytes(&random, sizeof(random));
+    (void)snprintf(links, sizeof(links), ".links-%016" PRIx64, random);
+    if (mkdirat(to, links, 0700) < 0)
+        return err_sys(w->e, errno, "make '%s'", links);
+    w->links = r = fd_open_at(to, links, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, w->e);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; r >= 0 && i < count; i++)
+        r = walk_tree(w, trees[i].from, trees[i].from_name, to, trees[i].to_name, trees[i].is_new);
+    if (fstat(to, &st) < 0)
+        st = (struct stat){0};
+    if (r < 0) {
+        (void)!links_remove(to, links, w->links, NULL);
+        return r;
+    }
+    r = links_remove(to, links, w->links, w->e);
+    (void)futimens(to, (struct timespec[]){st.st_atim, st.st_mtim});
+    return r;
+}
+
+int layer_copy(const struct layer_copy *c, int to, struct layer_size *ret, struct err *e)
+{
+    static struct walk w; /* too large for the stack; single-threaded */
+    const struct tree trees[] = {
+        {c->from, "upper", ".",   true},
+        {c->from, "usr",   "usr", true},
+    };
+    int r;
+
+    w = (struct walk){.shift = {c->id_first}, .caller = c->caller, .e = e};
+    r = walk_trees(&w, trees, c->usr ? 2 : 1, to);
+    *ret = w.size;
+    return r;
+}
+
+int layer_merge(const struct layer_merge *m, int to, struct layer_size *ret, struct err *e)
+{
+    static struct walk w; /* too large for the stack; single-threaded */
+    struct tree trees[PLAN_LAYERS_MAX];
+    int r;
+
+    if (m->count == 0 || m->count > PLAN_LAYERS_MAX)
+        return err_set(e, EINVAL, "expected 1 to %d layers", PLAN_LAYERS_MAX);
+    for (size_t i = 0; i < m->count; i++)
+        trees[i] = (struct tree){m->layers[i], ".", ".", i == 0};
+    w = (struct walk){
+        .shift = {LAYER_UID_FIRST}, .merge = true, .linked = m->link, .caller = m->caller, .e = e};
+    r = walk_trees(&w, trees, m->count, to);
+    *ret = w.size;
+    return r;
+}
