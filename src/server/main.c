@@ -10,6 +10,7 @@
 #include "server/config/init_config.h"
 #include "server/config/options.h"
 #include "server/http/routes.h"
+#include "server/runtime/runtime.h"
 #include "server/server.h"
 #include "version.h"
 
@@ -45,7 +46,8 @@ static struct config *load(const struct options *o, bool and_host)
     config_report_init(&report);
     r = config_load(&o->config, &config, &report);
     if (r == 0 && and_host)
-        r = config_check_host(config, &report);
+        r = config_check_host(config, runtime_kind_find(config_runtime_name(config)) != NULL,
+                              &report);
     fputs(report.lines.p, stderr);
     config_report_done(&report);
     if (r == 0)
@@ -155,7 +157,7 @@ int main(int argc UNUSED, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     if (options_parse((const char *const *)argv, &o, &e) < 0) {
         complain(e.msg);
-        fputs("opensandbox-server --help lists what there is\n", stderr);
+        fputs("opensandbox-server --help lists the options\n", stderr);
         return EXIT_USAGE;
     }
     if (o.reload)

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,39 +14,41 @@
 #include "base/time.h"
 #include "net/tls.h"
 #include "server/config/apikey.h"
+#include "server/config/dirs.h"
 #include "server/http/logfile.h"
 #include "server/http/routes.h"
 #include "server/http/server_internal.h"
+#include "server/owner.h"
 #include "server/privileges.h"
-#include "server/rereader.h"
-#include "server/runtime/embedded/embedded.h"
-#include "server/runtime/embedded/resolv.h"
 #include "version.h"
 
 enum {
-    BROKER_WAIT_MS = 15 * 1000, /* another broker may have to end first */
     CONNECTIONS_MAX = 10 * 1000,
     DRAIN_MS = 10 * 1000,
-    LOG_NAMES_BYTES_MAX = 1024,
     POOL_QUEUE_MAX = 100 * 1000,
     SANDBOXES_MAX = 100 * 1000,
     STOP_MS = 20 * 1000,
 };
 
 /* The server, with what only start-up and shutdown use. */
+/* A configuration of a SIGHUP. Workers may read it until the end. */
+struct reloaded {
+    struct config *config;
+    struct reloaded *older;
+};
+
 struct life {
     struct server server;
+    struct reloaded *reloaded;
     const struct config_options *options;
-    struct roots *roots; /* the newest set; workers read it */
+    const struct runtime_kind *kind;
+    void *prepared; /* of the runtime, until its start took it over */
+    char owner[OWNER_MAX];
     struct apikey keys;
     struct tls_server *tls; /* NULL = plain HTTP */
     struct loop_signals signals;
-    struct loop_child broker_watch;
     struct loop_timer deadline;
-    struct proc broker;       /* started by us, or none */
-    int tie;                  /* the broker ends when this is closed */
-    struct rereader rereader; /* none if we were never root, or there is no file */
-    struct logfile *log;      /* NULL = standard error */
+    struct logfile *log; /* NULL = standard error */
     int status;
     bool loaded, drained;
 };
@@ -62,24 +65,9 @@ static void init_log(const struct config *config, int fd)
 
 /* --- callbacks between parts --- */
 
-static const struct embedded_root *find_root(void *user, struct str image)
+static const struct principal *find_api_key(void *user, struct str key)
 {
-    static const struct embedded_root host = {.host = true, .dir = -EBADF};
-    struct life *l = user;
-    struct roots *roots = __atomic_load_n(&l->roots, __ATOMIC_ACQUIRE);
-    const struct config_image *found = config_image_find(roots->config, image);
-    size_t i = found ? (size_t)(found - roots->config->images) : 0;
-
-    if (!found)
-        return NULL;
-    if (found->kind == CONFIG_IMAGE_HOST)
-        return &host;
-    return i < roots->config->image_count && roots->images[i].dir >= 0 ? &roots->images[i] : NULL;
-}
-
-static bool is_api_key(void *user, struct str key)
-{
-    return guard_is_key(&((struct life *)user)->server.guard, key);
+    return guard_find_key(&((struct life *)user)->server.guard, key);
 }
 
 static bool holds_api_key(void *user, struct str text)
@@ -121,17 +109,24 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
 {
     struct server *s = &((struct life *)user)->server;
     struct sandbox *sb = sandboxes_find(s->sandboxes, sandbox_id);
+    struct runtime_endpoint endpoint = {0};
 
     if (!sb)
         return false;
     *ret = (struct gateway_target){
         .token = str_of(sb->token),
+        .has_egress = runtime_can(s->runtime, RUNTIME_CAN_NETWORK_POLICY),
         .secure = sb->facts.secure,
         .refusal = refusal_of(sb->state),
     };
     if (sb->state == SANDBOX_TERMINATED || sb->state == SANDBOX_FAILED)
         ret->cause = sb->message;
-    s->runtime->ops->address(s->runtime, sandbox_id, &ret->addr);
+    static_assert((int)RUNTIME_ENDPOINT_HEADERS_MAX == (int)GATEWAY_TARGET_HEADERS_MAX, "as many");
+    if (s->runtime->ops->endpoint(s->runtime, sandbox_id, &endpoint) < 0 && !ret->refusal)
+        ret->refusal = "the sandbox has no address yet";
+    ret->addr = endpoint.addr;
+    memcpy(ret->headers, endpoint.headers, sizeof(ret->headers));
+    ret->header_count = endpoint.header_count;
     return true;
 }
 
@@ -159,7 +154,7 @@ static bool on_request(struct http_req *req)
     int64_t limit = s->config->server.limit_concurrency;
     struct http_server_stats stats;
 
-    if (!guard_admit(&s->guard, req) || server_redirect(req))
+    if (!guard_admit(&s->guard, req) || http_redirect_slash(req, 307))
         return false;
     if (guard_is_open_path(req->head.path))
         return true; /* answers at once, under any load */
@@ -175,9 +170,14 @@ static bool on_request(struct http_req *req)
 
 /* --- shutdown --- */
 
+static bool is_idle(const struct life *l)
+{
+    return sandboxes_busy(l->server.sandboxes) == 0 && snapshots_busy(l->server.snapshots) == 0;
+}
+
 static void stop_if_over(struct life *l)
 {
-    if (l->drained && sandboxes_busy(l->server.sandboxes) == 0)
+    if (l->drained && is_idle(l))
         loop_stop(l->server.loop);
 }
 
@@ -185,7 +185,7 @@ static void on_idle(void *user)
 {
     struct life *l = user;
 
-    if (!l->loaded)
+    if (!l->loaded && is_idle(l))
         loop_stop(l->server.loop);
     else if (l->server.stopping)
         stop_if_over(l);
@@ -203,7 +203,7 @@ static void on_deadline(struct loop_timer *timer)
 {
     struct life *l = container_of(timer, struct life, deadline);
 
-    log_event(LOG_WARN, "operations take too long, stopping without them");
+    log_event(LOG_WARN, "operations take too long, stopping before they end");
     l->status = 1;
     loop_stop(l->server.loop);
 }
@@ -219,16 +219,17 @@ static void begin_stop(struct life *l)
         return;
     }
     loop_timer_set(l->server.loop, &l->deadline, deadline_in_ms(STOP_MS), on_deadline);
+    pools_stop(l->server.pools);
+    sandboxes_stop(l->server.sandboxes);
+    snapshots_stop(l->server.snapshots);
     http_server_drain(l->server.http, DRAIN_MS, on_drained, l);
 }
 
-static void on_broker_exit(struct loop_child *child, int status)
+static void on_runtime_lost(void *user)
 {
-    struct life *l = container_of(child, struct life, broker_watch);
+    struct life *l = user;
 
-    log_event(LOG_ERROR, "the broker has ended, stopping; sandboxes live on",
-              LOG_I64("status", status));
-    proc_close(&l->broker);
+    log_event(LOG_ERROR, "the runtime is lost, stopping; sandboxes live on");
     l->status = 1;
     begin_stop(l);
 }
@@ -240,40 +241,26 @@ static void set_keys(struct life *l)
     struct guard *g = &l->server.guard;
 
     g->key_count = 0;
-    for (size_t i = 0; i < l->keys.count && i < GUARD_KEYS_MAX; i++)
-        g->keys[g->key_count++] = l->keys.keys[i];
+    for (size_t i = 0; i < l->keys.count; i++)
+        guard_add_key(g, l->keys.keys[i]);
 }
 
-/* Reads again the file that was read at the start, as root if the server started as root. If this
- * fails, config_load tries by itself and reports the error. */
-static int read_again(struct life *l, struct buf *out)
+/* The file may be of root, and of the group of the account that the server runs as. */
+static void warn_if_unreadable(const struct config *config, const char *what)
 {
-    struct err e = {0};
-    auto_fd fd = rereader_open(&l->rereader, &e);
-    size_t n = 0;
-    int r = fd < 0 ? fd : buf_reserve(out, out->max);
-
-    if (r == 0)
-        r = io_read_full(fd, out->p, out->max, DEADLINE_NEVER, &n);
-    if (r == 0 && n > CONFIG_FILE_BYTES_MAX)
-        r = -EFBIG;
-    if (r == 0)
-        buf_claim(out, n);
-    else
-        log_event(LOG_WARN, "cannot read the configuration as root, trying without",
-                  LOG_STR("error", fd < 0 ? e.msg : strerror(-r)));
-    return r;
+    if (config->path && access(config->path, R_OK) < 0 && errno == EACCES)
+        log_event(LOG_WARN, what, LOG_STR("path", config->path),
+                  LOG_STR("hint", "give the file to root:opensandbox, mode 0640"));
 }
 
+/* Reads the file of the start again, as the server's own account. */
 static int load_again(struct life *l, struct config **ret_config, struct config_report *report)
 {
-    AUTO_BUF(text, CONFIG_FILE_BYTES_MAX + 1);
     struct config_options options = *l->options;
 
+    warn_if_unreadable(l->server.config, "this account cannot read the configuration");
     if (l->server.config->path)
         options.path = l->server.config->path;
-    if (l->rereader.pid > 0 && read_again(l, &text) == 0)
-        options.text = buf_str(&text);
     return config_load(&options, ret_config, report);
 }
 
@@ -299,13 +286,29 @@ static void reload_tls(struct life *l, const struct config *config)
                   LOG_STR("error", e.msg));
 }
 
+static void keep_config(struct life *l, struct config *config)
+{
+    struct reloaded *kept = mem_new(struct reloaded);
+
+    *kept = (struct reloaded){config, l->reloaded};
+    l->reloaded = kept;
+}
+
+static void free_configs(struct life *l)
+{
+    for (struct reloaded *kept; (kept = l->reloaded);) {
+        l->reloaded = kept->older;
+        config_free(kept->config);
+        free(kept);
+    }
+}
+
 /* What handlers read at each request follows at once; the rest needs a restart. Configurations of
  * before are kept, as workers may be reading them. */
 static void reload(struct life *l)
 {
     struct config_report report;
     struct config *config = NULL;
-    struct roots *roots;
     struct err e = {0};
     struct apikey keys;
 
@@ -318,11 +321,10 @@ static void reload(struct life *l)
         return;
     }
     config_report_done(&report);
-    roots = roots_open(config, l->roots);
-    if (l->broker.pidfd >= 0)
-        roots_warn_new(roots);
-    __atomic_store_n(&l->roots, roots, __ATOMIC_RELEASE);
+    keep_config(l, config);
     l->server.config = config;
+    if (l->server.runtime->ops->reload)
+        l->server.runtime->ops->reload(l->server.runtime, config);
     apikey_done(&l->keys);
     l->keys = keys;
     set_keys(l);
@@ -334,8 +336,8 @@ static void reload(struct life *l)
     }
     gateway_set_open(l->server.gateway, is_open(&l->server));
     log_event(LOG_INFO, "reloaded the configuration: keys, TLS certificate, log level, images, "
-                        "endpoints, limits of timeouts; addresses, directories and the broker need "
-                        "a restart");
+                        "endpoints, limits of timeouts; addresses, directories and the runtime "
+                        "need a restart");
 }
 
 static void on_signal(struct loop_signals *signals, int signo)
@@ -359,14 +361,6 @@ static int start_signals(struct life *l, struct err *e)
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGHUP);
     return loop_signals_start(l->server.loop, &l->signals, &set, on_signal, e);
-}
-
-/* A process that stays root reads root's configuration file again at SIGHUP. */
-static int start_rereader(struct life *l, struct err *e)
-{
-    const char *path = l->server.config->path;
-
-    return path && geteuid() == 0 ? rereader_start(path, &l->rereader, e) : 0;
 }
 
 /* Logs to files from here on, if configured; the account the server switches to owns them. */
@@ -405,18 +399,16 @@ static int start_tls(struct life *l, struct err *e)
     return r < 0 ? err_wrap(e, r, "TLS") : 0;
 }
 
-/* While it is allowed: the TLS key, directories, the broker. Then never again. */
+/* While it is allowed: the TLS key, directories, what the runtime needs. Then never again. */
 static int use_privileges(struct life *l, struct err *e)
 {
     const struct config *config = l->server.config;
     int r = start_tls(l, e);
 
     if (r == 0)
-        r = data_dir_prepare(config, e);
-    if (r < 0)
-        return r;
-    l->roots = roots_open(config, NULL);
-    r = broker_start(l->roots, &l->broker, &l->tie, e);
+        r = dirs_prepare(config, config->dir, e);
+    if (r == 0 && l->kind->prepare_as_root)
+        r = l->kind->prepare_as_root(config, &l->prepared, e);
     if (r >= 0)
         r = start_logs(l, e);
     return r < 0 ? r : privileges_drop(config, e);
@@ -424,36 +416,30 @@ static int use_privileges(struct life *l, struct err *e)
 
 static int start_runtime(struct life *l, struct err *e)
 {
-    const struct config *config = l->server.config;
-    struct embedded_conf conf = {
-        .broker = config->embedded.broker,
-        .broker_pid = l->broker.pid,
-        .dir = config->dir,
-        .ready = (uint32_t)config->embedded.ready,
-        .network = config->embedded.network == CONFIG_NETWORK_BRIDGE,
-        .limits = {.memory_bytes = config->embedded.default_memory,
-                   .disk_bytes = config->embedded.default_disk,
-                   .cpu_millicores = config->embedded.default_cpu},
-        .pids = (uint32_t)config->embedded.pids_limit,
-        .connections = (unsigned)config->embedded.workers,
-        .host_paths = l->roots->host_paths,
-        .host_path_count = l->roots->host_path_count,
-        .find_root = find_root,
+    struct runtime_conf conf = {
+        .config = l->server.config,
+        .owner = l->owner,
+        .loop = l->server.loop,
+        .pool = l->server.pool,
+        .prepared = l->prepared,
+        .on_lost = on_runtime_lost,
         .user = l,
     };
+    int r = owner_load(l->server.config->dir, l->owner, e);
 
-    memcpy(conf.dns, config->dns, sizeof(conf.dns));
-    if (config->dns_count == 0)
-        (void)resolv_servers(conf.dns, ARRAY_LEN(conf.dns));
-    return embedded_new(&conf, BROKER_WAIT_MS, &l->server.runtime, e);
+    if (r == 0)
+        r = l->kind->start(&conf, &l->server.runtime, e);
+    if (r == 0)
+        l->prepared = NULL;
+    return r;
 }
 
 static int start_parts(struct life *l, struct err *e)
 {
     struct server *s = &l->server;
     const struct config *config = s->config;
-    struct pool_conf pool = {"worker", (unsigned)config->embedded.workers, POOL_QUEUE_MAX};
-    int r = store_open(config->store.path, &s->store, e);
+    struct pool_conf pool = {"worker", (unsigned)config->server.workers, POOL_QUEUE_MAX};
+    int r = store_open((enum store_type)config->store.type, config->store.path, &s->store, e);
 
     if (r == 0)
         r = pool_new(&pool, &s->pool, e);
@@ -461,26 +447,38 @@ static int start_parts(struct life *l, struct err *e)
         r = start_runtime(l, e);
     if (r < 0)
         return r;
+    s->snapshots = snapshots_new(&(struct snapshots_conf){
+        .loop = s->loop,
+        .pool = s->pool,
+        .store = s->store,
+        .runtime = s->runtime,
+        .on_idle = on_idle,
+        .user = l,
+    });
     r = sandboxes_new(
         &(struct sandboxes_conf){
             .loop = s->loop,
             .pool = s->pool,
             .store = s->store,
             .runtime = s->runtime,
-            .failed_ttl_us = config->embedded.failed_ttl_seconds * TIME_US_PER_S,
+            .snapshots = s->snapshots,
+            .failed_ttl_us = config->runtime.failed_ttl_seconds * TIME_US_PER_S,
             .renew_min_interval_s = (uint32_t)config->renew_intent.min_interval_seconds,
-            .reconcile_ms = (uint32_t)config->embedded.reconcile_seconds * 1000,
+            .reconcile_ms = (uint32_t)config->runtime.reconcile_seconds * 1000,
             .max = SANDBOXES_MAX,
             .on_idle = on_idle,
             .user = l,
         },
         &s->sandboxes, e);
+    if (r == 0 && runtime_can(s->runtime, RUNTIME_CAN_POOLS))
+        r = pools_new(&(struct pools_conf){s->loop, s->pool, s->store, s->runtime, s->sandboxes},
+                      &s->pools, e);
     return r < 0 ? r
                  : gateway_new(
                        &(struct gateway_conf){
                            .loop = s->loop,
                            .open = is_open(s),
-                           .is_api_key = is_api_key,
+                           .find_api_key = find_api_key,
                            .holds_api_key = holds_api_key,
                            .is_signed = is_signed,
                            .find = find_target,
@@ -531,27 +529,16 @@ static void look_for_blocks(struct server *s)
 /* Reads the store and finishes what follows from it, before the server listens. */
 static int load(struct life *l, struct err *e)
 {
-    int r = sandboxes_load(l->server.sandboxes, e);
+    int r = l->server.pools ? pools_load(l->server.pools, e) : 0;
 
-    if (r == 0 && sandboxes_busy(l->server.sandboxes) > 0)
+    if (r == 0)
+        r = sandboxes_load(l->server.sandboxes, e);
+    if (r == 0)
+        r = snapshots_load(l->server.snapshots, e);
+    if (r == 0 && !is_idle(l))
         r = loop_run(l->server.loop, e); /* until on_idle */
     l->loaded = true;
     return r;
-}
-
-/* Names the images that are the host's /usr: programs may expect more than this host has. */
-static void log_host_images(const struct config *config)
-{
-    AUTO_BUF(names, LOG_NAMES_BYTES_MAX);
-
-    for (size_t i = 0; i < config->image_count; i++)
-        if (config->images[i].kind == CONFIG_IMAGE_HOST)
-            (void)buf_addf(&names, "%s%s", names.n ? ", " : "", config->images[i].pattern);
-    if (names.n)
-        log_event(LOG_INFO,
-                  "sandboxes of these images get this host's /usr; embedded.images maps them to "
-                  "unpacked images instead",
-                  LOG_STR("images", names.p));
 }
 
 static int listen_at(struct life *l, struct err *e)
@@ -568,7 +555,6 @@ static int listen_at(struct life *l, struct err *e)
     r = http_server_listen(l->server.http, fd, e);
     if (r < 0)
         return r;
-    log_host_images(config);
     (void)snprintf(url, sizeof(url), "%s%s", l->tls ? "https://" : "", text);
     log_event(LOG_INFO, "listening", LOG_STR("address", url),
               LOG_STR("version", OPENSANDBOX_VERSION), LOG_STR("runtime", l->server.runtime->name));
@@ -578,10 +564,8 @@ static int listen_at(struct life *l, struct err *e)
 
 static int serve(struct life *l, struct err *e)
 {
-    int r = start_rereader(l, e);
+    int r = loop_new(&l->server.loop, e);
 
-    if (r == 0)
-        r = loop_new(&l->server.loop, e);
     if (r == 0)
         r = start_signals(l, e); /* before threads, which inherit the signal mask */
     if (r == 0)
@@ -590,10 +574,9 @@ static int serve(struct life *l, struct err *e)
         r = apikey_load(l->server.config, &l->keys, e);
     if (r < 0)
         return r;
+    warn_if_unreadable(l->server.config, "SIGHUP cannot read the configuration again");
     set_keys(l);
     r = start_parts(l, e);
-    if (r == 0 && l->broker.pidfd >= 0)
-        r = loop_child_start(l->server.loop, &l->broker_watch, l->broker.pidfd, on_broker_exit, e);
     if (r == 0)
         r = start_http(l, e);
     if (r == 0)
@@ -603,6 +586,8 @@ static int serve(struct life *l, struct err *e)
     if (r < 0 || l->server.stopping)
         return r;
     r = listen_at(l, e);
+    if (r == 0 && l->server.pools)
+        pools_start(l->server.pools);
     return r < 0 ? r : loop_run(l->server.loop, e);
 }
 
@@ -610,19 +595,26 @@ static void clean_up(struct life *l)
 {
     struct server *s = &l->server;
 
-    if (l->broker.pidfd >= 0 && l->broker_watch.loop)
-        loop_child_stop(&l->broker_watch);
     http_server_free(s->http);
     gateway_free(s->gateway);
     tls_server_free(l->tls);
+    pools_stop(s->pools);
+    if (s->runtime && s->runtime->ops->stop)
+        s->runtime->ops->stop(s->runtime);
     if (s->pool) { /* what ends now may want to go on, and hears from the pool that it cannot */
         (void)pool_stop(s->pool, UINT32_MAX);
         loop_settle(s->loop);
     }
-    pool_free(s->pool);
-    sandboxes_free(s->sandboxes);
     if (s->runtime)
         s->runtime->ops->free(s->runtime);
+    else if (l->prepared)
+        l->kind->discard(l->prepared);
+    if (s->loop)
+        loop_settle(s->loop); /* tasks of the runtime that it has ended now */
+    pool_free(s->pool);
+    sandboxes_free(s->sandboxes);
+    snapshots_free(s->snapshots);
+    pools_free(s->pools);
     if (s->store)
         (void)store_checkpoint(s->store, NULL);
     store_close(s->store);
@@ -636,23 +628,7 @@ static void clean_up(struct life *l)
         loop_signals_stop(&l->signals);
     }
     loop_free(s->loop);
-    rereader_stop(&l->rereader);
-    fd_close(l->tie); /* this ends the broker */
-    if (l->broker.pidfd >= 0 &&
-        proc_wait(l->broker.pidfd, deadline_in_ms(STOP_MS), &(struct proc_exit){0}) < 0)
-        log_event(LOG_WARN, "the broker takes its time to end");
-    proc_close(&l->broker);
-}
-
-/* A sandbox takes one descriptor, a connection one or two. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    free_configs(l);
 }
 
 int server_run(struct config *config, const struct config_options *options)
@@ -663,17 +639,15 @@ int server_run(struct config *config, const struct config_options *options)
     life = (struct life){
         .server = {.config = config, .started_us = time_wall_us()},
         .options = options,
-        .tie = -EBADF,
-        .broker = PROC_NONE,
-        .rereader = REREADER_NONE,
+        .kind = runtime_kind_find(config_runtime_name(config)),
     };
     init_log(config, STDERR_FILENO);
-    raise_file_limit();
+    fd_raise_limit(); /* a sandbox takes one descriptor, a connection one or two */
     if (serve(&life, &e) < 0) {
         (void)log_err(&e, "cannot serve");
         life.status = 1;
     }
     clean_up(&life);
-    log_event(LOG_INFO, "stopped; sandboxes live on");
+    log_event(LOG_INFO, "stopped; sandboxes keep running");
     return life.status;
 }

@@ -26,7 +26,7 @@ static int check_file(int fd, const char *path, struct err *e)
     if (fstat(fd, &st) < 0)
         return err_sys(e, errno, "look at '%s'", path);
     if (!S_ISREG(st.st_mode))
-        return err_set(e, EINVAL, "'%s' is no regular file: remove it, and a key is made", path);
+        return err_set(e, EINVAL, "'%s' is not a regular file: remove it, and a key is made", path);
     if (st.st_uid != geteuid())
         return err_set(e, EPERM, "'%s' belongs to user %u, and this is %u: chown or remove it",
                        path, st.st_uid, geteuid());
@@ -209,8 +209,8 @@ int apikey_describe(const struct apikey *keys, const char *address, struct buf *
         break;
     }
     return buf_addf(out,
-                    "no API key is asked for (OPENSANDBOX_INSECURE_SERVER): whoever reaches %s "
-                    "runs code here\n",
+                    "no API key is required (OPENSANDBOX_INSECURE_SERVER): anyone who can reach %s "
+                    "can run code here\n",
                     address);
 }
 

@@ -226,32 +226,16 @@ static int finish(struct config **c, const struct config_report *report, struct 
     return 0;
 }
 
-/* Splits "FILE:LINE:COLUMN: what", as every line has the severity between the two. */
-static void refuse_document(const char *file, const char *message, struct config_report *report)
-{
-    struct config_place at = {.file = file};
-    struct str rest = str_of(message), name = str_of(file), line, column;
-
-    if (rest.n > name.n && str_starts(rest, name)) {
-        rest = str_skip(rest, name.n + 1);
-        if (str_cut(&rest, ':', &line) && str_cut(&rest, ':', &column) &&
-            str_to_u32(line, &at.pos.line) == 0 && str_to_u32(column, &at.pos.column) == 0) {
-            config_error(report, &at, "%.*s", STR_ARG(str_trim(rest)));
-            return;
-        }
-    }
-    config_error(report, NULL, "%s", message);
-}
-
 /* NULL when it is not TOML. */
 static const struct toml *read_document(struct config *c, struct str text, const char *file,
                                         struct config_report *report)
 {
     struct toml *root = NULL;
+    struct config_place at = {.file = file};
     struct err e = {0};
 
-    if (toml_parse(&c->arena, text, file, &root, &e) < 0)
-        refuse_document(file, e.msg, report);
+    if (toml_parse_at(&c->arena, text, file, &root, &at.pos, &e) < 0)
+        config_error(report, &at, "%s", e.msg);
     else
         config_bind(c, root, file, report);
     return root;
@@ -273,8 +257,8 @@ int config_parse(struct str text, const char *filename, struct config **ret_conf
 static const struct {
     const char *name, *key;
 } variables[] = {
-    {"OPENSANDBOX_SERVER_API_KEY", "server.api_key"             },
-    {"PENDING_FAILURE_TTL",        "embedded.failed_ttl_seconds"},
+    {"OPENSANDBOX_SERVER_API_KEY", "server.api_key"            },
+    {"PENDING_FAILURE_TTL",        "runtime.failed_ttl_seconds"},
 };
 
 static void override_all(struct config *c, const struct config_options *options,
@@ -283,9 +267,9 @@ static void override_all(struct config *c, const struct config_options *options,
     const struct {
         const char *name, *key, *value;
     } rows[] = {
-        {"--host",  "server.host",    options->host },
-        {"--port",  "server.port",    options->port },
-        {"--state", "embedded.state", options->state},
+        {"--host",  "server.host",  options->host },
+        {"--port",  "server.port",  options->port },
+        {"--state", "server.state", options->state},
     };
     const char *insecure = getenv("OPENSANDBOX_INSECURE_SERVER");
 
@@ -311,11 +295,9 @@ int config_load(const struct config_options *options, struct config **ret_config
 
     c->path = config_file_find(&c->arena, options->path, &named);
     if (c->path) {
-        r = options->text.p ? buf_add(&text, options->text)
-                            : io_read_file(AT_FDCWD, c->path, CONFIG_FILE_BYTES_MAX, &text, &e);
+        r = io_read_file(AT_FDCWD, c->path, CONFIG_FILE_BYTES_MAX, &text, &e);
         if (r < 0) {
-            config_error(report, NULL, "%s%s", e.msg,
-                         named ? "" : " (named by nobody, but in its usual place)");
+            config_error(report, NULL, "%s%s", e.msg, named ? "" : " (found in its default place)");
             return r;
         }
         root = read_document(c, buf_str(&text), c->path, report);

@@ -16,6 +16,7 @@
 enum config_runtime { CONFIG_RUNTIME_EMBEDDED, CONFIG_RUNTIME_DOCKER, CONFIG_RUNTIME_KUBERNETES };
 enum config_proxy { CONFIG_PROXY_TOKEN, CONFIG_PROXY_OPEN };
 enum config_log { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
+enum config_pull { CONFIG_PULL_IF_NOT_PRESENT, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER };
 enum config_start { CONFIG_START_AUTO, CONFIG_START_ALWAYS, CONFIG_START_NEVER };
 enum config_network { CONFIG_NETWORK_BRIDGE, CONFIG_NETWORK_NONE };
 enum config_ingress { CONFIG_INGRESS_DIRECT, CONFIG_INGRESS_GATEWAY };
@@ -38,6 +39,8 @@ enum {
     CONFIG_REPORT_BYTES_MAX = 64 * 1024,
     CONFIG_MILLICORES_MAX = 1024 * 1000,
     CONFIG_DNS_MAX = 3,
+    CONFIG_MIRRORS_MAX = 8,
+    CONFIG_REGISTRIES_MAX = 256,
     CONFIG_KEYS_MAX = 16, /* API keys */
     CONFIG_ID_DEFAULT = 61700,
 };
@@ -71,6 +74,13 @@ struct config_image {
     const char *pattern;
     enum config_image_kind kind;
     const char *dir; /* of CONFIG_IMAGE_DIR: absolute */
+};
+
+/* How to reach a registry: all that [images] says about it. */
+struct config_registry {
+    const char *name;
+    struct config_list mirrors; /* URLs, in the order to ask them */
+    bool plain_http, skip_verify;
 };
 
 /* Where a value came from: at most one of the two. */
@@ -113,6 +123,8 @@ struct config {
     enum log_level log_level;    /* from log.level */
     struct config_image *images; /* from embedded.images */
     size_t image_count;
+    struct config_registry *registries; /* from images.mirrors, .plain_http, .skip_verify */
+    size_t registry_count;
     uint32_t dns[CONFIG_DNS_MAX]; /* from embedded.dns; network order */
     size_t dns_count;
 
@@ -132,7 +144,6 @@ void config_report_done(struct config_report *report);
 /* Values from the command line; NULL = not given. */
 struct config_options {
     const char *path, *host, *port, *state;
-    struct str text; /* content of the file, if read already; path is its name then */
 };
 
 /* Finds the file (options->path, SANDBOX_CONFIG_PATH, ~/.sandbox.toml, the system's, none), reads
@@ -145,14 +156,18 @@ int config_parse(struct str text, const char *filename, struct config **ret_conf
                  struct config_report *report) MUST_USE;
 void config_free(struct config *config); /* NULL is fine */
 
-/* Checks what depends on this host: that directories and programs exist, that this build has the
- * runtime. The server checks it at start-up, too. */
-int config_check_host(const struct config *config, struct config_report *report) MUST_USE;
+/* The word of runtime.type. */
+struct str config_runtime_name(const struct config *config);
+
+/* Checks what depends on this host: that directories and programs exist. has_runtime: whether this
+ * build has the runtime. The server checks it at start-up, too. */
+int config_check_host(const struct config *config, bool has_runtime,
+                      struct config_report *report) MUST_USE;
 
 /* The entry that an image name matches, or NULL. */
 const struct config_image *config_image_find(const struct config *config, struct str image);
 
-/* Looks up the account of embedded.user. */
+/* Looks up the account of server.user. */
 int config_account(const struct config *config, uid_t *ret_uid, gid_t *ret_gid, struct err *e);
 
 /* Prints all keys as TOML, with the origin of each non-default. `reveal` shows secrets. */

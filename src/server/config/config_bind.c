@@ -258,7 +258,7 @@ static bool bind_pairs(struct binder *b, const struct config_row *row, const str
 
         if (toml_to_str(item, &text, NULL) < 0 || !is_c_string(text) || !name ||
             !is_c_string(toml_key(item))) {
-            refuse_value(b, row, item, "this value is no text");
+            refuse_value(b, row, item, "this value is not a text");
             return false;
         }
         at[count++] = (struct config_pair){name, text.p};
@@ -291,7 +291,7 @@ static const char *bind_key(struct binder *b, const struct toml *item, struct co
         return "key_id is missing or wrong";
     if (!key_at || toml_to_str(key_at, &text, NULL) < 0 ||
         !decode_secret(&b->c->arena, text, &key.secret))
-        return "key is missing, empty or no base64";
+        return "key is missing, empty or not base64";
     key.id = id.p[0];
     for (size_t i = 0; i < keys->count; i++)
         if (keys->at[i].id == key.id)
@@ -306,7 +306,7 @@ static bool bind_keys(struct binder *b, const struct config_row *row, const stru
     struct config_keys keys = {0};
 
     if (toml_type(v) != TOML_ARRAY || toml_count(v) > SECURE_KEYS_MAX) {
-        refuse_value(b, row, v, "found no such list");
+        refuse_value(b, row, v, "found no list of at most 36 tables");
         return false;
     }
     keys.at = arena_new_array(&b->c->arena, struct config_key, toml_count(v) + 1);
@@ -406,18 +406,58 @@ struct table {
 };
 enum { TABLES_MAX = 64 }; /* more than there are sections; each appears once */
 
+/* Keys of [embedded] that every runtime needs, and that moved. Their old names still work. */
+static const struct {
+    const char *before, *now;
+} renamed[] = {
+    {"embedded.state",              "server.state"              },
+    {"embedded.user",               "server.user"               },
+    {"embedded.workers",            "server.workers"            },
+    {"embedded.ready",              "runtime.ready"             },
+    {"embedded.default_memory",     "runtime.default_memory"    },
+    {"embedded.default_cpu",        "runtime.default_cpu"       },
+    {"embedded.default_disk",       "runtime.default_disk"      },
+    {"embedded.failed_ttl_seconds", "runtime.failed_ttl_seconds"},
+    {"embedded.reconcile_seconds",  "runtime.reconcile_seconds" },
+};
+
+static const struct config_row *find_renamed(const char *path)
+{
+    for (size_t i = 0; i < ARRAY_LEN(renamed); i++)
+        if (strcmp(renamed[i].before, path) == 0)
+            return config_row_find(str_of(renamed[i].now));
+    return NULL;
+}
+
+/* The new name counts when both are given, in whatever order. */
+static void bind_renamed(struct binder *b, const struct config_row *row, const struct toml *v,
+                         const char *path)
+{
+    struct config_place at = {b->file, toml_key_pos(v)};
+    bool both = b->c->origins[row - config_rows].line != 0;
+    char name[CONFIG_NAME_MAX];
+
+    config_warn(b->report, &at, "%s is an old name%s; the key is now %s", path,
+                both ? ", ignored beside the new one" : "", config_row_name(row, name));
+    if (!both)
+        bind_row(b, row, v);
+}
+
 static void bind_table(struct binder *b, struct table table, struct table todo[TABLES_MAX],
                        size_t *count)
 {
     for (const struct toml *v = toml_first(table.toml); v; v = toml_next(v)) {
         const char *path = path_of(&b->c->arena, table.path, toml_key(v));
         const struct config_row *row = path ? config_row_find(str_of(path)) : NULL;
+        const struct config_row *moved = path && !row ? find_renamed(path) : NULL;
         struct config_place at = {b->file, toml_key_pos(v)};
 
         if (!path)
             config_error(b->report, &at, "the file is too long");
         else if (row)
             bind_row(b, row, v);
+        else if (moved)
+            bind_renamed(b, moved, v, path);
         else if (!is_section(str_of(path)))
             warn_unknown(b, v, str_of(path));
         else if (toml_type(v) != TOML_TABLE)

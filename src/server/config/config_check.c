@@ -41,10 +41,12 @@ static void derive_paths(struct config *c)
     struct arena *a = &c->arena;
     const char *slash;
 
-    fill_in(&c->embedded.broker, arena_printf(a, "%s/broker.sock", c->embedded.state));
-    fill_in(&c->store.path, arena_printf(a, "%s/server/opensandbox.db", c->embedded.state));
+    fill_in(&c->embedded.broker, arena_printf(a, "%s/broker.sock", c->server.state));
+    fill_in(&c->store.path, arena_printf(a, "%s/server/opensandbox.db", c->server.state));
     fill_in(&c->embedded.broker_program,
             config_program_find(a, "opensandbox-broker", OPENSANDBOX_BROKER));
+    fill_in(&c->embedded.unpack_program,
+            config_program_find(a, "opensandbox-unpack", OPENSANDBOX_UNPACK));
     fill_in(&c->embedded.execd_program, config_program_find(a, "execd", OPENSANDBOX_EXECD));
     slash = strrchr(c->store.path, '/');
     c->dir = slash > c->store.path
@@ -280,7 +282,7 @@ RULE(long_data_path)
 
 RULE(tiny_disk)
 {
-    return c->embedded.default_disk > 0 && c->embedded.default_disk < DISK_BYTES_MIN;
+    return c->runtime.default_disk > 0 && c->runtime.default_disk < DISK_BYTES_MIN;
 }
 
 static const struct {
@@ -326,7 +328,7 @@ static const struct {
     {long_data_path,                   "store.path",
      "sockets of sandboxes lie beside it, and their paths have at most 107 bytes; name a directory "
      "whose path has at most 55"                                                                                             },
-    {tiny_disk,                        "embedded.default_disk",      "less than 4Mi is no disk; expected 0 or more than that"},
+    {tiny_disk,                        "runtime.default_disk",       "less than 4Mi is too small; expected 0 or at least 4Mi"},
 };
 
 /* Warns of sections without effect: people who switch runtimes keep those of other ones, and some
@@ -358,10 +360,11 @@ void config_settle(struct config *c, const struct toml *root, struct config_repo
     derive_paths(c);
     derive_dns(c, root, report);
     derive_images(c, root, report);
+    config_registries(c, root, report);
     (void)!config_level_parse(str_of(c->log.level), &c->log_level);
     warn_of_idle_sections(c, root, report);
-    if (!c->dir || !c->images)
-        config_error(report, NULL, "there is no memory for this configuration");
+    if (!c->dir || !c->images || !c->registries)
+        config_error(report, NULL, "out of memory for this configuration");
     for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
         struct config_place at = place_of(c, root, rules[i].key);
 
@@ -397,27 +400,48 @@ static void check_tls(const struct config *c, struct config_report *report)
     tls_server_free(tls);
 }
 
-int config_check_host(const struct config *c, struct config_report *report)
+struct str config_runtime_name(const struct config *c)
 {
-    unsigned before = report->errors;
-    struct err e = {0};
-    struct stat st;
-    uid_t uid;
-    gid_t gid;
+    return config_word(config_rows[CONFIG_ROW_runtime_type].words, c->runtime.type);
+}
 
-    if (c->runtime.type != CONFIG_RUNTIME_EMBEDDED)
-        config_error(report, NULL,
-                     "runtime.type: this build has the embedded runtime only; expected "
-                     "\"embedded\"");
+static void check_readable(const char *key, const char *path, struct config_report *report)
+{
+    if (path[0] && access(path, R_OK) < 0)
+        config_error(report, NULL, "%s: cannot read '%s': %s", key, path, strerror(errno));
+}
+
+/* What the embedded runtime needs. */
+static void check_embedded(const struct config *c, struct config_report *report)
+{
+    struct stat st;
+
     for (size_t i = 0; i < c->image_count; i++)
         if (c->images[i].kind == CONFIG_IMAGE_DIR &&
             (stat(c->images[i].dir, &st) < 0 || !S_ISDIR(st.st_mode)))
             config_error(report, NULL, "embedded.images.\"%.80s\": there is no directory '%s'",
                          c->images[i].pattern, c->images[i].dir);
     check_program(c, "embedded.broker_program", c->embedded.broker_program, report);
+    check_readable("images.ca_file", c->oci.ca_file, report);
+    check_readable("images.credentials_file", c->oci.credentials_file, report);
     check_program(c, "embedded.execd_program", c->embedded.execd_program, report);
+}
+
+int config_check_host(const struct config *c, bool has_runtime, struct config_report *report)
+{
+    unsigned before = report->errors;
+    struct err e = {0};
+    uid_t uid;
+    gid_t gid;
+
+    if (!has_runtime)
+        config_error(report, NULL,
+                     "runtime.type: this build has no %.*s runtime; expected \"embedded\"",
+                     STR_ARG(config_runtime_name(c)));
+    if (c->runtime.type == CONFIG_RUNTIME_EMBEDDED)
+        check_embedded(c, report);
     if (config_account(c, &uid, &gid, &e) < 0)
-        config_error(report, NULL, "embedded.user: %s", e.msg);
+        config_error(report, NULL, "server.user: %s", e.msg);
     check_tls(c, report);
     return report->errors > before ? -EINVAL : 0;
 }

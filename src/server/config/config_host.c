@@ -76,14 +76,15 @@ const char *config_program_find(struct arena *a, const char *name, const char *i
 
 int config_account(const struct config *config, uid_t *ret_uid, gid_t *ret_gid, struct err *e)
 {
-    const char *name = config->embedded.user[0] ? config->embedded.user : CONFIG_USER_DEFAULT;
+    const char *name = config->server.user[0] ? config->server.user : CONFIG_USER_DEFAULT;
     struct passwd entry, *found = NULL;
     char room[4096];
     uint32_t number;
 
     if (str_to_u32(str_of(name), &number) == 0) {
         if (number == 0 || number == UINT32_MAX)
-            return err_set(e, EINVAL, "%u is no account to run as", number);
+            return err_set(e, EINVAL,
+                           "uid %u cannot be used; expected an account without privilege", number);
         *ret_uid = *ret_gid = number;
         return 0;
     }

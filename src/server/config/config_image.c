@@ -1,6 +1,8 @@
 /* config_image.c - maps an image name to its root. Pure. */
 #include "server/config/config.h"
 
+#include "image/reference.h"
+
 /* `*` matches any run of characters, ? any single one. A star is tried with the shortest run first
  * and extended on a mismatch after it; an earlier star never needs another try. */
 static bool glob_matches(struct str pattern, struct str text)
@@ -40,18 +42,12 @@ static bool has_tag(struct str name)
     return str_find(last, ':') < last.n;
 }
 
-static bool is_registry(struct str first)
-{
-    return str_find(first, '.') < first.n || str_find(first, ':') < first.n ||
-           str_eq(first, STR("localhost"));
-}
-
 /* Removes the first component if it is a registry: "ghcr.io/me/app" -> "me/app". */
 static bool cut_registry(struct str *name)
 {
     struct str rest = *name, first;
 
-    if (!str_cut(&rest, '/', &first) || !rest.p || !is_registry(first))
+    if (!str_cut(&rest, '/', &first) || !rest.p || !image_name_is_registry(first))
         return false;
     *name = rest;
     return true;

@@ -30,6 +30,7 @@ enum config_form {
     FORM_ACCOUNT,
     FORM_SIZE,
     FORM_PROVIDER,
+    FORM_PLATFORM,
     FORM_KEY_ID,
     FORM_KEY,    /* secret, and valid as a header value */
     FORM_SECRET, /* secret */
@@ -119,6 +120,11 @@ unsigned config_distance(struct str a, struct str b);
 
 /* Sets values that depend on other keys, and checks keys against each other. root may be NULL. */
 void config_settle(struct config *c, const struct toml *root, struct config_report *report);
+
+/* --- config_registries.c --- */
+
+/* Fills c->registries. root may be NULL. */
+void config_registries(struct config *c, const struct toml *root, struct config_report *report);
 
 /* --- config_host.c --- */
 

@@ -187,7 +187,7 @@ int config_print(const struct config *config, bool reveal, struct buf *out)
                          : buf_add(out, STR("# there is no configuration file: all defaults\n"));
 
     if (r == 0 && config->insecure)
-        r = buf_add(out, STR("# OPENSANDBOX_INSECURE_SERVER=YES: no key is fine\n"));
+        r = buf_add(out, STR("# OPENSANDBOX_INSECURE_SERVER=YES: no key is required\n"));
     for (size_t s = 0; r == 0 && s < config_section_count; s++) {
         if (!is_to_be_shown(config, s))
             continue;

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "api/limits.h"
+#include "image/platform.h"
 #include "server/config/config_internal.h"
 
 /* --- forms --- */
@@ -86,6 +87,13 @@ static bool fits_provider(struct str text)
     return is_one_of(text, "batchsandbox|agent-sandbox");
 }
 
+static bool fits_platform(struct str text)
+{
+    struct image_platform platform;
+
+    return image_platform_parse(text, &platform, NULL) == 0;
+}
+
 static bool fits_key_id(struct str text)
 {
     return text.n == 1 && (ascii_is_digit(text.p[0]) || (text.p[0] >= 'a' && text.p[0] <= 'z'));
@@ -120,6 +128,7 @@ static const struct {
     [FORM_IPV4] = {"an IPv4 address, such as 9.9.9.9",                                 fits_ipv4    },
     [FORM_ACCOUNT] = {"the name or number of an account",                                 fits_account },
     [FORM_SIZE] = {"a size, such as 512Mi or 2Gi",                                     fits_size    },
+    [FORM_PLATFORM] = {"a platform, such as linux/amd64",                                  fits_platform},
     [FORM_PROVIDER] = {"batchsandbox or agent-sandbox",                                    fits_provider},
     [FORM_KEY_ID] = {"one of the characters 0-9 and a-z",                                fits_key_id  },
     [FORM_KEY] = {"up to 1024 printable ASCII characters without blanks around them", fits_key     },

@@ -85,6 +85,6 @@ int init_config_write(const char *path, const char *example, bool force, struct 
     r = write_at(path, buf_str(&text), force, e);
     if (r < 0)
         return err_wrap(e, r, "%s", path);
-    return buf_addf(says, "wrote %s; opensandbox-server --config %s --check looks at it\n", path,
+    return buf_addf(says, "wrote %s; opensandbox-server --config %s --check checks it\n", path,
                     path);
 }

@@ -11,7 +11,7 @@ const char options_help[] =
     "                     /etc/opensandbox/config.toml, and built-in defaults without any\n"
     "  --host HOST        address to listen at, instead of server.host\n"
     "  --port N           port to listen at, instead of server.port\n"
-    "  --state DIR        where sandboxes live, instead of embedded.state\n"
+    "  --state DIR        where sandboxes live, instead of server.state\n"
     "  --check            load and check the configuration, say what is wrong, exit 0 or 1\n"
     "  --print-config     print the configuration that counts, and where each value came from\n"
     "  --print-reference  print the reference of all sections and keys, as Markdown\n"

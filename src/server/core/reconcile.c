@@ -65,7 +65,8 @@ static void list_work(struct pool_job *job)
 
     /* Once per round: a flush of the disk for each deletion would delay creates. */
     if (store_forget(rc->table->conf.store, &e) < 0 && e.code != EBUSY)
-        log_event(LOG_WARN, "what was deleted is still on the disk, trying again later",
+        log_event(LOG_WARN,
+                  "cannot empty the store's log, which still has deleted rows; trying again later",
                   LOG_STR("error", e.msg));
     (void)rt->ops->list(rt, on_known, rc, &rc->err);
 }
@@ -81,10 +82,12 @@ static void orphans_work(struct pool_job *job)
         int r = rt->ops->remove(rt, k->id, &e);
 
         if (r < 0)
-            log_event(LOG_WARN, "cannot remove a sandbox that nobody knows, trying again later",
+            log_event(LOG_WARN,
+                      "cannot remove a sandbox without a row in the store, trying again later",
                       LOG_STR("sandbox", k->id), LOG_STR("error", e.msg));
         else if (r > 0) /* 0: it was removed meanwhile */
-            log_event(LOG_WARN, "removed a sandbox that nobody knows", LOG_STR("sandbox", k->id));
+            log_event(LOG_WARN, "removed a sandbox without a row in the store",
+                      LOG_STR("sandbox", k->id));
     }
 }
 
@@ -119,6 +122,8 @@ static bool agrees(const struct sandbox *sb, const struct known *k)
     case SANDBOX_RUNNING:
         return k && k->state == RUNTIME_RUNNING;
     case SANDBOX_PAUSED:
+        if (sandbox_is_stopped(sb))
+            return !k;
         return k && k->state == RUNTIME_PAUSED;
     case SANDBOX_TERMINATED:
     case SANDBOX_FAILED:
@@ -134,10 +139,10 @@ static void repair(struct reconcile *rc, struct sandbox *sb)
     if (sb->op_count || sb->since_us >= rc->begin_us ||
         agrees(sb, map_get(&rc->by_id, str_of(sb->id))))
         return;
-    log_event(LOG_WARN, "the runtime disagrees, looking again", LOG_STR("sandbox", sb->id),
-              LOG_STR("state", sandbox_state_name(sb->state)));
+    log_event(LOG_WARN, "the runtime reports another state, checking again",
+              LOG_STR("sandbox", sb->id), LOG_STR("state", sandbox_state_name(sb->state)));
     if (sb->state == SANDBOX_STOPPING)
-        sandbox_delete(sb, NULL, NULL);
+        sandbox_delete(sb, &principal_server, NULL, NULL);
     else
         sandbox_sync(sb);
 }
@@ -170,7 +175,7 @@ static void on_list_done(struct pool_job *job, int error)
     struct sandboxes *t = rc->table;
 
     if (error || rc->err.code) {
-        log_event(LOG_WARN, "cannot ask the runtime for its sandboxes, trying again later",
+        log_event(LOG_WARN, "cannot list the sandboxes of the runtime, trying again later",
                   LOG_STR("error", rc->err.msg));
         reconcile_end(rc);
         return;
@@ -204,7 +209,9 @@ static int load_row(void *user, const struct store_sandbox *row)
     struct sandbox *sb = sandbox_new(t, row->id);
 
     if (!sb || str_copy(sb->token, sizeof(sb->token), row->token) < 0 ||
-        str_copy(sb->reason, sizeof(sb->reason), row->reason) < 0)
+        str_copy(sb->reason, sizeof(sb->reason), row->reason) < 0 ||
+        str_copy(sb->owner.tenant, sizeof(sb->owner.tenant), row->tenant) < 0 ||
+        str_copy(sb->owner.key_id, sizeof(sb->owner.key_id), row->owner) < 0)
         return -EBADMSG;
     sb->state = row->state;
     sb->message = sandbox_text(row->message);
@@ -220,7 +227,10 @@ static int load_row(void *user, const struct store_sandbox *row)
     sb->spec = sandbox_text(row->spec);
     sb->facts = spec_json_facts(row->spec);
     sb->renew_extend_s = row->renew_extend_s;
+    sb->hidden = principal_is_of_pool(sb->owner.key_id);
     sandbox_show(sb);
+    if (t->pools)
+        pools_adopt(t->pools, sb);
     return 0;
 }
 
@@ -228,6 +238,11 @@ static int load_row(void *user, const struct store_sandbox *row)
  * as operations now, without timers, so that waiting for on_idle waits for all of them. */
 static void resume_life(struct sandbox *sb)
 {
+    /* Nobody can claim it: not ready by now, or its pool is gone. */
+    if (sb->hidden && (!sb->pool || strcmp(sb->owner.key_id, principal_pool.key_id) != 0)) {
+        sandbox_delete(sb, &principal_server, NULL, NULL);
+        return;
+    }
     if (STATE_LIVE & STATE_BIT(sb->state))
         sandbox_sync(sb);
     sandbox_attend(sb);
@@ -238,10 +253,10 @@ int sandboxes_load(struct sandboxes *t, struct err *e)
     int r = store_each(t->conf.store, load_row, t, e);
 
     if (r < 0)
-        return err_wrap(e, r, "read the sandboxes of before");
+        return err_wrap(e, r, "load the sandboxes of the store");
     LIST_EACH(&t->order, at)
     resume_life(container_of(at, struct sandbox, link));
-    log_event(LOG_INFO, "sandboxes of before", LOG_U64("count", t->by_id.n));
+    log_event(LOG_INFO, "loaded sandboxes of the store", LOG_U64("count", t->by_id.n));
     reconcile_begin(t);
     return 0;
 }

@@ -34,6 +34,7 @@ static void sandbox_free(struct sandbox *sb)
     loop_timer_stop(loop, &sb->due);
     sandbox_watch(sb, -EBADF);
     list_remove(&sb->link);
+    list_remove(&sb->pool_link);
     free(sb->message);
     free(sb->image);
     free(sb->snapshot_id);
@@ -42,8 +43,17 @@ static void sandbox_free(struct sandbox *sb)
     free(sb->entrypoint);
     free(sb->metadata);
     free(sb->spec);
+    if (sb->request)
+        mem_wipe(sb->request, strlen(sb->request));
+    free(sb->request);
     mem_wipe(sb->token, sizeof(sb->token));
     free(sb);
+}
+
+void sandboxes_stop(struct sandboxes *t)
+{
+    LIST_EACH(&t->order, at)
+    sandbox_cancel_create(container_of(at, struct sandbox, link), "the server is stopping");
 }
 
 void sandboxes_free(struct sandboxes *t)
@@ -67,6 +77,7 @@ struct sandbox *sandbox_new(struct sandboxes *t, struct str id)
     sb->watch.fd = -EBADF;
     list_init(&sb->ops);
     list_init(&sb->link);
+    list_init(&sb->pool_link);
     if (str_copy(sb->id, sizeof(sb->id), id) < 0 || map_add(&t->by_id, id, sb) < 0) {
         free(sb);
         return NULL;
@@ -83,7 +94,8 @@ void sandbox_release(struct sandbox *sb)
 
 void sandbox_show(struct sandbox *sb)
 {
-    atomic_fetch_add(&sb->table->stored, 1); /* first, so that the count is never too low */
+    if (!sb->hidden)
+        atomic_fetch_add(&sb->table->stored, 1); /* first, so that the count is never too low */
     atomic_store_explicit(&sb->stored, true, memory_order_release);
 }
 
@@ -92,7 +104,9 @@ void sandbox_drop(struct sandbox *sb)
     if (sb->gone)
         return;
     sb->gone = true;
-    if (atomic_load(&sb->stored))
+    if (sb->pool)
+        pool_on_drop(sb);
+    if (atomic_load(&sb->stored) && !sb->hidden)
         atomic_fetch_sub(&sb->table->stored, 1);
     map_take(&sb->table->by_id, str_of(sb->id));
     list_remove(&sb->link); /* and hides it from listings */
@@ -109,6 +123,8 @@ void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char
     sb->message = mem_strdup(message);
     sb->since_us = now_us;
     sandbox_arm(sb);
+    if (sb->pool)
+        pool_on_change(sb);
 }
 
 static void on_watch(struct loop_io *io, uint32_t events UNUSED)
@@ -131,7 +147,7 @@ void sandbox_watch(struct sandbox *sb, int fd)
         fd_close(old);
     }
     if (fd >= 0 && loop_io_start(loop, &sb->watch, fd, EPOLLIN, on_watch, &e) < 0) {
-        (void)log_err(&e, "sandbox=%s cannot be watched, its end is noticed later", sb->id);
+        (void)log_err(&e, "sandbox=%s cannot be watched; its end will be noticed later", sb->id);
         fd_close(fd);
     }
 }
@@ -141,6 +157,8 @@ void sandbox_watch(struct sandbox *sb, int fd)
 /* When the sandbox is to be removed; 0 = never. */
 static int64_t due_us(const struct sandbox *sb)
 {
+    if (sandbox_is_stopped(sb))
+        return 0;
     if (sb->expires_us)
         return sb->expires_us;
     /* Clients do not delete a sandbox that never ran, so remove it after failed_ttl. */
@@ -154,7 +172,7 @@ void sandbox_attend(struct sandbox *sb)
     int64_t due = due_us(sb);
 
     if (sb->state == SANDBOX_STOPPING)
-        sandbox_delete(sb, NULL, NULL); /* an unfinished delete */
+        sandbox_delete(sb, &principal_server, NULL, NULL); /* an unfinished delete */
     else if (due && due <= time_wall_us())
         sandbox_expire(sb);
     else
@@ -194,7 +212,7 @@ void sandbox_retry(struct sandbox *sb)
 
 static bool is_visible(const struct sandbox *sb)
 {
-    return atomic_load_explicit(&sb->stored, memory_order_acquire);
+    return !sb->hidden && atomic_load_explicit(&sb->stored, memory_order_acquire);
 }
 
 struct sandbox *sandboxes_find(struct sandboxes *t, struct str id)

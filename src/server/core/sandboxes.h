@@ -11,6 +11,7 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "net/pool.h"
+#include "server/core/principal.h"
 #include "server/core/spec_json.h"
 #include "server/runtime/runtime.h"
 #include "server/store/store.h"
@@ -22,11 +23,28 @@ enum {
 };
 
 struct op;
+struct pool_errand;
 struct sandboxes;
+struct snapshots;
+struct warm_pool;
+
+/* What a sandbox is to its pool. */
+enum pool_member {
+    POOL_STARTING, /* its creation is not known to have succeeded; after a restart only */
+    POOL_WARMING,  /* its warm-up command runs */
+    POOL_READY,    /* may be claimed */
+    POOL_TAKEN,    /* is being claimed */
+    POOL_IN_USE,   /* was claimed */
+    POOL_MEMBER_KINDS,
+};
 
 struct sandbox {
     char id[ID_UUID_MAX];
     char token[ID_TOKEN_MAX]; /* grants access to its data plane */
+    struct {                  /* who created it */
+        char tenant[PRINCIPAL_TENANT_MAX];
+        char key_id[PRINCIPAL_KEY_ID_MAX]; /* "" = not recorded, by an older server */
+    } owner;
     enum sandbox_state state;
     char reason[SANDBOX_REASON_MAX];
     char *message;
@@ -34,9 +52,10 @@ struct sandbox {
     char *image, *snapshot_id, *os, *arch;    /* "" = none */
     char *entrypoint, *metadata;              /* JSON; metadata "" = none */
     char *spec;                               /* spec_json.h */
-    struct spec_facts facts;                  /* parsed from spec */
-    uint32_t renew_extend_s;                  /* per access; 0 = not requested */
-    int64_t renewed_us;                       /* last renewal by an access */
+    char *request; /* spec_request.h, with the environment; NULL = from before the last start */
+    struct spec_facts facts; /* parsed from spec */
+    uint32_t renew_extend_s; /* per access; 0 = not requested */
+    int64_t renewed_us;      /* last renewal by an access */
 
     /* The remaining fields are private to src/server/core. */
     struct sandboxes *table;
@@ -44,12 +63,17 @@ struct sandbox {
     struct list ops;
     struct op *active;
     size_t op_count;
-    struct loop_timer due; /* expiry, or the next attempt to remove it */
-    struct loop_io watch;  /* readable once the sandbox ended */
-    _Atomic bool stored;   /* its row is stored; not visible to clients before that */
-    bool announced;        /* a client got its id while it was Pending */
-    bool failing;          /* its creation failed, and no client got its id */
-    bool gone;             /* removed; freed after its last operation */
+    struct loop_timer due;  /* expiry, or the next attempt to remove it */
+    struct loop_io watch;   /* readable once the sandbox ended */
+    _Atomic bool stored;    /* its row is stored; not visible to clients before that */
+    bool announced;         /* a client got its id while it was Pending */
+    bool failing;           /* its creation failed, and no client got its id */
+    bool gone;              /* removed; freed after its last operation */
+    bool hidden;            /* waits in a pool: not visible to clients */
+    struct warm_pool *pool; /* NULL = not of a pool, or the pool is deleted */
+    enum pool_member member;
+    struct list pool_link;
+    struct pool_errand *errand; /* what a pool has its execd do; NULL = nothing */
 };
 
 struct sandboxes_conf {
@@ -57,6 +81,7 @@ struct sandboxes_conf {
     struct pool *pool;
     struct store *store;
     struct runtime *runtime;
+    struct snapshots *snapshots; /* what sandboxes may be made of; NULL = none */
     int64_t failed_ttl_us; /* how long sandboxes without an expiry that never ran stay visible */
     uint32_t renew_min_interval_s; /* between renewals by access */
     uint32_t reconcile_ms;
@@ -66,7 +91,9 @@ struct sandboxes_conf {
 };
 
 int sandboxes_new(const struct sandboxes_conf *conf, struct sandboxes **ret, struct err *e);
-/* Call when no operation is left. */
+/* Ends creates early that a runtime may take long for, so that no operation is left soon. */
+void sandboxes_stop(struct sandboxes *t);
+/* Call when no operation is left, or when the runtime is freed. */
 void sandboxes_free(struct sandboxes *t);
 
 /* Call before serving: reads the store, adopts running sandboxes, ends those that are due, and logs
@@ -81,23 +108,53 @@ struct sandbox *sandboxes_older(struct sandboxes *t, const struct sandbox *sb);
 size_t sandboxes_total(const struct sandboxes *t);
 void sandboxes_count(struct sandboxes *t, uint64_t counts[SANDBOX_STATE_COUNT]);
 
-/* --- operations --- */
+/* --- operations ---
+ *
+ * `by` is who asks, for the log and as the owner of what is made. Arguments are copied. */
 
 /* Called exactly once, on the loop. fail is NULL on success. sb is NULL when the sandbox is gone or
  * was never created. */
 typedef void op_done_fn(void *user, struct sandbox *sb, const struct api_fail *fail);
 
-/* Parses the body and starts the creation. On an immediate failure returns -errno, fills `f` and
- * never calls done. On success *ret_sandbox is the new sandbox, valid until done is called. */
-int sandboxes_create(struct sandboxes *t, struct str type, struct str body, int64_t timeout_s_max,
+/* The checks that api_create_parse makes for this server, in the middle of its rules. */
+struct api_create_host sandboxes_create_host(struct sandboxes *t, int64_t timeout_s_max);
+/* Starts the creation of what api_create_parse accepted, with the checks above. On an immediate
+ * failure returns -errno, fills `f` and never calls done. On success *ret_sandbox is the new
+ * sandbox, valid until done is called. */
+int sandboxes_create(struct sandboxes *t, const struct principal *by, const struct api_create *spec,
                      op_done_fn *done, void *user, struct sandbox **ret_sandbox,
                      struct api_fail *f);
-void sandbox_delete(struct sandbox *sb, op_done_fn *done, void *user);
-void sandbox_pause(struct sandbox *sb, op_done_fn *done, void *user);
-void sandbox_resume(struct sandbox *sb, op_done_fn *done, void *user);
-void sandbox_renew(struct sandbox *sb, int64_t expires_us, op_done_fn *done, void *user);
-int sandbox_patch(struct sandbox *sb, struct str type, struct str body, op_done_fn *done,
-                  void *user, struct api_fail *f);
+void sandbox_delete(struct sandbox *sb, const struct principal *by, op_done_fn *done, void *user);
+void sandbox_pause(struct sandbox *sb, const struct principal *by, op_done_fn *done, void *user);
+void sandbox_resume(struct sandbox *sb, const struct principal *by, op_done_fn *done, void *user);
+/* Fails with 409 when the sandbox never expires. */
+void sandbox_renew(struct sandbox *sb, const struct principal *by, int64_t expires_us,
+                   op_done_fn *done, void *user);
+void sandbox_patch(struct sandbox *sb, const struct principal *by, const struct api_patch *patch,
+                   op_done_fn *done, void *user);
+/* Of a persistent one: ends its processes, and keeps its files. */
+void sandbox_stop(struct sandbox *sb, const struct principal *by, op_done_fn *done, void *user);
+/* Starts one that was stopped, or has ended, with its files; its timeout begins anew. */
+void sandbox_start(struct sandbox *sb, const struct principal *by, op_done_fn *done, void *user);
+/* Starts it once more, with the files of a snapshot in place of its own. */
+void sandbox_rollback(struct sandbox *sb, const struct principal *by, struct str snapshot_id,
+                      op_done_fn *done, void *user);
+bool sandbox_is_stopped(const struct sandbox *sb);
+/* Changes whose sandbox it is, and what comes with that, if it runs and is still the owner's that
+ * it was at the call: the end of a claim. `grant` stays valid until done is called. */
+struct sandbox_grant {
+    struct principal to;
+    char token[ID_TOKEN_MAX];
+    int64_t created_us, expires_us;
+    char *entrypoint, *metadata, *spec; /* as in struct sandbox, which takes them over */
+    char *request;                      /* the same; NULL = as it was */
+    uint32_t renew_extend_s;
+};
+void sandbox_give(struct sandbox *sb, const struct principal *by, struct sandbox_grant *grant,
+                  op_done_fn *done, void *user);
+/* What the sandbox has now, for another owner; free it by sandbox_grant_done(). */
+struct sandbox_grant sandbox_grant_keep(const struct sandbox *sb, const struct principal *to);
+void sandbox_grant_done(struct sandbox_grant *grant);
 /* Records an access: extends the expiry if the sandbox was created with that option. */
 void sandbox_touch(struct sandbox *sb);
 

@@ -1,8 +1,10 @@
-/* sandboxes_internal.h - what sandboxes.c, ops.c and reconcile.c share. */
+/* sandboxes_internal.h - shared by the files of src/server/core. */
 #pragma once
 
 #include "base/map.h"
 #include "server/core/sandboxes.h"
+
+struct pools;
 
 struct sandboxes {
     struct sandboxes_conf conf;
@@ -12,7 +14,10 @@ struct sandboxes {
     size_t busy;           /* number of operations that have not ended */
     struct loop_timer reconcile;
     struct reconcile *reconciling; /* the current round, or NULL */
+    struct pools *pools;           /* NULL = none */
 };
+
+enum { OP_ARENA_MAX = 4 << 20 };
 
 /* A queued or running operation. The worker reads the fields before `fail`, and writes those from
  * `fail` on; the loop uses neither until the worker is done. */
@@ -21,16 +26,22 @@ struct op {
     struct list link; /* in the queue of its sandbox */
     struct sandbox *sb;
     const struct op_kind *kind;
+    void (*work)(struct op *op); /* kind->work, or what op_work_more was given */
+    struct principal by;
     op_done_fn *done;
     void *user;
     struct arena arena; /* memory of spec and patch */
     struct api_create spec;
     struct api_patch patch;
+    struct sandbox_grant *grant;
     int64_t expires_us, expected_us; /* expected: the expiry it replaces; 0 = any */
     /* Called on the loop when the work is done; true when more work follows. May be NULL. */
     bool (*go_on)(struct op *op);
     struct loop_io started_io;       /* of create: waits for birth.started */
-    struct loop_timer started_timer; /* limits that wait */
+    struct loop_timer started_timer; /* limits that wait, and that for the runtime */
+    bool waiting;                    /* of create: for the runtime's end of it */
+    bool ended;                      /* of create: the runtime said its end of it */
+    const char *cancelled;           /* of create: why it is to end early; NULL = it is not */
     bool settled;                    /* of create: the second half is done, or not needed */
     bool start_ended;                /* of create: birth.started reached end of file */
 
@@ -45,7 +56,8 @@ struct op {
     } now;
     struct str metadata;
     int watch; /* -EBADF = none */
-    struct runtime_birth birth;
+    struct runtime_create create;
+    bool under_way; /* of create: the runtime goes on with it, and says its end later */
     struct err why; /* of create: why it failed; code 0 = it did not */
 };
 
@@ -56,6 +68,7 @@ struct op_kind {
     void (*work)(struct op *op);
     void (*apply)(struct op *op); /* called on the loop after success; may be NULL */
     const char *fail_code;        /* error code of a 500 */
+    unsigned needs;               /* RUNTIME_CAN_ bits; a runtime without is answered for by 501 */
 };
 
 #define STATE_ANY (STATE_BIT(SANDBOX_STATE_COUNT) - 1)
@@ -79,7 +92,62 @@ void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char
 void sandboxes_op_ended(struct sandboxes *t);
 char *sandbox_text(struct str s); /* copy as a C string; free() it */
 
+/* --- pools.c: on the loop --- */
+
+struct warm_pool *pools_find(struct pools *p, struct str name); /* NULL = none */
+/* At start-up: a row of a pool was read. */
+void pools_adopt(struct pools *p, struct sandbox *sb);
+/* For sandboxes with a pool: their state has changed, they are gone. */
+void pool_on_change(struct sandbox *sb);
+void pool_on_drop(struct sandbox *sb);
+
+/* --- ops.c: on the loop --- */
+
+struct op *op_new(const struct op_kind *kind, const struct principal *by, op_done_fn *done,
+                  void *user);
+void op_free(struct op *op); /* one that was not submitted */
+/* Queues it. One that has failed already ends at once. */
+void op_submit(struct op *op, struct sandbox *sb);
+/* For op->go_on and what it starts: has a worker do more. If none can, the operation ends. */
+void op_work_more(struct op *op, void (*work)(struct op *op));
+void op_end(struct op *op);                          /* calls done, and frees it */
+void op_log(const struct op *op, const char *event); /* logs who had it done */
+
+/* --- ops.c: on a worker --- */
+
+void op_fail(struct op *op, const struct err *e);
+/* Set op->now. */
+void op_status(struct op *op, enum sandbox_state state, const char *reason, const char *message);
+void op_status_running(struct op *op);
+void op_status_of_runtime(struct op *op, const struct runtime_status *status);
+struct store_status op_store_status(const struct op *op); /* op->now, for the store */
+bool op_write_status(struct op *op); /* writes op->now to the row; false when that failed */
+bool op_disk_is_full(int r);         /* whether the store failed for that */
+
+/* --- ops_create.c --- */
+
+/* As sandboxes_create, but the sandbox shows, and is stored as, what `shown` has. */
+int sandboxes_create_like(struct sandboxes *t, const struct principal *by,
+                          const struct api_create *spec, const struct api_create *shown,
+                          op_done_fn *done, void *user, struct sandbox **ret_sandbox,
+                          struct api_fail *f);
+
 void op_abandon(struct op *op); /* stops a create's wait for the entrypoint; else nothing */
+/* Has a create that the runtime goes on with end early. Nothing if none is active. */
+void sandbox_cancel_create(struct sandbox *sb, const char *why);
+
+/* Goes on with a create after its work: op->go_on. */
+bool create_go_on(struct op *op);
+void create_on_progress(struct runtime_task *task, const char *message);
+void create_on_end(struct runtime_task *task, int r, const struct err *e);
+
+/* --- ops_again.c --- */
+
+void op_status_stopped(struct op *op, const char *message);
+/* The end of a start or rollback that failed for op->why. */
+void again_fail(struct op *op);
+
+/* --- ops_change.c --- */
 
 void sandbox_expire(struct sandbox *sb); /* starts to end it, as it is due */
 void sandbox_sync(struct sandbox *sb);   /* asks the runtime for its state */

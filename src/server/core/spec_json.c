@@ -2,6 +2,9 @@
 
 #include "base/arena.h"
 #include "base/json_write.h"
+#include "base/mem.h"
+#include "server/core/spec_request.h"
+#include "server/store/store.h"
 
 enum { SPEC_KIB_MAX = 32, PRINT_ARENA_MAX = 1 << 20 };
 
@@ -85,7 +88,8 @@ static void write_env(struct json_writer *w, const struct api_create *spec)
     json_write_object_end(w);
 }
 
-static int write_spec(const struct api_create *spec, bool with_env, struct buf *out)
+static int write_spec(const struct api_create *spec, const char *request, bool with_env,
+                      struct buf *out)
 {
     struct json_writer w;
 
@@ -94,6 +98,14 @@ static int write_spec(const struct api_create *spec, bool with_env, struct buf *
     write_limits(&w, &spec->limits);
     if (spec->secure_access)
         json_member_bool(&w, STR("secure_access"), true);
+    if (spec->persistent)
+        json_member_bool(&w, STR("persistent"), true);
+    if (spec->stop_on_expiry)
+        json_member_bool(&w, STR("stop_on_expiry"), true);
+    if (request)
+        json_member_string(&w, STR("request"), str_of(request));
+    if (spec->pool_ref.n)
+        json_member_string(&w, STR("pool"), spec->pool_ref);
     json_write_key(&w, STR("env"));
     if (with_env)
         write_env(&w, spec);
@@ -105,9 +117,11 @@ static int write_spec(const struct api_create *spec, bool with_env, struct buf *
 
 char *spec_json_new(const struct api_create *spec)
 {
-    AUTO_BUF(out, SPEC_KIB_MAX << 10);
+    AUTO_BUF(out, spec->persistent ? STORE_JSON_MAX : SPEC_KIB_MAX << 10);
+    auto_free char *request = spec_request_new(spec, spec->persistent);
 
-    if (write_spec(spec, true, &out) < 0 && write_spec(spec, false, &out) < 0)
+    if (write_spec(spec, request, true, &out) < 0 && write_spec(spec, request, false, &out) < 0 &&
+        (spec->persistent || write_spec(spec, NULL, false, &out) < 0))
         return NULL;
     return buf_take(&out);
 }
@@ -129,8 +143,24 @@ struct spec_facts spec_json_facts(struct str json)
         return facts;
     secure = json_get(root, STR("secure_access"));
     facts.secure = secure && !(secure->type == JSON_BOOL && !secure->boolean);
+    (void)!json_to_bool(json_get(root, STR("persistent")), &facts.persistent);
+    (void)!json_to_bool(json_get(root, STR("stop_on_expiry")), &facts.stop_on_expiry);
     facts.execd_token = json_get(json_get(root, STR("env")), STR("EXECD_ACCESS_TOKEN"));
     return facts;
+}
+
+char *spec_json_pool(struct str json)
+{
+    const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST};
+    AUTO_ARENA(arena, PRINT_ARENA_MAX);
+    AUTO_BUF(name, SPEC_KIB_MAX << 10);
+    struct json *root = NULL;
+    struct str pool;
+
+    if (json.n == 0 || json_parse(&arena, json, &limits, &root, NULL) < 0 ||
+        json_to_str(json_get(root, STR("pool")), &pool) < 0 || buf_add(&name, pool) < 0)
+        return NULL;
+    return buf_take(&name);
 }
 
 /* --- printing --- */

@@ -42,6 +42,12 @@ struct visit {
 
 enum credential { CREDENTIAL_NONE, CREDENTIAL_WRONG, CREDENTIAL_RIGHT };
 
+/* The best credential of a request so far, and whose it is. */
+struct verdict {
+    enum credential credential;
+    struct principal principal; /* of a right one */
+};
+
 enum {
     IS_API_KEY = 1,
     IS_TOKEN = 2,
@@ -70,42 +76,49 @@ static unsigned credential_kinds_of(struct str name)
     return 0;
 }
 
-static bool gateway_accepts(const struct gateway *g, const struct visit *v, unsigned kinds,
-                            struct str value)
+static struct verdict gateway_judge(const struct gateway *g, const struct visit *v, unsigned kinds,
+                                    struct str value)
 {
     const struct gateway_conf *c = &g->conf;
+    const struct principal *found = NULL;
     /* Without a sandbox, compare with a dummy so that the time is the same. */
     struct str token = v->known ? v->target.token : STR("00000000000000000000000000000000");
 
-    if (kinds & IS_TOKEN && str_eq_secret(value, token) && v->known && token.n)
-        return true;
-    if (kinds & IS_SIGNED_ROUTE && v->port && c->is_signed &&
-        c->is_signed(c->user, v->sandbox_id, v->port, value))
-        return true;
-    return kinds & IS_API_KEY && c->is_api_key(c->user, value);
+    if (!value.n)
+        return (struct verdict){.credential = CREDENTIAL_NONE};
+    if ((kinds & IS_TOKEN && str_eq_secret(value, token) && v->known && token.n) ||
+        (kinds & IS_SIGNED_ROUTE && v->port && c->is_signed &&
+         c->is_signed(c->user, v->sandbox_id, v->port, value)))
+        return (struct verdict){CREDENTIAL_RIGHT, principal_of_sandbox(v->sandbox_id)};
+    if (kinds & IS_API_KEY)
+        found = c->find_api_key(c->user, value);
+    return found ? (struct verdict){CREDENTIAL_RIGHT, *found}
+                 : (struct verdict){.credential = CREDENTIAL_WRONG};
 }
 
 /* One right credential is enough, as clients send all they have. But a wrong or empty token of a
  * known sandbox is refused. For an unknown one no token is right; an API key gets the 404. */
 static enum credential gateway_check(const struct gateway *g, const struct visit *v,
-                                     const struct http_req *req)
+                                     struct http_req *req)
 {
     const struct http_headers *h = &req->head.headers;
-    enum credential best = CREDENTIAL_NONE;
+    struct verdict best = {.credential = CREDENTIAL_NONE};
 
     for (size_t i = 0; i < h->count; i++) {
         unsigned kinds = credential_kinds_of(h->rows[i].name);
-        struct str value = h->rows[i].value;
-        enum credential c = !value.n                              ? CREDENTIAL_NONE
-                            : gateway_accepts(g, v, kinds, value) ? CREDENTIAL_RIGHT
-                                                                  : CREDENTIAL_WRONG;
+        struct verdict now;
 
-        if (kinds & MUST_BE_RIGHT && v->known && c != CREDENTIAL_RIGHT)
-            return c;
-        if (kinds && c > best)
-            best = c;
+        if (!kinds)
+            continue;
+        now = gateway_judge(g, v, kinds, h->rows[i].value);
+        if (kinds & MUST_BE_RIGHT && v->known && now.credential != CREDENTIAL_RIGHT)
+            return now.credential;
+        if (now.credential > best.credential)
+            best = now;
     }
-    return best;
+    if (best.credential == CREDENTIAL_RIGHT)
+        guard_set_principal(req, &best.principal);
+    return best.credential;
 }
 
 static bool gateway_holds_secret(const struct gateway *g, const struct visit *v, struct str text)
@@ -278,19 +291,21 @@ static void gateway_on_fail(void *user, struct http_req *req, int status,
 
 static void gateway_forward(struct gateway *g, const struct visit *v, struct http_req *req)
 {
-    struct http_header rows[FORWARDED_ROWS_MAX];
+    struct http_header rows[FORWARDED_ROWS_MAX + GATEWAY_TARGET_HEADERS_MAX];
+    size_t count = forwarded_rows(req, rows);
     struct http_proxy_target target = {
         .addr = &v->target.addr,
         .target = visit_target(v, req),
         .host = req->head.host.n ? req->head.host : STR("localhost"), /* HTTP/1.0 may have none */
         .headers = rows,
-        .header_count = forwarded_rows(req, rows),
+        .header_count = count + v->target.header_count,
         .tunnels = &g->tunnels,
         .on_answer = gateway_on_answer,
         .on_fail = gateway_on_fail,
         .user = g,
     };
 
+    memcpy(rows + count, v->target.headers, v->target.header_count * sizeof(rows[0]));
     if (!target.target.p) {
         g->stats.refused++;
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
@@ -335,7 +350,7 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
     else if (!v->known)
         http_reply_error(req, 404, "DOCKER::SANDBOX_NOT_FOUND", "there is no sandbox '%.*s'",
                          (int)min_size(v->sandbox_id.n, 64), v->sandbox_id.p);
-    else if (v->port == GATEWAY_EGRESS_PORT)
+    else if (v->port == GATEWAY_EGRESS_PORT && !v->target.has_egress)
         http_reply_error(req, 501, "SANDBOX::API_NOT_SUPPORTED",
                          "port %d is the egress control, which this runtime does not have",
                          GATEWAY_EGRESS_PORT);

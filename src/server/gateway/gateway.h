@@ -6,8 +6,9 @@
 
 #include "net/http_server.h"
 #include "net/sock.h"
+#include "server/core/principal.h"
 
-enum { GATEWAY_EXECD_PORT = 44772, GATEWAY_EGRESS_PORT = 18080 };
+enum { GATEWAY_EXECD_PORT = 44772, GATEWAY_EGRESS_PORT = 18080, GATEWAY_TARGET_HEADERS_MAX = 4 };
 
 #define GATEWAY_TOKEN_HEADER "OpenSandbox-Secure-Access" /* the sandbox's token */
 #define GATEWAY_EXECD_HEADER "X-EXECD-ACCESS-TOKEN"      /* the same token, or execd's own */
@@ -18,10 +19,14 @@ struct gateway;
 /* What the gateway must know of a sandbox. Strings are valid during the current loop turn. */
 struct gateway_target {
     struct sock_addr addr; /* address of its execd */
-    struct str token;      /* grants access to its data plane */
-    bool secure;           /* requires a credential even when the gateway is open */
-    const char *refusal;   /* NULL, or why forwarding is refused: "the sandbox is paused" */
-    const char *cause;     /* NULL, or the cause of that: how the entrypoint ended */
+    /* Added to each request, in place of the client's of the same name. */
+    struct http_header headers[GATEWAY_TARGET_HEADERS_MAX];
+    size_t header_count;
+    struct str token;    /* grants access to its data plane */
+    bool has_egress;     /* its egress control is at GATEWAY_EGRESS_PORT */
+    bool secure;         /* requires a credential even when the gateway is open */
+    const char *refusal; /* NULL, or why forwarding is refused: "the sandbox is paused" */
+    const char *cause;   /* NULL, or the cause of that: how the entrypoint ended */
 };
 
 struct gateway_conf {
@@ -29,8 +34,8 @@ struct gateway_conf {
     /* No credential is required, because the configuration says so or there is no API key. Does not
      * apply to sandboxes that are `secure`. */
     bool open;
-    /* Whether `key` is an API key of the server. Takes constant time. */
-    bool (*is_api_key)(void *user, struct str key);
+    /* Who has `key`, an API key of the server; NULL when it is none. Takes constant time. */
+    const struct principal *(*find_api_key)(void *user, struct str key);
     /* Whether `text` contains an API key. Timing must not show which key, or how much of one. */
     bool (*holds_api_key)(void *user, struct str text);
     /* Whether `token`, from GATEWAY_ROUTE_HEADER, is a signed route to this port. May be NULL. */
@@ -49,7 +54,8 @@ void gateway_set_open(struct gateway *g, bool open);
 void gateway_free(struct gateway *g);
 
 /* The handler of both proxy routes (every method, ROUTE_STREAM_BODY), with params "sandboxId",
- * "port" and, for a longer path, "*". Always answers. The guard has set the request's id before. */
+ * "port" and, for a longer path, "*". Always answers. The guard has set the request's id before;
+ * the gateway sets its principal. */
 void gateway_serve(struct gateway *g, struct http_req *req);
 
 struct gateway_stats {

@@ -155,7 +155,7 @@ static void collect_part(struct diagnosis *d, const char *heading,
     (void)buf_addf(&d->text, "== %s ==\n", heading);
     collect(d);
     if (d->err.code)
-        (void)buf_addf(&d->text, "(cannot be had: %s)\n", d->err.msg);
+        (void)buf_addf(&d->text, "(not available: %s)\n", d->err.msg);
     d->err = (struct err){0};
     (void)buf_add_char(&d->text, '\n');
 }

@@ -74,15 +74,39 @@ static void reply_preflight(struct http_req *req)
     http_reply(req, 200, STR("text/plain; charset=utf-8"), STR("OK"));
 }
 
+/* --- principals --- */
+
+const struct principal *guard_principal(const struct http_req *req)
+{
+    return req->principal ? req->principal : &principal_nobody;
+}
+
+void guard_set_principal(struct http_req *req, const struct principal *principal)
+{
+    struct principal *copy = arena_new(&req->arena, struct principal);
+
+    if (copy)
+        *copy = *principal;
+    req->principal = copy;
+}
+
 /* --- API keys --- */
 
-bool guard_is_key(const struct guard *g, struct str key)
+void guard_add_key(struct guard *g, struct str key)
 {
-    bool found = false;
+    if (g->key_count == GUARD_KEYS_MAX)
+        return;
+    g->keys[g->key_count] = key;
+    g->principals[g->key_count++] = principal_of_key(key);
+}
+
+const struct principal *guard_find_key(const struct guard *g, struct str key)
+{
+    const struct principal *found = NULL;
 
     for (size_t i = 0; i < g->key_count; i++) /* all, so that the time does not show which */
-        found |= str_eq_secret(key, g->keys[i]);
-    return found && key.n > 0;
+        found = str_eq_secret(key, g->keys[i]) ? &g->principals[i] : found;
+    return key.n > 0 ? found : NULL;
 }
 
 bool guard_holds_key(const struct guard *g, struct str text)
@@ -132,9 +156,12 @@ static bool needs_key(struct str path)
 static bool guard_check_key(const struct guard *g, struct http_req *req)
 {
     struct str key = http_req_header(req, STR(GUARD_KEY_HEADER));
+    const struct principal *found = guard_find_key(g, key);
 
-    if (guard_is_key(g, key))
+    if (found) {
+        guard_set_principal(req, found);
         return true;
+    }
     if (key.n)
         http_reply_error(req, 401, "INVALID_API_KEY",
                          "the API key in header " GUARD_KEY_HEADER " is not one of this server's");
@@ -151,5 +178,9 @@ bool guard_admit(const struct guard *g, struct http_req *req)
         reply_preflight(req);
         return false;
     }
-    return g->key_count == 0 || !needs_key(req->head.path) || guard_check_key(g, req);
+    if (g->key_count == 0) {
+        req->principal = &principal_anyone;
+        return true;
+    }
+    return !needs_key(req->head.path) || guard_check_key(g, req);
 }

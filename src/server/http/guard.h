@@ -5,6 +5,7 @@
 #pragma once
 
 #include "net/http_server.h"
+#include "server/core/principal.h"
 
 enum {
     GUARD_KEYS_MAX = 16,
@@ -13,20 +14,30 @@ enum {
 };
 
 struct guard {
-    struct str keys[GUARD_KEYS_MAX]; /* borrowed; none = open access was configured */
+    struct str keys[GUARD_KEYS_MAX];             /* borrowed; none = open access was configured */
+    struct principal principals[GUARD_KEYS_MAX]; /* who has each key */
     size_t key_count;
 };
+
+/* Adds an API key, which must outlive the guard; one past GUARD_KEYS_MAX is ignored. */
+void guard_add_key(struct guard *g, struct str key);
 
 #define GUARD_KEY_HEADER "OPEN-SANDBOX-API-KEY"
 #define GUARD_ID_HEADER  "X-Request-ID"
 
 /* For on_request; false when it has replied. No key is needed for /, /health, /ready, /version
  * (with or without /v1), /docs, /redoc and /openapi.json, nor for proxy paths, where the gateway
- * checks a credential. Sets req->id, and adds X-Request-ID and CORS headers to the reply. */
+ * checks a credential. Sets req->id and the principal, and adds X-Request-ID and CORS headers to
+ * the reply. */
 bool guard_admit(const struct guard *g, struct http_req *req);
 /* Whether the path is one of those above, except proxy paths. Every client may request these, and
  * /health and /ready must be answered under any load. */
 bool guard_is_open_path(struct str path);
+/* Who sent the request: principal_nobody unless the guard or, for a proxy path, the gateway found a
+ * credential. */
+const struct principal *guard_principal(const struct http_req *req);
+/* Keeps a copy. Out of memory, the request has principal_nobody. */
+void guard_set_principal(struct http_req *req, const struct principal *principal);
 /* For on_refuse: gives an id to input that is no valid request. */
 void guard_refuse(struct http_req *req);
 
@@ -34,7 +45,8 @@ void guard_refuse(struct http_req *req);
  * when the request has no Origin. Any origin may read, but never with the browser's credentials. */
 size_t guard_cors_rows(const struct http_req *req, struct http_header rows[GUARD_CORS_ROWS]);
 
-/* Takes the same time for every key of a given length. */
-bool guard_is_key(const struct guard *g, struct str key);
+/* Who has this key; NULL when it is none of ours. Takes the same time for every key of a given
+ * length. */
+const struct principal *guard_find_key(const struct guard *g, struct str key);
 /* Whether the text contains a key; compares as str_holds_secret() does. */
 bool guard_holds_key(const struct guard *g, struct str text);

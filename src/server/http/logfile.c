@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/log_rotate.h"
 #include "base/mem.h"
 #include "base/time.h"
 
@@ -39,27 +39,15 @@ static int open_log(const struct logfile *f, uid_t uid, gid_t gid, struct err *e
     if (fd < 0 || fstat(fd, &st) < 0 || (made && fchown(fd, uid, gid) < 0))
         return err_sys(e, errno, "open the log '%s'", f->path);
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
-        return err_set(e, EINVAL, "the log '%s' is no plain file of one name", f->path);
+        return err_set(e, EINVAL, "the log '%s' is not a regular file with one name", f->path);
     return take_fd(&fd);
 }
 
-static void numbered(const struct logfile *f, unsigned n, char out[PATH_MAX])
-{
-    (void)snprintf(out, PATH_MAX, n ? "%s.%u" : "%s", f->name, n);
-}
-
-/* log.1 -> log.2, log -> log.1; the oldest is replaced. */
 static int put_aside(const struct logfile *f)
 {
-    char from[PATH_MAX], to[PATH_MAX];
-
-    for (unsigned n = f->backups; n > 0; n--) {
-        numbered(f, n - 1, from);
-        numbered(f, n, to);
-        if (renameat(f->dir, from, f->dir, to) < 0 && errno != ENOENT)
-            return -errno;
-    }
-    return f->backups == 0 && ftruncate(f->fd, 0) < 0 ? -errno : 0;
+    if (f->backups > 0)
+        return log_rotate(f->dir, f->name, f->backups);
+    return ftruncate(f->fd, 0) < 0 ? -errno : 0;
 }
 
 void logfile_reopen(struct logfile *f)
@@ -68,7 +56,7 @@ void logfile_reopen(struct logfile *f)
     auto_fd fresh = open_log(f, (uid_t)-1, (gid_t)-1, &e);
 
     if (fresh < 0 || dup3(fresh, f->fd, O_CLOEXEC) < 0)
-        log_event(LOG_ERROR, "cannot open the log anew, going on with the old file",
+        log_event(LOG_ERROR, "cannot reopen the log, going on with the old file",
                   LOG_STR("path", f->path), LOG_STR("error", fresh < 0 ? e.msg : strerror(errno)));
 }
 
@@ -76,14 +64,16 @@ static void on_look(struct loop_timer *timer)
 {
     struct logfile *f = container_of(timer, struct logfile, look);
     struct stat st;
+    int r;
 
     loop_timer_set(f->loop, &f->look, deadline_in_ms(LOOK_MS), on_look);
     if (fstat(f->fd, &st) < 0 || (uint64_t)st.st_size < f->bytes_max)
         return;
-    if (put_aside(f) < 0) {
+    r = put_aside(f);
+    if (r < 0) {
         if (!f->stuck)
-            log_event(LOG_ERROR, "cannot put the log aside, it goes on growing",
-                      LOG_STR("path", f->path), LOG_STR("error", strerror(errno)));
+            log_event(LOG_ERROR, "cannot rename the log, it keeps growing",
+                      LOG_STR("path", f->path), LOG_STR("error", strerror(-r)));
         f->stuck = true;
         return;
     }
@@ -126,7 +116,8 @@ static int walk_down(char *path, uid_t uid, gid_t gid, struct err *e)
         *end = '\0';
         below = step_down(dir, at, &made);
         if (below == -ENOTDIR || below == -ELOOP)
-            return err_set(e, ENOTDIR, "'%s' is a link, which is not followed, or no directory",
+            return err_set(e, ENOTDIR,
+                           "'%s' is a symbolic link, which is not followed, or not a directory",
                            path);
         if (below < 0)
             return err_sys(e, -below, "open the directory '%s'", path);
@@ -135,7 +126,7 @@ static int walk_down(char *path, uid_t uid, gid_t gid, struct err *e)
         dir = below;
     }
     if (dir < 0 || (made && fchownat(dir, "", uid, gid, AT_EMPTY_PATH) < 0))
-        return err_sys(e, errno, "hand its directory over");
+        return err_sys(e, errno, "change the owner of its directory");
     return take_fd(&dir);
 }
 

@@ -296,17 +296,17 @@ enum family {
 static const struct {
     const char *name, *type, *help;
 } families[FAMILY_COUNT] = {
-    {"slots",                      "gauge",   "Places for sandboxes: ready, wanted ready, in use."},
-    {"gateway_requests_total",     "counter", "Requests into sandboxes, by outcome."              },
-    {"connections_accepted_total", "counter", "Connections from clients."                         },
-    {"connections",                "gauge",   "Connections that are open."                        },
-    {"connections_idle",           "gauge",   "Open connections between two requests."            },
-    {"jobs_running",               "gauge",   "Jobs that workers are at."                         },
-    {"jobs_queued",                "gauge",   "Jobs that wait for a worker."                      },
-    {"loop_lag_seconds",           "gauge",   "Longest turn of the loop since last asked."        },
-    {"resident_memory_bytes",      "gauge",   "Memory of the server that is in RAM."              },
-    {"open_fds",                   "gauge",   "Descriptors of the server that are open."          },
-    {"start_time_seconds",         "gauge",   "When the server started, since 1970."              },
+    {"slots",                      "gauge",   "Places for sandboxes: ready, wanted ready, in use."   },
+    {"gateway_requests_total",     "counter", "Requests into sandboxes, by outcome."                 },
+    {"connections_accepted_total", "counter", "Connections from clients."                            },
+    {"connections",                "gauge",   "Connections that are open."                           },
+    {"connections_idle",           "gauge",   "Open connections between two requests."               },
+    {"jobs_running",               "gauge",   "Jobs that workers are running."                       },
+    {"jobs_queued",                "gauge",   "Jobs that wait for a worker."                         },
+    {"loop_lag_seconds",           "gauge",   "Longest turn of the event loop since the last scrape."},
+    {"resident_memory_bytes",      "gauge",   "Memory of the server that is in RAM."                 },
+    {"open_fds",                   "gauge",   "Descriptors of the server that are open."             },
+    {"start_time_seconds",         "gauge",   "When the server started, since 1970."                 },
 };
 
 enum unit { UNIT_NONE, UNIT_NS, UNIT_US };

@@ -1,4 +1,4 @@
-/* pages.h - pages that the server answers from files of this tree, embedded at build time. */
+/* pages.h - pages that the server answers from files of this tree, built in. */
 #pragma once
 
 #include <stddef.h>

@@ -23,6 +23,8 @@ static void log_request(const struct http_req *req, uint64_t ns, enum log_level 
     char peer[SOCK_ADDR_TEXT_MAX];
     const struct log_field fields[] = {
         LOG_STR("peer", peer_of(req, peer)),
+        LOG_STR("by", guard_principal(req)->key_id),
+        LOG_STR("tenant", guard_principal(req)->tenant),
         LOG_STR("method", req->head.method_name),
         LOG_STR("path", req->head.path),
         LOG_I64("status", req->status),

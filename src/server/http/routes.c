@@ -15,8 +15,6 @@ enum {
     V1 = 1 << 16, /* also under /v1 */
     STREAM = ROUTE_STREAM_BODY,
     NO_BODY = ROUTE_STREAM_BODY, /* needs no key, so it does not wait for a body */
-
-    LOCATION_BYTES_MAX = 64 << 10, /* larger than the head of a request */
 };
 
 static void handle_proxy(struct http_req *req)
@@ -34,6 +32,10 @@ static const struct http_route rows[] = {
     {POST,   "/sandboxes/{sandboxId}/pause",                  V1, handle_sandbox_pause, 0},
     {POST,   "/sandboxes/{sandboxId}/resume",                 V1, handle_sandbox_resume, 0},
     {POST,   "/sandboxes/{sandboxId}/renew-expiration",       V1, handle_sandbox_renew, 0},
+    {POST,   "/sandboxes/{sandboxId}/fork",                   V1, handle_sandbox_fork, 0},
+    {POST,   "/sandboxes/{sandboxId}/rollback",               V1, handle_sandbox_rollback, 0},
+    {POST,   "/sandboxes/{sandboxId}/stop",                   V1, handle_sandbox_stop, 0},
+    {POST,   "/sandboxes/{sandboxId}/start",                  V1, handle_sandbox_start, 0},
     {GET,    "/sandboxes/{sandboxId}/endpoints/{port}",       V1, handle_endpoint_get, 0},
     {POST,   "/sandboxes/{sandboxId}/snapshots",              V1, handle_snapshots_post, 0},
     {GET,    "/snapshots",                                    V1, handle_snapshots_get, 0},
@@ -43,6 +45,13 @@ static const struct http_route rows[] = {
     {GET,    "/sandboxes/{sandboxId}/diagnostics/events",     V1, handle_diagnostics_events, 0},
     {GET,    "/sandboxes/{sandboxId}/diagnostics/inspect",    V1, handle_diagnostics_inspect, 0},
     {GET,    "/sandboxes/{sandboxId}/diagnostics/summary",    V1, handle_diagnostics_summary, 0},
+    {GET,    "/images",                                       V1, handle_images_get, 0},
+    {POST,   "/images/pull",                                  V1, handle_images_pull, 0},
+    {POST,   "/images/import",                       V1 | STREAM, handle_images_import, 0},
+    {POST,   "/images/prune",                                 V1, handle_images_prune, 0},
+    {GET,    "/images/{image}",                               V1, handle_image_get, 0},
+    {DELETE, "/images/{image}",                               V1, handle_image_delete, 0},
+    {GET,    "/images/{image}/export",                        V1, handle_image_export, 0},
     {POST,   "/pools",                                        V1, handle_pools_post, 0},
     {GET,    "/pools",                                        V1, handle_pools_get, 0},
     {GET,    "/pools/{poolName}",                             V1, handle_pool_get, 0},
@@ -83,22 +92,4 @@ const struct http_route *server_routes(size_t *ret_count)
     }
     *ret_count = count;
     return table;
-}
-
-bool server_redirect(struct http_req *req)
-{
-    struct str path = req->head.path;
-    AUTO_BUF(location, LOCATION_BYTES_MAX);
-
-    if (path.n <= STR("//").n || !str_ends(path, STR("/")) || http_req_route_at(req, path))
-        return false;
-    path.n--;
-    if (!http_req_route_at(req, path))
-        return false;
-    (void)buf_add(&location, path);
-    if (req->head.query.n)
-        (void)buf_addf(&location, "?%.*s", STR_ARG(req->head.query));
-    (void)http_reply_header(req, STR("Location"), buf_str(&location));
-    http_reply(req, 307, STR_NONE, STR_NONE);
-    return true;
 }

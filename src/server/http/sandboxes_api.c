@@ -7,8 +7,9 @@
 #include "server/http/server_internal.h"
 
 enum {
-    CREATE_WAIT_MS = 2000, /* a create that takes longer is answered with Pending */
-    CREATE_LOOK_MS = 10,   /* interval of checks while the row is not stored by then */
+    CREATE_WAIT_MS = 2000,     /* a create that takes longer is answered with Pending */
+    CREATE_LOOK_MS = 10,       /* interval of checks while the row is not stored by then */
+    PARSE_ARENA_MAX = 4 << 20, /* for a body as large as it may be */
     SANDBOX_JSON_MAX = 1 << 20,
     LIST_JSON_MAX = 64 << 20,
 };
@@ -94,15 +95,27 @@ static void on_wait_over(struct loop_timer *timer)
 void handle_sandboxes_post(struct http_req *req)
 {
     struct server *s = server_of(req);
-    struct creation *c = mem_new(struct creation);
+    struct api_create_host host =
+        sandboxes_create_host(s->sandboxes, s->config->server.max_sandbox_timeout_seconds);
     struct api_fail f = {0};
+    struct api_create spec = {0};
+    struct creation *c;
+    AUTO_ARENA(arena, PARSE_ARENA_MAX);
 
+    if (api_create_parse(&arena, content_type(req), req->body, &host, &spec, &f) < 0) {
+        reply_fail(req, &f);
+        return;
+    }
+    c = mem_new(struct creation);
     pending_init(&c->pending, req, creation_free);
     c->begin_ns = time_mono_ns();
+    if (spec.pool_ref.n) {
+        pools_claim(s->pools, guard_principal(req), &spec, on_created, c);
+        return;
+    }
     loop_timer_set(s->loop, &c->timer, deadline_in_ms(CREATE_WAIT_MS), on_wait_over);
-    if (sandboxes_create(s->sandboxes, content_type(req), req->body,
-                         s->config->server.max_sandbox_timeout_seconds, on_created, c, &c->sb,
-                         &f) < 0) {
+    if (sandboxes_create(s->sandboxes, guard_principal(req), &spec, on_created, c, &c->sb, &f) <
+        0) {
         loop_timer_stop(s->loop, &c->timer);
         reply_fail(req, &f);
         pending_end(&c->pending);
@@ -221,7 +234,7 @@ void handle_sandbox_delete(struct http_req *req)
     struct sandbox *sb = require_sandbox(req);
 
     if (sb)
-        sandbox_delete(sb, on_changed, change_new(req, 204));
+        sandbox_delete(sb, guard_principal(req), on_changed, change_new(req, 204));
 }
 
 void handle_sandbox_pause(struct http_req *req)
@@ -229,7 +242,7 @@ void handle_sandbox_pause(struct http_req *req)
     struct sandbox *sb = require_sandbox(req);
 
     if (sb)
-        sandbox_pause(sb, on_changed, change_new(req, 202));
+        sandbox_pause(sb, guard_principal(req), on_changed, change_new(req, 202));
 }
 
 void handle_sandbox_resume(struct http_req *req)
@@ -237,22 +250,52 @@ void handle_sandbox_resume(struct http_req *req)
     struct sandbox *sb = require_sandbox(req);
 
     if (sb)
-        sandbox_resume(sb, on_changed, change_new(req, 202));
+        sandbox_resume(sb, guard_principal(req), on_changed, change_new(req, 202));
+}
+
+void handle_sandbox_stop(struct http_req *req)
+{
+    struct sandbox *sb = require_sandbox(req);
+
+    if (sb)
+        sandbox_stop(sb, guard_principal(req), on_changed, change_new(req, 202));
+}
+
+void handle_sandbox_start(struct http_req *req)
+{
+    struct sandbox *sb = require_sandbox(req);
+
+    if (sb)
+        sandbox_start(sb, guard_principal(req), on_changed, change_new(req, 202));
+}
+
+void handle_sandbox_rollback(struct http_req *req)
+{
+    struct sandbox *sb = require_sandbox(req);
+    struct api_fail f = {0};
+    struct str snapshot;
+
+    if (!sb)
+        return;
+    if (api_rollback_parse(&req->arena, content_type(req), req->body, &snapshot, &f) < 0)
+        reply_fail(req, &f);
+    else
+        sandbox_rollback(sb, guard_principal(req), snapshot, on_changed, change_new(req, 202));
 }
 
 void handle_sandbox_patch(struct http_req *req)
 {
     struct sandbox *sb = require_sandbox(req);
+    struct api_patch patch = {0};
     struct api_fail f = {0};
-    struct change *c;
+    AUTO_ARENA(arena, PARSE_ARENA_MAX);
 
     if (!sb)
         return;
-    c = change_new(req, 0);
-    if (sandbox_patch(sb, content_type(req), req->body, on_changed, c, &f) < 0) {
+    if (api_patch_parse(&arena, content_type(req), req->body, &patch, &f) < 0)
         reply_fail(req, &f);
-        pending_end(&c->pending);
-    }
+    else
+        sandbox_patch(sb, guard_principal(req), &patch, on_changed, change_new(req, 0));
 }
 
 void handle_sandbox_renew(struct http_req *req)
@@ -266,15 +309,9 @@ void handle_sandbox_renew(struct http_req *req)
         return;
     if (api_renew_parse(&req->arena, content_type(req), req->body, &expires_us, &f) < 0) {
         reply_fail(req, &f);
-    } else if (expires_us <= time_wall_us()) {
-        http_reply_error(req, 400, "DOCKER::INVALID_EXPIRATION",
-                         "expiresAt: must lie in the future");
-    } else if (!sb->expires_us) {
-        http_reply_error(req, 409, "DOCKER::INVALID_EXPIRATION",
-                         "the sandbox never expires, so there is nothing to renew");
-    } else {
-        c = change_new(req, 0);
-        c->expires_us = expires_us;
-        sandbox_renew(sb, expires_us, on_changed, c);
+        return;
     }
+    c = change_new(req, 0);
+    c->expires_us = expires_us;
+    sandbox_renew(sb, guard_principal(req), expires_us, on_changed, c);
 }

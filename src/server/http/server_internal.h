@@ -5,7 +5,9 @@
 #include "net/http_server.h"
 #include "net/pool.h"
 #include "server/config/config.h"
+#include "server/core/pools.h"
 #include "server/core/sandboxes.h"
+#include "server/core/snapshots.h"
 #include "server/gateway/gateway.h"
 #include "server/http/guard.h"
 #include "server/http/metrics.h"
@@ -27,6 +29,8 @@ struct server {
     struct store *store;
     struct runtime *runtime;
     struct sandboxes *sandboxes;
+    struct snapshots *snapshots;
+    struct pools *pools; /* NULL = the runtime has none */
     struct guard guard;
     struct gateway *gateway;
     struct metrics *metrics;
@@ -84,6 +88,9 @@ void handle_sandbox_delete(struct http_req *req);
 void handle_sandbox_patch(struct http_req *req);
 void handle_sandbox_pause(struct http_req *req);
 void handle_sandbox_resume(struct http_req *req);
+void handle_sandbox_stop(struct http_req *req);
+void handle_sandbox_start(struct http_req *req);
+void handle_sandbox_rollback(struct http_req *req);
 void handle_sandbox_renew(struct http_req *req);
 /* endpoints_api.c */
 void handle_endpoint_get(struct http_req *req);
@@ -92,16 +99,28 @@ void handle_diagnostics_logs(struct http_req *req);
 void handle_diagnostics_events(struct http_req *req);
 void handle_diagnostics_inspect(struct http_req *req);
 void handle_diagnostics_summary(struct http_req *req);
-/* other_api.c */
+/* forks_api.c */
+void handle_sandbox_fork(struct http_req *req);
+/* snapshots_api.c */
 void handle_snapshots_post(struct http_req *req);
 void handle_snapshots_get(struct http_req *req);
 void handle_snapshot_get(struct http_req *req);
 void handle_snapshot_delete(struct http_req *req);
+/* images_api.c, images_pull_api.c, images_import_api.c */
+void handle_images_get(struct http_req *req);
+void handle_image_get(struct http_req *req);
+void handle_image_delete(struct http_req *req);
+void handle_images_prune(struct http_req *req);
+void handle_image_export(struct http_req *req);
+void handle_images_pull(struct http_req *req);
+void handle_images_import(struct http_req *req);
+/* pools_api.c */
 void handle_pools_post(struct http_req *req);
 void handle_pools_get(struct http_req *req);
 void handle_pool_get(struct http_req *req);
 void handle_pool_put(struct http_req *req);
 void handle_pool_delete(struct http_req *req);
+/* other_api.c */
 void handle_health_get(struct http_req *req);
 void handle_ready_get(struct http_req *req);
 void handle_version_get(struct http_req *req);

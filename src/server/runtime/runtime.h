@@ -1,14 +1,40 @@
-/* runtime.h - the interface of a backend that makes sandboxes. The API code does not know which one
- * it uses.
+/* runtime.h - the interface of a backend that makes sandboxes. The rest of the server does not know
+ * which one it uses, and asks `can` for what it is able to do.
  *
  * Unless said otherwise, calls block and come from several workers at a time. Two calls that change
- * the same sandbox never run at once. A call that fails leaves nothing behind, except create(). */
+ * the same sandbox never run at once. A call that fails leaves nothing behind, except create().
+ *
+ * A runtime belongs to one installation, named by its owner id: it shows and touches only the
+ * sandboxes and snapshots that were made with that id. */
 #pragma once
 
 #include "api/lifecycle.h"
+#include "net/http.h"
+#include "net/loop.h"
 #include "net/sock.h"
+#include <pthread.h>
 
+struct config;
+struct images;
+struct pool;
 struct runtime;
+
+/* What a runtime can do: bits of runtime.can. A request for anything else is refused by
+ * runtime_check_*() and by the handlers, with the contract's answer, before the runtime hears of
+ * it. */
+enum runtime_can {
+    RUNTIME_CAN_PAUSE = 1 << 0,
+    RUNTIME_CAN_SNAPSHOT = 1 << 1, /* snapshot(), and create() from one */
+    RUNTIME_CAN_POOLS = 1 << 2,
+    RUNTIME_CAN_NETWORK_POLICY = 1 << 3, /* the filter, and its control at port 18080 */
+    RUNTIME_CAN_CREDENTIAL_PROXY = 1 << 4,
+    RUNTIME_CAN_HOOKS = 1 << 5,
+    RUNTIME_CAN_GPUS = 1 << 6,
+    RUNTIME_CAN_VOLUME_HOST = 1 << 7, /* directories of the host */
+    RUNTIME_CAN_VOLUME_CLAIM = 1 << 8,
+    RUNTIME_CAN_VOLUME_OBJECTS = 1 << 9, /* object storage */
+    RUNTIME_CAN_KEEP = 1 << 10, /* halt(), create() of what is there, and persistent files */
+};
 
 /* What a runtime reports about a sandbox. */
 enum runtime_state {
@@ -29,7 +55,7 @@ struct runtime_status {
 
 struct runtime_usage {
     uint64_t memory_bytes, memory_peak_bytes, cpu_us, pids, oom_kills;
-    int pid;                /* of its first process, in the host's PID namespace */
+    int pid;                /* of its first process, in the host's PID namespace; 0 = elsewhere */
     struct in_addr address; /* 0 = none */
 };
 
@@ -43,9 +69,55 @@ struct runtime_log_query {
     uint32_t lines;   /* at most, from the end; *ret_cut: there were more, even if lost by now */
 };
 
+/* How the gateway reaches a sandbox's execd. */
+enum { RUNTIME_ENDPOINT_HEADERS_MAX = 4 };
+struct runtime_endpoint {
+    struct sock_addr addr;
+    /* Added to each request, in place of the client's of the same name; execd's own token, say. The
+     * texts are valid during the current loop turn. */
+    struct http_header headers[RUNTIME_ENDPOINT_HEADERS_MAX];
+    size_t header_count;
+};
+
+/* --- work that may take longer than a worker should be held --- */
+
+/* The caller's side of such work. It begins in a call of runtime_ops on a worker, which returns
+ *
+ *   1        done: all results are filled
+ *   0        under way: the runtime ends it later, by runtime_task_end() from any thread
+ *   -errno   failed; the error is in `e`
+ *
+ * The task, and all that it is part of, stays in place until it ended. While it is under way the
+ * runtime may report progress, and must end it soon after cancel(), with any result. */
+enum { RUNTIME_MESSAGE_MAX = 256 };
+struct runtime_task {
+    struct loop *loop;
+    /* Both run on the loop. The message is a sentence without a period: "pulling layer 2 of 5". */
+    void (*on_progress)(struct runtime_task *task, const char *message);
+    /* Called once, and last, if the call returned 0. r as above, but never 0. It may be called
+     * before the worker has seen the call return. */
+    void (*on_end)(struct runtime_task *task, int r, const struct err *e);
+    void *of_runtime; /* for the runtime's own use; NULL at the start */
+
+    /* private to runtime.c */
+    struct loop_task post;
+    pthread_mutex_t lock;
+    char message[RUNTIME_MESSAGE_MAX]; /* the newest; those that the loop missed are lost */
+    struct err err;
+    int result;
+    bool posted, ended;
+};
+
+void runtime_task_init(struct runtime_task *task, struct loop *loop);
+void runtime_task_done(struct runtime_task *task);
+/* For runtimes, from any thread; not after runtime_task_end(). */
+void runtime_task_say(struct runtime_task *task, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* r is 1, or -errno with the reason in `e`. The runtime must not touch the task any more. */
+void runtime_task_end(struct runtime_task *task, int r, const struct err *e);
+
 /* Describes a sandbox that was just made. The caller owns the descriptors. */
 struct runtime_birth {
-    int watch;   /* becomes readable when the sandbox ends */
+    int watch;   /* becomes readable when the sandbox ends; -EBADF: ask list() from time to time */
     int started; /* gives a byte once the entrypoint runs, and end of file when it never will;
                     -EBADF: nothing to wait for */
     int report;  /* private to the runtime, for start_error(); -EBADF = none */
@@ -55,19 +127,52 @@ struct runtime_birth {
         -EBADF, -EBADF, -EBADF                                                                     \
     }
 
+/* What create() makes. All but the first need halt() before. */
+enum runtime_again {
+    RUNTIME_NEW,
+    RUNTIME_START,    /* the sandbox of that id once more: its files as halt() left them */
+    RUNTIME_ROLLBACK, /* the same with the files of a snapshot in place of its own */
+};
+
+struct runtime_create {
+    struct runtime_task task;
+    enum runtime_again again;
+    struct str id;
+    const struct api_create *spec; /* snapshot_id set: from that snapshot; else from its image */
+    void *plan;                    /* made by check() for create(), with one free(); NULL = none */
+    struct runtime_birth birth;    /* the result */
+    bool image_failed;             /* of a failure: it is for want of the image */
+};
+
+struct runtime_snapshot {
+    struct runtime_task task;
+    struct str id;          /* of the sandbox, which runs or is paused, and goes on after it */
+    struct str snapshot_id; /* chosen by the caller, never used before */
+    uint64_t size_bytes;    /* the result: on disk */
+    uint64_t frozen_us;     /* the result: how long the sandbox did not run */
+};
+
 typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);
+typedef void runtime_snapshot_visit_fn(void *user, struct str snapshot_id, uint64_t size_bytes);
+
+/* --- a runtime --- */
 
 struct runtime_ops {
     /* Whether the request's pool or snapshot exists; whether the rest, except image and volumes,
-     * can be provided. They run on the loop and must not block. They fill f when they refuse. */
+     * can be provided. They run on the loop and must not block. They fill f when they refuse. Call
+     * them through runtime_check_source() and runtime_check_abilities(). NULL: nothing to add. */
     int (*check_source)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
     int (*check_abilities)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
     /* Whether this request, which passed both checks above, can be granted. If not, fills f and has
-     * made nothing. */
-    int (*check)(struct runtime *r, const struct api_create *spec, struct api_fail *f);
-    /* Does not wait for the entrypoint. After a failure, remove() clears what is left. */
-    int (*create)(struct runtime *r, struct str id, const struct api_create *spec,
-                  struct runtime_birth *ret, struct err *e);
+     * made nothing. Else it may leave a plan for create(), which follows. Call it through
+     * runtime_check(). */
+    int (*check)(struct runtime *r, struct runtime_create *c, struct api_fail *f);
+    /* See struct runtime_task. Gets the image if need be. Does not wait for the entrypoint. After a
+     * failure, remove() clears what is left. */
+    int (*create)(struct runtime *r, struct runtime_create *c, struct err *e);
+    /* Asks work that is under way to end early. Any thread, does not block. NULL: the runtime never
+     * answers 0. */
+    void (*cancel)(struct runtime *r, struct runtime_task *task);
     /* Call after birth->started reached end of file. Returns why the entrypoint could not be
      * started, as -errno; 0 when it was started and has ended since. */
     int (*start_error)(struct runtime *r, struct str id, const struct runtime_birth *birth,
@@ -76,25 +181,82 @@ struct runtime_ops {
      * without a period. Appends nothing when the image is what its name says. */
     void (*image_note)(struct runtime *r, struct str image, struct buf *out);
     /* Reports the state of a sandbox. *ret_watch becomes readable when the sandbox ends; it is not
-     * set when it has ended already. -ENOENT when there is no such sandbox. */
+     * set when it has ended already. -ENOENT when this installation has no such sandbox. */
     int (*adopt)(struct runtime *r, struct str id, int *ret_watch, struct runtime_status *ret,
                  struct err *e);
-    int (*pause)(struct runtime *r, struct str id, struct err *e);
-    int (*resume)(struct runtime *r, struct str id, struct err *e);
+    int (*pause)(struct runtime *r, struct str id, struct err *e);  /* RUNTIME_CAN_PAUSE */
+    int (*resume)(struct runtime *r, struct str id, struct err *e); /* the same */
+    /* RUNTIME_CAN_KEEP: kills its processes. What create() needs to make it again stays: volumes,
+     * and the files of a persistent one. 1 when it was there, 0 when not. */
+    int (*halt)(struct runtime *r, struct str id, struct err *e);
     /* Kills its processes and removes all of it. 1 when the sandbox existed, 0 when it did not. */
     int (*remove)(struct runtime *r, struct str id, struct err *e);
     int (*usage)(struct runtime *r, struct str id, struct runtime_usage *ret, struct err *e);
     /* The last lines that its entrypoint printed, each after its time stamp. */
     int (*logs)(struct runtime *r, struct str id, const struct runtime_log_query *query,
                 struct buf *out, bool *ret_cut, struct err *e);
+    /* The sandboxes of this installation. */
     int (*list)(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e);
     int (*levels)(struct runtime *r, struct runtime_levels *ret, struct err *e);
-    /* Address of its execd. Cheap, does not block; called on the loop. */
-    void (*address)(struct runtime *r, struct str id, struct sock_addr *ret);
+    /* Cheap, does not block; called on the loop. -ENOENT when there is none (yet). */
+    int (*endpoint)(struct runtime *r, struct str id, struct runtime_endpoint *ret);
+
+    /* RUNTIME_CAN_SNAPSHOT; NULL without. snapshot() as struct runtime_task says; after a failure
+     * snapshot_remove() clears what is left. snapshot_remove: 1 when it existed, 0 when not, -EBUSY
+     * while a sandbox needs it. */
+    int (*snapshot)(struct runtime *r, struct runtime_snapshot *s, struct err *e);
+    int (*snapshot_remove)(struct runtime *r, struct str snapshot_id, struct err *e);
+    int (*snapshot_each)(struct runtime *r, runtime_snapshot_visit_fn *visit, void *user,
+                         struct err *e);
+
+    /* Loop thread: takes over what it can of a new configuration, and warns of the rest. May open
+     * files. NULL: nothing follows. */
+    void (*reload)(struct runtime *r, const struct config *config);
+    /* On the loop's thread, before the pool of workers is stopped: ends what goes on by itself.
+     * NULL: there is nothing. */
+    void (*stop)(struct runtime *r);
+    /* On the loop's thread, when no call is under way. Ends the tasks that are. */
     void (*free)(struct runtime *r);
 };
 
 struct runtime {
     const struct runtime_ops *ops;
-    const char *name; /* "embedded" */
+    const char *name;
+    unsigned can;          /* RUNTIME_CAN_ bits */
+    struct images *images; /* what /images shows; NULL: it keeps none itself */
 };
+
+static inline bool runtime_can(const struct runtime *r, unsigned bits)
+{
+    return (r->can & bits) == bits;
+}
+
+/* The checks of a request: what `can` says, then the runtime's own. */
+int runtime_check_source(struct runtime *r, const struct api_create *spec, struct api_fail *f);
+int runtime_check_abilities(struct runtime *r, const struct api_create *spec, struct api_fail *f);
+int runtime_check(struct runtime *r, struct runtime_create *c, struct api_fail *f);
+
+/* --- kinds of runtimes: one row each in src/server/runtimes.c --- */
+
+struct runtime_conf {
+    const struct config *config; /* outlives the runtime */
+    const char *owner;           /* of this installation; outlives the runtime */
+    struct loop *loop;
+    struct pool *pool;
+    void *prepared; /* of prepare_as_root(); belongs to the runtime once start() returned 0 */
+    void (*on_lost)(void *user); /* on the loop: the runtime is lost for good, and logged why */
+    void *user;
+};
+
+struct runtime_kind {
+    const char *name; /* as runtime.type has it */
+    /* While the server may still be root, and has one thread. BLOCKS. NULL: nothing to do. */
+    int (*prepare_as_root)(const struct config *config, void **ret_prepared, struct err *e);
+    void (*discard)(void *prepared); /* what no start() took over; NULL is fine */
+    int (*start)(const struct runtime_conf *conf, struct runtime **ret, struct err *e); /* BLOCKS */
+};
+
+extern const struct runtime_kind *const runtime_kinds[];
+extern const size_t runtime_kind_count;
+
+const struct runtime_kind *runtime_kind_find(struct str name); /* NULL = this build has none */

@@ -34,7 +34,7 @@ static UNUSED struct store *reopen_store(void)
     struct store *s = NULL;
     struct err e = {0};
 
-    if (store_open(store_path, &s, &e) < 0)
+    if (store_open(STORE_SQLITE, store_path, &s, &e) < 0)
         test_fail(__FILE__, __LINE__, "%s", e.msg);
     return s;
 }
@@ -59,6 +59,8 @@ static UNUSED struct store_sandbox row_of(struct str id)
         .entrypoint = STR("[\"sleep\",\"1\"]"),
         .metadata = STR("{\"a\":\"b\"}"),
         .token = STR("secret"),
+        .tenant = STR("default"),
+        .owner = STR("key:0123456789ab"),
         .spec = STR("{}"),
         .renew_extend_s = UINT32_MAX,
     };
@@ -106,15 +108,17 @@ static UNUSED int find_visit(void *user, const struct store_sandbox *row)
     f->row.entrypoint = copy_text(row->entrypoint);
     f->row.metadata = copy_text(row->metadata);
     f->row.token = copy_text(row->token);
+    f->row.tenant = copy_text(row->tenant);
+    f->row.owner = copy_text(row->owner);
     f->row.spec = copy_text(row->spec);
     return 1;
 }
 
 static UNUSED void found_done(struct found *f)
 {
-    struct str texts[] = {f->row.reason,     f->row.message, f->row.image, f->row.snapshot_id,
-                          f->row.os,         f->row.arch,    f->row.token, f->row.spec,
-                          f->row.entrypoint, f->row.metadata};
+    struct str texts[] = {f->row.reason,     f->row.message,  f->row.image,  f->row.snapshot_id,
+                          f->row.os,         f->row.arch,     f->row.token,  f->row.spec,
+                          f->row.entrypoint, f->row.metadata, f->row.tenant, f->row.owner};
 
     for (size_t i = 0; f->there && i < ARRAY_LEN(texts); i++)
         free((void *)(uintptr_t)texts[i].p);

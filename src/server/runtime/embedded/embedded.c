@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/tree.h"
+#include "server/runtime/embedded/embedded_images.h"
 #include "server/runtime/embedded/embedded_internal.h"
 
 enum {
@@ -76,9 +77,13 @@ static void give_client(struct embedded *em, struct broker_client *c)
     (void)pthread_mutex_unlock(&em->lock);
 }
 
+struct call;
+typedef int call_fn(struct call *c, struct broker_client *client, struct err *e);
+
 /* One call to a broker. */
 struct call {
     struct embedded *em;
+    call_fn *fn;
     char id[PLAN_ID_MAX];
     const struct plan *plan;
     const int *layers, *binds;
@@ -95,8 +100,6 @@ struct call {
     void *user;
 };
 
-typedef int call_fn(struct call *c, struct broker_client *client, struct err *e);
-
 /* Whether to repeat the call over a new connection: the broker of a kept one may have been
  * restarted. A broker that timed out would not answer a new connection either. */
 static bool is_lost(const struct broker_client *client, int r)
@@ -105,20 +108,33 @@ static bool is_lost(const struct broker_client *client, int r)
 }
 
 /* For calls that can be repeated without change, which is all but spawn. */
-static int with_broker(struct call *c, call_fn *fn, struct err *e)
+int embedded_call(struct embedded *em, embedded_call_fn *fn, void *user, struct err *e)
 {
     struct broker_client client = {-EBADF};
-    int r = take_client(c->em, &client, e);
+    int r = take_client(em, &client, e);
 
     if (r == 0)
-        r = fn(c, &client, e);
+        r = fn(user, &client, e);
     if (is_lost(&client, r)) {
-        r = connect_broker(c->em, &client, e);
+        r = connect_broker(em, &client, e);
         if (r == 0)
-            r = fn(c, &client, e);
+            r = fn(user, &client, e);
     }
-    give_client(c->em, &client);
+    give_client(em, &client);
     return r;
+}
+
+static int run_call(void *user, struct broker_client *client, struct err *e)
+{
+    struct call *c = user;
+
+    return c->fn(c, client, e);
+}
+
+static int with_broker(struct call *c, call_fn *fn, struct err *e)
+{
+    c->fn = fn;
+    return embedded_call(c->em, run_call, c, e);
 }
 
 static int call_init(struct call *c, struct runtime *r, struct str id, struct err *e)
@@ -156,6 +172,17 @@ static int open_sandbox_dir(const struct embedded *em, const char *id, struct er
     return fd < 0 ? err_sys(e, errno, "open the directory of sandbox %s", id) : fd;
 }
 
+int embedded_open_sandbox(const struct embedded *em, struct str id, struct err *e)
+{
+    char text[PLAN_ID_MAX];
+    int fd;
+
+    if (!plan_id_is_valid(id) || str_copy(text, sizeof(text), id) < 0)
+        return err_set(e, ENOENT, "'%.*s' cannot be the id of a sandbox", STR_ARG(id));
+    fd = openat(em->sandboxes, text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_sys(e, errno, "open the directory of sandbox %.*s", STR_ARG(id)) : fd;
+}
+
 static int make_listener(const struct embedded *em, const char *id, struct err *e)
 {
     struct sock_addr addr;
@@ -168,16 +195,46 @@ static int make_listener(const struct embedded *em, const char *id, struct err *
 
 /* Checks volumes before the image, the order of the API contract. Makes host paths last, when no
  * other check refuses the request. */
-static int embedded_check(struct runtime *r, const struct api_create *spec, struct api_fail *f)
+static int embedded_check(struct runtime *r, struct runtime_create *c, struct api_fail *f)
 {
     struct embedded *em = container_of(r, struct embedded, base);
-    auto_free struct plan *plan = mem_alloc(sizeof(*plan));
-    const struct embedded_root *root;
-    int result = embedded_volumes_check(em, spec, f);
+    auto_free struct embedded_plan *plan = mem_new(struct embedded_plan);
+    int result = embedded_volumes_check(em, c->spec, f);
 
     if (result >= 0)
-        result = embedded_plan(em, STR("check"), spec, plan, &root, f);
-    return result < 0 ? result : embedded_volumes_make(em, spec, f);
+        result = embedded_plan_make(em, c, NULL, plan, f);
+    if (result >= 0)
+        result = embedded_volumes_make(em, c->spec, f);
+    if (result >= 0)
+        c->plan = take_ptr(&plan);
+    return result;
+}
+
+static void files_name(const struct call *c, char ret[NAME_MAX + 1])
+{
+    (void)snprintf(ret, NAME_MAX + 1, "%s" EMBEDDED_FILES_SUFFIX, c->id);
+}
+
+/* What a persistent sandbox wrote. */
+static int erase_files(const struct call *c, struct err *e)
+{
+    char name[NAME_MAX + 1];
+
+    files_name(c, name);
+    return embedded_layer_erase(c->em, name, e);
+}
+
+/* Opens it, and makes it if need be: for a new sandbox, or after a rollback that was cut short. */
+static int open_files(const struct call *c, struct err *e)
+{
+    char name[NAME_MAX + 1];
+    int fd;
+
+    files_name(c, name);
+    if (mkdirat(c->em->layers.dir, name, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make a directory for the files of sandbox %s", c->id);
+    fd = openat(c->em->layers.dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_sys(e, errno, "open the files of sandbox %s", c->id) : fd;
 }
 
 static int call_remove(struct call *c, struct broker_client *client, struct err *e)
@@ -190,7 +247,18 @@ static int call_remove(struct call *c, struct broker_client *client, struct err 
         return removed;
     if (dir >= 0)
         r = embedded_volumes_erase(c->em, dir, client, e);
+    if (dir >= 0 && r >= 0)
+        r = embedded_source_remove(c->em, dir, EMBEDDED_SOURCE_FILE, e);
+    if (r >= 0)
+        r = erase_files(c, e);
     return r < 0 ? r : removed >= 0;
+}
+
+static int call_halt(struct call *c, struct broker_client *client, struct err *e)
+{
+    int removed = broker_remove(client, c->id, e);
+
+    return removed == -ENOENT ? 0 : removed < 0 ? removed : 1;
 }
 
 static int call_reach(struct call *c, struct broker_client *client, struct err *e)
@@ -208,6 +276,13 @@ int embedded_reach(struct embedded *em, int dir, const char *path, bool make, st
 static int call_spawn(struct call *c, struct broker_client *client, struct err *e)
 {
     return broker_spawn(client, c->plan, c->layers, c->binds, c->listener, &c->handle, e);
+}
+
+static int embedded_halt(struct runtime *r, struct str id, struct err *e)
+{
+    struct call c;
+
+    return call_broker(&c, r, id, call_halt, e);
 }
 
 static int embedded_remove(struct runtime *r, struct str id, struct err *e)
@@ -303,9 +378,11 @@ static int spawn(struct call *c, struct err *e)
     return r < 0 ? r : 0;
 }
 
-static int create_in(struct call *c, const struct api_create *spec, int dir, struct err *e)
+static int spawn_with(struct call *c, const struct runtime_create *create, int dir, struct err *e)
 {
-    int binds[PLAN_BINDS_MAX];
+    const struct api_create *spec = create->spec;
+    int binds[PLAN_BINDS_MAX + 1];
+    size_t count = spec->volumes_count;
     auto_fd listener = make_listener(c->em, c->id, e);
     int r = listener;
 
@@ -315,33 +392,73 @@ static int create_in(struct call *c, const struct api_create *spec, int dir, str
         r = embedded_volumes_open(c->em, spec, dir, binds, e);
     if (r < 0)
         return r;
+    if (c->plan->lasting) {
+        binds[count] = r = open_files(c, e);
+        count += r >= 0;
+    }
     c->listener = listener;
     c->binds = binds;
-    r = spawn(c, e);
+    if (r >= 0)
+        r = spawn(c, e);
     c->binds = NULL;
-    for (size_t i = 0; i < spec->volumes_count; i++)
-        fd_close(binds[i]);
+    while (count > 0)
+        fd_close(binds[--count]);
     return r;
 }
 
-static int embedded_create(struct runtime *r, struct str id, const struct api_create *spec,
-                           struct runtime_birth *ret, struct err *e)
+/* From the moment that its source is written, the layers stay until remove(). */
+static int note_source(struct call *c, enum runtime_again again,
+                       const struct embedded_source *source, int dir, struct err *e)
 {
-    auto_free struct plan *plan = mem_alloc(sizeof(*plan));
-    const struct embedded_root *root;
-    struct api_fail f = {0};
+    int r;
+
+    if (again != RUNTIME_NEW && unlinkat(dir, "sock", 0) < 0 && errno != ENOENT)
+        return err_sys(e, errno, "remove the socket of sandbox %s", c->id);
+    if (again == RUNTIME_START)
+        return 0;
+    if (again == RUNTIME_NEW)
+        return embedded_source_write(c->em, dir, EMBEDDED_SOURCE_FILE, source, false, e);
+    r = erase_files(c, e); /* first: they do not fit the new source */
+    return r < 0 ? r : embedded_source_replace(c->em, dir, EMBEDDED_SOURCE_FILE, source, e);
+}
+
+static int create_in(struct call *c, const struct embedded_plan *plan,
+                     const struct images_base *image, const struct runtime_create *create, int dir,
+                     struct err *e)
+{
+    int layers[PLAN_LAYERS_MAX + 1];
+    int r = note_source(c, create->again, &plan->source, dir, e);
+
+    if (r >= 0)
+        r = embedded_source_open(c->em, &plan->source, layers, e);
+    if (r < 0)
+        return r;
+    if (image)
+        memcpy(layers + plan->source.count, image->layers, image->layer_count * sizeof(layers[0]));
+    else
+        layers[plan->source.count] = plan->root->dir;
+    c->layers = layers;
+    r = spawn_with(c, create, dir, e);
+    c->layers = NULL;
+    for (size_t i = 0; i < plan->source.count; i++)
+        fd_close(layers[i]);
+    return r;
+}
+
+int embedded_create_as_planned(struct embedded *em, struct runtime_create *create,
+                               const struct images_base *image, struct err *e)
+{
+    struct runtime_birth *ret = &create->birth;
+    const struct embedded_plan *plan = create->plan;
     auto_fd dir = -EBADF;
     struct call c;
-    int result = call_init(&c, r, id, e);
+    int result = call_init(&c, &em->base, create->id, e);
 
     if (result < 0)
         return result;
-    if (embedded_plan(c.em, id, spec, plan, &root, &f) < 0)
-        return err_set(e, EINVAL, "%s", f.message);
-    c.plan = plan;
-    c.layers = &root->dir;
+    c.plan = &plan->plan;
     dir = open_sandbox_dir(c.em, c.id, e);
-    result = dir < 0 ? dir : create_in(&c, spec, dir, e);
+    result = dir < 0 ? dir : create_in(&c, plan, image, create, dir, e);
     if (result < 0) {
         fd_close(c.started);
         return result;
@@ -350,7 +467,33 @@ static int embedded_create(struct runtime *r, struct str id, const struct api_cr
     ret->report = take_fd(&c.handle.files[BROKER_FILE_EXIT]);
     ret->watch = take_fd(&c.handle.files[BROKER_FILE_PIDFD]);
     broker_handle_done(&c.handle);
-    return 0;
+    return 1;
+}
+
+static int embedded_create(struct runtime *r, struct runtime_create *create, struct err *e)
+{
+    struct embedded *em = container_of(r, struct embedded, base);
+    const struct embedded_plan *plan = create->plan;
+
+    return plan->root ? embedded_create_as_planned(em, create, NULL, e)
+                      : embedded_image_create(em, create, e);
+}
+
+static void embedded_cancel(struct runtime *r, struct runtime_task *task)
+{
+    struct embedded *em = container_of(r, struct embedded, base);
+    struct embedded_work *work;
+
+    (void)pthread_mutex_lock(&em->layers.lock);
+    work = task->of_runtime;
+    if (work)
+        work->cancel(work);
+    (void)pthread_mutex_unlock(&em->layers.lock);
+}
+
+static void embedded_stop(struct runtime *r)
+{
+    images_stop(r->images);
 }
 
 static int call_open(struct call *c, struct broker_client *client, struct err *e)
@@ -484,7 +627,14 @@ static int embedded_logs(struct runtime *r, struct str id, const struct runtime_
     broker_handle_done(&c.handle);
     if (result == -ENODATA)
         return 0; /* the entrypoint printed nothing */
-    return result < 0 ? err_sys(e, -result, "read what the sandbox printed") : 0;
+    return result < 0 ? err_sys(e, -result, "read the output of the sandbox") : 0;
+}
+
+/* Several servers may share a broker. A sandbox belongs to the one whose data directory has a
+ * directory for it, which is made before the sandbox and removed after it. */
+static bool is_ours(const struct embedded *em, const char *id)
+{
+    return faccessat(em->sandboxes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static void on_listed(void *user, const struct broker_sandbox *sandbox)
@@ -496,7 +646,7 @@ static void on_listed(void *user, const struct broker_sandbox *sandbox)
     };
     struct call *c = user;
 
-    if (sandbox->state < ARRAY_LEN(states))
+    if (sandbox->state < ARRAY_LEN(states) && is_ours(c->em, sandbox->id))
         c->visit(c->user, str_of(sandbox->id), states[sandbox->state]);
 }
 
@@ -537,50 +687,61 @@ static int embedded_levels(struct runtime *r, struct runtime_levels *ret, struct
     return 0;
 }
 
-static void embedded_address(struct runtime *r, struct str id, struct sock_addr *ret)
+static int embedded_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
 {
     char text[PLAN_ID_MAX];
 
-    *ret = (struct sock_addr){0};
-    if (str_copy(text, sizeof(text), id) == 0)
-        socket_path(container_of(r, struct embedded, base), text, ret);
+    if (str_copy(text, sizeof(text), id) < 0)
+        return -ENOENT;
+    *ret = (struct runtime_endpoint){0};
+    socket_path(container_of(r, struct embedded, base), text, &ret->addr);
+    return 0;
 }
 
 static void embedded_free(struct runtime *r)
 {
     struct embedded *em = container_of(r, struct embedded, base);
 
+    images_free(r->images);
     while (em->idle_count)
         broker_close(&em->idle[--em->idle_count]);
     fd_close(em->sandboxes);
     fd_close(em->volumes);
+    embedded_layers_done(&em->layers);
     (void)pthread_mutex_destroy(&em->claims);
     (void)pthread_mutex_destroy(&em->lock);
+    embedded_host_free(em->host);
     free(em);
 }
 
 static const struct runtime_ops embedded_ops = {
-    .check_source = embedded_check_source,
     .check_abilities = embedded_check_abilities,
     .check = embedded_check,
     .image_note = embedded_image_note,
     .create = embedded_create,
+    .cancel = embedded_cancel,
     .start_error = embedded_start_error,
     .adopt = embedded_adopt,
     .pause = embedded_pause,
     .resume = embedded_resume,
+    .halt = embedded_halt,
     .remove = embedded_remove,
     .usage = embedded_usage,
     .logs = embedded_logs,
     .list = embedded_list,
     .levels = embedded_levels,
-    .address = embedded_address,
+    .endpoint = embedded_endpoint,
+    .snapshot = embedded_snapshot,
+    .snapshot_remove = embedded_snapshot_remove,
+    .snapshot_each = embedded_snapshot_each,
+    .reload = embedded_reload,
+    .stop = embedded_stop,
     .free = embedded_free,
 };
 
 /* --- start-up --- */
 
-static int open_dir(const char *parent, const char *name, struct err *e)
+int embedded_open_dir(const char *parent, const char *name, struct err *e)
 {
     char path[512];
     int n = snprintf(path, sizeof(path), "%s/%s", parent, name);
@@ -621,7 +782,8 @@ static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
             continue;
         }
         if (broker_ended(em))
-            return err_set(e, ECHILD, "the broker that was started has ended, and said why");
+            return err_set(e, ECHILD,
+                           "the broker that the server started has ended; its log has the reason");
         if (deadline_passed(deadline))
             return err_wrap(e, r,
                             "no broker answers; start opensandbox-broker, or the server as root");
@@ -639,18 +801,29 @@ int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runt
     struct embedded *em = mem_new(struct embedded);
     int r;
 
-    em->base = (struct runtime){&embedded_ops, "embedded"};
+    em->base = (struct runtime){
+        .ops = &embedded_ops,
+        .name = "embedded",
+        .can = RUNTIME_CAN_PAUSE | RUNTIME_CAN_POOLS | RUNTIME_CAN_SNAPSHOT | RUNTIME_CAN_KEEP |
+               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM,
+    };
     em->conf = *conf;
-    em->sandboxes = em->volumes = -EBADF;
+    em->sandboxes = em->volumes = em->layers.dir = -EBADF;
     if (em->conf.connections > EMBEDDED_CONNECTIONS_MAX)
         em->conf.connections = EMBEDDED_CONNECTIONS_MAX;
     (void)pthread_mutex_init(&em->lock, NULL);
     (void)pthread_mutex_init(&em->claims, NULL);
-    em->sandboxes = r = open_dir(conf->dir, "sandboxes", e);
+    em->sandboxes = r = embedded_open_dir(conf->dir, "sandboxes", e);
     if (r >= 0)
-        em->volumes = r = open_dir(conf->dir, "volumes", e);
+        em->volumes = r = embedded_open_dir(conf->dir, "volumes", e);
+    if (r >= 0)
+        r = embedded_layers_open(em, e);
     if (r >= 0)
         r = connect_all(em, deadline_in_ms(wait_ms), e);
+    if (r >= 0)
+        r = embedded_images_start(em, e);
+    if (r >= 0)
+        r = embedded_layers_load(em, e);
     if (r < 0) {
         embedded_free(&em->base);
         return r;

@@ -1,15 +1,17 @@
 /* embedded.h - the runtime that needs only this machine: opensandbox-broker makes its sandboxes.
  *
  * The server's data directory has one directory per sandbox, `sandboxes/<id>`, with the socket its
- * execd listens on, and `volumes/<claim>` for volumes that requests name. */
+ * execd listens on, `volumes/<claim>` for volumes that requests name, and `snapshots/`, see
+ * embedded_layers.h. */
 #pragma once
 
 #include "server/runtime/runtime.h"
 
 /* Where the files of an image come from. */
 struct embedded_root {
-    bool host; /* the host's own /usr; else: */
-    int dir;   /* an unpacked root */
+    bool host;        /* the host's own /usr; else: */
+    int dir;          /* an unpacked root */
+    const char *path; /* of that */
 };
 
 struct embedded_path {
@@ -31,8 +33,15 @@ struct embedded_conf {
     size_t host_path_count;
     /* NULL when there is no such image. */
     const struct embedded_root *(*find_root)(void *user, struct str image);
+    /* The one with that path; NULL when the configuration has none. */
+    const struct embedded_root *(*find_dir)(void *user, struct str path);
     void *user;
+    const struct config *config; /* for images of the store */
+    struct loop *loop;
+    struct pool *pool;
 };
+
+extern const struct runtime_kind embedded_runtime;
 
 /* conf is copied; the caller keeps what it points to. Connects to the broker: -errno when none
  * answers within wait_ms. BLOCKS. */

@@ -2,7 +2,11 @@
 #pragma once
 
 #include "broker/client.h"
+#include "server/images/images.h"
 #include "server/runtime/embedded/embedded.h"
+#include "server/runtime/embedded/embedded_layers.h"
+#include "server/runtime/embedded/host.h"
+#include "server/runtime/embedded/image_hands.h"
 #include <pthread.h>
 
 enum { EMBEDDED_CONNECTIONS_MAX = 64 };
@@ -10,27 +14,65 @@ enum { EMBEDDED_CONNECTIONS_MAX = 64 };
 struct embedded {
     struct runtime base;
     struct embedded_conf conf;
-    int sandboxes, volumes; /* directories */
-    pthread_mutex_t claims; /* held while a claim is looked up, made or renamed for erasure */
-    pthread_mutex_t lock;   /* protects the fields below */
+    struct embedded_host *host; /* NULL until the start is complete */
+    int sandboxes, volumes;     /* directories */
+    struct embedded_layers layers;
+    struct image_hands hands; /* of base.images */
+    pthread_mutex_t claims;   /* held while a claim is looked up, made or renamed for erasure */
+    pthread_mutex_t lock;     /* protects the fields below */
     struct broker_client idle[EMBEDDED_CONNECTIONS_MAX];
     size_t idle_count;
 };
 
+/* What task->of_runtime points to while work is under way that can be cancelled. */
+struct embedded_work {
+    void (*cancel)(struct embedded_work *w); /* with em->layers.lock held */
+};
+
 /* --- embedded.c --- */
 
+/* Calls fn with a connection to the broker; once more over a new one when that was lost. */
+typedef int embedded_call_fn(void *user, struct broker_client *client, struct err *e);
+int embedded_call(struct embedded *em, embedded_call_fn *fn, void *user, struct err *e);
+/* Opens a directory of ours, and makes it if need be. */
+int embedded_open_dir(const char *parent, const char *name, struct err *e);
+/* Opens sandboxes/<id>. */
+int embedded_open_sandbox(const struct embedded *em, struct str id, struct err *e);
 /* Opens dir/path as broker_reach does. */
 int embedded_reach(struct embedded *em, int dir, const char *path, bool make, struct err *e);
+
+/* Makes the sandbox of create->plan. `image` as for embedded_plan_make. As create(). */
+int embedded_create_as_planned(struct embedded *em, struct runtime_create *create,
+                               const struct images_base *image, struct err *e);
 
 /* --- embedded_plan.c --- */
 
 /* As in runtime.h. */
-int embedded_check_source(struct runtime *r, const struct api_create *spec, struct api_fail *f);
 int embedded_check_abilities(struct runtime *r, const struct api_create *spec, struct api_fail *f);
 void embedded_image_note(struct runtime *r, struct str image, struct buf *out);
-/* Turns the request into a plan, which owns no descriptor. Fills f when that is impossible. */
-int embedded_plan(const struct embedded *em, struct str id, const struct api_create *spec,
-                  struct plan *ret_plan, const struct embedded_root **ret_root, struct api_fail *f);
+/* What a request comes to. Owns no descriptor. */
+struct embedded_plan {
+    struct plan plan;
+    const struct embedded_root *root; /* NULL: made of an image of the store */
+    struct embedded_source source;    /* the root as a base, and the layers above it */
+    struct image_reference reference; /* of an image of the store ... */
+    struct image_digest image_id;     /* ... or this one, of a snapshot */
+};
+/* Fills f when the request cannot be granted. `image` is an image of the store; NULL for a check
+ * while it is not there yet. */
+int embedded_plan_make(struct embedded *em, const struct runtime_create *c,
+                       const struct images_base *image, struct embedded_plan *ret,
+                       struct api_fail *f);
+
+/* --- embedded_snapshots.c: as in runtime.h --- */
+
+int embedded_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err *e);
+int embedded_snapshot_remove(struct runtime *r, struct str snapshot_id, struct err *e);
+int embedded_snapshot_each(struct runtime *r, runtime_snapshot_visit_fn *visit, void *user,
+                           struct err *e);
+/* The source of a snapshot. -ENOENT when there is none. */
+int embedded_snapshot_source(struct embedded *em, struct str snapshot_id,
+                             struct embedded_source *ret, struct err *e);
 
 /* --- embedded_volumes.c --- */
 

@@ -4,10 +4,11 @@
 #include <sys/utsname.h>
 
 #include "base/arena.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "sandbox/disk.h"
 #include "server/config/words.h"
-#include "server/runtime/embedded/embedded_internal.h"
+#include "server/runtime/embedded/embedded_images.h"
 
 /* Refuses limits that the plan has no field for. */
 static int check_limits(const struct api_limits *asked, struct api_fail *f)
@@ -29,18 +30,6 @@ static int check_limits(const struct api_limits *asked, struct api_fail *f)
     return 0;
 }
 
-int embedded_check_source(struct runtime *r UNUSED, const struct api_create *spec,
-                          struct api_fail *f)
-{
-    if (spec->pool_ref.n)
-        return api_fail_set(f, 400, "SANDBOX::UNSUPPORTED_POOL_REF",
-                            "extensions.poolRef: this runtime has no pools; create without it");
-    if (spec->snapshot_id.n)
-        return api_fail_set(f, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot '%.*s'",
-                            STR_ARG(spec->snapshot_id));
-    return 0;
-}
-
 int embedded_check_abilities(struct runtime *r UNUSED, const struct api_create *spec,
                              struct api_fail *f)
 {
@@ -51,21 +40,16 @@ int embedded_check_abilities(struct runtime *r UNUSED, const struct api_create *
     if (spec->os.n && !str_eq(spec->os, STR("linux")))
         return api_fail_invalid(f, "platform.os: this runtime runs linux sandboxes, not %.*s",
                                 STR_ARG(spec->os));
+    if (spec->persistent && spec->limits.disk_bytes)
+        return api_fail_invalid(f, "resourceLimits.disk: the files of a persistent sandbox cannot "
+                                   "be limited; leave one of them out");
     if (spec->arch.n && !str_eq(spec->arch, str_of(arch)))
         return api_fail_invalid(f, "platform.arch: this machine is %s, not %.*s", arch,
                                 STR_ARG(spec->arch));
-    if (spec->credential_proxy)
-        return api_fail_invalid(f, "credentialProxy: this runtime has no credential proxy");
-    if (spec->network_policy)
-        return api_fail_invalid(f, "networkPolicy: this runtime cannot enforce network policies; "
-                                   "create without one, or set embedded.network = \"none\"");
-    if (spec->hooks)
-        return api_fail_invalid(f,
-                                "lifecycle: this runtime has no hooks; let the entrypoint do it");
-    if (spec->limits.gpus)
-        return api_fail_invalid(f, "resourceLimits.gpu: this runtime has no GPUs to give");
     return check_limits(&spec->limits, f);
 }
+
+#define DIR_PREFIX "dir:" /* of a source's base */
 
 enum {
     TMP_BYTES_MIN = 64 << 20,
@@ -96,7 +80,8 @@ static int add_args(struct plan *p, const struct api_create *spec, struct api_fa
 
     if (count == 1 && str_find(words[0], ' ') < words[0].n &&
         words_split(&arena, spec->entrypoint[0], &words, &count) < 0)
-        return api_fail_invalid(f, "entrypoint: '%.*s' is no command line: a quote is not closed",
+        return api_fail_invalid(f,
+                                "entrypoint: '%.*s' is not a command line: a quote is not closed",
                                 STR_ARG(spec->entrypoint[0]));
     for (size_t i = 0; i < count; i++)
         if (plan_add_arg(p, words[i]) < 0)
@@ -126,13 +111,44 @@ static bool has_env(const struct api_create *spec, struct str name)
     return false;
 }
 
-static int add_env(struct plan *p, const struct api_create *spec, struct api_fail *f)
+/* Whether the image sets the variable. */
+static bool image_has_env(const struct images_base *image, struct str name)
+{
+    for (size_t i = 0; image && i < image->config.env_count; i++) {
+        struct str value = image->config.env[i], have;
+
+        if (str_cut(&value, '=', &have) && str_eq(have, name))
+            return true;
+    }
+    return false;
+}
+
+/* Variables of the image; one that no program can have is left out. */
+static int add_image_env(struct plan *p, const struct api_create *spec,
+                         const struct images_base *image)
 {
     int r = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(usual_env) && r == 0; i++)
-        if (!has_env(spec, usual_env[i].key))
-            r = plan_add_env(p, usual_env[i].key, usual_env[i].value);
+    for (size_t i = 0; i < image->config.env_count && r != -E2BIG; i++) {
+        struct str value = image->config.env[i], name;
+
+        if (str_cut(&value, '=', &name) && value.p && name.n && !has_env(spec, name))
+            r = plan_add_env(p, name, value);
+    }
+    return r == -E2BIG ? r : 0;
+}
+
+static int add_env(struct plan *p, const struct api_create *spec, const struct images_base *image,
+                   struct api_fail *f)
+{
+    int r = image ? add_image_env(p, spec, image) : 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(usual_env) && r == 0; i++) {
+        bool home = image && image->home.n && str_eq(usual_env[i].key, STR("HOME"));
+
+        if (!has_env(spec, usual_env[i].key) && !image_has_env(image, usual_env[i].key))
+            r = plan_add_env(p, usual_env[i].key, home ? image->home : usual_env[i].value);
+    }
     for (size_t i = 0; i < spec->env_count && r == 0; i++)
         r = plan_add_env(p, spec->env[i].key, spec->env[i].value);
     if (r == 0)
@@ -173,38 +189,146 @@ void embedded_image_note(struct runtime *r, struct str image, struct buf *out)
                        STR_ARG(image));
 }
 
-int embedded_plan(const struct embedded *em, struct str id, const struct api_create *spec,
-                  struct plan *ret_plan, const struct embedded_root **ret_root, struct api_fail *f)
+/* The root of the request's image, and it as a source. Without one it is an image of the store. */
+static int find_image(struct embedded *em, const struct api_create *spec, struct embedded_plan *ret,
+                      struct api_fail *f)
 {
-    const struct embedded_root *root;
+    const struct embedded_root *root = em->conf.find_root(em->conf.user, spec->image);
+
+    ret->root = root;
+    ret->source.count = 0;
+    if (!root)
+        return embedded_image_check(spec, ret, f);
+    if (root->host)
+        (void)snprintf(ret->source.base, sizeof(ret->source.base), "host");
+    else
+        (void)snprintf(ret->source.base, sizeof(ret->source.base), DIR_PREFIX "%s", root->path);
+    return 0;
+}
+
+/* NULL when the configuration does not have it any more. */
+static const struct embedded_root *root_of(struct embedded *em, struct str base)
+{
+    static const struct embedded_root host = {.host = true, .dir = -EBADF};
+
+    if (str_eq(base, STR("host")))
+        return &host;
+    return str_starts(base, STR(DIR_PREFIX))
+               ? em->conf.find_dir(em->conf.user, str_skip(base, STR(DIR_PREFIX).n))
+               : NULL;
+}
+
+/* What a sandbox was made of, to make it once more. */
+static int find_again(struct embedded *em, struct str id, struct embedded_plan *ret,
+                      struct api_fail *f)
+{
+    struct err e = {0};
+    auto_fd dir = embedded_open_sandbox(em, id, &e);
+    int r = dir < 0 ? dir : embedded_source_read(dir, EMBEDDED_SOURCE_FILE, &ret->source, &e);
+
+    if (r < 0)
+        return api_fail_set(f, 409, "SANDBOX::REQUEST_NOT_KEPT",
+                            "what the sandbox was made of is not known any more: %s", e.msg);
+    ret->root = root_of(em, str_of(ret->source.base));
+    return ret->root || embedded_source_image(&ret->source, &ret->image_id) == 1
+               ? 0
+               : api_fail_set(f, 409, "SANDBOX::REQUEST_NOT_KEPT",
+                              "the image %s is not in the table embedded.images any more; map it "
+                              "again",
+                              ret->source.base);
+}
+
+static int find_snapshot(struct embedded *em, struct str id, struct embedded_plan *ret,
+                         struct api_fail *f)
+{
+    struct err e = {0};
+    int r = embedded_snapshot_source(em, id, &ret->source, &e);
+
+    if (r == -ENOENT)
+        return api_fail_set(f, 409, "SNAPSHOT::INVALID_RESTORE_CONFIG",
+                            "the files of snapshot '%.*s' are not there", STR_ARG(id));
+    if (r < 0)
+        return api_fail_set(f, 500, "SANDBOX::UNKNOWN_ERROR", "snapshot '%.*s': %s", STR_ARG(id),
+                            e.msg);
+    ret->root = root_of(em, str_of(ret->source.base));
+    return ret->root || embedded_source_image(&ret->source, &ret->image_id) == 1
+               ? 0
+               : api_fail_set(f, 409, "SNAPSHOT::INVALID_RESTORE_CONFIG",
+                              "snapshot '%.*s' was made of the image %s, which is not in the "
+                              "table embedded.images any more; map it again",
+                              STR_ARG(id), ret->source.base);
+}
+
+/* Sets its layers: those of snapshots, which are shifted, above the root or the image's. */
+static int set_layers(struct embedded_plan *p, const struct images_base *image, struct api_fail *f)
+{
+    struct plan *plan = &p->plan;
+    size_t above = p->source.count, below = image ? image->layer_count : 1;
+
+    plan->root = p->root && p->root->host ? PLAN_ROOT_HOST : PLAN_ROOT_DIR;
+    if (plan->root == PLAN_ROOT_HOST)
+        below = 0;
+    if (above + below > PLAN_LAYERS_MAX)
+        return api_fail_invalid(f, "image and snapshots have %zu layers together, more than %d",
+                                above + below, PLAN_LAYERS_MAX);
+    plan->layer_count = (uint32_t)(above + below);
+    memset(plan->layer_flags, PLAN_LAYER_SHIFTED, image ? above + below : above);
+    if (image) {
+        plan->uid = image->uid;
+        plan->gid = image->gid;
+    }
+    return 0;
+}
+
+/* What the sandbox is made of. Afterwards the source is complete, too. */
+static int find_source(struct embedded *em, const struct runtime_create *c,
+                       const struct images_base *image, struct embedded_plan *ret,
+                       struct api_fail *f)
+{
+    const struct api_create *spec = c->spec;
+    int r = c->again == RUNTIME_START ? find_again(em, c->id, ret, f)
+            : spec->snapshot_id.n     ? find_snapshot(em, spec->snapshot_id, ret, f)
+                                      : find_image(em, spec, ret, f);
+
+    if (r == 0 && image) {
+        ret->root = NULL; /* even if a new configuration maps the name since the check */
+        (void)snprintf(ret->source.base, sizeof(ret->source.base), EMBEDDED_IMAGE_PREFIX "%s",
+                       image->id.text);
+    }
+    return r < 0 ? r : set_layers(ret, image, f);
+}
+
+int embedded_plan_make(struct embedded *em, const struct runtime_create *c,
+                       const struct images_base *image, struct embedded_plan *ret,
+                       struct api_fail *f)
+{
+    const struct api_create *spec = c->spec;
+    struct str id = c->id;
+    struct plan *plan = &ret->plan;
+    struct str cwd = image && image->config.workdir.n ? image->config.workdir : STR("/");
     struct err e = {0};
 
-    root = em->conf.find_root(em->conf.user, spec->image);
-    if (!root)
-        return api_fail_invalid(f,
-                                "image.uri: there is no image '%.*s' here; use \"host\", or map "
-                                "the name in the table embedded.images of the server's "
-                                "configuration",
-                                STR_ARG(spec->image));
-    plan_init(ret_plan);
-    if (str_copy(ret_plan->id, sizeof(ret_plan->id), id) < 0)
+    plan_init(plan);
+    if (find_source(em, c, image, ret, f) < 0)
+        return -EBADMSG;
+    if (str_copy(plan->id, sizeof(plan->id), id) < 0)
         return api_fail_invalid(f, "the id is too long");
     /* The whole id would be too long for a readable host name. */
-    (void)snprintf(ret_plan->hostname, sizeof(ret_plan->hostname), "sandbox-%.8s", ret_plan->id);
-    ret_plan->root = root->host ? PLAN_ROOT_HOST : PLAN_ROOT_DIR;
-    ret_plan->layer_count = root->host ? 0 : 1;
-    ret_plan->net = em->conf.network ? PLAN_NET_BRIDGE : PLAN_NET_NONE;
-    memcpy(ret_plan->dns, em->conf.dns, sizeof(ret_plan->dns));
-    set_limits(em, &spec->limits, ret_plan);
-    if (add_args(ret_plan, spec, f) < 0 || add_env(ret_plan, spec, f) < 0)
+    (void)snprintf(plan->hostname, sizeof(plan->hostname), "sandbox-%.8s", plan->id);
+    plan->net = em->conf.network ? PLAN_NET_BRIDGE : PLAN_NET_NONE;
+    memcpy(plan->dns, em->conf.dns, sizeof(plan->dns));
+    set_limits(em, &spec->limits, plan);
+    plan->lasting = spec->persistent;
+    if (spec->persistent) /* the broker cannot limit those yet */
+        plan->limits.disk_bytes = 0;
+    if (add_args(plan, spec, f) < 0 || add_env(plan, spec, image, f) < 0)
         return -EBADMSG;
-    if (plan_set_cwd(ret_plan, STR("/")) < 0)
-        return api_fail_invalid(f, "entrypoint and env have more than %d bytes together",
-                                PLAN_TEXT_MAX);
-    if (add_binds(ret_plan, spec, f) < 0)
+    if (plan_set_cwd(plan, cwd) < 0)
+        return api_fail_invalid(f,
+                                "the working directory '%s' is not absolute, or entrypoint, env "
+                                "and it have more than %d bytes together",
+                                api_show(cwd).text, PLAN_TEXT_MAX);
+    if (add_binds(plan, spec, f) < 0)
         return -EBADMSG;
-    if (plan_check(ret_plan, &e) < 0)
-        return api_fail_invalid(f, "%s", e.msg);
-    *ret_root = root;
-    return 0;
+    return plan_check(plan, &e) < 0 ? api_fail_invalid(f, "%s", e.msg) : 0;
 }

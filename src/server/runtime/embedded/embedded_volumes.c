@@ -71,13 +71,14 @@ static int relative_path(struct str rest, struct str sub, char out[PATH_MAX])
 static int refuse_link(size_t i, const struct api_volume *v, struct api_fail *f)
 {
     if (v->kind == API_VOLUME_HOST)
-        return api_fail_set(f, 400, "VOLUME::HOST_PATH_NOT_ALLOWED",
-                            "volumes[%zu]: host.path or subPath leads over a symbolic link below "
-                            "the allowed directory; links are not followed there, name the "
-                            "directory itself",
-                            i);
+        return api_fail_set(
+            f, 400, "VOLUME::HOST_PATH_NOT_ALLOWED",
+            "volumes[%zu]: host.path or subPath leads through a symbolic link below "
+            "the allowed directory; links are not followed there, name the "
+            "directory itself",
+            i);
     return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
-                        "volumes[%zu].subPath: it leads over a symbolic link; links in a volume "
+                        "volumes[%zu].subPath: it leads through a symbolic link; links in a volume "
                         "are not followed, name the directory itself",
                         i);
 }
@@ -142,7 +143,7 @@ static int check_sub_path(struct embedded *em, size_t i, const struct api_volume
         return refuse_link(i, v, f);
     if (fd == -ENOENT || fd == -ENOTDIR)
         return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH",
-                            "volumes[%zu].subPath: there is nothing at it in the volume", i);
+                            "volumes[%zu].subPath: no such file or directory in the volume", i);
     if (fd == -ENAMETOOLONG)
         return api_fail_set(f, 400, "VOLUME::INVALID_SUB_PATH", "volumes[%zu].subPath: %s", i,
                             e.msg);
@@ -167,7 +168,7 @@ static int check_claim(struct embedded *em, size_t i, const struct api_volume *v
                             i, claim);
     if (found && !S_ISDIR(st.st_mode))
         return api_fail_set(f, 500, "VOLUME::PVC_INSPECT_FAILED",
-                            "volumes[%zu].pvc.claimName: '%s' is no directory on the server", i,
+                            "volumes[%zu].pvc.claimName: '%s' is not a directory on the server", i,
                             claim);
     return v->sub_path.n == 0 ? 0 : check_sub_path(em, i, v, f);
 }
@@ -197,11 +198,6 @@ int embedded_volumes_check(struct embedded *em, const struct api_create *spec, s
                                 "bytes, without '//', '.' and '..', and outside /proc, /sys and "
                                 "/dev",
                                 i, PLAN_TARGET_MAX - 1);
-        if (v->kind == API_VOLUME_OSSFS)
-            return api_fail_set(f, 400, "VOLUME::UNSUPPORTED_BACKEND",
-                                "volumes[%zu].ossfs: this runtime mounts host paths and named "
-                                "volumes (pvc) only",
-                                i);
         r = v->kind == API_VOLUME_HOST ? check_host(em, i, v, f) : check_claim(em, i, v, f);
         if (r < 0)
             return r;

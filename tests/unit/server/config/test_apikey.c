@@ -180,7 +180,7 @@ TEST(apikey, is_asked_for_unless_the_operator_waived_it)
     CHECK_EQ(k.count, 0);
     CHECK(access(s.path, F_OK) < 0);
     CHECK_EQ(apikey_describe(&k, "0.0.0.0:80", &text), 0);
-    CHECK(strstr(text.p, "whoever reaches 0.0.0.0:80 runs code here"));
+    CHECK(strstr(text.p, "anyone who can reach 0.0.0.0:80 can run code here"));
 }
 
 TEST(apikey, tells_how_it_is_used)

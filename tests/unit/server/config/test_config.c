@@ -43,9 +43,9 @@ TEST(config, reads_nothing_as_the_defaults)
     CHECK_STR(c->embedded.broker, "/var/lib/opensandbox/broker.sock");
     CHECK_STR(c->store.path, "/var/lib/opensandbox/server/opensandbox.db");
     CHECK_STR(c->dir, "/var/lib/opensandbox/server");
-    CHECK_EQ(c->embedded.default_memory, INT64_C(2) << 30);
-    CHECK_EQ(c->embedded.default_cpu, 1000);
-    CHECK_EQ(c->embedded.default_disk, 0);
+    CHECK_EQ(c->runtime.default_memory, INT64_C(2) << 30);
+    CHECK_EQ(c->runtime.default_cpu, 1000);
+    CHECK_EQ(c->runtime.default_disk, 0);
     CHECK_EQ(c->docker.drop_capabilities.count, 9);
     CHECK_STR(c->docker.drop_capabilities.at[8], "SYS_TTY_CONFIG");
     CHECK(c->docker.no_new_privileges);
@@ -55,9 +55,10 @@ TEST(config, reads_nothing_as_the_defaults)
 TEST(config, reads_every_kind)
 {
     PARSE(p, "[server]\nhost = '::1'\nport = 1\napi_keys = ['a', 'b']\nproxy_access = 'open'\n"
+             "state = '/s'\n"
              "[log]\nlevel = 'warning'\nformat = 'json'\nfile_enabled = true\n"
-             "[embedded]\nstate = '/s'\ndefault_memory = '512Mi'\ndefault_cpu = 0.5\n"
-             "default_disk = 10000000\ndns = ['9.9.9.9', '1.1.1.1']\n"
+             "[runtime]\ndefault_memory = '512Mi'\ndefault_cpu = 0.5\n"
+             "default_disk = 10000000\n[embedded]\ndns = ['9.9.9.9', '1.1.1.1']\n"
              "images = { 'a:*' = 'host', 'b' = 'dir:/b' }\n"
              "[renew_intent]\nredis.dsn = 'redis://x'\nredis.enabled = true\n"
              "[ingress.secure_access]\nactive_key = 'k'\n"
@@ -74,9 +75,9 @@ TEST(config, reads_every_kind)
     CHECK_EQ(c->log_level, LOG_WARN);
     CHECK(c->log.file_enabled);
     CHECK_STR(c->dir, "/s/server");
-    CHECK_EQ(c->embedded.default_memory, 512 << 20);
-    CHECK_EQ(c->embedded.default_cpu, 500);
-    CHECK_EQ(c->embedded.default_disk, 10000000);
+    CHECK_EQ(c->runtime.default_memory, 512 << 20);
+    CHECK_EQ(c->runtime.default_cpu, 500);
+    CHECK_EQ(c->runtime.default_disk, 10000000);
     CHECK_EQ(c->dns_count, 2);
     CHECK_EQ(c->dns[1], 0x01010101);
     CHECK_EQ(c->image_count, 2);
@@ -145,14 +146,14 @@ TEST(config, says_what_is_wrong_and_what_would_be_right)
         {"[embedded]\nnetwork = 'host'\n",
          "c.toml:2:11: error: embedded.network: found \"host\"; expected one of \"bridge\", "
          "\"none\"\n"                                                                                                                                                 },
-        {"[embedded]\ndefault_memory = '1.5Gi'\n",
-         "c.toml:2:18: error: embedded.default_memory: found \"1.5Gi\"; expected a size, such as "
+        {"[runtime]\ndefault_memory = '1.5Gi'\n",
+         "c.toml:2:18: error: runtime.default_memory: found \"1.5Gi\"; expected a size, such as "
          "\"512Mi\" or \"2Gi\"\n"                                                                                                                                     },
         {"[storage]\nallowed_host_paths = ['data']\n",
          "c.toml:2:23: error: storage.allowed_host_paths: this item does not fit; expected a list, "
          "each a path that begins with /\n"                                                                                                                           },
         {"[kubernetes.execd_init_resources]\nlimits = { cpu = 1 }\n[runtime]\ntype='kubernetes'\n",
-         "c.toml:2:18: error: kubernetes.execd_init_resources.limits: this value is no text; "
+         "c.toml:2:18: error: kubernetes.execd_init_resources.limits: this value is not a text; "
          "expected a table of texts\n"                                                                                                                                },
         {"server = 3\n",
          "c.toml:1:1: error: server: found an integer; expected a section, as in [server]\n"                                                                          },
@@ -176,9 +177,9 @@ TEST(config, warns_of_unknown_keys_and_names_the_nearest)
     CHECK_REPORT("[server]\nprot = 1\n",
                  "c.toml:2:1: warning: server.prot is unknown and ignored; did you mean "
                  "server.port?\n");
-    CHECK_REPORT("[embedded]\nwrokers = 1\n", /* no further than broker, if a swap were two edits */
-                 "c.toml:2:1: warning: embedded.wrokers is unknown and ignored; did you mean "
-                 "embedded.workers?\n");
+    CHECK_REPORT("[server]\nwrokers = 1\n",
+                 "c.toml:2:1: warning: server.wrokers is unknown and ignored; did you mean "
+                 "server.workers?\n");
     CHECK_REPORT("[sever]\nport = 1\n",
                  "c.toml:1:2: warning: sever is unknown and ignored; did you mean [server]?\n");
     CHECK_REPORT("port = 1\n",
@@ -188,6 +189,52 @@ TEST(config, warns_of_unknown_keys_and_names_the_nearest)
     CHECK_REPORT("\"server.port\" = 1\n", /* one key with a dot in it, not two */
                  "c.toml:1:1: warning: \"server.port\" is unknown and ignored; did you mean "
                  "server.port?\n");
+}
+
+TEST(config, reads_keys_by_their_old_names_and_names_the_new_ones)
+{
+    static const struct {
+        const char *text, *warning;
+        size_t offset;
+    } rows[] = {
+        {"workers = 7",            "embedded.workers is an old name; the key is now server.workers",
+         offsetof(struct config, server.workers)            },
+        {"ready = 7",              "embedded.ready is an old name; the key is now runtime.ready",
+         offsetof(struct config, runtime.ready)             },
+        {"failed_ttl_seconds = 7", "the key is now runtime.failed_ttl_seconds",
+         offsetof(struct config, runtime.failed_ttl_seconds)},
+        {"reconcile_seconds = 7",  "the key is now runtime.reconcile_seconds",
+         offsetof(struct config, runtime.reconcile_seconds) },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[64];
+
+        (void)snprintf(text, sizeof(text), "[embedded]\n%s\n", rows[i].text);
+        PARSE(p, text);
+        CHECK(strstr(p.report.lines.p, "c.toml:2:1: warning: "));
+        CHECK(strstr(p.report.lines.p, rows[i].warning));
+        CHECK_EQ(*(const int64_t *)((const char *)p.config + rows[i].offset), 7);
+    }
+    PARSE(p, "[embedded]\nstate = '/s'\nuser = '1234'\ndefault_memory = '1Mi'\n"
+             "default_cpu = '250m'\ndefault_disk = '8Mi'\n");
+    CHECK_EQ(p.report.warnings, 5);
+    CHECK_STR(p.config->server.state, "/s");
+    CHECK_STR(p.config->server.user, "1234");
+    CHECK_EQ(p.config->runtime.default_memory, 1 << 20);
+    CHECK_EQ(p.config->runtime.default_cpu, 250);
+    CHECK_EQ(p.config->runtime.default_disk, 8 << 20);
+}
+
+TEST(config, prefers_the_new_name_of_a_key)
+{
+    PARSE(p, "[server]\nworkers = 3\n[embedded]\nworkers = 4\n");
+    CHECK_EQ(p.config->server.workers, 3);
+    CHECK_STR(p.report.lines.p,
+              "c.toml:4:1: warning: embedded.workers is an old name, ignored beside the new one; "
+              "the key is now server.workers\n");
+    PARSE(q, "[embedded]\nworkers = 4\n[server]\nworkers = 3\n");
+    CHECK_EQ(q.config->server.workers, 3);
 }
 
 TEST(config, is_not_stopped_by_a_thousand_unknown_keys)
@@ -205,8 +252,8 @@ TEST(config, expands_paths)
 {
     CHECK_EQ(setenv("HOME", "/home/me", 1), 0);
     CHECK_EQ(chdir("/tmp"), 0);
-    PARSE(p, "[embedded]\nstate = 'here'\n[store]\npath = '~/db/x.db'\n");
-    CHECK_STR(p.config->embedded.state, "/tmp/here");
+    PARSE(p, "[server]\nstate = 'here'\n[store]\npath = '~/db/x.db'\n");
+    CHECK_STR(p.config->server.state, "/tmp/here");
     CHECK_STR(p.config->embedded.broker, "/tmp/here/broker.sock");
     CHECK_STR(p.config->store.path, "/home/me/db/x.db");
     CHECK_STR(p.config->dir, "/home/me/db");
@@ -298,7 +345,7 @@ TEST(config, lets_the_environment_override_the_file_and_options_both)
     auto_parsed p = load((struct config_options){"a.toml", "h", "9", "/s"});
     CHECK_STR(p.report.lines.p, "");
     CHECK_STR(p.config->server.api_key, "variable");
-    CHECK_EQ(p.config->embedded.failed_ttl_seconds, 5);
+    CHECK_EQ(p.config->runtime.failed_ttl_seconds, 5);
     CHECK_STR(p.config->server.host, "h");
     CHECK_EQ(p.config->server.port, 9);
     CHECK_STR(p.config->embedded.broker, "/s/broker.sock");
@@ -353,10 +400,10 @@ TEST(config, knows_the_account_to_run_as)
         int r;
         uid_t uid;
     } cases[] = {
-        {"[embedded]\nuser = '1234'\n",            0,       1234},
-        {"[embedded]\nuser = '0'\n",               -EINVAL, 0   },
-        {"[embedded]\nuser = 'root'\n",            -EINVAL, 0   },
-        {"[embedded]\nuser = 'nobody-has-this'\n", -ENOENT, 0   },
+        {"[server]\nuser = '1234'\n",            0,       1234},
+        {"[server]\nuser = '0'\n",               -EINVAL, 0   },
+        {"[server]\nuser = 'root'\n",            -EINVAL, 0   },
+        {"[server]\nuser = 'nobody-has-this'\n", -ENOENT, 0   },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

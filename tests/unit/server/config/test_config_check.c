@@ -36,7 +36,7 @@ TEST(config_check, refuses_what_does_not_go_together)
         {SECURE "active_key = 'b'\nkeys = [{ key_id = 'a', key = 'AA==' }]\n",
          "active_key must be the key_id"                                                                                                },
         {SECURE "active_key = 'a'\nkeys = [{ key_id = 'a', key = '' }]\n",
-         "key is missing, empty or no base64"                                                                                           },
+         "key is missing, empty or not base64"                                                                                          },
         {SECURE "active_key = 'a'\nkeys = [{ key_id = 'A', key = 'AA' }]\n",
          "key_id is missing or wrong"                                                                                                   },
         {SECURE "active_key = 'a'\nkeys = [3]\n",                                            "key_id is missing or wrong"               },
@@ -55,7 +55,7 @@ TEST(config_check, refuses_what_does_not_go_together)
         {"[embedded]\nbroker = "
          "'/tmp/0123456789012345678901234567890123456789012345678901234567890123"
          "4567890123456789012345678901234567890123456789'\n",                       "at most 107 bytes"                        },
-        {"[embedded]\ndefault_disk = '1Mi'\n",                                               "less than 4Mi is no disk"                 },
+        {"[embedded]\ndefault_disk = '1Mi'\n",                                               "less than 4Mi is too small"               },
         {"[embedded.images]\nx = 'hosts'\n",
          "c.toml:2:5: error: embedded.images.\"x\": found \"hosts\"; expected \"host\" or "
          "\"dir:/absolute/path\""                                                                                                       },
@@ -100,19 +100,19 @@ TEST(config_check, says_what_has_no_effect)
                  "through this server renews\n");
 }
 
-TEST(config_check, starts_with_the_embedded_runtime_only)
+TEST(config_check, starts_only_with_a_runtime_of_this_build)
 {
     PARSE(p, DOCKER);
-    CHECK_EQ(config_check_host(p.config, &p.report), -EINVAL);
-    CHECK(strstr(p.report.lines.p, "this build has the embedded runtime only"));
+    CHECK_EQ(config_check_host(p.config, false, &p.report), -EINVAL);
+    CHECK(strstr(p.report.lines.p, "this build has no docker runtime; expected \"embedded\""));
 }
 
 TEST(config_check, looks_for_directories_and_programs)
 {
     PARSE(p, "[embedded]\nstart_broker = 'always'\nbroker_program = '/bin/sh'\n"
-             "execd_program = '/nowhere/execd'\nuser = '1000'\n"
+             "execd_program = '/nowhere/execd'\n[server]\nuser = '1000'\n"
              "[embedded.images]\na = 'dir:/nowhere'\nb = 'dir:/usr'\n");
-    CHECK_EQ(config_check_host(p.config, &p.report), -EINVAL);
+    CHECK_EQ(config_check_host(p.config, true, &p.report), -EINVAL);
     CHECK_STR(p.report.lines.p,
               "error: embedded.images.\"a\": there is no directory '/nowhere'\n"
               "error: embedded.execd_program: there is no program '/nowhere/execd'\n");

@@ -74,7 +74,7 @@ TEST(init_config, replaces_a_file_by_force_only)
     CHECK_EQ(init_config_write(path, NULL, false, &says, &e), -ENOENT);
 }
 
-TEST(init_config, writes_to_home_unless_told_otherwise)
+TEST(init_config, writes_to_home_by_default)
 {
     char dir[] = "/tmp/init.XXXXXX", path[64];
     AUTO_BUF(says, 4096);

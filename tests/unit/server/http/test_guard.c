@@ -68,16 +68,90 @@ TEST(guard, knows_all_its_keys_and_no_other)
     static const struct guard none = {.key_count = 0};
     static const struct guard empty = {.keys = {STR_INIT("")}, .key_count = 1};
 
-    CHECK(guard_is_key(&two_keys, STR("first")));
-    CHECK(guard_is_key(&two_keys, STR("second")));
-    CHECK(!guard_is_key(&two_keys, STR("third")));
-    CHECK(!guard_is_key(&two_keys, STR("firs")));
-    CHECK(!guard_is_key(&two_keys, STR("firstfirst")));
-    CHECK(!guard_is_key(&two_keys, STR("First")));
-    CHECK(!guard_is_key(&two_keys, STR("")));
-    CHECK(!guard_is_key(&two_keys, STR_NONE));
-    CHECK(!guard_is_key(&none, STR("")));
-    CHECK(!guard_is_key(&empty, STR("")));
+    CHECK(guard_find_key(&two_keys, STR("first")));
+    CHECK(guard_find_key(&two_keys, STR("second")));
+    CHECK(!guard_find_key(&two_keys, STR("third")));
+    CHECK(!guard_find_key(&two_keys, STR("firs")));
+    CHECK(!guard_find_key(&two_keys, STR("firstfirst")));
+    CHECK(!guard_find_key(&two_keys, STR("First")));
+    CHECK(!guard_find_key(&two_keys, STR("")));
+    CHECK(!guard_find_key(&two_keys, STR_NONE));
+    CHECK(!guard_find_key(&none, STR("")));
+    CHECK(!guard_find_key(&empty, STR("")));
+}
+
+/* Who the guard takes the sender for; "" when it is not let in. */
+static struct principal caller_of(const struct guard *g, struct str path, struct str key)
+{
+    struct principal caller = {0};
+    struct visitor v;
+
+    visitor_init(&v, HTTP_GET, path);
+    if (key.p)
+        visitor_says(&v, STR("open-sandbox-api-key"), key);
+    if (guard_admit(g, &v.req))
+        caller = *guard_principal(&v.req);
+    visitor_done(&v);
+    return caller;
+}
+
+TEST(guard, knows_the_caller_by_the_key)
+{
+    struct guard g = {0};
+    struct principal p;
+
+    guard_add_key(&g, STR("first"));
+    guard_add_key(&g, STR("second"));
+    p = caller_of(&g, STR("/v1/sandboxes"), STR("second"));
+    CHECK_STR(p.key_id, principal_of_key(STR("second")).key_id);
+    CHECK_EQ(p.role, ROLE_ADMIN);
+    CHECK_STR(caller_of(&g, STR("/v1/sandboxes"), STR("third")).key_id, "");
+}
+
+TEST(guard, gives_no_role_to_a_caller_without_a_key)
+{
+    struct guard g = {0};
+    struct principal p;
+
+    guard_add_key(&g, STR("first"));
+    p = caller_of(&g, STR("/health"), STR_NONE);
+    CHECK_STR(p.key_id, "anonymous");
+    CHECK_EQ(p.role, ROLE_NONE);
+    CHECK_EQ(caller_of(&g, STR("/sandboxes/a/proxy/80"), STR_NONE).role, ROLE_NONE);
+}
+
+TEST(guard, takes_every_caller_for_an_admin_when_open)
+{
+    static const struct guard open = {.key_count = 0};
+    struct principal p = caller_of(&open, STR("/v1/sandboxes"), STR_NONE);
+
+    CHECK_STR(p.key_id, "anonymous");
+    CHECK_EQ(p.role, ROLE_ADMIN);
+}
+
+TEST(guard, keeps_as_many_keys_as_fit)
+{
+    struct guard g = {0};
+
+    for (size_t i = 0; i < GUARD_KEYS_MAX + 1; i++)
+        guard_add_key(&g, STR("key"));
+    CHECK_EQ(g.key_count, GUARD_KEYS_MAX);
+}
+
+/* A configuration that is loaded again changes the keys, but not who sent a request of before. */
+TEST(guard, remembers_the_caller_when_the_keys_change)
+{
+    struct guard g = {0};
+    struct visitor v;
+
+    guard_add_key(&g, STR("first"));
+    visitor_init(&v, HTTP_GET, STR("/v1/sandboxes"));
+    visitor_says(&v, STR("open-sandbox-api-key"), STR("first"));
+    CHECK(guard_admit(&g, &v.req));
+    g.key_count = 0;
+    guard_add_key(&g, STR("second"));
+    CHECK_STR(guard_principal(&v.req)->key_id, principal_of_key(STR("first")).key_id);
+    visitor_done(&v);
 }
 
 TEST(guard, finds_all_its_keys_in_a_text)

@@ -39,6 +39,8 @@ TEST(store, gives_back_every_field)
     CHECK_SPAN(f.row.metadata, "{\"a\":\"b\"}");
     CHECK_SPAN(f.row.token, "secret");
     CHECK_SPAN(f.row.spec, "{}");
+    CHECK_SPAN(f.row.tenant, "default");
+    CHECK_SPAN(f.row.owner, "key:0123456789ab");
     CHECK_EQ(f.row.renew_extend_s, UINT32_MAX);
     store_close(s);
 }
@@ -273,7 +275,7 @@ static int order_visit(void *user, const struct store_sandbox *row)
     return out->n >= 2 ? -ECANCELED : 0;
 }
 
-TEST(store, lists_the_oldest_first_until_told_to_stop)
+TEST(store, lists_the_oldest_first_until_the_callback_stops)
 {
     struct store *s = open_store();
     struct store_sandbox row = row_of(STR("c"));
@@ -369,7 +371,7 @@ TEST(store, lets_either_renewal_or_expiry_win)
     store_close(race.store);
 }
 
-/* Whoever takes the row from Running, alone, counts. */
+/* Counts the one thread that changes the row from Running. */
 struct taker {
     struct store *store;
     enum sandbox_state to;

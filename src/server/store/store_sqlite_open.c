@@ -7,72 +7,27 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "server/store/store_internal.h"
+#include "base/tree.h"
+#include "server/store/store_sqlite_internal.h"
 
 enum {
     BUSY_TIMEOUT_MS = 5000, /* for an administrator's sqlite3 shell on the file */
     LENGTH_MAX = 4 << 20,   /* of a row, a string or a statement */
 };
 
-/* SQLite's primary result codes as errnos. Others are EIO. */
-static const struct {
-    int rc, code;
-} store_codes[] = {
-    {SQLITE_PERM,     EPERM   },
-    {SQLITE_BUSY,     EBUSY   },
-    {SQLITE_LOCKED,   EBUSY   },
-    {SQLITE_NOMEM,    ENOMEM  },
-    {SQLITE_READONLY, EROFS   },
-    {SQLITE_CORRUPT,  EUCLEAN },
-    {SQLITE_FULL,     ENOSPC  },
-    {SQLITE_CANTOPEN, EACCES  },
-    {SQLITE_TOOBIG,   EMSGSIZE},
-    {SQLITE_NOTADB,   EUCLEAN },
-};
-
-static int code_of(sqlite3 *db, int rc)
-{
-    int system = sqlite3_system_errno(db), base = rc & 0xff;
-
-    if (rc == SQLITE_CONSTRAINT_UNIQUE || rc == SQLITE_CONSTRAINT_PRIMARYKEY)
-        return EEXIST;
-    if (base == SQLITE_CONSTRAINT)
-        return EINVAL;
-    if ((base == SQLITE_IOERR || base == SQLITE_CANTOPEN) && system > 0)
-        return system;
-    for (size_t i = 0; i < ARRAY_LEN(store_codes); i++) {
-        if (store_codes[i].rc == base)
-            return store_codes[i].code;
-    }
-    return EIO;
-}
-
-int store_fail(sqlite3 *db, int rc, struct err *e)
-{
-    return err_set(e, code_of(db, rc), "%s", sqlite3_errmsg(db));
-}
-
-int store_exec(sqlite3 *db, const char *sql, struct err *e)
-{
-    int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
-
-    return rc == SQLITE_OK ? 0 : store_fail(db, rc, e);
-}
-
 /* Creates every directory above the file. */
 static int make_dirs(const char *path, struct err *e)
 {
+    const char *name = strrchr(path, '/');
     char dir[PATH_MAX];
+    int r;
 
-    if (str_copy(dir, sizeof(dir), str_of(path)) < 0)
+    if (!name || name == path)
+        return 0;
+    if (str_copy(dir, sizeof(dir), str_make(path, (size_t)(name - path))) < 0)
         return err_sys(e, ENAMETOOLONG, "%s", path);
-    for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-            return err_sys(e, errno, "mkdir %s", dir);
-        *slash = '/';
-    }
-    return 0;
+    r = tree_make(dir, 0700);
+    return r < 0 ? err_sys(e, -r, "mkdir %s", dir) : 0;
 }
 
 /* The lock is a separate file: SQLite loses its POSIX locks on the database when any descriptor of
@@ -116,7 +71,7 @@ static int expect_text(sqlite3 *db, const char *sql, const char *want, int code,
     if (rc == SQLITE_OK)
         rc = sqlite3_step(stmt);
     if (rc != SQLITE_ROW) {
-        r = store_fail(db, rc, e);
+        r = sql_fail(db, rc, e);
     } else {
         got = (const char *)sqlite3_column_text(stmt, 0);
         if (!got || strcmp(got, want) != 0)
@@ -130,7 +85,7 @@ static int expect_text(sqlite3 *db, const char *sql, const char *want, int code,
 static int check_and_migrate(sqlite3 *db, struct err *e)
 {
     uint32_t version;
-    int r = store_identify(db, STORE_VERSION, &version, e);
+    int r = sql_identify(db, SQL_VERSION, &version, e);
 
     if (r < 0)
         return r;
@@ -142,15 +97,15 @@ static int check_and_migrate(sqlite3 *db, struct err *e)
     if (r < 0)
         return r;
     /* Deleted rows held users' secrets: secure_delete overwrites them. The WAL keeps them until
-     * store_forget. */
-    r = store_exec(db,
-                   "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; "
-                   "PRAGMA secure_delete = ON",
-                   e);
-    return r < 0 ? r : store_migrate(db, version, store_steps, STORE_VERSION, e);
+     * sql_forget. */
+    r = sql_exec(db,
+                 "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; "
+                 "PRAGMA secure_delete = ON",
+                 e);
+    return r < 0 ? r : sql_migrate(db, version, sql_steps, SQL_VERSION, e);
 }
 
-static int open_database(struct store *s, const char *path, struct err *e)
+static int open_database(struct sql_store *s, const char *path, struct err *e)
 {
     int rc = sqlite3_open_v2(
         path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
@@ -158,7 +113,7 @@ static int open_database(struct store *s, const char *path, struct err *e)
     if (!s->db)
         return err_sys(e, ENOMEM, "open");
     if (rc != SQLITE_OK)
-        return store_fail(s->db, rc, e);
+        return sql_fail(s->db, rc, e);
     (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
     (void)sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, LENGTH_MAX);
     /* A file that another user prepared must not make us run code from its schema. */
@@ -167,7 +122,7 @@ static int open_database(struct store *s, const char *path, struct err *e)
     return check_and_migrate(s->db, e);
 }
 
-static int store_open_parts(struct store *s, const char *path, struct err *e)
+static int open_parts(struct sql_store *s, const char *path, struct err *e)
 {
     int r = make_dirs(path, e);
 
@@ -177,31 +132,32 @@ static int store_open_parts(struct store *s, const char *path, struct err *e)
         r = touch_file(path, e);
     if (r >= 0)
         r = open_database(s, path, e);
-    return r < 0 ? r : store_prepare(s, e);
+    return r < 0 ? r : sql_prepare(s, e);
 }
 
-int store_open(const char *path, struct store **ret_store, struct err *e)
+int store_sqlite_open(const char *path, struct store **ret_store, struct err *e)
 {
-    struct store *s = mem_new(struct store);
+    struct sql_store *s = mem_new(struct sql_store);
     int r;
 
+    s->base.ops = &sql_ops;
     s->lock = -EBADF;
     s->to_forget = true; /* by a server that was killed */
     (void)pthread_mutex_init(&s->mutex, NULL);
-    r = store_open_parts(s, path, e);
+    r = open_parts(s, path, e);
     if (r < 0) {
-        store_close(s);
+        sql_close(&s->base);
         return err_wrap(e, r, "store %s", path);
     }
-    *ret_store = s;
+    *ret_store = &s->base;
     return 0;
 }
 
-void store_close(struct store *s)
+void sql_close(struct store *base)
 {
-    if (!s)
-        return;
-    for (size_t i = 0; i < STORE_STMT_COUNT; i++)
+    struct sql_store *s = sql_of(base);
+
+    for (size_t i = 0; i < SQL_STMT_COUNT; i++)
         (void)sqlite3_finalize(s->stmts[i]);
     (void)sqlite3_close(s->db);
     fd_close(s->lock); /* last, so that the next server finds the file closed */
@@ -210,18 +166,19 @@ void store_close(struct store *s)
 }
 
 /* The caller holds the mutex. */
-static int empty_wal(struct store *s, struct err *e)
+static int empty_wal(struct sql_store *s, struct err *e)
 {
     int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 
     if (rc != SQLITE_OK)
-        return err_wrap(e, store_fail(s->db, rc, e), "store: checkpoint");
+        return err_wrap(e, sql_fail(s->db, rc, e), "store: checkpoint");
     s->to_forget = false;
     return 0;
 }
 
-int store_checkpoint(struct store *s, struct err *e)
+int sql_checkpoint(struct store *base, struct err *e)
 {
+    struct sql_store *s = sql_of(base);
     int r;
 
     (void)pthread_mutex_lock(&s->mutex);
@@ -230,8 +187,9 @@ int store_checkpoint(struct store *s, struct err *e)
     return r;
 }
 
-int store_forget(struct store *s, struct err *e)
+int sql_forget(struct store *base, struct err *e)
 {
+    struct sql_store *s = sql_of(base);
     int r = 0;
 
     (void)pthread_mutex_lock(&s->mutex);

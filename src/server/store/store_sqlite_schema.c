@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "server/store/store_internal.h"
+#include "server/store/store_sqlite_internal.h"
 
 /* "OSBX": distinguishes our files from those of other programs. */
 #define APPLICATION_ID 0x4f534258
@@ -15,7 +15,7 @@ static_assert(SANDBOX_PENDING == 0 && SANDBOX_RUNNING == 1 && SANDBOX_PAUSING ==
                   SANDBOX_TERMINATED == 6 && SANDBOX_FAILED == 7 && SANDBOX_STATE_COUNT == 8,
               "a state that changes its number needs a step; so does a new one, for the CHECKs");
 
-const char *const store_steps[STORE_VERSION] = {
+const char *const sql_steps[SQL_VERSION] = {
     /* events.seq counts from 1 per sandbox, without gaps in the rows that are kept. */
     "CREATE TABLE sandboxes ("
     " n INTEGER PRIMARY KEY,"
@@ -45,6 +45,20 @@ const char *const store_steps[STORE_VERSION] = {
     " message TEXT NOT NULL,"
     " PRIMARY KEY (sandbox, seq)"
     ") STRICT, WITHOUT ROWID;",
+    /* Of sandboxes that are there already nobody knows who created them. */
+    "ALTER TABLE sandboxes ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';"
+    "ALTER TABLE sandboxes ADD COLUMN owner TEXT NOT NULL DEFAULT '';",
+    "CREATE TABLE records ("
+    " n INTEGER PRIMARY KEY,"
+    " kind TEXT NOT NULL CHECK (kind <> ''),"
+    " id TEXT NOT NULL CHECK (id <> ''),"
+    " state TEXT NOT NULL,"
+    " tenant TEXT NOT NULL,"
+    " owner TEXT NOT NULL,"
+    " created_us INTEGER NOT NULL,"
+    " json TEXT NOT NULL,"
+    " UNIQUE (kind, id)"
+    ") STRICT;",
 };
 
 static int query_int(sqlite3 *db, const char *sql, int64_t *ret, struct err *e)
@@ -57,12 +71,12 @@ static int query_int(sqlite3 *db, const char *sql, int64_t *ret, struct err *e)
     if (rc == SQLITE_ROW)
         *ret = sqlite3_column_int64(stmt, 0);
     else
-        r = store_fail(db, rc, e);
+        r = sql_fail(db, rc, e);
     (void)sqlite3_finalize(stmt);
     return r;
 }
 
-int store_identify(sqlite3 *db, uint32_t count, uint32_t *ret_version, struct err *e)
+int sql_identify(sqlite3 *db, uint32_t count, uint32_t *ret_version, struct err *e)
 {
     int64_t application = 0, version = 0, tables = 0;
     int r = query_int(db, "PRAGMA application_id", &application, e);
@@ -94,21 +108,21 @@ static int migrate_step(sqlite3 *db, const char *step, uint32_t version, struct 
 
     (void)snprintf(mark, sizeof(mark), "PRAGMA application_id = %d; PRAGMA user_version = %u;",
                    APPLICATION_ID, version);
-    r = store_exec(db, "BEGIN IMMEDIATE", e);
+    r = sql_exec(db, "BEGIN IMMEDIATE", e);
     if (r < 0)
         return r;
-    r = store_exec(db, step, e);
+    r = sql_exec(db, step, e);
     if (r >= 0)
-        r = store_exec(db, mark, e);
+        r = sql_exec(db, mark, e);
     if (r >= 0)
-        r = store_exec(db, "COMMIT", e);
+        r = sql_exec(db, "COMMIT", e);
     if (!sqlite3_get_autocommit(db))
-        (void)store_exec(db, "ROLLBACK", NULL);
+        (void)sql_exec(db, "ROLLBACK", NULL);
     return r;
 }
 
-int store_migrate(sqlite3 *db, uint32_t version, const char *const *steps, uint32_t count,
-                  struct err *e)
+int sql_migrate(sqlite3 *db, uint32_t version, const char *const *steps, uint32_t count,
+                struct err *e)
 {
     for (; version < count; version++) {
         int r = migrate_step(db, steps[version], version + 1, e);

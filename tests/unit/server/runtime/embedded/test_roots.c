@@ -1,4 +1,4 @@
-#include "server/privileges.h"
+#include "server/runtime/embedded/roots.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,14 +8,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/tree.h"
-#include "server/runtime/embedded/embedded.h"
 #include "test.h"
 
-enum { ACCOUNT = 54321, STRANGER = 54322 };
+enum { STRANGER = 54322 };
 
-/* A directory of root's with one of a stranger's in it. */
+/* A directory of root that contains a directory of another user. */
 struct home {
-    char path[sizeof("/tmp/test-privileges-XXXXXX")];
+    char path[sizeof("/tmp/test-roots-XXXXXX")];
 };
 
 static void home_done(struct home *h)
@@ -35,7 +34,7 @@ static const char *below(const struct home *h, const char *name)
 
 static struct home home_make(void)
 {
-    struct home h = {"/tmp/test-privileges-XXXXXX"};
+    struct home h = {"/tmp/test-roots-XXXXXX"};
 
     CHECK(mkdtemp(h.path));
     CHECK_EQ(mkdir(below(&h, "theirs"), 0755), 0);
@@ -44,75 +43,6 @@ static struct home home_make(void)
     return h;
 }
 #define AUTO_HOME(name) __attribute__((cleanup(home_done))) struct home name = home_make()
-
-static int prepare(const char *dir, struct err *e)
-{
-    struct config config = {.dir = mem_strdup(dir), .embedded.user = "54321"};
-    int r = data_dir_prepare(&config, e);
-
-    free((char *)config.dir);
-    return r;
-}
-
-static bool is_of_account(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && st.st_uid == ACCOUNT && (st.st_mode & 0777) == 0700;
-}
-
-TEST(privileges, makes_the_data_directory_and_what_leads_there)
-{
-    struct stat st;
-
-    if (geteuid() != 0)
-        test_skip("needs root");
-    AUTO_HOME(h);
-    for (int again = 0; again < 2; again++)
-        CHECK_EQ(prepare(below(&h, "a//b/data/"), NULL), 0);
-    CHECK(is_of_account(below(&h, "a/b/data")));
-    CHECK_EQ(stat(below(&h, "a/b"), &st), 0);
-    CHECK(st.st_uid == 0 && (st.st_mode & 0777) == 0755);
-    CHECK_EQ(prepare(below(&h, "theirs/data"), NULL), 0);
-    CHECK(is_of_account(below(&h, "theirs/data")));
-    CHECK_EQ(prepare(below(&h, "elsewhere"), NULL), -EPERM); /* it was there, and is root's */
-}
-
-TEST(privileges, follows_links_of_root)
-{
-    if (geteuid() != 0)
-        test_skip("needs root");
-    AUTO_HOME(h);
-    CHECK_EQ(symlink("elsewhere", below(&h, "relative")), 0);
-    CHECK_EQ(symlink(below(&h, "relative"), below(&h, "absolute")), 0);
-    CHECK_EQ(symlink("circle", below(&h, "circle")), 0);
-    CHECK_EQ(prepare(below(&h, "absolute/x/data"), NULL), 0);
-    CHECK(is_of_account(below(&h, "elsewhere/x/data")));
-    CHECK_EQ(prepare(below(&h, "circle/data"), NULL), -ELOOP);
-}
-
-TEST(privileges, follows_no_link_that_others_can_have_made)
-{
-    struct err e = {0};
-
-    if (geteuid() != 0)
-        test_skip("needs root");
-    AUTO_HOME(h);
-    CHECK_EQ(symlink(below(&h, "elsewhere"), below(&h, "theirs/link")), 0);
-    CHECK_EQ(prepare(below(&h, "theirs/link/data"), &e), -EPERM);
-    CHECK_EQ(access(below(&h, "elsewhere/data"), F_OK), -1);
-    CHECK_STR(strstr(e.msg, "leads over a link"),
-              "leads over a link that others than root can have put there");
-    CHECK_EQ(prepare(below(&h, "theirs/link"), NULL), -EPERM);
-
-    CHECK_EQ(mkdir(below(&h, "shared"), 0777), 0);
-    CHECK_EQ(chmod(below(&h, "shared"), 01777), 0); /* as /tmp is */
-    CHECK_EQ(symlink("../elsewhere", below(&h, "shared/link")), 0);
-    CHECK_EQ(prepare(below(&h, "shared/link/data"), NULL), -EPERM);
-    CHECK_EQ(access(below(&h, "elsewhere/data"), F_OK), -1);
-}
-
-/* --- directories that sandboxes may mount --- */
 
 static void keep_line(void *user, enum log_level level UNUSED, const char *message UNUSED,
                       struct str line)
@@ -141,7 +71,7 @@ static void close_roots(struct roots *r)
     free(r);
 }
 
-TEST(privileges, says_why_a_host_path_is_not_made)
+TEST(roots, says_why_a_host_path_is_not_made)
 {
     const char *path;
     struct config config = {0};
@@ -163,10 +93,10 @@ TEST(privileges, says_why_a_host_path_is_not_made)
     roots = open_roots(&config, &path, NULL);
     CHECK_EQ(roots->host_path_count, 0);
     close_roots(roots);
-    CHECK(strstr(lines.p, "leads over a link that others than root can have put there"));
+    CHECK(strstr(lines.p, "leads through a link that users other than root could have made"));
 }
 
-TEST(privileges, warns_only_of_host_paths_that_are_new)
+TEST(roots, warns_only_of_host_paths_that_are_new)
 {
     static const struct {
         const char *before, *now;

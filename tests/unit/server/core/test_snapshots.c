@@ -1,0 +1,355 @@
+/* Snapshots against a runtime whose files are a list of ids, and which fails and stalls on cue. */
+#include "scripted.h"
+
+#include "server/core/snapshots.h"
+
+enum { FILES_MAX = 8, STALLED_MAX = 8 };
+
+/* Of the runtime; workers call. */
+static struct {
+    pthread_mutex_t lock;
+    char files[FILES_MAX][ID_UUID_MAX];
+    size_t count, removals;
+    int fails, remove_fails;
+    bool stalls;
+    struct runtime_snapshot *stalled[STALLED_MAX];
+    size_t stalled_count;
+} rt = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int make_file(struct str id)
+{
+    CHECK(rt.count < FILES_MAX);
+    return str_copy(rt.files[rt.count++], ID_UUID_MAX, id);
+}
+
+static int fake_snapshot(struct runtime *r UNUSED, struct runtime_snapshot *s, struct err *e)
+{
+    int result = 1;
+
+    (void)pthread_mutex_lock(&rt.lock);
+    s->size_bytes = 7;
+    s->frozen_us = 1500;
+    if (rt.stalls) {
+        rt.stalled[rt.stalled_count++] = s;
+        result = 0;
+    } else if (rt.fails)
+        result = err_set(e, rt.fails, "as the script says");
+    else
+        CHECK_EQ(make_file(s->snapshot_id), 0);
+    (void)pthread_mutex_unlock(&rt.lock);
+    return result;
+}
+
+static int fake_remove(struct runtime *r UNUSED, struct str id, struct err *e)
+{
+    int result = 0;
+
+    (void)pthread_mutex_lock(&rt.lock);
+    rt.removals++;
+    for (size_t i = 0; i < rt.count; i++)
+        if (!rt.remove_fails && str_eq(str_of(rt.files[i]), id)) {
+            memcpy(rt.files[i], rt.files[--rt.count], ID_UUID_MAX);
+            result = 1;
+        }
+    if (rt.remove_fails)
+        result = err_set(e, rt.remove_fails, "as the script says");
+    (void)pthread_mutex_unlock(&rt.lock);
+    return result;
+}
+
+static int fake_each(struct runtime *r UNUSED, runtime_snapshot_visit_fn *visit, void *user,
+                     struct err *e UNUSED)
+{
+    for (size_t i = 0; i < rt.count; i++)
+        visit(user, str_of(rt.files[i]), 9);
+    return 0;
+}
+
+static void fake_cancel(struct runtime *r UNUSED, struct runtime_task *task UNUSED)
+{
+}
+
+/* --- a table --- */
+
+static struct runtime_ops ops;
+static struct snapshots *table;
+static struct snapshot *last; /* of the last answer */
+static size_t accepted, made, deleted;
+static struct api_fail fail;
+
+static void open_table(struct house *h)
+{
+    ops = *h->runtime->ops;
+    ops.snapshot = fake_snapshot;
+    ops.snapshot_remove = fake_remove;
+    ops.snapshot_each = fake_each;
+    ops.cancel = fake_cancel;
+    h->runtime->ops = &ops;
+    h->runtime->can |= RUNTIME_CAN_SNAPSHOT;
+    table = snapshots_new(&(struct snapshots_conf){
+        .loop = h->loop, .pool = h->pool, .store = h->store, .runtime = h->runtime});
+}
+
+static void init(struct house *h)
+{
+    house_init(h);
+    rt.count = rt.removals = rt.stalled_count = 0;
+    rt.fails = rt.remove_fails = 0;
+    rt.stalls = false;
+    open_table(h);
+}
+
+static void done(struct house *h)
+{
+    snapshots_free(table);
+    house_done(h);
+}
+
+static void note(struct snapshot *s, const struct api_fail *f, size_t *count)
+{
+    last = s;
+    fail = f ? *f : (struct api_fail){0};
+    ++*count;
+}
+
+static void on_accepted(void *user UNUSED, struct snapshot *s, const struct api_fail *f)
+{
+    note(s, f, &accepted);
+}
+
+static void on_made(void *user UNUSED, struct snapshot *s, const struct api_fail *f)
+{
+    note(s, f, &made);
+}
+
+static void on_deleted(void *user UNUSED, struct snapshot *s, const struct api_fail *f)
+{
+    note(s, f, &deleted);
+}
+
+static void take(const char *sandbox)
+{
+    struct snapshot_request request = {.sandbox_id = str_of(sandbox), .name = STR("n")};
+
+    fail = (struct api_fail){0};
+    snapshots_create(table, &ann, &request, on_accepted, on_made, NULL);
+}
+
+static bool is_over(struct house *h UNUSED)
+{
+    return snapshots_busy(table) == 0;
+}
+
+static size_t wanted_stalled;
+
+static bool has_stalled(struct house *h UNUSED)
+{
+    size_t n;
+
+    (void)pthread_mutex_lock(&rt.lock);
+    n = rt.stalled_count;
+    (void)pthread_mutex_unlock(&rt.lock);
+    return n == wanted_stalled;
+}
+
+static bool has_state(struct house *h, struct str id, const char *state)
+{
+    AUTO_ARENA(arena, 1 << 16);
+    struct store_record record = {0};
+
+    return store_record_get(h->store, STR("snapshot"), id, &arena, &record, NULL) == 1 &&
+           str_eq(record.state, str_of(state));
+}
+
+TEST(snapshots, becomes_ready_and_shows_what_it_cost)
+{
+    struct api_snapshot view;
+    struct house h;
+
+    init(&h);
+    accepted = made = 0;
+    take("box");
+    house_await(&h, is_over);
+    CHECK_EQ(accepted, 1);
+    CHECK_EQ(made, 1);
+    CHECK_EQ(fail.status, 0);
+    CHECK_EQ(last->state, SNAPSHOT_READY);
+    CHECK_STR(last->reason, "snapshot_runtime_ready");
+    CHECK(has_state(&h, str_of(last->id), "Ready"));
+    snapshot_view(last, &view);
+    CHECK_EQ(view.size_bytes, 7);
+    CHECK_EQ(view.frozen_ms, 2);
+    CHECK_EQ(snapshots_check(table, str_of(last->id), &fail), 0);
+    CHECK(snapshots_newest(table) == last);
+    CHECK(!snapshots_older(table, last));
+    done(&h);
+}
+
+TEST(snapshots, fails_with_the_reason_and_leaves_no_files)
+{
+    static const struct {
+        int code;
+        const char *reason;
+    } rows[] = {
+        {EIO,       "snapshot_runtime_failed" },
+        {ETIMEDOUT, "snapshot_runtime_timeout"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct house h;
+
+        init(&h);
+        rt.fails = rows[i].code;
+        take("box");
+        house_await(&h, is_over);
+        CHECK_EQ(fail.status, 500);
+        CHECK_EQ(last->state, SNAPSHOT_FAILED);
+        CHECK_STR(last->reason, rows[i].reason);
+        CHECK_STR(last->message, "as the script says");
+        CHECK_EQ(rt.removals, 1);
+        CHECK(has_state(&h, str_of(last->id), "Failed"));
+        CHECK_EQ(snapshots_check(table, str_of(last->id), &fail), -EBADMSG);
+        CHECK_EQ(fail.status, 409);
+        CHECK_STR(fail.code, "SNAPSHOT::NOT_READY");
+        done(&h);
+    }
+}
+
+TEST(snapshots, makes_two_at_a_time_and_one_of_a_sandbox)
+{
+    struct house h;
+
+    init(&h);
+    made = 0;
+    rt.stalls = true;
+    take("one");
+    take("one");
+    take("two");
+    take("three");
+    wanted_stalled = 2;
+    house_await(&h, has_stalled);
+    CHECK(!str_eq(rt.stalled[0]->id, rt.stalled[1]->id));
+    for (size_t i = 0; i < 4; i++) {
+        struct runtime_snapshot *s = rt.stalled[i];
+
+        CHECK_EQ(make_file(s->snapshot_id), 0);
+        runtime_task_end(&s->task, 1, NULL);
+        wanted_stalled = i + 3 < 4 ? i + 3 : 4;
+        house_await(&h, has_stalled);
+    }
+    house_await(&h, is_over);
+    CHECK_EQ(made, 4);
+    done(&h);
+}
+
+static size_t wanted_accepted;
+
+static bool is_accepted(struct house *h UNUSED)
+{
+    return accepted == wanted_accepted;
+}
+
+TEST(snapshots, refuses_more_than_may_wait)
+{
+    struct house h;
+
+    init(&h);
+    accepted = 0;
+    rt.stalls = true;
+    for (size_t i = 0; i <= SNAPSHOT_QUEUE_MAX; i++) { /* one is being made, the others wait */
+        take("one");
+        wanted_accepted = i + 1;
+        house_await(&h, is_accepted);
+        CHECK_EQ(fail.status, 0);
+    }
+    take("one");
+    CHECK_EQ(fail.status, 503);
+    CHECK(strstr(fail.message, "wait to be made"));
+    wanted_stalled = 1;
+    house_await(&h, has_stalled);
+    snapshots_stop(table);
+    runtime_task_end(&rt.stalled[0]->task, -ECANCELED, NULL);
+    house_await(&h, is_over);
+    done(&h);
+}
+
+TEST(snapshots, deletes_only_what_is_not_being_made)
+{
+    struct house h;
+    char id[ID_UUID_MAX];
+
+    init(&h);
+    rt.stalls = true;
+    take("box");
+    wanted_stalled = 1;
+    house_await(&h, has_stalled);
+    snapshot_delete(last, &ann, on_deleted, NULL);
+    CHECK_EQ(fail.status, 409);
+    CHECK_STR(fail.code, "SNAPSHOT::INVALID_STATE");
+    CHECK_EQ(make_file(str_of(last->id)), 0);
+    runtime_task_end(&rt.stalled[0]->task, 1, NULL);
+    house_await(&h, is_over);
+
+    rt.remove_fails = EBUSY;
+    snapshot_delete(last, &ann, on_deleted, NULL);
+    house_await(&h, is_over);
+    CHECK_EQ(fail.status, 409);
+    CHECK_STR(fail.code, "SNAPSHOT::DELETE_CONFLICT");
+    CHECK_EQ(last->state, SNAPSHOT_DELETING);
+    memcpy(id, last->id, sizeof(id));
+    rt.remove_fails = 0;
+    snapshot_delete(last, &ann, on_deleted, NULL);
+    house_await(&h, is_over);
+    CHECK_EQ(fail.status, 0);
+    CHECK(!snapshots_find(table, str_of(id)));
+    CHECK_EQ(rt.count, 0);
+    CHECK_EQ(snapshots_check(table, str_of(id), &fail), -EBADMSG);
+    CHECK_EQ(fail.status, 404);
+    done(&h);
+}
+
+static void insert(struct house *h, const char *id, const char *state, bool hidden)
+{
+    struct store_record record = {
+        .kind = STR("snapshot"),
+        .id = str_of(id),
+        .state = str_of(state),
+        .created_us = 1,
+        .json = hidden ? STR("{\"sandboxId\":\"b\",\"name\":\"n\",\"hidden\":true}")
+                       : STR("{\"sandboxId\":\"b\",\"name\":\"n\",\"reason\":\"r\"}"),
+    };
+
+    CHECK_EQ(store_record_insert(h->store, &record, NULL), 1);
+}
+
+TEST(snapshots, settles_at_the_start_what_was_cut_short)
+{
+    struct house h;
+
+    init(&h);
+    insert(&h, "whole", "Creating", false);
+    insert(&h, "half", "Creating", false);
+    insert(&h, "going", "Deleting", false);
+    insert(&h, "fork", "Ready", true);
+    insert(&h, "ready", "Ready", false);
+    insert(&h, "odd", "Sideways", false);
+    CHECK_EQ(make_file(STR("whole")), 0);
+    CHECK_EQ(make_file(STR("going")), 0);
+    CHECK_EQ(make_file(STR("fork")), 0);
+    CHECK_EQ(make_file(STR("nobody")), 0);
+    CHECK_EQ(snapshots_load(table, NULL), 0);
+    house_await(&h, is_over);
+    CHECK_EQ(snapshots_find(table, STR("whole"))->state, SNAPSHOT_READY);
+    CHECK_STR(snapshots_find(table, STR("whole"))->reason, "snapshot_recovery_ready");
+    CHECK_EQ(snapshots_find(table, STR("whole"))->size_bytes, 9);
+    CHECK_EQ(snapshots_find(table, STR("half"))->state, SNAPSHOT_FAILED);
+    CHECK_STR(snapshots_find(table, STR("half"))->reason, "snapshot_recovery_missing_image");
+    CHECK(!snapshots_find(table, STR("going")));
+    CHECK(!snapshots_find(table, STR("fork")));
+    CHECK(!snapshots_find(table, STR("odd")));
+    CHECK_EQ(snapshots_find(table, STR("ready"))->state, SNAPSHOT_READY);
+    CHECK(has_state(&h, STR("whole"), "Ready"));
+    CHECK(has_state(&h, STR("half"), "Failed"));
+    CHECK_EQ(rt.count, 2); /* of `whole`, and of one that nobody knows */
+    done(&h);
+}
