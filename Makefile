@@ -2,7 +2,7 @@
 #   native  what runs on the host        musl  what runs inside a sandbox, static
 #   asan    native + ASan + UBSan        fuzz  clang + libFuzzer
 # A compiler's warnings are shown; with WERROR=1 they end the build. CI, lint, asan and fuzz ask for
-# that, everyone else may have a newer compiler than we have seen.
+# that; other users may have a newer compiler, with new warnings.
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # the steps share apt and build/; what is worth it runs in parallel inside them

@@ -1,4 +1,5 @@
-"""lib.py - what every benchmark needs: the machine on record, honest spreads, children that end.
+"""lib.py - what every benchmark needs: a record of the machine, the spread of figures, children
+that end.
 
 A benchmark is bench/<name>/run, see README.md:
 
@@ -25,7 +26,7 @@ import sys
 import time
 
 SHM, SHM_FREE_BYTES = "/dev/shm", 4 << 30
-# A disk would be measured, too: its journal, or the want of one. TMPDIR chooses it.
+# Not on a disk, whose journal would be part of what is measured. TMPDIR overrides it.
 if os.path.isdir(SHM) and shutil.disk_usage(SHM).free > SHM_FREE_BYTES:
     os.environ.setdefault("TMPDIR", SHM)
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -120,14 +121,14 @@ class Bench:
 
     @staticmethod
     def free_port():
-        """A TCP port of 127.0.0.1 that nobody listens on right now."""
+        """A TCP port of 127.0.0.1 without a listener at this moment."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return probe.getsockname()[1]
 
     @staticmethod
     def wait_port(port, seconds_max=10):
-        """Waits until somebody accepts on the port."""
+        """Waits until a process accepts connections on the port."""
         deadline = time.monotonic() + seconds_max
         while True:
             try:
@@ -135,7 +136,7 @@ class Bench:
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"nobody listens on port {port}") from error
+                    raise TimeoutError(f"no process listens on port {port}") from error
                 time.sleep(0.01)
 
     def row(self, who, **figures):

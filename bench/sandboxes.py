@@ -98,7 +98,7 @@ class Broker:
                 str(self.sockets), what, str(count), "--", *argv]
 
     def drive(self, what, count, argv, *options):
-        """One run of the driver, as it tells of it."""
+        """One run of the driver; its report."""
         out = subprocess.run(self.command_line(what, count, argv, *options), check=True,
                              stdout=subprocess.PIPE, text=True).stdout
         return json.loads(out)
@@ -108,7 +108,7 @@ class Broker:
         return [self.process.pid, *children(self.process.pid)]
 
     def parked(self):
-        """Pids of what waits in ready slots."""
+        """Pids of the parked children in ready slots."""
         return [pid for worker in self.workers()[1:] for pid in children(worker)]
 
     def stop(self):

@@ -17,14 +17,13 @@ import lib
 CONFIG = """
 [server]
 timeout_keep_alive = 600
+state = "{state}"
 [log]
 level = "WARNING"
-[embedded]
-state = "{state}"
 """
 KEY_HEADER = "OPEN-SANDBOX-API-KEY"
 EXECD_PORT = 44772
-ANSWER_S = 120  # so long without a byte is a failure
+ANSWER_S = 120  # without a byte for so long, a request has failed
 IDLE = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 3600,
         "resourceLimits": {"cpu": "1", "memory": "256Mi"}}
 
@@ -120,7 +119,7 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        """Ends it and every sandbox: those would live on."""
+        """Ends the server and removes every sandbox, which would otherwise keep running."""
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # a server that is gone
             client = self.connect()
             while items := client.call_json("GET", "/v1/sandboxes?pageSize=200")["items"]:

@@ -71,7 +71,7 @@ def cpu_seconds(pid):
 
 
 def worker_of(pid):
-    """The process that serves, of a server whose first process only watches."""
+    """The worker process of a server whose first process only supervises."""
     while not (children := pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
         time.sleep(0.01)
     return int(children[0])
@@ -94,7 +94,7 @@ def start_nginx(bench, scratch, core, backend, file, tls=None):
 
 
 class Target(typing.NamedTuple):
-    """What a load is put on."""
+    """The target of a load."""
     port: int
     pid: int  # whose CPU time counts
     path: str
@@ -117,7 +117,7 @@ def wrk(target, connections, seconds):
 
 class Comparison(typing.NamedTuple):
     """Medians over turns. The first ratio is what a client sees; the second, of requests per CPU
-    second, does not care what else the machine is doing."""
+    second, does not depend on other load of the machine."""
     rps: float
     rps_vs_nginx: float
     cpu_vs_nginx: float

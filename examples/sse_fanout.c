@@ -221,7 +221,7 @@ static const struct http_route routes[] = {
 static void print_usage(FILE *out)
 {
     fprintf(out, "usage: sse_fanout ADDRESS [OPTION NUMBER]... | --version | --help\n"
-                 "Sends the same events to all who ask, at an address such as 127.0.0.1:8080.\n");
+                 "Sends the same events to all clients, at an address such as 127.0.0.1:8080.\n");
     for (size_t i = 0; i < ARRAY_LEN(option_rows); i++)
         fprintf(out, "  %-14s %s\n", option_rows[i].name, option_rows[i].help);
 }
@@ -236,7 +236,7 @@ static int parse_option(struct options *opt, const char *name, const char *value
                 return err_set(e, EINVAL, "%s wants a number", name);
             return 0;
         }
-    return err_set(e, EINVAL, "unknown option '%s'; sse_fanout --help lists what there is", name);
+    return err_set(e, EINVAL, "unknown option '%s'; sse_fanout --help lists the options", name);
 }
 
 static int parse(int argc, char **argv, struct options *opt, struct sock_addr *addr, struct err *e)

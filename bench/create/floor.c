@@ -3,7 +3,7 @@
  * usage: create_floor [--net] COUNT ROOT
  * Per round: clone3 with new namespaces, an id map, a tmpfs, an overlay of ROOT and the tmpfs,
  * /proc, pivot_root, exec of ROOT's /noop, up to the first byte it writes. Prints the rounds as a
- * JSON array of milliseconds. Whoever makes sandboxes on demand cannot be faster than this. */
+ * JSON array of milliseconds. No program that makes sandboxes on demand can be faster. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>

@@ -39,7 +39,7 @@ def upload_head(path, key):
 
 
 class Connection:
-    """One of the abuser's, never waited for."""
+    """One connection of the abuser; nothing here waits for it."""
 
     def __init__(self, abuse, number):
         self.abuse, self.number = abuse, number
@@ -164,7 +164,7 @@ def main():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     room = max(hard, int(count) + 100) if os.geteuid() == 0 else hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (room, room))
-    os.nice(5)  # its processor time is not what is measured: it could be another machine's
+    os.nice(5)  # less priority: a real abuser's processor time would be another machine's
     ABUSES[abuse](int(port), int(count), *more).run()
 
 

@@ -74,7 +74,7 @@ export const tests = {
         assert.equal(await output(sandbox, "seq 1 20000"), numbers.join("\n"));
         assert.equal(await output(sandbox, "echo 'grüße 世界 🦀'"), "grüße 世界 🦀");
     },
-    async "a command runs where and as whom it is told"(sandbox) {
+    async "a command runs in the given directory and as the given user"(sandbox) {
         assert.equal(await output(sandbox, "pwd", { workingDirectory: "/usr/bin" }), "/usr/bin");
         assert.equal(await output(sandbox, "id -u; id -g", { uid: 1000, gid: 1001 }), "1000\n1001");
         assert.equal(await output(sandbox, 'echo "$FIRST/$SECOND"',

@@ -58,7 +58,8 @@ export const tests = {
             const error = await refuses(400, code, create(options));
             assert.ok(error.error.message && error.requestId, JSON.stringify(options));
         }
-        const error = await refuses(400, undefined, create({ image: "no/such-image:1" }));
+        const error = await refuses(
+            500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", create({ image: "no/such-image:1" }));
         assert.match(error.error.message, /no\/such-image:1/);
     },
     async "an unknown id is 404, with code and request id"() {

@@ -18,9 +18,11 @@ import yaml
 ALIVE_MAX = 8  # sandboxes that a run leaves standing while it goes on
 ALLOWED_5XX = {"gateway": (501, 502, 503)}  # by tag: nothing listens inside, or nothing runs
 MAY_BE_BUSY = "/ready"  # that says 503 when its store takes seconds, as on a busy disk
+PULL_FAILED = b'"DOCKER::SANDBOX_IMAGE_PULL_FAILED"'  # no registry is there to ask
 KEY_HEADER = "OPEN-SANDBOX-API-KEY"
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
+schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
 catalogue = yaml.safe_load(pathlib.Path(os.environ["OSB_ERRORS"]).read_text(encoding="utf-8"))
 counts = collections.Counter()
 alive = collections.deque()
@@ -38,12 +40,15 @@ def documented(case, status):
 
 @schemathesis.check
 def no_failure_of_ours(ctx, response, case):
-    """A 5xx is right only where the document says "not here", or the program inside is to blame."""
+    """A 5xx is right only where the document lists it, or where a program inside the sandbox sent
+    it."""
     status = response.status_code
     if status < 500:
         return
     assert documented(case, status), f"{status} is not documented"
     if status == 503 and case.operation.path.endswith(MAY_BE_BUSY):
+        return
+    if status == 500 and PULL_FAILED in response.content:
         return
     assert status in ALLOWED_5XX.get(tag_of(case), (501,)), f"{status} must not happen"
 
@@ -59,7 +64,7 @@ def code_is_documented(ctx, response, case):
     if response.status_code < 400 or not answer or case.method.upper() == "HEAD":
         return
     if tag_of(case) == "gateway" and not is_json(response):
-        return  # said by a program inside, in its own words
+        return  # the answer of a program inside, with a body of its own
     body = json.loads(response.content)
     code = body.get("code")
     if tag_of(case) == "gateway" and code not in answer.get("x-codes", []):

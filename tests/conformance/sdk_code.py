@@ -128,7 +128,7 @@ def text(messages):
     return "".join(lines(messages))
 
 
-async def output_is_told(_, codes, language):
+async def output_is_reported(_, codes, language):
     context = await done(codes.create_context(language.name))
     result = await done(codes.run(language.say, context=context))
     assert text(result.logs.stdout) == "hello\n" and not result.logs.stderr, result
@@ -145,7 +145,7 @@ async def state_is_kept_from_cell_to_cell(_, codes, language):
     assert result.execution_count == 2, result
 
 
-async def an_error_is_told_and_survived(_, codes, language):
+async def an_error_is_reported_and_the_context_survives(_, codes, language):
     context = await done(codes.create_context(language.name))
     await done(codes.run(language.keep.format(value=8), context=context))
     result = await done(codes.run(language.fail, context=context))
@@ -264,9 +264,9 @@ async def a_busy_context_says_so(client, codes, language):
 
 
 OF_A_LANGUAGE = [
-    output_is_told,
+    output_is_reported,
     state_is_kept_from_cell_to_cell,
-    an_error_is_told_and_survived,
+    an_error_is_reported_and_the_context_survives,
     handlers_hear_of_output_as_it_comes,
     a_cell_is_interrupted,
     contexts_run_at_once_and_apart,

@@ -72,7 +72,7 @@ async def handlers_see_events_in_their_order(client, sandbox):
 
 
 async def output_arrives_while_the_command_runs(client, sandbox):
-    """It goes on only once somebody has heard of it."""
+    """The command continues only after the client received its output."""
     other = await client.connect(sandbox.id)
     said = []
 
@@ -110,7 +110,7 @@ async def a_long_line_is_whole(_, sandbox):
     assert result.text == "x" * 300000
 
 
-async def a_command_runs_where_it_is_told(_, sandbox):
+async def a_command_runs_in_the_given_directory(_, sandbox):
     result = await run(sandbox, "pwd", working_directory="/usr/bin")
     assert result.text == "/usr/bin", result
     error = await raises(SandboxApiException,
@@ -124,7 +124,7 @@ async def a_command_gets_its_variables(_, sandbox):
     assert (await run(sandbox, 'echo "[$FIRST]"')).text == "[]"
 
 
-async def a_command_runs_as_whom_it_is_told(_, sandbox):
+async def a_command_runs_as_the_given_user(_, sandbox):
     result = await run(sandbox, "id -u; id -g", uid=1000, gid=1001)
     assert lines(result.logs.stdout) == ["1000", "1001"], result
     assert (await run(sandbox, "id -u")).text == "0"
@@ -230,7 +230,7 @@ async def scripts_for_the_code_interpreters_image_run(_, sandbox):
 
 
 async def packages_may_be_installed(_, sandbox):
-    """There is none of this name; what counts is that nobody forbids it."""
+    """pip finds no such package, but must not refuse to install at all (PEP 668)."""
     result = await run(sandbox, "python3 -m pip install --no-index no-such-package 2>&1")
     assert "externally-managed" not in result.text, result.text
 
@@ -281,9 +281,9 @@ TESTS = [
     text_is_utf8_from_end_to_end,
     much_output_is_whole,
     a_long_line_is_whole,
-    a_command_runs_where_it_is_told,
+    a_command_runs_in_the_given_directory,
     a_command_gets_its_variables,
-    a_command_runs_as_whom_it_is_told,
+    a_command_runs_as_the_given_user,
     a_command_ends_at_its_timeout,
     the_status_of_a_finished_command_is_kept,
     a_background_command_has_status_and_logs,

@@ -16,7 +16,7 @@ CONCURRENT = 8
 
 
 async def is_killed(sandbox, command):
-    """Itself, or with its whole sandbox: that is the kernel's choice."""
+    """The kernel kills either the process alone or the whole sandbox."""
     try:
         return (await run(sandbox, command)).exit_code != 0
     except SandboxException:
@@ -69,7 +69,9 @@ async def create_refuses_what_is_wrong(client):
         assert (error.status_code, error.error.code) == (status, code), (fields, error)
         assert error.error.message and error.request_id, error
     error = await raises(SandboxApiException, lambda: client.create("no/such-image:1"))
-    assert error.status_code == 400 and "no/such-image:1" in error.error.message, error
+    assert error.status_code == 500, error
+    assert error.error.code == "DOCKER::SANDBOX_IMAGE_PULL_FAILED", error
+    assert "no/such-image:1" in error.error.message, error
     manager = await client.manager()
     found = await done(manager.list_sandbox_infos(SandboxFilter(metadata={"key": "x"})))
     assert found.sandbox_infos == [], found
@@ -378,7 +380,8 @@ async def kill_ends_it_for_good(client):
     error = await raises(SandboxApiException, sandbox.get_info)
     assert (error.status_code, error.error.code) == (404, "DOCKER::SANDBOX_NOT_FOUND"), error
     assert not await done(sandbox.is_healthy())
-    # The token of a sandbox that is gone is no token: the gateway tells nobody what there is not.
+    # The token of a removed sandbox is invalid: 401, so the gateway does not reveal which ids
+    # exist.
     error = await raises(SandboxApiException, lambda: run(sandbox, "echo x"))
     assert error.status_code == 401, error
     error = await raises(SandboxApiException, sandbox.kill)

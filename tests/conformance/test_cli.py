@@ -133,7 +133,7 @@ def kill_several(osb):
         assert osb.run("sandbox", "get", name).returncode == 1
 
 
-def errors_are_told(osb):
+def errors_are_reported(osb):
     done = osb.run("sandbox", "get", UNKNOWN)
     assert done.returncode == 1 and UNKNOWN in done.stdout + done.stderr, done
     done = osb.run("sandbox", "create", "--image", "host", "-m", "a=not a value")
@@ -225,7 +225,7 @@ def arrange_files(osb, name):
 def flags_and_files_say_where_the_server_is(osb):
     flags = ["--domain", osb.server.domain, "--api-key", osb.server.api_key, "--protocol", "http"]
     assert "items" in osb.json(*flags, "sandbox", "list", env={})
-    assert osb.run("sandbox", "list", env={}).returncode == 1  # nobody told it
+    assert osb.run("sandbox", "list", env={}).returncode == 1  # without a key and an address
     path = osb.home / "osb.toml"
     path.write_text(f'[connection]\ndomain = "{osb.server.domain}"\n'
                     f'api_key = "{osb.server.api_key}"\n[defaults]\nimage = "host"\n',
@@ -253,7 +253,7 @@ LIFE_TESTS = [
     pause_and_resume,
     endpoint_and_metrics,
     kill_several,
-    errors_are_told,
+    errors_are_reported,
     flags_and_files_say_where_the_server_is,
     diagnostics_are_read,
 ]

@@ -12,7 +12,7 @@ import stand_in
 import tap  # found by schemathesis_run
 
 CASES = 24  # enough to meet each operation
-LINKED_CASES = 96  # enough to make something, and to come back to it
+LINKED_CASES = 200  # enough to make something, and to come back to it
 
 
 def judge(spec, fault, groups):

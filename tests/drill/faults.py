@@ -2,8 +2,8 @@
 """The fault drill, long: hundreds of SIGKILLs at random moments, and every failure we can inject.
 
 usage: faults.py [--seed N] [--kills N] [--rounds N]. Run `make` before; needs root. The seed
-decides who is killed when, the kernel's scheduler what they were doing: a failure may need a few
-runs to come again.
+determines which process is killed when; what it was doing then depends on the kernel's scheduler,
+so a failure may need several runs to occur again.
 """
 import argparse
 import os

@@ -2,8 +2,8 @@
 """The server's drill, long: hundreds of SIGKILLs under load, then minutes of ordinary use.
 
 usage: server.py [--seed N] [--kills N] [--rounds N] [--minutes N]. Run `make` before; needs root.
-The seed decides who is killed when and what clients ask for, the kernel's scheduler what was under
-way: a failure may need a few runs to come again.
+The seed determines which process is killed when and which requests clients send; what was under way
+then depends on the kernel's scheduler, so a failure may need several runs to occur again.
 """
 import argparse
 import os

@@ -26,12 +26,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct str text = str_make((const char *)data, size), base, once, twice;
     struct api_fail f = {0};
     struct api_patch patch;
+    struct api_pool pool;
     int64_t us;
 
     if (!str_cut(&text, '\n', &base))
         return 0;
     (void)api_renew_parse(&a, STR("application/json"), text, &us, &f);
-    (void)api_pool_parse(&a, STR("application/json"), text, true, &f);
+    (void)api_pool_parse(&a, STR("application/json"), text, true, &pool, &f);
     if (api_patch_parse(&a, STR("application/json"), text, &patch, &f) < 0 ||
         api_patch_apply(&a, base, &patch, &once, &f) < 0) {
         FUZZ_CHECK(f.status >= 400 && f.code && f.message[0]);

@@ -24,7 +24,7 @@ static void check_frame(const struct pty_frame *f)
     }
 }
 
-/* The name of a type that nobody knows goes back to the client. */
+/* The name of an unknown type goes back to the client. */
 static void check_error(struct arena *a, struct str name)
 {
     AUTO_BUF(out, 16 << 20);

@@ -1,6 +1,6 @@
 /* An archive, in pieces whose sizes come from its first byte: read or refused, the same whatever
  * the pieces; content adds up, and names are never empty nor too long. */
-#include "execd/tree/tar.h"
+#include "base/tar.h"
 
 #include <errno.h>
 

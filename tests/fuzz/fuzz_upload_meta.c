@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     FUZZ_CHECK(m.path.n > 0);
-    m.permission.owner = m.permission.group = STR_NONE; /* whoever this machine knows */
+    m.permission.owner = m.permission.group = STR_NONE; /* they depend on this machine's accounts */
     if (permission_resolve(&m.permission, &ids, &e) == 0)
         FUZZ_CHECK(ids.mode <= 0777 && ids.set_mode == (m.permission.mode != 0));
     return 0;

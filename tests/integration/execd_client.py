@@ -31,7 +31,7 @@ class Stream:
 
     def __init__(self, client, path, body, headers=()):
         self.client, self.file = client, client.makefile("rb")
-        self.ready = []  # events of the last chunk that were not asked for yet
+        self.ready = []  # events of the last chunk that were not returned yet
         self.status, self.headers = send(client, self.file, "POST" if body is not None else "GET",
                                          path, body, headers)
 
@@ -88,7 +88,7 @@ def send(client, file, method, path, body, headers):
 
 
 class Ran(NamedTuple):
-    """What a command's stream said."""
+    """The events of a command's stream."""
 
     id: str
     events: list
@@ -108,8 +108,8 @@ class Ran(NamedTuple):
         return "".join(pieces)
 
     def kinds(self):
-        """Types of the events. How many pings there are is a question of time: but for the first
-        they are left out."""
+        """Types of the events. The number of pings depends on time, so all but the first are left
+        out."""
         kinds = [event["type"] for event in self.events]
         return kinds[:2] + [kind for kind in kinds[2:] if kind != "ping"]
 
@@ -133,8 +133,8 @@ def check_order(events):
 
 
 def check_ping_period(next_event):
-    """They are due 3 s after another, by their clock. One that the machine held up shows a later
-    time than that, and the next may seem too early: any two in a row that are not are enough."""
+    """Pings are due every 3 s. On a busy machine one may be late, and the next then seems too
+    early: it is enough that any two consecutive ones have the right distance."""
     times = []
     while len(times) < 20:
         event = next_event()
@@ -202,9 +202,10 @@ class Execd(Client):
 
     def __init__(self, program, *options, env=None, headers=(), setup=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="execd-"))
-        self.folder.chmod(0o777)  # also for one that runs as somebody else
+        self.folder.chmod(0o777)  # also for an execd that runs as another user
         if setup:
-            program = shutil.copy(program, self.folder)  # who may not look into /root can run it
+            # a user without access to /root can run the copy
+            program = shutil.copy(program, self.folder)
         super().__init__(self.folder / "execd.sock", headers)
         self.process = subprocess.Popen(
             [program, "--listen", f"unix:{self.socket_path}", *options, "--", "tail", "-f",

@@ -47,7 +47,8 @@ class Execd:
         if user is not None:
             for folder in (self.folder, self.folder / "tmp", self.home):
                 os.chown(folder, user, user)
-            program = shutil.copy(program, self.folder)  # who may not look into /root can run it
+            # a user without access to /root can run the copy
+            program = shutil.copy(program, self.folder)
         self.process = subprocess.Popen(
             [program, "--listen", listen,
              *(option.format(home=self.home) for option in options),
@@ -60,7 +61,7 @@ class Execd:
         self.port = int(re.search(r"address=\S*:(\d+)", line)[1])
 
     def __enter__(self):
-        self.ask("GET", "/ping")  # it has opened all it needs, and not only its port
+        self.ask("GET", "/ping")  # wait until it has opened everything it needs, not only its port
         return self
 
     def __exit__(self, *_):
@@ -90,7 +91,7 @@ class Execd:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def descriptor_links(self):
-        """What they lead to, as the kernel spells it."""
+        """The targets of its open descriptors, as the kernel shows them."""
         folder = f"/proc/{self.process.pid}/fd"
         links = []
         for fd in os.listdir(folder):

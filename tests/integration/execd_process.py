@@ -34,7 +34,7 @@ class Report(NamedTuple):
 
 
 def reserve_descriptors():
-    """Fills the numbers a child gets something in, so that no descriptor of ours is there."""
+    """Occupies the descriptor numbers that a child gets, so that none of ours is there."""
     while os.open(os.devnull, os.O_RDONLY) < FD_FIRST + FD_ROOM:
         pass
 
@@ -48,7 +48,8 @@ def why_not():
     return probe.stderr.strip() or "no pid namespace" if probe.returncode else None
 
 
-PORTS = iter(random.sample(range(10000, 20000), 1000))  # which nobody gets who asks for any
+# below the kernel's range of ephemeral ports
+PORTS = iter(random.sample(range(10000, 20000), 1000))
 
 
 def free_port():
@@ -94,7 +95,7 @@ class Init:
                 env={"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0", **(env or {})})
 
     def __enter__(self):
-        """Comes back once the entrypoint runs, or cannot."""
+        """Returns once the entrypoint runs or has failed to start."""
         wait_for(lambda: (self.folder / "exit").stat().st_size == REPORT.size, "a report")
         wait_for(lambda: self.report().phase > STARTING, "the start")
         return self
@@ -137,7 +138,7 @@ class Init:
 
     @contextlib.contextmanager
     def stopped(self):
-        """Keeps it from running for a while. Yields its pid."""
+        """Stops the process (SIGSTOP) for the duration of the block. Yields its pid."""
         execd = self.pid()
         os.kill(execd, signal.SIGSTOP)
         try:
@@ -190,7 +191,7 @@ def children(pid):
 
 
 def is_zombie(pid):
-    """Ended, and nobody waited for it yet. One that is gone is none."""
+    """Whether the process is a zombie: it ended and was not reaped yet."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return status_of(pid, "State").startswith("Z")
     return False

@@ -20,7 +20,7 @@ PINGS = [request("GET", "/ping")] * 8
 
 @contextlib.contextmanager
 def stopped(process):
-    """What comes meanwhile, a child of ours finds all at once."""
+    """Stops the process (SIGSTOP): it finds all input of the block at once when it continues."""
     os.kill(process.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
     try:
@@ -36,17 +36,17 @@ def dial(execd):
 
 
 def reply_of(client):
-    """With its head read, and nothing of its body."""
+    """The response after its head was read; its body is still unread."""
     reply = http.client.HTTPResponse(client)
     reply.begin()
     return reply
 
 
 def overtake(execd, long, others):
-    """Replies to a request that takes long, and to others that arrive behind it, on connections
-    that execd had not accepted by then: it must have asked for news twice to hear of them. Asserts
-    that the long one is answered last. Who had a processor when does not matter: execd finds all
-    at once, which must be little enough for sockets to hold, and the kernel keeps the order of
+    """Replies to a request that takes long, and to others that arrive after it, on connections that
+    execd had not accepted by then: it must call epoll_wait twice to see them. Asserts that the long
+    one is answered last. The result does not depend on scheduling: execd finds all requests at
+    once, which must be small enough for socket buffers, and the kernel keeps the order of
     answers."""
     with contextlib.ExitStack() as stack:
         order = stack.enter_context(select.epoll())
@@ -70,7 +70,7 @@ def overtake(execd, long, others):
 
 
 def serves_others_during(execd, *long):
-    """The reply to a long request, during which pings were answered."""
+    """The reply to a long request; asserts that pings were answered during it."""
     reply, *pings = overtake(execd, request(*long), PINGS)
     assert all(ping.status == 200 for ping in pings)
     return reply

@@ -1,7 +1,6 @@
-"""fault_phases.py - makes everything around sandboxes fail, and looks what is left.
-
-Each phase starts a broker of its own, does its worst, and then asks: is every sandbox in the state
-it is reported in, and after a sweep is nothing left? Shared by test_faults.py and tests/drill.
+"""fault_phases.py - makes every part around sandboxes fail, and checks what is left. Each phase
+starts a broker of its own, injects failures, and then checks that every sandbox is in its reported
+state and that a sweep leaves nothing. Shared by test_faults.py and tests/drill.
 """
 import contextlib
 import itertools
@@ -23,10 +22,11 @@ CALL_SECONDS_MAX = 150  # longer than any client waits for its broker
 STEPS = 19
 NAMES_PER_CALLER = 3
 DISK_BYTES = 8 * MIB
-# What a caller may be told while others are being killed. Anything else is a finding.
+# Errors that a caller may get while processes are being killed. Any other error is a finding.
 EXPECTED = re.compile(
-    r"talk to the broker|connect to the broker|there is (a|no) sandbox|has ended|it is gone already"
-    r"|signal sandbox|No such process|Address already in use|the child ended without a word"
+    r"talk to the broker|connect to the broker|there is (a|no) sandbox|has ended"
+    r"|it was removed already|signal sandbox|No such process|Address already in use"
+    r"|the child ended without a report"
     r"|the sandbox ended at once|ping:")
 
 
@@ -38,14 +38,14 @@ class Caller(threading.Thread):
         self.broker, self.random = broker, rng
         self.fresh = (f"c{number}-{i}" for i in itertools.count())
         self.names = [next(self.fresh) for _ in range(NAMES_PER_CALLER)]
-        self.sure = {}  # name: its state, as far as we can know it
+        self.sure = {}  # name: its state, as far as it is known
         self.begun = {}  # name: when we asked for the one that has it now
         self.stopping = False
         self.process = None  # of the call that is under way
         self.calls, self.findings = 0, []
 
     def call(self, *words):
-        """True, False, or None when the call was cut short and nobody knows."""
+        """True, False, or None when the call was cut short and its outcome is unknown."""
         self.process = subprocess.Popen(self.broker.ctl_command(*words), stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         try:
@@ -135,13 +135,14 @@ def cgroups_of(pid):
 
 
 def must_answer(broker, sandbox):
-    """Or end: a caller that died may have sent a paused one a signal it could not hear yet."""
+    """The sandbox must answer or end: a caller that died may have sent a signal while it was
+    paused."""
     wait_for(lambda: broker.ctl("ping", sandbox.id).stdout == "pong\n" or not is_alive(sandbox.pid),
              f"{sandbox.id}, {sandbox.state}, to answer or to end")
 
 
 def reports(broker):
-    """What is listed, once all of it is true: some may still be dying of what was done to them."""
+    """The list of sandboxes, once all states in it are right: some may still be ending."""
     listed = []
 
     def agrees():
@@ -158,7 +159,7 @@ def check_reports(broker):
         if sandbox.state == "running":
             must_answer(broker, sandbox)
         if sandbox.state == "paused":
-            broker.ctl("resume", sandbox.id)  # unless it was about to end
+            broker.ctl("resume", sandbox.id)  # may fail when it is about to end
             must_answer(broker, sandbox)
     slots = {str(s.slot) for s in reported}
     ahead = slots_ahead(broker)
@@ -197,7 +198,8 @@ def check_clean(broker, rng):
 
 
 def random_kills(programs, seed, kills, callers=4):
-    """SIGKILLs at random moments of concurrent traffic. Returns who died how often, and calls."""
+    """Sends SIGKILL at random moments of concurrent traffic. Returns how often each kind of process
+    was killed, and the number of calls."""
     rng = random.Random(seed)
     with Broker(*programs, workers=2) as broker:
         broker.ok("run", "--net", "bridge", "first", "--", "true")
@@ -218,7 +220,7 @@ def random_kills(programs, seed, kills, callers=4):
         assert not findings, "; ".join(findings[:5]) + "\n" + broker.log()[-2000:]
         broker.ok("sweep")
         wait_for(lambda: len(broker.workers()) == 2, "both workers")
-        broker.stop()  # which lets them finish what callers that were killed had asked for
+        broker.stop()  # so that workers finish the requests of killed callers
         broker.start()
         reported = {s.id: s.state for s in check_reports(broker)}
         check_promises(threads, killer.ended, reported)
@@ -227,7 +229,8 @@ def random_kills(programs, seed, kills, callers=4):
 
 
 def check_promises(threads, ended, reported):
-    """What a caller was told it has, it has, unless we killed its PID 1, and swept perhaps."""
+    """Every sandbox that a caller was told it has exists, unless its PID 1 was killed (and perhaps
+    swept)."""
     for thread in threads:
         for name, state in thread.sure.items():
             killed = ended.get(name, 0) > thread.begun.get(name, 0)
@@ -236,7 +239,7 @@ def check_promises(threads, ended, reported):
 
 
 def failing_steps(programs, steps):
-    """Every step of a sandbox on its way fails once: told by name, and nothing is left."""
+    """Every step of a create fails once: the error names the step, and nothing is left."""
     words = []
     for step in steps:
         with Broker(*programs, workers=1, env={"OSB_FAULT_STEP": str(step)}) as broker:
@@ -299,11 +302,11 @@ def small_disk():
             yield pathlib.Path(folder)
         finally:
             wait_for(lambda: subprocess.run(["umount", folder], check=False).returncode == 0,
-                     "nobody to use the small disk")
+                     "the small disk to be unused")
 
 
 def full_disk(programs):
-    """The state directory's file system is full: refusals by name, and life goes on."""
+    """The state directory's file system is full: errors name the reason, and the broker goes on."""
     with small_disk() as folder, Broker(*programs, folder=folder) as broker:
         done = broker.ctl("create", "old", "--", "sh", "-c", "cat /dev/zero >/file; sleep 1000")
         if "map the ids of a layer: Invalid argument" in done.stderr:

@@ -29,8 +29,8 @@ class Backend:
         return self
 
     def __exit__(self, *_):
-        # Not closed while the thread waits there: where that call is restarted, as after a stop,
-        # its number may be another listener's by then.
+        # Not closed while the thread is in accept(): when that call is restarted, as after SIGSTOP,
+        # the descriptor number may belong to another listener by then.
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.thread.join()

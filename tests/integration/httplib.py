@@ -173,8 +173,8 @@ class Server:
             return c.ask(data, no_body)
 
     def ask_in_time(self, data):
-        """Again, where somebody stood still for as long as the server's deadline. A 408 that comes
-        sooner is an answer like others; by half, as a turn may begin before our request."""
+        """Repeats a request that got 408 because this machine was suspended for as long as the
+        server's deadline. A 408 that comes earlier than half the deadline is returned."""
         for _ in range(20):
             begin = time.monotonic()
             r = self.ask(data)
@@ -193,7 +193,8 @@ class Server:
         return int(row.split()[1]) * 1024
 
     def check_growth(self, before_bytes, bytes_max):
-        """Since rss_bytes() was `before_bytes`. What the sanitizers take says nothing about us."""
+        """Asserts how much the memory grew since rss_bytes() was `before_bytes`. Not checked under
+        sanitizers, which need memory of their own."""
         grown = self.rss_bytes() - before_bytes
         assert self.sanitized or grown < bytes_max, f"the server grew by {grown} bytes"
 

@@ -103,7 +103,7 @@ class View:
             return self.frames[-1]["exit_code"], end.code, end.reason
 
     def cut(self):
-        """Goes without a word, as a network does."""
+        """Drops the connection without a close frame, as a network failure does."""
         self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self):

@@ -78,7 +78,7 @@ class Record:
 
 
 class Client:
-    """Sends one request at a time, for sandboxes that are nobody else's."""
+    """Sends one request at a time, for sandboxes that no other client uses."""
 
     def __init__(self, server, number, rng):
         self.server, self.number, self.random = server, number, rng
@@ -89,7 +89,7 @@ class Client:
     # --- one request ---
 
     def ask(self, method, path, body=None):
-        """Status and body; None when nobody can tell what became of it."""
+        """Status and body; None when the outcome is unknown."""
         if self.connection is None:
             self.connection = http.client.HTTPConnection(
                 self.server.host, self.server.port, timeout=SECONDS_MAX)
@@ -119,7 +119,7 @@ class Client:
         self.stopping = True
 
     def expect(self, wanted, method, record, verb, body=None):
-        """Whether it was done: True, False when nobody knows."""
+        """True when the request was carried out, False when that is unknown."""
         path = f"/v1/sandboxes/{record.id}{verb}"
         status, answer = self.ask(method, path, body)
         if status is None:
@@ -198,8 +198,8 @@ class Client:
             self.deleted.append(record)
 
     def doom(self, record):
-        """It is to end soon, and nobody looks after it any more; or it goes on as before, where
-        that time was over before the server heard of it."""
+        """Sets an expiry in the near future, after which the client does not use the sandbox again.
+        When that time has passed before the server reads the request, nothing changes."""
         before, soon = record.may["expires"], stamp(self.random.choice((0.3, 1, 2, 3)))
         record.may["expires"] = before | {soon}
         path = f"/v1/sandboxes/{record.id}/renew-expiration"
@@ -257,7 +257,7 @@ def listed(server):
 
 
 def check_ledgers(clients, shown, ready_at):
-    """What clients were told is so. Afterwards they know no more than what is."""
+    """Checks that the server shows what clients were told, and updates their ledgers from it."""
     by_tag = {}
     for item in shown.values():
         by_tag.setdefault(item["metadata"]["tag"], []).append(item)
@@ -278,7 +278,7 @@ def check_ledgers(clients, shown, ready_at):
             assert not record.must_be_gone(ready_at), \
                 f"{record.id} expired {ready_at - seconds_of(items[0]['expiresAt']):.1f} s " \
                 f"before the server was ready, and is there: {items[0]}"
-    assert not by_tag, f"sandboxes that were deleted, or that nobody asked for: {by_tag}"
+    assert not by_tag, f"sandboxes that were deleted, or that no client created: {by_tag}"
 
 
 def broker_processes(server):
@@ -321,7 +321,7 @@ def check_leftovers(server, shown, clients):
 
 
 def check_data_plane(server, shown, rng):
-    """One that runs answers, by the token it was made with."""
+    """A running sandbox answers, with the token it was created with."""
     running = [name for name, item in shown.items() if item["status"]["state"] == "Running"
                and seconds_of(item["expiresAt"]) > time.time() + 30]
     if not running:
@@ -354,7 +354,7 @@ def check(server, clients, rng, ready_at):
 
 
 def check_expiry(server, clients):
-    """All whose time is over are gone soon, from the server and from the runtime."""
+    """All expired sandboxes vanish soon, from the server and from the runtime."""
     doomed = [r for c in clients for r in c.records
               if max(map(seconds_of, r.may["expires"])) < time.time() + 30]
     names = {r.id for r in doomed}
@@ -392,7 +392,8 @@ class Killer:
             wait_for(lambda: not any(map(is_alive, helpers)), "the end of the broker")
 
     def begin(self):
-        """Another server; now and then it does not live to be ready. When it began to start."""
+        """Starts another server, which is sometimes killed before it is ready. Returns when it
+        began to start."""
         while self.random.random() < 0.25:
             self.server.start(wait=False)
             time.sleep(self.random.random() * 0.3)
@@ -407,7 +408,7 @@ class Killer:
 
 
 def round_of_kills(server, clients, killer, rng):
-    """Load, and a death in the middle. When the next server began to start."""
+    """Runs load and kills a process in the middle. Returns when the next server began to start."""
     victim = rng.choice(("server",) * 8 + ("broker", "worker"))
     for client in clients:
         client.broker_dies = victim == "broker"
@@ -429,7 +430,8 @@ def round_of_kills(server, clients, killer, rng):
 
 
 def random_kills(programs, seed, kills, clients=4):
-    """`programs`: server, broker, execd, sandboxctl. Who died how often, and what was asked."""
+    """`programs`: server, broker, execd, sandboxctl. Returns how often each process was killed, and
+    the requests."""
     rng = random.Random(seed)
     with ServerProcess(*programs, config={"log": {"level": "DEBUG"}}) as server:
         clients = [Client(server, i, random.Random(rng.random())) for i in range(clients)]

@@ -28,8 +28,9 @@ def wait_for(condition, what, seconds=SECONDS_MAX):
 
 
 def reserve_port():
-    """A socket whose port is nobody's but that of a server we start: the kernel gives it to no one
-    else while the socket is open, and lets who sets SO_REUSEADDR listen there."""
+    """A bound socket that reserves its port for a server to be started: while the socket is open,
+    the kernel gives the port to no other process, except one that sets SO_REUSEADDR and listens
+    there."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", 0))
@@ -76,7 +77,7 @@ class ServerProcess:
 
     def spawn(self):
         self.write_config()
-        # Nothing of the one who runs the tests: no configuration, no key, no proxy.
+        # Nothing of the user who runs the tests: no configuration, no key, no proxy.
         env = {name: value for name, value in os.environ.items()
                if name in ("PATH", "LANG", "TMPDIR") or name.endswith("SAN_OPTIONS")}
         env.update({"HOME": str(self.folder), **self.env})
@@ -88,12 +89,12 @@ class ServerProcess:
     def write_config(self):
         """The file, for the next start or a SIGHUP."""
         sections = {
-            "server": {"host": self.host, "port": self.port},
+            "server": {"host": self.host, "port": self.port, "state": str(self.state)},
+            "runtime": {"ready": 2},
+            "images": {"pull_policy": "Never"},  # a test that pulls says so, and from where
             "embedded": {
-                "state": str(self.state),
                 "broker_program": self.broker.program,
                 "execd_program": self.broker.execd,
-                "ready": 2,
             },
         }
         for section, keys in self.config.items():

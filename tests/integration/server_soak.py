@@ -1,4 +1,5 @@
-"""server_soak.py - makes, uses and deletes sandboxes for a while, and weighs the programs.
+"""server_soak.py - makes, uses and deletes sandboxes for a while, and measures the memory of the
+programs.
 
 Memory and descriptors of server and broker must be flat: shared by test_server_soak.py, where what
 was before and what is after is compared, and tests/drill, where minutes of samples are, too.
@@ -45,7 +46,7 @@ class User(threading.Thread):
             while time.monotonic() < self.end and self.rounds < self.rounds_max:
                 self.round()
                 self.rounds += 1
-        except Exception as error:  # told by whoever joins
+        except Exception as error:  # raised again by join()
             self.error = error
 
 

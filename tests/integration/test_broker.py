@@ -1,4 +1,4 @@
-"""A broker and those around it: callers without privilege, and whoever started it.
+"""A broker, its unprivileged callers, and the process that started it.
 
 Usage: test_broker.py BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
@@ -23,6 +23,7 @@ from broker_process import (CONFIG, PAUSE, SECONDS_MAX, WIRE_VERSION,  # noqa: E
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 CALLER = 65534
 ALLOWED_MAX = 64
+LAYER_UID_FIRST = 0xb0000000
 DISK_SECONDS_MAX = 120  # for thousands of files, on a disk that others use, too
 
 
@@ -47,7 +48,7 @@ class Caller:
 
 @contextlib.contextmanager
 def caller(allow=True):
-    """A broker whose caller is not root, and what is that caller's."""
+    """A broker whose caller is not root, and that caller's directory."""
     with tempfile.TemporaryDirectory(prefix="osb-") as folder:
         os.chmod(folder, 0o711)
         own = pathlib.Path(folder, "st", "caller")
@@ -80,7 +81,7 @@ def lets_callers_pass_to_what_is_theirs_only():
         for path in (".", "slots", "ids", "roots", "trash"):
             assert user.run("ls", broker.state / path).returncode != 0, path
         root, = broker.state.glob("roots/host-root-*")
-        for path in ("tmp", "var/tmp"):  # everybody's inside, and nobody's outside
+        for path in ("tmp", "var/tmp"):  # world-writable inside, but not reachable outside
             assert stat.S_IMODE(os.stat(root / path).st_mode) == 0o1777, path
             assert user.run("touch", root / path / "planted").returncode != 0, path
             assert not (root / path / "planted").exists(), path
@@ -109,7 +110,7 @@ def takes_from_callers_what_is_allowed_only():
             with contextlib.suppress(FileExistsError):
                 (broker.state / "caller-not").mkdir()
             must_be_refused(user.sandbox("run", "--volume", f"{source}:/data", "x", "--", "true"),
-                            "no directory that this broker allows")
+                            "not below a directory that this broker allows")
         must_be_refused(user.sandbox("run", "--dir", "/", "x", "--", "true"), "allows")
         top = user.own / "layer"
         top.mkdir()
@@ -119,7 +120,8 @@ def takes_from_callers_what_is_allowed_only():
 
 
 def does_not_take_what_was_moved_out():
-    """The path that the kernel knows counts, and that it leads to the very same file."""
+    """The broker checks the kernel's path of a descriptor, and that this path leads to the same
+    file."""
     with caller() as (_, user), tempfile.TemporaryDirectory(dir=user.broker.folder) as other:
         (user.own / "v").mkdir()
         fd = os.open(user.own / "v", os.O_PATH)
@@ -129,7 +131,7 @@ def does_not_take_what_was_moved_out():
             done = user.run(user.ctl, "--broker", user.broker.state / "broker.sock", "run",
                             "--listen", f"unix:{user.own}/x.sock", "--volume",
                             f"/proc/self/fd/{fd}:/data", "x", "--", "true", pass_fds=[fd])
-            must_be_refused(done, "no directory that this broker allows")
+            must_be_refused(done, "not below a directory that this broker allows")
         finally:
             os.close(fd)
 
@@ -142,13 +144,12 @@ def takes_nothing_from_callers_without_leave():
         must_be_refused(user.call("erase", user.own), "only root")
 
 
-def snapshots_for_callers_without_setuid_files():
+def snapshots_for_callers_as_files_of_nobody():
     with caller() as (_, user), tempfile.TemporaryDirectory() as other:
         line = ("cp /usr/bin/id /su; chmod 6755 /su; mkdir -m 2775 /d; mkfifo /fifo; ln -s su /l; "
                 "chown -h 7 /l; echo ok >/d/f; echo ready; sleep 1000")
         assert user.sandbox("create", "x", "--", "sh", "-c", line).returncode == 0
         wait_for(lambda: "ready" in user.call("log", "x").stdout, "its files")
-        assert user.call("pause", "x").returncode == 0
         done = user.run("mkdir", "-m", "0755", user.own / "snapshot")
         assert done.returncode == 0, done
         os.chmod(other, 0o777)
@@ -157,10 +158,11 @@ def snapshots_for_callers_without_setuid_files():
         assert done.returncode == 0, done
         modes = {name: os.lstat(user.own / "snapshot" / name).st_mode
                  for name in ("su", "d", "fifo", "l")}
-        assert stat.S_IMODE(modes["su"]) == 0o755 and stat.S_IMODE(modes["d"]) == 0o2775, modes
-        assert stat.S_ISFIFO(modes["fifo"]) and os.lstat(user.own / "snapshot/l").st_uid == 7
-        assert os.stat(user.own / "snapshot/su").st_uid == 0
-        out = user.sandbox("run", "--dir", user.own / "snapshot", "--volume",
+        assert stat.S_IMODE(modes["su"]) == 0o6755 and stat.S_IMODE(modes["d"]) == 0o2775, modes
+        assert stat.S_ISFIFO(modes["fifo"])
+        assert os.lstat(user.own / "snapshot/l").st_uid == LAYER_UID_FIRST + 7
+        assert os.stat(user.own / "snapshot/su").st_uid == LAYER_UID_FIRST
+        out = user.sandbox("run", "--shifted", user.own / "snapshot", "--volume",
                            f"{user.own}:/mnt", "y", "--", "/nothing")
         assert "exec '/nothing'" in out.stderr, out  # it can be a layer
         must_be_refused(user.call("erase", other), "allows")
@@ -184,7 +186,7 @@ def erases_deep_trees_and_leaves_links_alone():
         for name in os.listdir(folder):
             if name != "link":
                 broker.ok("erase", f"{folder}/{name}")
-        for name, word in (("link", "no directory"), ("none", "No such file"), (".", "expected"),
+        for name, word in (("link", "not a directory"), ("none", "No such file"), (".", "expected"),
                            ("..", "expected")):
             must_be_refused(broker.ctl("erase", f"{folder}/{name}"), word)
         wait_for(lambda: os.listdir(folder) == ["link"], "the end of the erasure")
@@ -238,7 +240,7 @@ def starts_only_with_directories_that_can_be_allowed():
         broker.start()
 
 
-# --- whoever started it ---
+# --- the process that started it ---
 
 
 PARENT = """
@@ -252,7 +254,7 @@ broker.wait()
 """
 
 
-def ends_with_whoever_started_it():
+def ends_with_the_process_that_started_it():
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.stop()
         command = [sys.executable, "-c", PARENT, *broker.command("--workers", "1")]
@@ -283,14 +285,14 @@ def takes_a_pipe_and_nothing_else():
 
 @contextlib.contextmanager
 def nothing_is_swept(broker):
-    """Sandboxes come and go, whoever sweeps or removes files waits."""
+    """Holds the shared lock: creates and removals work, sweeps and the remover wait."""
     with open(broker.state / "lock", "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield
 
 
 def replaces_a_worker_while_the_slots_are_locked():
-    """A sweep waits for locks that others hold; nobody waits for the sweep."""
+    """A sweep waits for locks that others hold; no other process waits for the sweep."""
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.ok("fill", 2)
         with nothing_is_swept(broker):
@@ -320,8 +322,8 @@ def tells_of_a_step_that_hangs():
         assert broker.list() == [] and not is_alive(parked[0])
 
 
-def drops_what_nobody_waits_for():
-    """A caller that gave up was told that nothing came of it."""
+def drops_a_request_whose_caller_is_gone():
+    """A worker drops a request whose caller has closed its connection."""
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.ok("create", "x", "--", "sleep", "1000")
         worker = broker.workers()[0]
@@ -378,7 +380,8 @@ def goes_on_with_many_files_after_a_kill():
 
 
 def goes_on_with_many_files_when_it_starts_again():
-    """Also with those at which its predecessor's remover still is: no signal ends an unlink."""
+    """Also with files that the previous broker's remover is still unlinking: no signal interrupts
+    unlink."""
     with Broker(*PROGRAMS, workers=1) as broker:
         folder, other = make_many_files(broker, "one"), make_many_files(broker, "two")
         with nothing_is_swept(broker):
@@ -399,7 +402,7 @@ def goes_on_with_many_files_when_it_starts_again():
 
 
 def makes_the_hosts_root_again_when_it_would_be_another():
-    """The one of an older version stays while there are sandboxes, which may stand on it."""
+    """The root of an older version stays while there are sandboxes, which may use it."""
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.ok("create", "x", "--", "tail", "-f", "/dev/null")
         broker.stop()
@@ -415,9 +418,9 @@ def makes_the_hosts_root_again_when_it_would_be_another():
         assert list(broker.state.glob("roots/*")) == [made]
 
 
-def hides_a_root_that_everybody_could_write_to():
-    """Older versions had it in the state directory. Sandboxes that stand on it go on, nobody else
-    can reach it, and those to come get another, without what may have been planted."""
+def hides_a_world_writable_root():
+    """Older versions had it in the state directory. Sandboxes that use it go on, no other user can
+    reach it, and new sandboxes get another root, without files that may have been planted."""
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.ok("create", "x", "--", "tail", "-f", "/dev/null")
         broker.stop()
@@ -487,20 +490,20 @@ TESTS = [
     takes_from_callers_what_is_allowed_only,
     does_not_take_what_was_moved_out,
     takes_nothing_from_callers_without_leave,
-    snapshots_for_callers_without_setuid_files,
+    snapshots_for_callers_as_files_of_nobody,
     erases_deep_trees_and_leaves_links_alone,
     erases_nothing_but_what_is_noted,
     starts_only_with_directories_that_can_be_allowed,
-    ends_with_whoever_started_it,
+    ends_with_the_process_that_started_it,
     takes_a_pipe_and_nothing_else,
     replaces_a_worker_while_the_slots_are_locked,
     tells_of_a_step_that_hangs,
-    drops_what_nobody_waits_for,
+    drops_a_request_whose_caller_is_gone,
     removes_many_files_beside_what_it_serves,
     goes_on_with_many_files_after_a_kill,
     goes_on_with_many_files_when_it_starts_again,
     makes_the_hosts_root_again_when_it_would_be_another,
-    hides_a_root_that_everybody_could_write_to,
+    hides_a_world_writable_root,
     tells_how_many_slots_are_ready,
     keeps_as_many_slots_ready_as_wanted_by_all_workers_together,
 ]

@@ -155,7 +155,7 @@ def it_needs_no_network(programs):
         check_steps(*finish(tree, process))
 
 
-def a_signal_ends_it_cleanly(programs, signo, whom):
+def a_signal_ends_it_cleanly(programs, signo, kill):
     with Tree(programs) as tree:
         process = tree.start()
         tree.go()
@@ -163,7 +163,7 @@ def a_signal_ends_it_cleanly(programs, signo, whom):
         while "create a sandbox" not in line:
             assert line, "it ended before it created a sandbox"
             line = process.stdout.readline()
-        whom(process.pid, signo)
+        kill(process.pid, signo)
         finish(tree, process)
 
 
@@ -184,14 +184,14 @@ def a_sandbox_left_by_the_tour_goes_too(programs):
         assert status == 7 and "made 202" in output, output
 
 
-def a_server_that_does_not_start_is_told(programs):
+def a_server_that_does_not_start_is_reported(programs):
     with Tree(programs, {"opensandbox-server": "#!/bin/sh\necho no room >&2\nexit 1\n"}) as tree:
         process = tree.start()
         output, _ = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == 1 and "no room" in output and "Traceback" not in output, output
 
 
-def a_broker_that_does_not_start_is_told(programs):
+def a_broker_that_does_not_start_is_reported(programs):
     """It also is what cleans up, and must not hide the first failure by a second one."""
     with Tree(programs, {"opensandbox-broker": "#!/bin/sh\necho no luck >&2\nexit 1\n"}) as tree:
         process = tree.start()
@@ -200,7 +200,7 @@ def a_broker_that_does_not_start_is_told(programs):
         assert "the sweep failed" in output and "Traceback" not in output, output
 
 
-def a_sandbox_that_fails_is_told(programs):
+def a_sandbox_that_fails_is_reported(programs):
     """In a chroot the kernel makes no user namespaces."""
     with Tree(programs) as tree:
         process = tree.start("unshare", "--mount", "sh", "-c",
@@ -255,10 +255,12 @@ def main():
     checks.check("so does a Ctrl-C at the start", a_signal_at_the_start_ends_it_cleanly, programs)
     checks.check("a sandbox that the tour left goes, too", a_sandbox_left_by_the_tour_goes_too,
                  programs)
-    checks.check("a server that does not start is told of", a_server_that_does_not_start_is_told,
+    checks.check("a server that does not start is reported",
+                 a_server_that_does_not_start_is_reported,
                  programs)
-    checks.check("so is a broker", a_broker_that_does_not_start_is_told, programs)
-    checks.check("a sandbox that fails is told of, with the reason", a_sandbox_that_fails_is_told,
+    checks.check("so is a broker", a_broker_that_does_not_start_is_reported, programs)
+    checks.check("a sandbox that fails is reported with the reason",
+                 a_sandbox_that_fails_is_reported,
                  programs)
     checks.check("without root it says what to do", without_root_it_says_what_to_do, programs)
     checks.check("make run shows address and key", run_shows_address_and_key, programs)

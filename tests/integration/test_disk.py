@@ -100,7 +100,7 @@ def leaves_nothing_behind(broker):
     pid = broker.sandbox("gone").pid
     if "loop image" in broker.log():
         assert broker.images() and broker.attached()
-    os.kill(pid, 9)  # nobody helps: the device goes by itself
+    os.kill(pid, 9)  # without the broker's help: the loop device detaches by itself
     wait_for(lambda: not broker.attached(), "the loop device to go")
     broker.ok("remove", "gone")
     assert not broker.images() and not list(broker.state.glob("slots/*/disk*"))

@@ -408,7 +408,7 @@ def becomes_the_user():
     assert status["exit_code"] == 255 and "/root" in status["error"], status
 
 
-def needs_no_privilege_to_stay_who_it_is():
+def needs_no_privilege_to_run_as_its_own_uid():
     if os.geteuid() != 0:
         raise tap.Skip("not root")
 
@@ -520,7 +520,7 @@ def interrupts_the_group():
     wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the end of its child")
 
 
-def kills_who_does_not_listen():
+def kills_a_command_that_ignores_sigterm():
     with EXECD.stream("trap '' TERM; echo ready; sleep 100; sleep 100") as stream:
         events = [stream.event()]
         while events[-1]["type"] != "stdout":
@@ -545,7 +545,7 @@ def explains_what_cannot_be_interrupted():
         assert (reply.status, reply.json()) == (status, {"code": code, "message": message}), reply
 
 
-def tells_the_status():
+def reports_the_status_of_a_command():
     ran = run("exit 7")
     reply = EXECD.get(f"/command/status/{ran.id}")
     status = reply.json()

@@ -1,4 +1,4 @@
-"""In which control groups execd starts what it starts, inside real sandboxes.
+"""The control groups of the processes that execd starts, inside real sandboxes.
 
 Usage: test_execd_groups.py BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """

@@ -1,7 +1,7 @@
-"""execd's files as someone else: the routes below /v1/filesystem/{uid}/{gid}.
+"""execd's file routes as another user: the routes below /v1/filesystem/{uid}/{gid}.
 
-Usage: test_execd_identity.py EXECD-PROGRAM. TAP on standard output. As root only. /etc/passwd and
-/etc/group are files of ours meanwhile, in a mount namespace that nobody else sees.
+Usage: test_execd_identity.py EXECD-PROGRAM. TAP on standard output. As root only. The test replaces
+/etc/passwd and /etc/group in a mount namespace of its own.
 """
 import concurrent.futures
 import contextlib
@@ -45,7 +45,7 @@ DENIED = "permission denied"
 
 
 class Box(Execd):
-    """An execd whose folder is everyone's, and whose home is Alice's."""
+    """An execd with a folder for all users, and a home that belongs to Alice."""
 
     def __enter__(self):
         super().__enter__()
@@ -77,7 +77,7 @@ class Box(Execd):
         return self.as_id(uid, "GET", "/files/download", query=[("path", path)], gid=gid)
 
     def start(self, uid):
-        """Its process, by a request that has no file open when it is answered."""
+        """Starts the identity's process by a request that has no file open when it is answered."""
         assert self.as_id(uid, "GET", "/files/info", query=[("path", "/")]).status == 200
 
     def watch(self, uid, path):
@@ -331,8 +331,8 @@ def socket_of(pid):
                 if f"socket:[{row[6]}]" in held and int(row[3], 16) & ACCEPTS)
 
 
-def passes_nothing_on_to_who_takes_its_name(x):
-    """One that dies over a request leaves its name to whoever is fast."""
+def sends_no_request_to_a_process_that_takes_its_socket_name(x):
+    """When the process dies during a request, another process may bind its socket name first."""
     x.start(ALICE)
     pid = x.process_of(ALICE)
     name = socket_of(pid).replace("@", "\0")
@@ -340,7 +340,7 @@ def passes_nothing_on_to_who_takes_its_name(x):
     assert x.ask("GET", "/ping", client=client).status == 200
     os.kill(pid, signal.SIGSTOP)
     client.request("GET", url(ALICE, "/files/download?path=/etc/passwd"))
-    for _ in range(2):  # it was passed on before the second was answered
+    for _ in range(2):  # the download was forwarded before the second ping was answered
         assert x.ask("GET", "/ping").status == 200
     os.kill(x.process.pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
@@ -357,12 +357,13 @@ def passes_nothing_on_to_who_takes_its_name(x):
 
 
 def connect_stranger(name):
-    """None when the queue is full; who is connected says something, and not all."""
+    """Connects and sends an incomplete request; None when the listener's queue is full."""
     stranger = socket.socket(socket.AF_UNIX)
     stranger.setblocking(False)
     try:
         stranger.connect(name)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is faster
+        # the process may close first
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             stranger.send(b"GET /files/info HTTP/1.1\r\nX: ")
         return stranger
     except BlockingIOError:
@@ -371,7 +372,8 @@ def connect_stranger(name):
 
 
 def is_not_kept_busy_by_strangers(x):
-    """Who knows its name, as everyone of the network namespace does, takes no place of execd's."""
+    """Connections of other processes, which can all see the abstract socket name, must not keep
+    execd out."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     x.start(ALICE)
@@ -387,7 +389,7 @@ def is_not_kept_busy_by_strangers(x):
 
 
 def makes_room_for_others(x):
-    """The one whose last use is longest ago goes, unless it has something to do."""
+    """The least recently used identity ends, unless it has a request."""
     first = range(10000, 10000 + IDENTITIES_MAX)
     for uid in first:
         assert x.read(uid, "/etc/passwd").status == 200
@@ -404,7 +406,7 @@ def refuses_more_than_there_may_be(x):
     watches = [x.watch(uid, "/etc")[0] for uid in range(10000, 10000 + IDENTITIES_MAX)]
     answer = x.read(ALICE, "/etc/passwd")
     answer.check_error(503, "RUNTIME_ERROR")
-    assert "ask again" in answer.json()["message"], answer.body
+    assert "try again" in answer.json()["message"], answer.body
     assert x.read(10000, "/etc/passwd").status == 200
     watches.pop().close()
     wait_for(lambda: x.read(ALICE, "/etc/passwd").status == 200, "room")
@@ -479,7 +481,7 @@ TESTS = [
     has_no_rights_to_lose,
     keeps_its_memory_from_its_own_user,
     follows_one_that_was_killed,
-    passes_nothing_on_to_who_takes_its_name,
+    sends_no_request_to_a_process_that_takes_its_socket_name,
     is_not_kept_busy_by_strangers,
     makes_room_for_others,
     refuses_more_than_there_may_be,
@@ -490,7 +492,8 @@ TESTS = [
 
 
 def own_accounts(folder):
-    """Files of this folder as passwd and group, for us and whom we start. Or why not."""
+    """Mounts passwd and group of this folder over those of /etc, for this process and its children.
+    The reason when that fails."""
     if ctypes.CDLL(None).unshare(CLONE_NEWNS) != 0:
         return "there is no mount namespace to be had"
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)

@@ -256,14 +256,14 @@ def goes_on_when_its_log_cannot_be_written():
 # --- the end ---
 
 
-def passes_the_signal_to_everyone():
+def forwards_the_signal_to_all_processes():
     with tempfile.TemporaryDirectory() as folder:
         script, heard = pathlib.Path(folder) / "script", pathlib.Path(folder) / "heard"
         # The rest has a second once the entrypoint has ended, which therefore waits for the orphan.
         script.write_text(f"trap '[ $1 = orphan ] || {until(heard)}; echo $1 got it; "
                           f"touch {heard}; exit 4' TERM INT\n"
                           "echo $1 ready\nwhile :; do sleep 0.01; done\n")
-        # A shell makes what it starts in the background deaf to SIGINT.
+        # A shell lets background processes ignore SIGINT.
         for signo, told in ((signal.SIGTERM, {b"entry got it", b"orphan got it"}),
                             (signal.SIGINT, {b"entry got it"})):
             with shell(f"(sh {script} orphan &); exec sh {script} entry",
@@ -276,7 +276,7 @@ def passes_the_signal_to_everyone():
                 assert init.report()[2:4] == (4, 0)
 
 
-def kills_who_will_not_end_after_the_grace():
+def kills_processes_that_outlive_the_grace_time():
     with shell("trap '' TERM; echo ready; while :; do sleep 0.01; done",
                options=["--grace-ms", "400"]) as init:
         init.wait_for_log(b"ready")
@@ -300,7 +300,7 @@ def ends_with_its_entrypoint_and_takes_the_rest_along():
             assert init.report()[2:4] == (5, 0)
 
 
-def waits_for_nobody_when_nobody_is_left():
+def ends_at_once_when_no_process_is_left():
     """A second for the rest would be in each of them; what the machine takes is not."""
     def seconds(*argv):
         begin = time.monotonic()
@@ -367,7 +367,8 @@ def listening_by_itself(*argv, folder, **more):
 
 def serves_as_an_ordinary_process_too():
     with tempfile.TemporaryDirectory() as folder:
-        # Whoever starts it may ignore SIGCHLD, which would lose every exit.
+        # The parent process may ignore SIGCHLD; if execd inherited that, it would lose every exit
+        # status.
         process, port = listening_by_itself(
             "sh", "-c", "echo hello; sleep 100", folder=folder,
             preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
@@ -415,10 +416,10 @@ def main():
         keeps_the_end_of_a_flood_in_bounded_room,
         keeps_what_a_pipe_held_when_its_writer_ended,
         goes_on_when_its_log_cannot_be_written,
-        passes_the_signal_to_everyone,
-        kills_who_will_not_end_after_the_grace,
+        forwards_the_signal_to_all_processes,
+        kills_processes_that_outlive_the_grace_time,
         ends_with_its_entrypoint_and_takes_the_rest_along,
-        waits_for_nobody_when_nobody_is_left,
+        ends_at_once_when_no_process_is_left,
         moves_the_entrypoint_into_the_work_cgroups_and_stays_out,
         reports_that_it_cannot_fork,
         serves_as_an_ordinary_process_too,

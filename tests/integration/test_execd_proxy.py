@@ -207,7 +207,7 @@ def streams_bodies_both_ways(x):
     assert answer.status == 200 and answer.body == data
 
 
-def finds_who_listens_on_ipv6_only(x):
+def reaches_a_server_that_listens_on_ipv6_only(x):
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError as error:
@@ -275,7 +275,8 @@ TESTS = [
     forwards_the_request_as_it_is, says_where_requests_come_from,
     writes_an_ipv4_client_as_ipv4, refuses_what_is_no_port,
     refuses_reserved_ports_however_they_are_nested,
-    streams_events_as_they_come, streams_bodies_both_ways, finds_who_listens_on_ipv6_only,
+    streams_events_as_they_come, streams_bodies_both_ways,
+    reaches_a_server_that_listens_on_ipv6_only,
     relays_web_sockets,
     shows_a_backend_that_breaks_off,
 ]

@@ -119,7 +119,7 @@ def reads_percent_codes_in_paths():
             assert daemon.ask("GET", path) == (404, b"404 page not found"), path
 
 
-def keeps_running_whatever_it_is_told_to_run():
+def a_daemon_ignores_words_and_refuses_unknown_options():
     with Daemon("tail", "-f", "/dev/null") as daemon:
         assert daemon.ask("GET", "/ping")[0] == 200
     with Daemon("-c", "1", wait=False) as daemon:
@@ -128,7 +128,7 @@ def keeps_running_whatever_it_is_told_to_run():
         assert "\nusage: execd " in err, err
 
 
-def asks_for_its_token_and_tells_nobody():
+def requires_its_token_and_hides_it_from_commands():
     for args, env in ((("--access-token=s3cret",), {}), ((), {"EXECD_ACCESS_TOKEN": "s3cret"})):
         with Daemon(*args, env=env) as daemon:
             assert daemon.ask("GET", "/ping")[0] == 401
@@ -225,7 +225,7 @@ def logs_some_of_what_repeats():
         assert 100 <= count <= 100 * seconds + 20, count
 
 
-def goes_on_when_nobody_reads_its_log():
+def goes_on_when_its_log_is_a_full_pipe():
     with Daemon() as daemon:  # whose standard output is a pipe of 64 KiB
         for i in range(800):
             assert daemon.ask("GET", f"/{i:0100}")[0] == 404
@@ -267,7 +267,7 @@ def ends_streams_properly():
     assert "bye" in [event.get("text") for event in trapped], trapped
 
 
-def ends_at_once_when_nobody_minds():
+def ends_at_once_without_open_streams():
     with Daemon(f"--graceful-shutdown-timeout={2 * SECONDS_MAX}s") as daemon:
         assert daemon.ask("GET", "/ping")[0] == 200  # it has begun to mind signals
         begin = time.monotonic()
@@ -356,7 +356,7 @@ def passes_signals_on():
 
 
 def starts_children_with_default_signals():
-    """Whoever runs us in the background of a shell has SIGINT and SIGQUIT ignored."""
+    """A shell starts background processes with SIGINT and SIGQUIT ignored."""
     def ignore():
         for signo in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(signo, signal.SIG_IGN)
@@ -440,12 +440,13 @@ def tells_of_certificates_once_they_are_there():
 
 TESTS = [
     serves_on_every_address, has_no_head, reads_percent_codes_in_paths,
-    keeps_running_whatever_it_is_told_to_run,
-    asks_for_its_token_and_tells_nobody, says_what_is_wrong_with_its_flags, takes_what_others_take,
+    a_daemon_ignores_words_and_refuses_unknown_options,
+    requires_its_token_and_hides_it_from_commands, says_what_is_wrong_with_its_flags,
+    takes_what_others_take,
     makes_clone3_unknown, logs_what_clients_do,
-    logs_to_all_that_are_listed, logs_some_of_what_repeats, goes_on_when_nobody_reads_its_log,
+    logs_to_all_that_are_listed, logs_some_of_what_repeats, goes_on_when_its_log_is_a_full_pipe,
     ends_streams_properly,
-    ends_at_once_when_nobody_minds, starts_the_entrypoint_beside_the_api,
+    ends_at_once_without_open_streams, starts_the_entrypoint_beside_the_api,
     ends_as_the_entrypoint_does, takes_the_command_from_the_environment,
     stays_when_there_is_nothing_to_run, sources_a_script_first, passes_signals_on,
     starts_children_with_default_signals, reaps_orphans_as_the_first_process,

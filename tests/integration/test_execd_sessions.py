@@ -218,7 +218,7 @@ def a_sandbox_has_sessions_apart():
         assert (a.out("echo $v; pwd"), b.out("echo $v; pwd")) == ("a\n/tmp", "b\n/")
 
 
-def exit_codes_are_told():
+def exit_codes_are_reported():
     with Session() as s:
         for command, code in (("true", 0), ("false", 1), ("(exit 42)", 42), ("return 7", 7),
                               ("no-such-program", 127), ("sh -c 'kill -9 $$'", 137),
@@ -463,7 +463,7 @@ def jobs_survive_interrupts_and_runs():
         wait_for(lambda: gone(job), "the job's end")
 
 
-def jobs_that_hold_the_pipe_delay_nobody():
+def jobs_that_hold_the_pipe_delay_no_run():
     with Session() as s:
         noise = "while :; do echo noise; sleep 0.02; done"
         assert "started" in s.out(f"({noise}) & echo started")

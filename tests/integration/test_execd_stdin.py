@@ -120,7 +120,7 @@ def says_why_it_takes_nothing():
         EXECD.ask("DELETE", f"/command?id={command_id}")
 
 
-def says_when_nobody_reads_any_more():
+def reports_that_the_command_reads_no_more():
     with EXECD.stream("exec <&-; echo closed; sleep 100", stdin_open=True) as stream:
         command_id = first_output(stream)[0]["text"]
         status, code, text = refused(send(command_id, b"x" * 1000))
@@ -162,7 +162,7 @@ def is_checked_in_the_request():
         assert (status, code) == (400, "INVALID_REQUEST_BODY") and word in text, text
 
 
-def has_a_total_for_what_nobody_reads():
+def bounds_the_unread_input_of_all_commands():
     """A command that does not read its input leaves it in execd's memory: 16 MiB for all."""
     text, sleepers = "x" * (3 << 20), []
     while (ran := EXECD.run("exec sleep 1000", background=True, stdin=text)) and \
@@ -188,8 +188,8 @@ def leaves_no_descriptor_behind():
 
 TESTS = [is_empty_unless_given, is_read_and_then_ends, may_be_left_unread, stays_open_on_request,
          ends_without_a_body, takes_any_bytes_at_the_commands_pace, says_why_it_takes_nothing,
-         says_when_nobody_reads_any_more, lets_the_next_one_go_on, is_checked_in_the_request,
-         has_a_total_for_what_nobody_reads, leaves_no_descriptor_behind]
+         reports_that_the_command_reads_no_more, lets_the_next_one_go_on, is_checked_in_the_request,
+         bounds_the_unread_input_of_all_commands, leaves_no_descriptor_behind]
 
 
 if __name__ == "__main__":

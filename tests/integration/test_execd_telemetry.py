@@ -20,7 +20,7 @@ PROGRAM = os.path.abspath(sys.argv[1])
 INTERVAL_MS = 200
 BOUNDS = [0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000]
 NODE_PORT = 4318
-NOT_TAKEN = "telemetry was not taken"
+NOT_TAKEN = "the collector did not accept telemetry"
 PINGS = 10
 
 
@@ -357,7 +357,7 @@ def looks_a_name_up_again_and_keeps_nothing():
 
 def goes_on_without_a_collector():
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens
+        taken.bind(("127.0.0.1", 0))  # without a listener
         env = settings(OTEL_EXPORTER_OTLP_ENDPOINT=at(taken.getsockname()[1]))
         with Execd(PROGRAM, env=env) as execd:
             text = check_unharmed(execd, 10 * INTERVAL_MS / 1000, NOT_TAKEN)

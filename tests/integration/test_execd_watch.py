@@ -76,7 +76,7 @@ class Watch:
         self.client.close()
 
 
-def tells_what_happens(x):
+def reports_each_kind_of_change(x):
     tree = x.home / "tree"
     (tree / "sub").mkdir(parents=True)
     (tree / "old").write_text("1")
@@ -92,7 +92,7 @@ def tells_what_happens(x):
                         "move sub2 sub/", "delete sub2/"], news
 
 
-def tells_of_one_directory(x):
+def watches_one_directory_without_recursive(x):
     (x.home / "d" / "sub").mkdir(parents=True)
     with Watch(x, x.home / "d", recursive=False) as watch:
         (x.home / "d/sub/hidden").touch()
@@ -114,8 +114,10 @@ def loses_no_file_of_a_new_directory(x):
         (tree / "last").touch()
         news = watch.news("create last")
         told = [line for line in news if line in made]
-        # What is queued behind "last" is told after it.
-        while set(told) != made:
+        # What is queued behind "last" is told after it. Pings come in any case.
+        deadline = time.monotonic() + 60
+        while missing := made - set(told):
+            assert time.monotonic() < deadline, missing
             line = watch.next()
             word = f"create {line.get('path', '').removeprefix(str(tree) + '/')}"
             told += [word] if word in made else []
@@ -160,13 +162,13 @@ def news_of_a_burst(x, tree):
         return set(watch.news("create end"))
 
 
-def tells_moves_whole_however_many(x):
+def joins_both_halves_of_each_of_many_moves(x):
     for n in range(10):
         news = news_of_a_burst(x, x.home / f"tree{n}")
         assert news == {"delete a", "create b", "move c b", "move b c", "create end"}, news
 
 
-def tells_what_leaves_the_tree(x):
+def reports_files_moved_out_of_the_tree(x):
     tree = x.home / "tree"
     (tree / "d").mkdir(parents=True)
     with Watch(x, tree) as watch:
@@ -195,7 +197,7 @@ def pings(x):
         check_ping_period(watch.next)
 
 
-def tells_when_it_was_too_much(x):
+def reports_an_overflow_of_the_kernels_queue(x):
     """A client that reads nothing for long: the kernel's queue runs over, and memory does not."""
     before = x.rss_kib()
     with fast_folder() as tree, Watch(x, tree) as watch:
@@ -258,17 +260,14 @@ def says_so_when_execd_ends(x):
 
 
 TESTS = [
-    tells_what_happens, tells_of_one_directory,
-    follows_directories_that_move_at_once, tells_moves_whole_however_many,
-    tells_what_leaves_the_tree, ends_with_the_directory, pings, tells_when_it_was_too_much,
+    reports_each_kind_of_change, watches_one_directory_without_recursive,
+    loses_no_file_of_a_new_directory, follows_directories_that_move_at_once,
+    joins_both_halves_of_each_of_many_moves, reports_files_moved_out_of_the_tree,
+    ends_with_the_directory, pings, reports_an_overflow_of_the_kernels_queue,
     forgets_clients_that_leave, explains_what_it_cannot_watch, watches_so_many_and_no_more,
     serves_others_meanwhile, says_so_when_execd_ends,
 ]
 
 
-# Known defect: now and then this waits for ever for the event of a file. tests/drill/watch runs it.
-DRILL = [loses_no_file_of_a_new_directory] * 20
-
-
 if __name__ == "__main__":
-    sys.exit(tap.run_tests(DRILL if sys.argv[2:] == ["drill"] else TESTS, lambda: Execd(PROGRAM)))
+    sys.exit(tap.run_tests(TESTS, lambda: Execd(PROGRAM)))

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""test_gateway.py GATEWAYD - who may enter a sandbox, and what is asked there in whose name.
-
-The sandbox is a script on a unix socket that keeps what it was asked, to the byte. TAP on standard
+"""test_gateway.py GATEWAYD - which credentials open a sandbox, and what the gateway forwards. The
+sandbox is a script on a unix socket that keeps the exact bytes of each request. TAP on standard
 output.
 """
 import base64
@@ -118,7 +117,7 @@ def a_token_opens_its_own_sandbox_only():
             fails_with(r, 401, "INVALID_API_KEY")
 
 
-def open_by_config_asks_nobody():
+def an_open_gateway_requires_no_credential():
     with gateway_to(answer(OK), "--open", "1") as (backend, gateway):
         assert gateway.ask(request("GET", path_to(8000))).status == 200
         assert gateway.ask(request("GET", path_to(8000), "OpenSandbox-Secure-Access: x")
@@ -130,7 +129,8 @@ def open_by_config_asks_nobody():
 
 
 def a_secure_sandbox_is_never_open():
-    """secureAccess: an open gateway asks for a credential all the same, with a key or without."""
+    """With secureAccess an open gateway requires a credential, too, whether the server has keys or
+    not."""
     for key in (KEY, None):
         with gateway_to(answer(OK), "--secure", "1", "--open", "1", key=key) as (backend, gateway):
             paths = [path_to(port, "/x", prefix=prefix) for port in (8000, 44772)
@@ -246,7 +246,7 @@ def refusals_name_their_reason():
         assert gateway.stats()["accesses"] == 1
 
 
-def nobody_there_is_a_502_that_tells_nothing():
+def a_closed_port_is_a_502_without_details():
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as dead:
         dead.bind(f"{folder}/dead.sock")
         for name in ("none", "dead"):
@@ -493,7 +493,7 @@ def a_backend_cannot_smuggle():
 CHECKS = [
     ("strangers cannot tell which sandboxes exist", strangers_cannot_tell_which_sandboxes_exist),
     ("a token opens its own sandbox only", a_token_opens_its_own_sandbox_only),
-    ("a gateway that is open by config asks nobody", open_by_config_asks_nobody),
+    ("a gateway that is open by config asks nobody", an_open_gateway_requires_no_credential),
     ("a sandbox with secureAccess is never open", a_secure_sandbox_is_never_open),
     ("no credential reaches the sandbox", no_credential_reaches_the_sandbox),
     ("no credential reaches the sandbox inside of a value",
@@ -502,7 +502,7 @@ CHECKS = [
     ("what only looks like a credential passes", what_only_looks_like_a_credential_passes),
     ("half a WebSocket handshake is refused", half_a_handshake_is_refused),
     ("refusals name their reason", refusals_name_their_reason),
-    ("a dead sandbox is a 502 that tells no addresses", nobody_there_is_a_502_that_tells_nothing),
+    ("a dead sandbox is a 502 that tells no addresses", a_closed_port_is_a_502_without_details),
     ("a sandbox that does not answer is a 502", no_answer_is_a_502),
     ("path and query stay as they were sent", targets_stay_as_they_were_sent),
     ("a request passes to the byte", requests_pass_to_the_byte),

@@ -503,7 +503,7 @@ def the_end_of_the_gateway_ends_websockets():
 
 
 def many_sandboxes_keep_to_themselves():
-    """Each answers with its own name, whoever asked before on whichever kept connection."""
+    """Each sandbox answers with its own name, over any kept connection."""
     def named(name):
         return answer(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(name), name))
 

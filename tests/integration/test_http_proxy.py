@@ -114,7 +114,7 @@ def answers_502_to(bytes_of_backend):
         assert r.status == 502 and b'"BAD_GATEWAY"' in r.body, (r.status, r.body)
 
 
-def answers_502_when_nobody_listens():
+def answers_502_when_no_backend_listens():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen: nobody else can meanwhile
         address = "%s:%d" % taken.getsockname()
@@ -304,7 +304,8 @@ CHECKS = [
     ("interim answers of the backend are skipped", skips_interim_answers),
     ("chunks pass as they come", streams_chunks_as_they_come),
     ("an answer that ends with its connection is complete", reads_answers_that_end_by_closing),
-    ("a backend nobody reaches is a 502 that says why", answers_502_when_nobody_listens),
+    ("a backend that cannot be reached is a 502 that says why",
+     answers_502_when_no_backend_listens),
     ("a silent backend is a 504 and is let go", answers_504_when_the_backend_is_silent),
     ("connections to the backend are kept", keeps_connections),
     ("a kept connection that was closed is replaced unseen", replaces_a_closed_connection),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_http_server.py HTTPD [UPLOAD_MIB] - the HTTP server against clients that mean it no good.
+"""test_http_server.py HTTPD [UPLOAD_MIB] - the HTTP server against hostile clients.
 
 Every case has one right answer. Whatever is refused ends the connection, and bytes behind it never
 become a second request. TAP on standard output.
@@ -334,7 +334,7 @@ def leaks_no_descriptor(server):
 
 
 def survives_readers_that_leave_during_a_file(server):
-    """Whoever closes with a FIN first and a reset later must not leave us with a SIGPIPE."""
+    """A client that sends a FIN first and a reset later must not cause SIGPIPE."""
     for _ in range(30):
         with server.connect(receive_bytes=4096) as c:
             c.send(request("GET", "/file") * 20)
@@ -636,20 +636,20 @@ def connect_busy(server, stack, count):
 
 
 def lets_the_next_wait(program):
-    """All connections busy: newcomers wait until one of them ends, and nobody is dropped."""
+    """All connections are busy: new ones wait until one of them ends, and none is dropped."""
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack, \
             concurrent.futures.ThreadPoolExecutor(10) as pool:
         busy = connect_busy(server, stack, 50)
         late = [pool.submit(nap, server, 1) for _ in range(10)]
         time.sleep(0.2)
-        assert not any(future.done() for future in late), "somebody did not wait"
+        assert not any(future.done() for future in late), "a new connection did not wait"
         for c in busy:
             assert c.ask(b"hello").body == b"5\n"
         assert [future.result() for future in late] == [200] * 10
 
 
 def fills_the_last_place(program):
-    """The newcomer that reaches the cap is served while all others are busy."""
+    """The connection that reaches the limit is served while all others are busy."""
     with Server(program, "--connections", "50") as server, \
             concurrent.futures.ThreadPoolExecutor(60) as pool:
         busy = [pool.submit(nap, server, 500) for _ in range(49)]
@@ -673,7 +673,7 @@ def evicts_the_longest_idle(program):
 
 
 def evicts_the_silent(program):
-    """Those who connect and say nothing do not hold the door until their time is up."""
+    """Connections that send nothing do not keep others out until their deadline."""
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
         silent = [stack.enter_context(server.connect()) for _ in range(120)]
         server.is_well()
@@ -682,7 +682,7 @@ def evicts_the_silent(program):
 
 
 def evicts_slow_heads(program):
-    """Those who send half a head do not hold the door until their time is up."""
+    """Connections that send half a head do not keep others out until their deadline."""
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack:
         slow = []
         for _ in range(120):
@@ -698,7 +698,7 @@ def stop_process(pid):
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
 
 
-def is_fair_to_one_that_asks_once(program):
+def is_fair_to_a_client_with_one_request(program):
     """The server meets a crowd of connections with many requests each, and one with a single
     request that came last."""
     crowd_size, each = 50, 2000
@@ -719,13 +719,14 @@ def is_fair_to_one_that_asks_once(program):
 
 
 def evicts_once_others_idle(program):
-    """Everybody was busy when the newcomer came; it is served as soon as one of them idles."""
+    """All connections were busy when a new one came; it is served as soon as one of them is
+    idle."""
     with Server(program, "--connections", "50") as server, contextlib.ExitStack() as stack, \
             concurrent.futures.ThreadPoolExecutor(1) as pool:
         busy = connect_busy(server, stack, 50)
         newcomer = pool.submit(server.is_well)
         time.sleep(0.2)
-        assert not newcomer.done(), "somebody busy was dropped"
+        assert not newcomer.done(), "a busy connection was dropped"
         assert busy[0].ask(b"hello").body == b"5\n"
         newcomer.result()
         busy[0].wait_closed()
@@ -815,10 +816,11 @@ def check_bodies(tap, server):
     tap.check("a handler may answer before the body is there", answers_early, server)
     tap.check("a refusal does not wait for the body", refuses_without_waiting_for_the_body, server)
     tap.check("chunks of one byte are read", reads_tiny_chunks, server)
-    tap.check("clients that vanish harm nobody", survives_lost_clients, server)
+    tap.check("clients that vanish do not affect others", survives_lost_clients, server)
     tap.check("a handler that sips holds its client back", holds_a_fast_sender_back, server)
     tap.check("no descriptor is leaked", leaks_no_descriptor, server)
-    tap.check("readers that leave harm nobody", survives_readers_that_leave_during_a_file, server)
+    tap.check("readers that disconnect during a file do not affect others",
+              survives_readers_that_leave_during_a_file, server)
 
 
 def check_files(tap, server, program, folder):
@@ -875,7 +877,7 @@ def check_limits(tap, program):
     tap.check("at the cap the longest silent makes room", evicts_the_silent, program)
     tap.check("at the cap the slowest head makes room", evicts_slow_heads, program)
     tap.check("many requests of others do not delay a single one",
-              is_fair_to_one_that_asks_once, program)
+              is_fair_to_a_client_with_one_request, program)
     tap.check("at the cap the first to idle makes room", evicts_once_others_idle, program)
     tap.check("SIGTERM lets requests end and refuses others", drains, program)
     tap.check("running out of descriptors is survived",

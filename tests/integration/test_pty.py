@@ -158,7 +158,7 @@ def signals_reach_the_job_in_the_foreground(x, s):
         t.wait_screen("got-hup")
         t.send("echo b$?\n")
         t.wait_screen("b7")
-        t.say("signal", signal="SIGSTOP")  # and others are nobody's to send
+        t.say("signal", signal="SIGSTOP")  # and other signals cannot be sent
         t.send("echo c$?\n")
         t.wait_screen("c0")
 
@@ -166,7 +166,7 @@ def signals_reach_the_job_in_the_foreground(x, s):
 # --- frames ---
 
 
-def says_what_the_contract_says(x, s):
+def answers_as_the_contract_requires(x, s):
     session = s.new(cwd=str(x.folder / "made" / "here"))
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", session), session
     assert s.get(session) == {"session_id": session, "running": False, "output_offset": 0}
@@ -246,7 +246,7 @@ def requests_are_refused_as_clients_know(x, s):
         assert (reply.status, reply.json()["message"]) == (404, "pty session x not found"), reply
 
 
-def a_shell_that_cannot_start_is_told(x, s):
+def a_shell_that_cannot_start_is_reported(x, s):
     (x.folder / "gone").mkdir()
     session = s.new(cwd=str(x.folder / "gone"))
     (x.folder / "gone").rmdir()
@@ -303,7 +303,8 @@ def input_of_any_size_arrives(x, s):
 WRITER = r"""
 import os, random, sys, time, tty
 r = random.Random(int(sys.argv[2]))
-seen, ahead_max = sys.argv[1] + ".seen", int(sys.argv[4])  # who cannot keep up loses the oldest
+# a client that cannot keep up loses the oldest bytes
+seen, ahead_max = sys.argv[1] + ".seen", int(sys.argv[4])
 if sys.argv[3] == "pty":
     tty.setraw(0)
 with open(sys.argv[1], "wb") as copy:
@@ -321,7 +322,7 @@ with open(sys.argv[1], "wb") as copy:
         left -= len(piece)
         if r.random() < 0.3:
             time.sleep(r.random() * 0.02)
-os.read(0, 1)  # nobody restarts what has not ended
+os.read(0, 1)  # a session that has not ended is not restarted
 sys.exit(9)
 """
 
@@ -466,7 +467,7 @@ def nothing_is_lost_at_the_end(x, s):
 # --- processes ---
 
 
-def deletion_kills_everyone_of_the_session(x, s):
+def deletion_kills_all_processes_of_the_session(x, s):
     session = s.new()
     with s.view(session, Terminal) as t:
         t.send("PS1='$ '; sleep 1001 & sleep 1002 & (trap '' HUP TERM; sleep 1003) & "
@@ -582,10 +583,10 @@ TESTS = {
     ctrl_z_and_fg_act: plain,
     a_python_prompt_works: plain,
     signals_reach_the_job_in_the_foreground: plain,
-    says_what_the_contract_says: plain,
+    answers_as_the_contract_requires: plain,
     handshakes_are_refused_as_clients_know: plain,
     requests_are_refused_as_clients_know: plain,
-    a_shell_that_cannot_start_is_told: plain,
+    a_shell_that_cannot_start_is_reported: plain,
     pipes_have_two_channels: plain,
     input_of_any_size_arrives: plain,
     a_terminal_replays_exactly_across_cuts: plain,
@@ -596,7 +597,7 @@ TESTS = {
     runs_on_without_a_client: plain,
     a_slow_client_makes_the_program_wait: plain,
     nothing_is_lost_at_the_end: plain,
-    deletion_kills_everyone_of_the_session: plain,
+    deletion_kills_all_processes_of_the_session: plain,
     environment_is_a_commands: with_envs_file,
     token_is_needed: with_token,
     sh_serves_where_there_is_no_bash: with_busybox_alone,

@@ -16,7 +16,7 @@ PROGRAM = sys.argv[1]
 SECONDS_MAX = 300
 PIECE = 256 * 1024
 BYTES_EACH_WAY = 256 << 20
-SPARE_PIPE_ENDS = 4  # one for each way of a single tunnel, kept for the next who needs it
+SPARE_PIPE_ENDS = 4  # one for each direction of a single tunnel, kept for the next tunnel
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: raw\r\nConnection: Upgrade\r\n\r\n"
 ASK = b"GET /proxy/raw HTTP/1.1\r\nHost: h\r\nUpgrade: raw\r\nConnection: Upgrade\r\n\r\n"
 

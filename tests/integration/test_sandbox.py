@@ -25,7 +25,7 @@ PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 MIB = 1 << 20
 UID_FIRST, UID_RANGE = 0x70000000, 65536
 MANY, AT_ONCE = 50, 10  # more would have to wait their turn longer than a client does, in a slow VM
-GRACE_MS = 3600 * 1000  # who returns from such a kill did not wait for its grace to be over
+GRACE_MS = 3600 * 1000  # a kill with this grace time that returns did not wait for its end
 BROKER = None  # the one most tests share
 
 
@@ -340,10 +340,10 @@ def refuses_a_second_of_the_same_name():
         assert done.returncode == 1 and "no sandbox 'x'" in done.stderr, done
 
 
-def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, binds=0,
-         read_only=0, args=1, env=0, text=b"true\0/\0"):
-    head = struct.pack("=I4x64s64sII4Q4I2I12xIIIIII", SPAWN, name, b"", root, net, *limits, *ids,
-                       layers, binds, read_only, args, env, len(text))
+def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, lasting=0, binds=0,
+         read_only=0, flags=b"", args=1, env=0, text=b"true\0/\0"):
+    head = struct.pack("=I4x64s64sII4Q4I2I12xIIII128sIII", SPAWN, name, b"", root, net, *limits,
+                       *ids, layers, lasting, binds, read_only, flags, args, env, len(text))
     return head + text
 
 
@@ -351,10 +351,12 @@ def refuses_plans_it_cannot_rely_on():
     cases = [
         (plan(name=b"../etc"), "id"), (plan(name=b""), "id"), (plan(name=b"x" * 64), "id"),
         (plan(root=7), "root"), (plan(net=9), "net "), (plan(ids=(65536, 0)), "uid"),
-        (plan(layers=9), "layer"), (plan(root=1), "layer"), (plan(args=0), "arg_count"),
+        (plan(layers=128), "layer"), (plan(root=1), "layer"), (plan(args=0), "arg_count"),
         (plan(args=1025), "arg_count"), (plan(text=b"true"), "text"),
         (plan(text=b"true\0relative\0"), "cwd"),
         (plan(env=1, text=b"true\0NOVALUE\0/\0"), "environment"),
+        (plan(layers=1, flags=b"\x02"), "layer_flags"), (plan(flags=b"\1"), "layer_flags"),
+        (plan(lasting=2), "lasting"), (plan(lasting=1), "1 writable"),
         (plan(binds=17), "bind_count"), (plan(read_only=1), "binds_read_only"),
         (plan(binds=1), "text"), (plan(binds=1, text=b"true\0/\0/proc/x\0"), "bind 0"),
         (plan(binds=1, text=b"true\0/\0/a/../b\0"), "bind 0"),
@@ -384,7 +386,7 @@ def drops_callers_that_talk_nonsense_and_serves_the_others():
         assert again[0] < 0 and "configured already" in again[1], again
         reply = ask(sock, struct.pack("=I4xI", LIST, 0), [file.fileno()] * 3)
         assert reply[0] < 0, reply
-        assert ask(sock, struct.pack("=I4xI", LIST, 0), [file.fileno()] * 100) is None
+        assert ask(sock, struct.pack("=I4xI", LIST, 0), [file.fileno()] * 250) is None
     assert BROKER.list() == []
 
 
@@ -503,7 +505,7 @@ def takes_slots_made_ahead_for_any_root():
                              "ls /etc/mine 2>/dev/null; true") == "", options
 
 
-def sweeps_what_nobody_answers_for():
+def sweeps_slots_without_a_living_owner():
     with Broker(*PROGRAMS) as broker:
         for name in ("dead", "alive"):
             broker.ok("create", name, "--", "sleep", "1000")
@@ -512,7 +514,7 @@ def sweeps_what_nobody_answers_for():
         (broker.state / "ids/ghost").symlink_to("77")
         (broker.state / "slots/99").mkdir()
         broker.stop()
-        broker.start()  # sweeps, too, but keeps reports nobody fetched
+        broker.start()  # sweeps, too, but keeps reports that no caller has read
         states = sorted((s.id, s.state) for s in broker.list())
         assert states == [("alive", "running"), ("dead", "dead")], states
         assert sorted(os.listdir(broker.state / "ids")) == ["alive", "dead"]
@@ -532,46 +534,6 @@ def serves_a_directory_only_once():
                 broker.sweep()
                 broker.start()
             assert first.pings("x") and other.pings("x")
-
-
-# --- snapshots ---
-
-
-def snapshots_what_was_written_and_starts_from_it():
-    line = ("mkdir /data && cd /data && echo hi >f && chown 1000:1001 f && ln -s f l && "
-            "mkfifo p && truncate -s 64M sparse && rm /doomed/file && rm -r /tmp/x 2>/dev/null; "
-            "echo ok; sleep 1000")
-    with busybox_root() as root, tempfile.TemporaryDirectory() as folder:
-        with created("x", line, "--dir", root):
-            log_of("x", "ok")
-            BROKER.ok("pause", "x")
-            BROKER.ok("snapshot", "x", folder)
-        data = pathlib.Path(folder) / "data"
-        file = os.stat(data / "f")
-        assert (file.st_uid, file.st_gid) == (1000, 1001) and (data / "f").read_text() == "hi\n"
-        assert os.readlink(data / "l") == "f" and stat.S_ISFIFO(os.stat(data / "p").st_mode)
-        sparse = os.stat(data / "sparse")
-        assert sparse.st_size == 64 * MIB and sparse.st_blocks < 64, sparse
-        whiteout = os.stat(pathlib.Path(folder) / "doomed/file")
-        assert stat.S_ISCHR(whiteout.st_mode) and whiteout.st_rdev == 0, whiteout
-        os.chmod(folder, 0o755)
-        out = BROKER.ok("run", "--dir", folder, "--dir", root, "y", "--", "sh", "-c",
-                        "cat /data/l; stat -c %u:%g /data/f; ls -A /doomed")
-        assert out.split() == ["hi", "1000:1001"], out
-
-
-def snapshots_what_was_written_below_usr():
-    with tempfile.TemporaryDirectory() as folder:
-        with created("x", "mkdir -p /usr/local; echo new >/usr/local/new; rm /usr/bin/env; "
-                          "echo ok; sleep 1000"):
-            log_of("x", "ok")
-            done = BROKER.ctl("snapshot", "x", folder)
-            assert done.returncode == 1 and "is running" in done.stderr, done
-            BROKER.ok("pause", "x")
-            BROKER.ok("snapshot", "x", folder)
-        usr = pathlib.Path(folder) / "usr"
-        assert (usr / "local/new").read_text() == "new\n"
-        assert stat.S_ISCHR(os.lstat(usr / "bin/env").st_mode)
 
 
 # --- many ---
@@ -643,10 +605,8 @@ TESTS = [
     survives_its_brokers,
     gives_slots_made_ahead_back,
     takes_slots_made_ahead_for_any_root,
-    sweeps_what_nobody_answers_for,
+    sweeps_slots_without_a_living_owner,
     serves_a_directory_only_once,
-    snapshots_what_was_written_and_starts_from_it,
-    snapshots_what_was_written_below_usr,
     makes_many_at_once,
     lets_many_remove_the_same,
     leaves_nothing_behind,

@@ -108,8 +108,8 @@ def deaths(workers, ready):
         program.write_text(f"#!/bin/sh\nOSB_FAULT_KILLS={kills} exec {FAULTY} \"$@\"\n",
                            encoding="utf-8")
         program.chmod(0o755)
-        config = {"embedded": {"broker_program": str(program), "broker_workers": workers,
-                               "ready": ready}}
+        config = {"embedded": {"broker_program": str(program), "broker_workers": workers},
+                  "runtime": {"ready": ready}}
         with ServerProcess(*PROGRAMS, config=config) as server:
             yield Deaths(server, kills)
 
@@ -120,7 +120,7 @@ def creates_though_a_worker_dies_at_any_point():
             for point in POINTS:
                 world.plan(point)
                 body = world.create()
-                assert world.left() == [], f"nobody died {point}"
+                assert world.left() == [], f"no process died {point}"
                 world.must_run(body)
                 world.delete(body["id"])
                 world.must_be_clean()

@@ -1,4 +1,4 @@
-"""The server among people who mean no good, and at times that suit nobody.
+"""The server under hostile clients, and at unfavourable moments: starts, stops, hanging parts.
 
 Usage: test_server_hostile.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
@@ -56,8 +56,8 @@ def database(process):
 
 @contextlib.contextmanager
 def expiring(process, statement):
-    """A sandbox whose time comes after the store was told that. Gives its name, the time, and the
-    connection to the store."""
+    """A sandbox that expires after `statement` was executed in the store. Yields its name, its
+    expiry, and the connection to the store."""
     with contextlib.closing(database(process)) as db:
         for seconds in (1, 8, 64):  # more where those are over before the rest is done
             name, due = process.create(), time.time() + seconds
@@ -83,7 +83,7 @@ def a_second_server_is_told_why_it_cannot_start():
         wait_for(first.is_ready, "the first one")
 
 
-def a_directory_of_somebody_else_is_not_taken_over():
+def a_directory_of_another_user_is_refused():
     with kept() as process:
         theirs = process.folder / "theirs"
         theirs.mkdir(mode=0o755)
@@ -112,7 +112,7 @@ def a_link_in_place_of_the_volumes_is_not_followed():
 def limits_of_the_configuration_are_those_of_the_server():
     with kept() as process:
         for section, keys, complaint in (
-                ("embedded", {"workers": 65}, "workers"),
+                ("server", {"workers": 65}, "workers"),
                 ("store", {"path": f"/{'d' * 56}/sandboxes.db"}, "store.path")):
             process.config_path.write_text(toml({section: keys}), encoding="utf-8")
             done = subprocess.run([process.program, "--check", "--config",
@@ -153,7 +153,7 @@ def a_reload_names_directories_that_the_broker_does_not_know():
         process.write_config()
         process.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "reloaded the configuration" in process.log(), "the reload")
-        warnings = [line for line in process.log().splitlines() if "the broker refuses it" in line]
+        warnings = [line for line in process.log().splitlines() if "the broker refuses a" in line]
         assert len(warnings) == 1 and str(new) in warnings[0], warnings
         process.stop()
 
@@ -180,7 +180,7 @@ def a_server_that_is_loading_can_be_stopped():
             leave_much_to_remove(process)
             os.truncate(process.log_path, 0)
             process.start(wait=False)
-            wait_for(lambda: "sandboxes of before" in process.log(), "the store to be read")
+            wait_for(lambda: "loaded sandboxes" in process.log(), "the store to be read")
             assert process.stop() == 0
             if "listening" not in process.log():
                 return
@@ -261,11 +261,12 @@ def reads_go_on_while_the_store_hangs():
             for path in ("/health", f"/v1/sandboxes/{name}", "/v1/sandboxes"):
                 assert process.request("GET", path)[0] == 200
             db.execute("ROLLBACK")
-            assert {task.result()[0] for task in stuck} <= {200, 503}  # who waits too long is told
+            assert {task.result()[0] for task in stuck} <= {200, 503}  # 503 after too long a wait
 
 
 def wait_unready(process, why):
-    """Until /ready says so. A good answer may be a second old, another reason come first."""
+    """Waits until /ready gives this reason. A positive answer may be a second old, and another
+    reason may come first."""
     def says_why():
         status, _, body = process.request("GET", "/ready")
         return (status, body.get("code")) == (503, "SERVICE_UNAVAILABLE") and why in body["message"]
@@ -283,7 +284,7 @@ def slots(process):
     return dict(re.findall(r'opensandbox_slots\{kind="(\w+)"\} (\d+)', metrics(process)))
 
 
-def a_store_that_hangs_is_told():
+def a_store_that_hangs_is_reported():
     with server() as process, contextlib.closing(database(process)) as db:
         db.execute("BEGIN IMMEDIATE")
         wait_for(lambda: int(slots(process).get("wanted", 0)) > 0, "figures, which need no store")
@@ -295,8 +296,8 @@ def a_store_that_hangs_is_told():
 
 @contextlib.contextmanager
 def unreadable(process):
-    """The database's index is damaged, and who holds these locks is about to repair it: for SQLite,
-    readers have to wait."""
+    """Damages the database's shared-memory index and holds the locks of a process that repairs it:
+    SQLite lets readers wait."""
     write, recover, second_header = 120, 122, 48  # bytes of the file: sqlite.org/walformat.html
     path = process.state / "server" / "opensandbox.db-shm"
     with open(path, "r+b", buffering=0) as index:
@@ -317,7 +318,7 @@ def a_store_that_is_busy_is_no_fault_of_ours():
         assert process.request("GET", path)[0] == 200
 
 
-def who_watches_hardly_writes():
+def a_client_that_watches_causes_few_writes():
     with server() as process:
         log = process.state / "server/opensandbox.db-wal"
         written = log.stat().st_size
@@ -353,13 +354,13 @@ def stopped_broker(process):
             os.kill(pid, signal.SIGCONT)
 
 
-def a_broker_that_hangs_is_told_at_once():
+def a_broker_that_hangs_is_reported_at_once():
     with server() as process, stopped_broker(process):
         wait_unready(process, "does not answer")
         assert slots(process) == {}
 
 
-def a_broker_that_hangs_keeps_one_worker_of_those_who_watch():
+def a_broker_that_hangs_blocks_one_worker_for_all_probes():
     with server(embedded={"workers": 2, "reconcile_seconds": 86400}) as process:
         name = process.create()
         with stopped_broker(process), concurrent.futures.ThreadPoolExecutor(8) as users:
@@ -416,7 +417,7 @@ def what_a_broker_does_too_late_is_found_out():
 
 # --- clients ---
 
-def who_only_connects_is_no_request():
+def a_client_that_only_connects_is_no_request():
     with contextlib.ExitStack() as silent, server(server={"limit_concurrency": 16}) as process:
         for _ in range(200):
             sock = socket.create_connection((process.host, process.port))
@@ -458,7 +459,7 @@ def status_of_answer(sock):
         return int(lines.readline().split()[1])
 
 
-def half_requests_without_a_key_keep_nobody_out():
+def half_requests_without_a_key_do_not_block_others():
     """More of each kind than may be worked on at a time."""
     with contextlib.ExitStack() as half, server(server={"limit_concurrency": 128}) as process:
         for head, status in HALF_REQUESTS:
@@ -527,7 +528,7 @@ if __name__ == "__main__":
     tap.skip_all(why_not())
     sys.exit(tap.run_tests([
         a_second_server_is_told_why_it_cannot_start,
-        a_directory_of_somebody_else_is_not_taken_over,
+        a_directory_of_another_user_is_refused,
         a_link_in_place_of_the_volumes_is_not_followed,
         limits_of_the_configuration_are_those_of_the_server,
         a_reload_keeps_images_that_only_root_can_open,
@@ -538,16 +539,16 @@ if __name__ == "__main__":
         a_pause_that_the_store_refuses_has_no_effect,
         an_expiry_that_the_store_does_not_know_costs_no_processor,
         reads_go_on_while_the_store_hangs,
-        a_store_that_hangs_is_told,
+        a_store_that_hangs_is_reported,
         a_store_that_is_busy_is_no_fault_of_ours,
-        who_watches_hardly_writes,
-        a_broker_that_hangs_is_told_at_once,
-        a_broker_that_hangs_keeps_one_worker_of_those_who_watch,
+        a_client_that_watches_causes_few_writes,
+        a_broker_that_hangs_is_reported_at_once,
+        a_broker_that_hangs_blocks_one_worker_for_all_probes,
         a_broker_that_hangs_is_waited_for_as_long_as_it_makes_sense,
         what_a_broker_does_too_late_is_found_out,
-        who_only_connects_is_no_request,
+        a_client_that_only_connects_is_no_request,
         more_requests_than_allowed_are_told_to_come_again,
-        half_requests_without_a_key_keep_nobody_out,
+        half_requests_without_a_key_do_not_block_others,
         refusals_are_logged_in_few_lines,
         the_root_leads_to_the_documentation,
         a_client_that_leaves_does_not_take_its_sandbox_along,

@@ -46,7 +46,8 @@ def taken(**fields):
 def mistakes_are_named_in_the_contracts_order():
     refused(BAD, "extensions.access.renew", **BAD_LABEL,
             extensions={"poolRef": "p", "access.renew.extend.seconds": "x"})
-    refused("SANDBOX::UNSUPPORTED_POOL_REF", "poolRef", **BAD_LABEL, extensions={"poolRef": "p"})
+    refused("KUBERNETES::POOL_NOT_FOUND", "poolRef", status=404, **BAD_LABEL,
+            extensions={"poolRef": "p"})
     refused("SNAPSHOT::NOT_FOUND", "snapshot", status=404, image=None, snapshotId="none",
             **BAD_LABEL)
     refused("SANDBOX::INVALID_METADATA_LABEL", "metadata", **BAD_LABEL,
@@ -55,7 +56,7 @@ def mistakes_are_named_in_the_contracts_order():
     refused(BAD, "lifecycle", lifecycle={"preStart": {"command": ["true"]}}, **FORBIDDEN)
     refused("VOLUME::HOST_PATH_NOT_ALLOWED", "volumes[0].host.path", image={"uri": "none"},
             **FORBIDDEN)
-    refused(BAD, "image.uri", image={"uri": "none"})
+    refused(BAD, "image.uri", image={"uri": "no name: at all"})
 
 
 def messages_name_the_field():
@@ -122,7 +123,7 @@ def has_ipv6():
     return False
 
 
-def endpoints_are_reachable_when_nobody_names_a_host():
+def endpoints_are_reachable_without_a_host_header():
     hosts = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "[::1]"}
     for listens, found in hosts.items():
         if ":" in listens and not has_ipv6():
@@ -159,7 +160,7 @@ if __name__ == "__main__":
             numbers_and_booleans_may_be_text,
             much_may_be_handed_over,
             a_slash_at_the_end_is_taken_off,
-            endpoints_are_reachable_when_nobody_names_a_host,
+            endpoints_are_reachable_without_a_host_header,
             endpoints_are_whole_or_refused,
         ])
     sys.exit(result)

@@ -27,7 +27,7 @@ import zlib
 EVENT = 8 * 1024
 EVERY_MS = 20
 LAG = 1 << 20
-STOP_AT = 40  # where those who stop later do so
+STOP_AT = 40  # the event after which some clients stop reading
 COUNT = STOP_AT + LAG // EVENT + 40  # the rest is what kernel and server queue per client
 SECONDS_MAX = 240
 SEND_BUFFER = 16 * 1024
@@ -150,7 +150,7 @@ def connect_all(server, count):
 
 
 def read_all(clients, deadline):
-    """Reads whoever reads, until nobody who does is left."""
+    """Reads for all clients that still read, until none is left."""
     poller = select.epoll()
     reading = {c.sock.fileno(): c for c in clients if c.kind != STOPS_AT_ONCE}
     for fd in reading:

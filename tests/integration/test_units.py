@@ -89,8 +89,8 @@ class Units(ServerProcess):
     def spawn(self):
         self.start_broker()
         self.config_path.write_text(toml({
-            "server": {"host": self.host, "port": self.port},
-            "embedded": {"state": str(self.state), "ready": 2},
+            "server": {"host": self.host, "port": self.port, "state": str(self.state)},
+            "runtime": {"ready": 2},
             "embedded.images": {name: f"dir:{path}" for name, path in self.images.items()},
         }), encoding="utf-8")
         env = {"PATH": os.environ["PATH"], "SANDBOX_CONFIG_PATH": str(self.config_path)}
@@ -129,7 +129,7 @@ def is_refused(server, image):
     status, _, body = server.request("POST", "/v1/sandboxes", request)
     if status == 202:
         body = server.wait_state(body["id"], "Failed")
-    assert "lies in no directory that this broker allows" in str(body), (status, body)
+    assert "is not below a directory that this broker allows" in str(body), (status, body)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Volumes: what of the host a sandbox sees, as whom, and what it cannot make of it.
+"""Volumes: which files of the host a sandbox sees, with which ids, and what it cannot do with them.
 
 Usage: test_volumes.py BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
@@ -133,7 +133,7 @@ def does_not_show_what_is_mounted_below():
 # --- what it cannot do ---
 
 
-def lets_nobody_write_to_a_read_only_one():
+def refuses_writes_to_a_read_only_volume():
     with folder() as source:
         (source / "f").write_text("as it was\n")
         out = run("for c in 'echo x >/data/f' 'touch /data/new' 'rm /data/f' 'chmod 777 /data/f' "
@@ -213,8 +213,8 @@ def refuses_what_does_not_fit_its_place():
     with folder() as source:
         (source / "f").write_text("")
         (source / "d").mkdir()
-        refused("/etc/hostname is no directory", f"{source}/d:/etc/hostname")
-        refused("/etc/hostname is no directory", f"{source}/d:/etc/hostname/below")
+        refused("/etc/hostname is not a directory", f"{source}/d:/etc/hostname")
+        refused("/etc/hostname is not a directory", f"{source}/d:/etc/hostname/below")
         refused("something else", f"{source}/f:/etc")
         refused("Read-only", f"{source}:/data:ro", f"{source}/d:/data/missing")
 
@@ -240,7 +240,7 @@ TESTS = [
     takes_as_many_as_a_plan_has,
     makes_places_that_belong_to_root_inside,
     does_not_show_what_is_mounted_below,
-    lets_nobody_write_to_a_read_only_one,
+    refuses_writes_to_a_read_only_volume,
     gives_no_power_by_setuid_files_and_devices,
     follows_no_link_out_of_the_root,
     follows_no_link_to_what_is_ours,

@@ -1,4 +1,5 @@
-"""battery.py - runs probes through any command that reaches a sandbox, and judges what they say."""
+"""battery.py - runs probes through any command that reaches a sandbox, and evaluates their
+reports."""
 import json
 import os
 import pathlib
@@ -91,20 +92,20 @@ for path in sys.stdin.read().split("\\0"):
 
 
 def judge_tampering(top):
-    """Which directories below `top` a local user of the host, nobody, can make files in."""
+    """The directories below `top` in which the local user `nobody` can create files."""
     paths, tempting = [], 0
     for path, _, _, directory in os.fwalk(top):
         paths.append(path)
         tempting += os.fstat(directory).st_mode & 0o002 != 0
     if not tempting:
-        return {"verdict": "N/A", "detail": "there is no directory that everybody may write to"}
+        return {"verdict": "N/A", "detail": "there is no world-writable directory"}
     done = subprocess.run([sys.executable, "-c", TAMPERER], input="\0".join(paths), check=True,
                           capture_output=True, text=True)
     found = [os.path.relpath(path, top) for path in done.stdout.splitlines()]
     if found:
         return {"verdict": "OPEN", "detail": f"can write to {', '.join(found[:4])}"}
     return {"verdict": "BLOCKED", "detail": f"{len(paths)} directories, {tempting} of them "
-                                            "everybody's by their mode, and no way in"}
+                                            "world-writable by their mode, but out of reach"}
 
 
 def judge_bomb(peak, limit, left):

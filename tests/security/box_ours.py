@@ -41,7 +41,7 @@ def missing(programs):
 class Groups:
     """Control groups for one broker: its own below ours on v1, a mount of its own on v2.
 
-    Brokers that share a place would meet, and each sweeps away what it does not know.
+    Brokers that share a control group would remove each other's groups in their sweeps.
     """
 
     def __init__(self, name):
@@ -169,9 +169,9 @@ class Ours:
         return self.command("run", *self.options(), self.new_id(), "--", "/probe")
 
     def start(self, *argv):
-        """A sandbox that stays, once it has said something; its id.
+        """Starts a sandbox, waits for its first output and returns its id.
 
-        Without a limit of its disk: so what it writes has a path on the host, for others to try.
+        It has no disk limit, so its files have a path on the host that other probes can try.
         """
         name = self.new_id()
         self.ctl("create", *self.options(without=["disk"]), name, "--", *argv)
@@ -186,7 +186,7 @@ class Ours:
                 if a["scope"] == "global"}
 
     def settings(self, neighbour, secret):
-        """The world outside, as the probes need to know it."""
+        """What the probes need to know about the host: addresses, pids, paths."""
         init = neighbour["pid"]
         inside = self.addresses(init, ["dev", "eth0"])
         gateway = self.addresses(self.pid, ["type", "bridge"])
@@ -200,7 +200,8 @@ class Ours:
         }
 
     def check_reachable(self, address):
-        """A neighbour that nobody can reach would prove nothing: the host must be able to."""
+        """Checks that the host can reach the neighbour; otherwise a failed probe would prove
+        nothing."""
         reach = f"import socket; socket.create_connection(('{address}', {PORT}), 60)"
         subprocess.run(["nsenter", f"--net=/proc/{self.pid}/ns/net", "python3", "-c", reach],
                        check=True)
@@ -252,7 +253,7 @@ class Ours:
         return battery.judge_log(size)
 
     def processes(self, slot):
-        """How many the kernel counts in a slot; 0 once its groups are gone."""
+        """The number of processes that the kernel counts in a slot; 0 once its groups are gone."""
         for top in self.groups.v1 + [path for _, path in self.groups.v2]:
             for path in pathlib.Path(top).glob(f"**/{slot}/work/pids.current"):
                 with contextlib.suppress(OSError):

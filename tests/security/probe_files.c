@@ -254,7 +254,7 @@ static const struct probe probes[] = {
     PROBE("mem-pid1", try_init_file, "takes init over", .path = "/proc/1/mem", .call = {O_RDWR}),
     PROBE("maps-pid1", try_init_file, "where things are in init's memory", .path = "/proc/1/maps",
           .call = {O_RDONLY}),
-    PROBE("comm-pid1", try_init_file, "names init as we like, for whoever looks from outside",
+    PROBE("comm-pid1", try_init_file, "changes the name of init as the host sees it",
           .path = "/proc/1/comm", .call = {O_WRONLY}),
     PROBE("environ-pid1", try_init_file, "secrets given to init", .path = "/proc/1/environ",
           .call = {O_RDONLY}),

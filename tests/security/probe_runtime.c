@@ -43,7 +43,7 @@ static int mount_of(const char *path)
     return id;
 }
 
-/* A program of the sandbox's own root file system: whoever writes it writes a copy. By its mount:
+/* A program of the sandbox's own root file system: a write goes to a copy. By its mount:
  * an overlay shows files of its layers with device numbers of theirs. */
 static bool is_of_root(const char *link)
 {
@@ -52,7 +52,8 @@ static bool is_of_root(const char *link)
     return id >= 0 && id == mount_of("/");
 }
 
-/* ETXTBSY comes after the permission check: whoever gets it may write once the program ended. */
+/* ETXTBSY comes after the permission check: it means that writing is allowed once the program
+ * ended. */
 static struct result try_exe(const struct context *c, const struct probe *p)
 {
     int fd = open(p->path, O_WRONLY | O_CLOEXEC);

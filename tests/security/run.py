@@ -9,7 +9,7 @@
           stays. A probe that finds no open door there would find none anywhere.
 --docker  a plain `docker run`; needs Debian's docker.io and busybox-static. Starts its own dockerd
           in network and mount namespaces of its own, with its own directories, and stops it.
---ours    our sandboxes, with limits as somebody who runs strangers' code would set them; likewise
+--ours    our sandboxes, with limits as one would set them for untrusted code; likewise
           with a broker of its own. Needs busybox-static.
 
 Exit status 1 when a probe of ours got through. Needs root.

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""test_images.py PROBE BROKER EXECD SANDBOXCTL - roots made to lead the broker astray.
+"""test_images.py PROBE BROKER EXECD SANDBOXCTL - malicious root directories.
 
-A sandbox from such a root is refused in words, or it works and all stays inside; in no case does
-anything on the host change. The same for what a sandbox leaves to be copied and removed. TAP.
+The broker refuses such a root with a reason, or the sandbox works and has no effect outside; in no
+case may anything on the host change. The same for files that a sandbox leaves to be copied or
+removed. TAP.
 """
 import os
 import pathlib
@@ -19,7 +20,8 @@ SYSTEM = ("proc", "sys", "dev", "tmp", "etc")
 
 
 class Host:
-    """Directories of the host that links point at; a picture of them, before and after."""
+    """Directories of the host that links point at, and a record of their content before and
+    after."""
 
     def __init__(self, work):
         self.top = pathlib.Path(work) / "host"
@@ -33,7 +35,7 @@ class Host:
 
     @staticmethod
     def own_files():
-        """All that writing changes; anybody may read them meanwhile."""
+        """Everything that a write would change; access times do not count."""
         found = [os.lstat(p) for p in ("/etc/hosts", "/etc/resolv.conf", "/etc/hostname")
                  if os.path.lexists(p)]
         return [(st.st_mode, st.st_ino, st.st_uid, st.st_size, st.st_mtime_ns) for st in found]
@@ -124,7 +126,7 @@ def try_root(ours, host, spoil, work):
                     script, check=False)
     host.check()
     assert "ESCAPED" not in done.stdout, done.stdout
-    refused = done.returncode == 1 and "of the image is no directory" in done.stderr
+    refused = done.returncode == 1 and "of the image is not a directory" in done.stderr
     assert refused or (done.returncode == 0 and "done" in done.stdout), (done, "neither")
     assert not ours.sandboxes(), "a sandbox was left over"
     assert not os.listdir(ours.state / "slots"), "a slot was left over"

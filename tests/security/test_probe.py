@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""test_probe.py PROBE - the battery itself: complete, explained, and able to see an open door.
+"""test_probe.py PROBE - the battery itself: every probe is listed and explained, and can succeed.
 
-Without a sandbox around it, as root, a probe of each kind must find its door open; otherwise a
-BLOCKED elsewhere would mean nothing. TAP on standard output.
+As root outside a sandbox, a probe of each kind must report OPEN; otherwise a BLOCKED elsewhere
+would mean nothing. TAP on standard output.
 """
 import os
 import pathlib

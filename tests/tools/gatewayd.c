@@ -35,11 +35,11 @@ struct gatewayd {
 
 /* --- callbacks of the gateway --- */
 
-static bool is_api_key(void *user, struct str key)
+static const struct principal *find_api_key(void *user, struct str key)
 {
     const struct gatewayd *d = user;
 
-    return guard_is_key(&d->guard, key);
+    return guard_find_key(&d->guard, key);
 }
 
 static bool holds_api_key(void *user, struct str text)
@@ -162,7 +162,7 @@ static int take_option(struct gatewayd *d, struct http_server_conf *conf, struct
     uint32_t ms;
 
     if (str_eq(option, STR("--key")) && d->guard.key_count < GUARD_KEYS_MAX)
-        d->guard.keys[d->guard.key_count++] = str_of(value);
+        guard_add_key(&d->guard, str_of(value));
     else if (str_eq(option, STR("--sandbox")))
         return add_sandbox(d, str_of(value), e);
     else if (str_eq(option, STR("--token")))
@@ -201,7 +201,7 @@ static int gatewayd_start(struct gatewayd *d, const struct http_server_conf *con
 {
     struct gateway_conf gate = {
         .open = d->open,
-        .is_api_key = is_api_key,
+        .find_api_key = find_api_key,
         .holds_api_key = holds_api_key,
         .is_signed = is_signed,
         .find = find,

@@ -3,14 +3,17 @@
  * usage: sandboxctl --broker SOCKET COMMAND...
  *   run [OPTIONS] ID -- ARGV...   create, wait for the end, print its output, exit with its status
  *   create [OPTIONS] ID -- ARGV...
+ *   bench ROUNDS [OPTIONS] ID -- ARGV...   the median time of a create, in microseconds
  *   ping|stat|pause|resume|log|remove ID
  *   signal ID SIGNAL, kill ID [GRACE-MS]
  *   list, sweep, info, fill N
- *   snapshot ID DIR, erase DIR
- * Options of run and create: --dir PATH (a layer of the root, topmost first), --net none|bridge,
+ *   snapshot ID DIR, erase DIR, merge link|copy DIR LAYER...
+ *   unpack ARCHIVE DIR [LIMIT=N...]   prints diff id, entries, bytes, bytes of files, skipped
+ * Options of run and create: --dir PATH (a layer of the root, topmost first), --shifted PATH (one
+ *   with PLAN_LAYER_SHIFTED), --over PATH (the same above the host root), --net none|bridge,
  *   --memory BYTES, --cpu MILLICORES, --pids N, --disk BYTES, --tmp BYTES, --shm BYTES, --files N,
  *   --env NAME=VALUE, --cwd DIR, --uid N, --hostname NAME, --dns ADDRESS, --listen PATH,
- *   --volume SRC:DST[:ro] */
+ *   --volume SRC:DST[:ro], --lasting DIR (keeps what it writes) */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +32,8 @@
 #include "base/time.h"
 #include "broker/client.h"
 #include "net/sock.h"
+
+enum { COPY_MS_MAX = 10 * 60 * 1000 };
 
 static struct broker_client client = {-EBADF};
 static struct err err;
@@ -53,7 +58,8 @@ struct request {
     int layers[PLAN_LAYERS_MAX];
     struct volume volumes[PLAN_BINDS_MAX + 1]; /* one more than allowed, to test the refusal */
     size_t volume_count;
-    int binds[PLAN_BINDS_MAX];
+    int binds[PLAN_BINDS_MAX + 1];
+    int lasting;
     const char *listen;
     struct str envs[64];
     size_t env_count;
@@ -92,9 +98,15 @@ static bool set_option(struct request *q, struct str name, const char *value)
 {
     struct plan_limits *l = &q->plan.limits;
 
-    if (str_eq(name, STR("--dir")) && q->plan.layer_count < PLAN_LAYERS_MAX) {
+    bool dir = str_eq(name, STR("--dir")), shifted = str_eq(name, STR("--shifted")),
+         over = str_eq(name, STR("--over"));
+
+    if (dir || shifted || over) {
+        if (q->plan.layer_count == PLAN_LAYERS_MAX)
+            return false;
+        q->plan.layer_flags[q->plan.layer_count] = dir ? 0 : PLAN_LAYER_SHIFTED;
         q->layers[q->plan.layer_count++] = open(value, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        q->plan.root = PLAN_ROOT_DIR;
+        q->plan.root = over ? q->plan.root : PLAN_ROOT_DIR;
     } else if (str_eq(name, STR("--net"))) {
         q->plan.net = strcmp(value, "bridge") == 0 ? PLAN_NET_BRIDGE : PLAN_NET_NONE;
     } else if (str_eq(name, STR("--memory"))) {
@@ -123,6 +135,9 @@ static bool set_option(struct request *q, struct str name, const char *value)
         q->cwd = str_of(value);
     } else if (str_eq(name, STR("--volume"))) {
         return add_volume(q, value);
+    } else if (str_eq(name, STR("--lasting"))) {
+        q->plan.lasting = 1;
+        q->lasting = open(value, O_PATH | O_DIRECTORY | O_CLOEXEC);
     } else if (str_eq(name, STR("--listen"))) {
         q->listen = value;
     } else {
@@ -163,6 +178,7 @@ static int parse_request(struct request *q, int argc, char **argv)
             return err_set(&err, EINVAL, "bad volume");
         q->binds[k] = q->volumes[k].fd;
     }
+    q->binds[q->plan.bind_count] = q->lasting;
     return 0;
 }
 
@@ -191,6 +207,13 @@ static int create(const char *broker, int argc, char **argv, struct broker_handl
 }
 
 /* --- commands --- */
+
+static int compare_times(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
 
 static int print_log(struct broker_handle *h)
 {
@@ -230,6 +253,32 @@ static int run(const char *broker, int argc, char **argv)
     return report.phase == REPORT_FAILED ? 126
            : report.exit_signal          ? 128 + report.exit_signal
                                          : report.exit_code;
+}
+
+/* Creates and removes `rounds` sandboxes, one after the other, over one connection. Prints the
+ * median time of a create in microseconds. */
+static int bench(const char *broker, int argc, char **argv)
+{
+    static uint64_t times[10000];
+    size_t rounds = argc > 0 ? (size_t)number(argv[0]) : 0;
+
+    if (rounds == 0 || rounds > ARRAY_LEN(times)) {
+        (void)err_set(&err, EINVAL, "expected a number of rounds up to %zu", ARRAY_LEN(times));
+        return fail("bench");
+    }
+    for (size_t i = 0; i < rounds; i++) {
+        struct broker_handle h;
+        uint64_t before = time_mono_ns();
+
+        if (create(broker, argc - 1, argv + 1, &h) < 0)
+            return fail("create");
+        times[i] = (time_mono_ns() - before) / 1000;
+        if (broker_remove(&client, h.sandbox.id, &err) < 0)
+            return fail("remove");
+        broker_handle_done(&h);
+    }
+    qsort(times, rounds, sizeof(times[0]), compare_times);
+    return printf("%llu\n", (unsigned long long)times[rounds / 2]) < 0;
 }
 
 static void print_sandbox(void *user UNUSED, const struct broker_sandbox *s)
@@ -290,11 +339,92 @@ static int kill_gently(struct broker_handle *h)
     return broker_kill(&client, h, grace_ms, &err) < 0 ? fail("kill") : 0;
 }
 
+/* Waits for a snapshot or merge and prints what came of it. */
+static int print_copied(int sock, const char *what)
+{
+    struct broker_copied copied;
+    auto_fd s = sock;
+
+    if (s < 0 || broker_copied_result(s, COPY_MS_MAX, &copied, &err) < 0)
+        return fail(what);
+    return printf("frozen_us=%llu entries=%llu bytes=%llu\n", (unsigned long long)copied.frozen_us,
+                  (unsigned long long)copied.entries, (unsigned long long)copied.bytes) < 0;
+}
+
 static int snapshot(const char *id, const char *path)
 {
     auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    return dir < 0 || broker_snapshot(&client, id, dir, &err) < 0 ? fail("snapshot") : 0;
+    return print_copied(broker_snapshot(&client, id, dir, &err), "snapshot");
+}
+
+/* merge link|copy TARGET LAYER... */
+static int merge(int argc, char **argv)
+{
+    int fds[PLAN_LAYERS_MAX + 1];
+
+    if (argc < 3 || argc - 1 > (int)ARRAY_LEN(fds)) {
+        (void)err_set(&err, EINVAL, "expected link or copy, a target and layers");
+        return fail("merge");
+    }
+    for (int i = 1; i < argc; i++)
+        fds[i - 1] = open(argv[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return print_copied(broker_merge(&client, fds + 1, (size_t)argc - 2,
+                                     strcmp(argv[0], "link") == 0, fds[0], &err),
+                        "merge");
+}
+
+static bool set_limit(struct unpack_limits *l, struct str text)
+{
+    struct str name;
+    uint64_t n = 0;
+
+    (void)str_cut(&text, '=', &name);
+    if (!text.p || str_to_u64(text, &n) < 0)
+        return false;
+    if (str_eq(name, STR("entries")))
+        l->entries = n;
+    else if (str_eq(name, STR("bytes")))
+        l->bytes = n;
+    else if (str_eq(name, STR("depth")))
+        l->depth = (uint32_t)n;
+    else if (str_eq(name, STR("xattr_bytes")))
+        l->xattr_bytes = (uint32_t)n;
+    else if (str_eq(name, STR("ratio")))
+        l->ratio = (uint32_t)n;
+    else if (str_eq(name, STR("time_ms")))
+        l->time_ms = (uint32_t)n;
+    else
+        return false;
+    return true;
+}
+
+static int unpack(int argc, char **argv)
+{
+    struct unpack_limits limits = UNPACK_LIMITS_DEFAULT;
+    struct unpack_report report;
+    auto_fd blob = -EBADF, dir = -EBADF, sock = -EBADF;
+
+    if (argc < 3)
+        return fail("unpack ARCHIVE DIR");
+    for (int i = 3; i < argc; i++)
+        if (!set_limit(&limits, str_of(argv[i])))
+            return fail(argv[i]);
+    blob = open(argv[1], O_RDONLY | O_CLOEXEC);
+    dir = open(argv[2], O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (blob < 0 || dir < 0) {
+        (void)err_sys(&err, errno, "open");
+        return fail("unpack");
+    }
+    sock = broker_unpack(&client, &limits, blob, dir, &err);
+    if (sock < 0 || broker_unpack_result(sock, limits.time_ms + 5000, &report, &err) < 0)
+        return fail("unpack");
+    for (size_t i = 0; i < sizeof(report.diff_id); i++)
+        printf("%02x", report.diff_id[i]);
+    printf(" %llu %llu %llu %llu\n", (unsigned long long)report.entries,
+           (unsigned long long)report.bytes, (unsigned long long)report.file_bytes,
+           (unsigned long long)report.skipped);
+    return 0;
 }
 
 static int erase(const char *path)
@@ -333,6 +463,8 @@ static int command(const char *broker, int argc, char **argv)
         return run(broker, argc - 1, argv + 1);
     if (str_eq(name, STR("create")))
         return create(broker, argc - 1, argv + 1, &h) < 0 ? fail("create") : 0;
+    if (str_eq(name, STR("bench")))
+        return bench(broker, argc - 1, argv + 1);
     if (str_eq(name, STR("list")))
         return broker_list(&client, print_sandbox, NULL, &err) < 0 ? fail("list") : 0;
     if (str_eq(name, STR("sweep"))) {
@@ -346,6 +478,8 @@ static int command(const char *broker, int argc, char **argv)
     }
     if (str_eq(name, STR("info")))
         return print_info();
+    if (str_eq(name, STR("unpack")))
+        return unpack(argc, argv);
     if (str_eq(name, STR("erase")))
         return erase(id);
     if (str_eq(name, STR("ping")))
@@ -358,6 +492,8 @@ static int command(const char *broker, int argc, char **argv)
         grace_ms = argc == 3 ? (uint32_t)number(argv[2]) : grace_ms;
         return with_handle(id, kill_gently);
     }
+    if (str_eq(name, STR("merge")))
+        return merge(argc - 1, argv + 1);
     if (str_eq(name, STR("snapshot")) && argc == 3)
         return snapshot(id, argv[2]);
     r = str_eq(name, STR("pause"))    ? broker_pause(&client, id, &err)

@@ -11,8 +11,8 @@ import tempfile
 
 import tap
 
-# What stands in for the world outside: apt-get fetches a package after as many failures as told,
-# and a failure leaves half of it.
+# Replaces the network: this apt-get fetches a package after a given number of failures, and each
+# failure leaves half of it.
 STANDINS = {
     "apt-cache": "echo '  Depends: linux-image-6.1-cloud'",
     "apt-get": """

@@ -3,7 +3,7 @@
 
 Checks links and their anchors, paths in backticks, make targets, functions written as name() (in
 diagrams too), unit tests named in docs/security/tests.md, and that each make target, directory of
-src/, header, decision, operation of the broker and step of creating a sandbox has its place.
+src/, header or room, decision, broker operation and step of creating a sandbox is described.
 """
 import fnmatch
 import os
@@ -17,22 +17,17 @@ NOT_OURS = {".git", "build", "node_modules"}
 DECISION_LINES_MAX = 60
 SECURITY_LINES_MAX = 150
 SECURITY_TESTS = "docs/security/tests.md"
-INTERNALS = {  # of a directory of src/: the page in docs/internals that describes its headers
-    "base": "base",
-    "net": "net",
-    "api": "api",
-    "sandbox": "sandbox",
-    "broker": "broker",
-    "execd": "execd",
-    "server": "server",
-}
+# Directories of src/ with a page in docs/internals. A page mentions each header of a flat
+# directory; for a program with rooms it mentions each room.
+FLAT = ("base", "net", "api", "sandbox", "image", "broker")
+WITH_ROOMS = ("execd", "server")
 DECISION_PARTS = ("Status:", "## Context", "## Decision", "## Consequences", "## Alternatives")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
-PATH = re.compile(r"(?:src|tests|tools|bench|deploy|docs|examples|meson|specs)/[\w./*<>-]*")
+PATH = re.compile(r"(?:src|sdks|tests|tools|bench|deploy|docs|examples|meson|specs)/[\w./*<>-]*")
 MAKE = re.compile(r"(?:^|[\s&;])make ([a-z][a-z-]*)(?![\w=])", re.MULTILINE)
 FUNCTION = re.compile(r"(?<![\w.])([a-z]\w+)\(\)")
 UNIT_TEST = re.compile(r"([a-z0-9_]+)\.([a-z0-9]+(?:_[a-z0-9]+)+)")
@@ -167,7 +162,7 @@ def the_security_policy_is_short():
 
 
 def every_function_named_exists():
-    known = set(re.findall(r"\b\w+(?=\()", sources("src", "tests")))
+    known = set(re.findall(r"\b\w+(?=\()", sources("src", "sdks", "tests")))
     expect_none([f"{page}: nothing is called {name}()" for page in pages()
                  for name in FUNCTION.findall(read(page)) if name not in known])
 
@@ -191,15 +186,27 @@ def every_unit_test_named_exists():
                  if (module, name) not in known])
 
 
-def every_header_is_described():
+def every_header_is_mentioned():
     """In the page of its directory in docs/internals."""
-    for layer, internals in INTERNALS.items():
-        page = f"docs/internals/{internals}.md"
+    for layer in FLAT:
+        page = f"docs/internals/{layer}.md"
         text = read(page)
         expect_none([f"{page}: src/{layer}/{path.name} is not mentioned"
                      for path in sorted((ROOT / "src" / layer).rglob("*.h"))
-                     if not path.name.endswith("_internal.h") and path.name != "texts.h"
+                     if not path.name.endswith("_internal.h")
                      and not re.search(rf"\b{re.escape(path.name)}", text)])
+
+
+def every_room_is_mentioned():
+    """In the page of its program in docs/internals."""
+    for program in WITH_ROOMS:
+        page = f"docs/internals/{program}.md"
+        named = inline_code(read(page))
+        rooms = {f"src/{layer}" for layer in tap.load_tool("checksrc").LAYERS
+                 if layer.startswith(f"{program}/")}
+        assert len(rooms) > 3, "the rooms were not found"
+        expect_none([f"{page}: {room} is not mentioned" for room in sorted(rooms)
+                     if room not in named])
 
 
 def every_operation_is_described():
@@ -265,7 +272,8 @@ if __name__ == "__main__":
         the_security_policy_is_short,
         every_function_named_exists,
         every_unit_test_named_exists,
-        every_header_is_described,
+        every_header_is_mentioned,
+        every_room_is_mentioned,
         every_operation_is_described,
         every_step_is_described,
         every_decision_is_whole_and_listed,

@@ -124,7 +124,7 @@ def a_private_authority_and_a_proxy_reach_all_that_fetches(made):
     assert trusted == HOST_BUNDLE.read_text(encoding="utf-8") + "a private authority\n"
 
 
-def an_authority_that_is_not_there_is_told(made):
+def a_missing_authority_file_is_reported(made):
     done = made.run("--ca", "/nowhere.pem")
     assert done.returncode == 1 and "--ca /nowhere.pem" in done.stderr, done.stderr
 
@@ -135,5 +135,5 @@ if __name__ == "__main__":
         it_installs_what_is_missing,
         without_apt_it_names_what_is_missing,
         a_private_authority_and_a_proxy_reach_all_that_fetches,
-        an_authority_that_is_not_there_is_told,
+        a_missing_authority_file_is_reported,
     ], build))

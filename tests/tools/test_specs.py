@@ -23,7 +23,7 @@ embed = tap.load_tool("embed")
 
 
 class Loader(yaml.SafeLoader):
-    """Of two keys of one name YAML keeps the last; here they are a mistake."""
+    """Refuses duplicate keys, of which YAML would silently keep the last."""
 
     def construct_mapping(self, node, deep=False):
         own = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]

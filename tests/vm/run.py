@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 KERNEL = ROOT / "build/deps/vm"
 WORK = ROOT / "build/vm"
-SECONDS = 2400  # some six minutes when nobody else is at work
+SECONDS = 2400  # it takes some six minutes on an idle machine
 CONSOLE_LINES = 40
 QEMU_SECONDS = 60  # from its last word to its end
 LINE_BYTES_MAX = 65536
@@ -230,7 +230,7 @@ def show_console(console, failed):
 
 
 def skip_reason(builds):
-    """What is missing here, and who brings it."""
+    """What this machine lacks, and which command installs it."""
     if platform.machine() != "x86_64":
         return f"the VM is x86_64, this is {platform.machine()}"
     for program in ("qemu-system-x86_64", "busybox", "cpio", "mkfs.ext4"):

@@ -1,0 +1,456 @@
+"""Images: sandboxes of images that the server pulls, imports and keeps.
+
+Usage: test_images.py SERVER BROKER EXECD SANDBOXCTL UNPACK. TAP on standard output. Needs root.
+"""
+import asyncio
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+
+from opensandbox import Sandbox
+from opensandbox.config import ConnectionConfig
+from opensandbox.models.sandboxes import SandboxImageAuth, SandboxImageSpec
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from registry_process import HTPASSWD, Registry, run  # noqa: E402
+from server_process import ServerProcess, wait_for, why_not  # noqa: E402
+from server_use import Gateway  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
+PULLS = {"pull_policy": "IfNotPresent"}
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs/guides/images.md"
+UNPACK = os.path.abspath(sys.argv[5])
+TOOLS = "cat echo env id ls mkdir pwd sh sleep stat tail touch wc".split()
+PASSWD = "root:x:0:0:root:/root:/bin/sh\nme:x:1000:1001:Me:/home/me:/bin/sh\n"
+
+
+def make_root(folder):
+    """Directories of two layers: tools, and an account with a working directory."""
+    tools, home = folder / "tools", folder / "home"
+    (tools / "bin").mkdir(parents=True)
+    (tools / "bin/busybox").write_bytes(pathlib.Path("/bin/busybox").read_bytes())
+    (tools / "bin/busybox").chmod(0o755)
+    for name in TOOLS:
+        (tools / "bin" / name).symlink_to("busybox")
+    for name in ("etc", "work", "home/me", "tmp", "proc", "sys", "dev", "root"):
+        (home / name).mkdir(parents=True)
+    (home / "etc/passwd").write_text(PASSWD)
+    (home / "etc/group").write_text("root:x:0:\nstaff:x:1001:\nother:x:1002:\n")
+    (home / "work/file").write_text("of the image\n")
+    return tools, home
+
+
+def make_images(folder):
+    """An OCI layout with `app` and, for each number, `many-N` of that many layers. Its path."""
+    layout = folder / "layout"
+    tools, home = make_root(folder)
+    run("umoci", "init", "--layout", layout)
+    run("umoci", "new", "--image", f"{layout}:app")
+    run("umoci", "insert", "--image", f"{layout}:app", tools, "/")
+    run("umoci", "insert", "--image", f"{layout}:app", home, "/")
+    for i in range(3):
+        small = folder / "small"
+        small.write_text(f"layer {i}\n")
+        run("umoci", "insert", "--image", f"{layout}:app", small, f"/layers/{i}")
+    run("umoci", "config", "--image", f"{layout}:app", "--config.env", "GREETING=hello",
+        "--config.env", "PATH=/bin", "--config.user", "me", "--config.workingdir", "/work",
+        "--config.cmd", "/bin/sh", "--config.exposedports", "8080/tcp")
+    return layout
+
+
+class World:
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
+
+    def registry(self, **options):
+        return Registry(self.folder / "registry", **options)
+
+    def ask(self, image, auth=None, **fields):
+        """The answer to a create."""
+        source = {"uri": image, **({"auth": auth} if auth else {}), **fields.pop("source", {})}
+        request = {"image": source, "entrypoint": ["tail", "-f", "/dev/null"],
+                   "resourceLimits": {"cpu": "1", "memory": "512Mi"}, "timeout": 600, **fields}
+        return self.server.request("POST", "/v1/sandboxes", request)
+
+    def create(self, image, **fields):
+        status, _, body = self.ask(image, **fields)
+        assert status == 202, (status, body)
+        self.server.wait_state(body["id"], "Running")
+        return body["id"]
+
+    def refused(self, image, code, *words, **fields):
+        status, _, body = self.ask(image, **fields)
+        if status == 202:  # it took its time, and says so in its state
+            wait_for(lambda: self.get(body["id"])["status"]["state"] == "Failed", "the failure")
+            message = self.get(body["id"])["status"]["message"]
+        else:
+            assert (status, body["code"]) == (500, code), (status, body)
+            message = body["message"]
+        for word in words:
+            assert word in message, message
+        return message
+
+    def api(self, method, path, body=None, headers=None):
+        return self.server.request(method, f"/v1/images/{path}".rstrip("/"), body, headers)
+
+    def get(self, sandbox_id):
+        return self.server.request("GET", f"/v1/sandboxes/{sandbox_id}")[2]
+
+    def output(self, sandbox_id, line):
+        with Gateway(self.server, sandbox_id) as gateway:
+            return gateway.run(line)
+
+
+PULL_FAILED = "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
+
+
+def entry_output(w, sandbox_id):
+    """What its entrypoint printed: lines without their times."""
+    path = f"/v1/sandboxes/{sandbox_id}/diagnostics/logs?tail=50"
+    text = w.server.request("GET", path)[2]
+    text = text.decode() if isinstance(text, bytes) else text
+    return [line.split(" ", 1)[-1] for line in text.splitlines()]
+
+
+# --- create ---
+
+
+def creates_by_name(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        one = w.create(f"{registry.host}/me/app:1")
+        assert w.output(one, "cat /work/file /layers/0 /layers/2") == \
+            "of the image\nlayer 0\nlayer 2"
+        assert w.get(one)["image"]["uri"] == f"{registry.host}/me/app:1"
+    # From here on without a registry: the image is here.
+    two = w.create(f"{registry.host}/me/app:1")
+    assert w.output(two, "cat /work/file") == "of the image"
+    w.output(two, "echo changed > /layers/0")
+    assert w.output(one, "cat /layers/0") == "layer 0"
+
+
+def applies_the_image_configuration(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        line = "id -u; id -g; pwd; echo $GREETING $HOME $PATH $MORE; sleep 1000"
+        sandbox = w.create(f"{registry.host}/me/app:1", entrypoint=["sh", "-c", line],
+                           env={"MORE": "of the request"})
+        wait_for(lambda: len(entry_output(w, sandbox)) >= 4, "the entrypoint's output")
+        assert entry_output(w, sandbox)[-4:] == \
+            ["1000", "1001", "/work", "hello /home/me /bin of the request"], \
+            entry_output(w, sandbox)
+        # The request's variables win.
+        other = w.create(f"{registry.host}/me/app:1", env={"GREETING": "bye"},
+                         entrypoint=["sh", "-c", "echo $GREETING; sleep 1000"])
+        wait_for(lambda: entry_output(w, other)[-1:] == ["bye"], "the entrypoint's output")
+
+
+def names_what_is_wrong(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        w.refused(f"{registry.host}/me/app:2", PULL_FAILED, registry.host, "404",
+                  "manifest unknown")
+        w.refused(f"{registry.host}/me/app:1", PULL_FAILED, "there is no image",
+                  source={"pullPolicy": "Never"})
+    w.refused(f"{registry.host}/me/app:1", PULL_FAILED, registry.host, "embedded.images",
+              "/v1/images/import")
+    for name in ("Upper/Case", "a b", "x@sha256:123"):
+        status, _, body = w.ask(name)
+        assert status == 400 and "image.uri" in body["message"], (name, status, body)
+    status, _, body = w.ask("x", source={"pullPolicy": "sometimes"})
+    assert status == 400 and "pullPolicy" in body["message"], (status, body)
+    assert w.server.request("GET", "/v1/sandboxes?state=Running")[2]["items"] == []
+
+
+def asks_by_password(w):
+    (w.folder / "htpasswd").write_text(HTPASSWD)
+    with w.registry(auth=f"htpasswd:\n  realm: test\n  path: {w.folder}/htpasswd") as registry:
+        registry.push(LAYOUT, "me/app:1", "--dest-creds=me:pw")
+        name = f"{registry.host}/me/app:1"
+        w.refused(name, PULL_FAILED, registry.host, "no credentials")
+        w.refused(name, PULL_FAILED, registry.host, "401",
+                  auth={"username": "me", "password": "not-the-password"})
+        w.create(name, auth={"username": "me", "password": "pw"})
+    files = [path for path in w.server.state.rglob("*")
+             if path.is_file() and path.stat().st_size < 1 << 20]
+    for path in (*files, w.server.log_path):
+        with contextlib.suppress(FileNotFoundError):
+            assert b"not-the-password" not in path.read_bytes(), path
+
+
+def survives_a_restart(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        one = w.create(f"{registry.host}/me/app:1")
+    w.server.restart()
+    assert w.output(one, "cat /work/file") == "of the image"
+    two = w.create(f"{registry.host}/me/app:1")
+    w.server.kill9()
+    w.server.start()
+    assert w.output(two, "cat /work/file") == "of the image"
+    w.create(f"{registry.host}/me/app:1")
+
+
+def snapshots_stand_on_images(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        one = w.create(f"{registry.host}/me/app:1")
+    w.output(one, "echo more > /work/more")
+    status, _, body = w.server.request("POST", f"/v1/sandboxes/{one}/snapshots", {})
+    assert status == 202, (status, body)
+    path = f"/v1/snapshots/{body['id']}"
+    wait_for(lambda: w.server.request("GET", path)[2]["status"]["state"] == "Ready", "the snapshot")
+    assert w.server.request("DELETE", f"/v1/sandboxes/{one}")[0] == 204
+    w.server.restart()
+    status, _, made = w.server.request("POST", "/v1/sandboxes", {
+        "snapshotId": body["id"], "resourceLimits": {}, "timeout": 600})
+    assert status == 202, (status, made)
+    w.server.wait_state(made["id"], "Running")
+    assert w.output(made["id"], "cat /work/file /work/more; echo $GREETING") == \
+        "of the image\nmore\nhello"
+
+
+# --- the routes of images ---
+
+
+def quote(name):
+    return urllib.parse.quote(name, safe="")
+
+
+def tree_of(path):
+    """Every file of a directory: mode, owner, kind, time, content."""
+    found = {}
+    for item in sorted(path.rglob("*")):
+        st = item.lstat()
+        content = os.readlink(item) if item.is_symlink() else \
+            item.read_bytes() if item.is_file() else b""
+        # A directory that is in no layer itself has the time at which it was made.
+        mtime = int(st.st_mtime) if item.name != "layers" else 0
+        found[str(item.relative_to(path))] = (st.st_mode, st.st_uid, st.st_gid, mtime, content)
+    return found
+
+
+def unpacked(folder, archive, name):
+    """The tree of an OCI archive, unpacked by umoci."""
+    layout = folder / f"{name}-layout"
+    run("skopeo", "copy", "--insecure-policy", f"oci-archive:{archive}", f"oci:{layout}:x")
+    run("umoci", "unpack", "--image", f"{layout}:x", folder / f"{name}-bundle")
+    return tree_of(folder / f"{name}-bundle/rootfs")
+
+
+def shows_and_removes(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        name = f"{registry.host}/me/app:1"
+        status, _, image = w.api("POST", "pull", {"image": {"uri": name}})
+        assert status == 200, (status, image)
+        assert image["names"] == [name] and image["layers"] == 5 and not image["inUse"], image
+        assert image["user"] == "me" and image["workdir"] == "/work", image
+        assert image["exposedPorts"] == ["8080/tcp"] and image["cmd"] == ["/bin/sh"], image
+        assert "GREETING=hello" in image["env"] and image["platform"]["os"] == "linux", image
+    status, _, page = w.api("GET", "")
+    assert status == 200 and page["items"] == [image], page
+    assert page["pagination"]["totalItems"] == 1, page
+    for known in (name, image["id"], image["id"][7:], image["id"][7:19]):
+        assert w.api("GET", quote(known))[2] == image, known
+    for unknown in ("me/none", image["id"][7:18], "sha256:" + "0" * 64):
+        status, _, body = w.api("GET", quote(unknown))
+        assert (status, body["code"]) == (404, "IMAGE::NOT_FOUND"), (unknown, body)
+    assert w.api("GET", quote("A B"))[0] == 400
+    sandbox = w.create(name)
+    assert w.api("GET", quote(name))[2]["inUse"]
+    status, _, body = w.api("DELETE", quote(name))
+    assert (status, body["code"]) == (409, "IMAGE::IN_USE") and " 1 " in body["message"], body
+    assert w.api("POST", "prune", {"maxBytes": 0})[2]["removed"] == []
+    assert w.output(sandbox, "cat /work/file") == "of the image"
+    assert w.server.request("DELETE", f"/v1/sandboxes/{sandbox}")[0] == 204
+    assert w.api("DELETE", quote(name))[0] == 204
+    assert w.api("DELETE", quote(name))[0] == 404
+    assert list((w.server.state / "server/images/blobs").iterdir()) == []
+    layers = [path.name for path in (w.server.state / "server/images/layers").iterdir()]
+    assert [name for name in layers if len(name) == 64] == [], layers  # others are being erased
+
+
+def pulls_with_events(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        name = f"{registry.host}/me/app:1"
+        accept = {"Accept": "text/event-stream"}
+        status, headers, data = w.api("POST", "pull", {"image": {"uri": name}}, accept)
+        assert status == 200 and headers["Content-Type"].startswith("text/event-stream"), headers
+        events = [json.loads(line[5:]) for line in data.decode().splitlines()
+                  if line.startswith("data:")]
+        assert events[-1]["type"] == "done" and events[-1]["image"]["names"] == [name], events
+        assert any(e["type"] == "progress" and e["bytesTotal"] > 0 for e in events), events
+        data = w.api("POST", "pull", {"image": {"uri": name + "x"}}, accept)[2].decode()
+        last = json.loads(data.strip().splitlines()[-1][5:])
+        assert last["type"] == "error" and last["code"] == "IMAGE::NOT_FOUND", last
+        status, _, body = w.api("POST", "pull", {"image": {"uri": name + "x"}})
+        assert (status, body["code"]) == (404, "IMAGE::NOT_FOUND"), body
+    for bad in ({}, {"image": {"uri": "A B"}}, {"image": {"uri": "x"}, "policy": "x"},
+                {"image": {"uri": "x"}, "platform": "/"}):
+        assert w.api("POST", "pull", bad)[0] == 400, bad
+    assert w.api("POST", "pull", {"image": {"uri": name}, "policy": "Never"})[0] == 200
+    status, _, body = w.api("POST", "prune", {"maxBytes": 0})
+    assert status == 200 and body["removed"] == [name] and body["freedBytes"] > 1 << 20, body
+    assert w.api("POST", "pull", {"image": {"uri": name}, "policy": "Never"})[0] == 404
+
+
+def imports_archives(w):
+    kinds = {"docker": "docker-archive", "oci": "oci-archive"}
+    for name, transport in kinds.items():
+        archive = w.folder / f"{name}.tar"
+        run("skopeo", "copy", "--insecure-policy", f"oci:{LAYOUT}:app",
+            f"{transport}:{archive}:example.com/{name}:1")
+        status, _, image = w.api("POST", f"import?name=my/{name}", archive.read_bytes())
+        assert status == 201 and f"docker.io/my/{name}:latest" in image["names"], image
+        sandbox = w.create(f"my/{name}")
+        assert w.output(sandbox, "cat /work/file; echo $GREETING") == "of the image\nhello"
+    plain = w.folder / "plain.tar.gz"
+    run("tar", "-C", ROOTS[0], "-czf", plain, ".")
+    status, _, body = w.api("POST", "import", plain.read_bytes())
+    assert (status, body["code"]) == (400, "IMAGE::BAD_ARCHIVE"), (status, body)  # without a name
+    assert w.api("POST", "import?name=plain:1", plain.read_bytes())[0] == 201
+    assert w.output(w.create("plain:1"), "ls /bin/busybox") == "/bin/busybox"
+    for bad in (b"", b"not an archive", plain.read_bytes()[:1000]):
+        status, _, body = w.api("POST", "import?name=bad:1", bad)
+        assert (status, body["code"]) == (400, "IMAGE::BAD_ARCHIVE"), (status, body)
+    assert w.api("POST", "import?name=A%20B", b"x")[0] == 400
+    assert len(w.api("GET", "")[2]["items"]) == 2 + 1 - 1  # the first two are the same image
+
+
+def exports_what_it_pulled(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        name = f"{registry.host}/me/app:1"
+        first = w.api("POST", "pull", {"image": {"uri": name}})[2]
+        status, headers, data = w.api("GET", f"{quote(name)}/export")
+        assert status == 200 and headers["Content-Type"] == "application/x-tar", headers
+        one, two = w.folder / "one.tar", w.folder / "two.tar"
+        one.write_bytes(data)
+        run("skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false", f"oci-archive:{one}",
+            f"docker://{registry.host}/me/copy:1")
+        again = w.api("POST", "pull", {"image": {"uri": f"{registry.host}/me/copy:1"}})[2]
+        assert again["id"] == first["id"] and len(again["names"]) == 2, again
+        two.write_bytes(w.api("GET", f"{quote(again['names'][1])}/export")[2])
+        before, after = unpacked(w.folder, one, "one"), unpacked(w.folder, two, "two")
+        assert before == after and "work/file" in before, sorted(before)
+        # By hand: what the sandbox sees is that tree, too.
+        sandbox = w.create(name)
+        seen = w.output(sandbox, "stat -c '%a %u %g %n' /work/file /bin/busybox")
+        assert seen == "\n".join(f"{before[n][0] & 0o7777:o} {before[n][1]} {before[n][2]} /{n}"
+                                 for n in ("work/file", "bin/busybox")), seen
+    assert w.api("GET", f"{quote('me/none')}/export")[0] == 404
+
+
+def survives_kill9_in_a_pull(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        name = f"{registry.host}/me/app:1"
+        for _ in range(3):
+            connection = w.server.connection()
+            connection.request("POST", "/v1/images/pull", json.dumps({"image": {"uri": name}}), {
+                "Content-Type": "application/json", "Accept": "text/event-stream",
+                "OPEN-SANDBOX-API-KEY": w.server.api_key})
+            with contextlib.suppress(OSError):
+                connection.getresponse().read(1)  # it has begun
+            w.server.kill9()
+            connection.close()
+            w.server.start()
+        assert w.output(w.create(name), "cat /work/file /layers/1") == "of the image\nlayer 1"
+
+
+def collects_to_a_limit(w):
+    w.server.config["images"] = {**PULLS, "max_bytes": "1Mi"}
+    w.server.restart()
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        sandbox = w.create(f"{registry.host}/me/app:1")  # which keeps it
+    assert len(w.api("GET", "")[2]["items"]) == 1
+    assert w.server.request("DELETE", f"/v1/sandboxes/{sandbox}")[0] == 204
+    tiny = w.folder / "tiny.tar"
+    run("tar", "-C", ROOTS[1], "-cf", tiny, "./work")
+    assert w.api("POST", "import?name=tiny:1", tiny.read_bytes())[0] == 201
+    wait_for(lambda: [item["names"] for item in w.api("GET", "")[2]["items"]] ==
+             [["docker.io/library/tiny:1"]], "the older image to go")
+
+
+def the_python_sdk_sends_credentials(w):
+    (w.folder / "htpasswd").write_text(HTPASSWD)
+    with w.registry(auth=f"htpasswd:\n  realm: test\n  path: {w.folder}/htpasswd") as registry:
+        registry.push(LAYOUT, "me/app:1", "--dest-creds=me:pw")
+        asyncio.run(use_sdk(w.server, f"{registry.host}/me/app:1"))
+
+
+async def use_sdk(server, name):
+    config = ConnectionConfig(domain=server.domain, api_key=server.api_key)
+    spec = SandboxImageSpec(image=name, auth=SandboxImageAuth(username="me", password="pw"))
+    sandbox = await Sandbox.create(spec, connection_config=config)
+    async with sandbox:
+        done = await sandbox.commands.run("cat /work/file")
+        assert [line.text for line in done.logs.stdout] == ["of the image"], done
+        await sandbox.kill()
+
+
+def the_guide_works(w):
+    text = GUIDE.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6, len(blocks)
+    with w.registry() as registry:
+        registry.push(LAYOUT, "library/python:3.12-slim")
+        script = "".join(blocks).replace("http://127.0.0.1:8080", w.server.url) \
+            .replace("/var/lib/opensandbox", str(w.server.state)) \
+            .replace("localhost:5000", registry.host)
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=w.folder, timeout=120,
+                              capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("sha256:") and "Running" in lines and int(lines[-1]) >= 0, lines
+    assert w.api("GET", "")[2]["items"] == []
+
+
+TESTS = [
+    creates_by_name,
+    applies_the_image_configuration,
+    names_what_is_wrong,
+    asks_by_password,
+    survives_a_restart,
+    snapshots_stand_on_images,
+    shows_and_removes,
+    pulls_with_events,
+    imports_archives,
+    exports_what_it_pulled,
+    survives_kill9_in_a_pull,
+    collects_to_a_limit,
+    the_python_sdk_sends_credentials,
+    the_guide_works,
+]
+
+
+@contextlib.contextmanager
+def world():
+    config = {"embedded": {"unpack_program": UNPACK}, "images": PULLS}
+    with tempfile.TemporaryDirectory() as folder, \
+            ServerProcess(*PROGRAMS, config=config) as server:
+        yield World(server, pathlib.Path(folder))
+
+
+def main():
+    global LAYOUT, ROOTS
+    tap.skip_all(why_not())
+    with tempfile.TemporaryDirectory() as folder:
+        LAYOUT = make_images(pathlib.Path(folder))
+        ROOTS = [pathlib.Path(folder) / name for name in ("tools", "home")]
+        chosen = [test for test in TESTS if not sys.argv[6:] or test.__name__ in sys.argv[6:]]
+        return tap.run_tests(chosen, world)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
