@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""test_go_sdk.py SERVER BROKER EXECD SANDBOXCTL - our Go SDK: its unit tests, its generated models, and
+its tests against the real server, broker and execd. Prints TAP."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+
+from server_process import ServerProcess, why_not  # noqa: E402
+
+GO_MINOR_MIN = 19
+
+
+def go_is_too_old():
+    version = subprocess.run(["go", "version"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(r"go1\.(\d+)", version)
+    return f"needs Go 1.{GO_MINOR_MIN}, here is {version.strip()}" \
+        if not found or int(found[1]) < GO_MINOR_MIN else ""
+
+
+class Tap:
+    """One TAP line for each test that `go test -json` reports."""
+
+    def __init__(self):
+        self.number = self.failed = 0
+        self.output = {}
+
+    def result(self, ok, name, skip=""):
+        self.number += 1
+        self.failed += not ok
+        reason = f" # SKIP {skip}" if skip else ""
+        print(f"{'ok' if ok else 'not ok'} {self.number} - {name}{reason}", flush=True)
+
+    def event(self, line):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            print(f"# {line}")
+            return
+        name, action = event.get("Test"), event["Action"]
+        if action == "output":
+            self.output.setdefault(name, []).append(event["Output"])
+        elif name and "/" not in name and action in ("pass", "fail", "skip"):
+            if action == "fail":
+                print("# " + "".join(self.output.get(name, [])).replace("\n", "\n# "))
+            lines = "".join(self.output.get(name, [])).splitlines()
+            self.result(action != "fail", name, lines[-2].strip() if action == "skip" else "")
+
+    def run(self, *arguments, env=None):
+        done = subprocess.run(["go", "test", "-json", "-count=1", *arguments, "."],
+                              cwd=ROOT / "sdks/go", env=dict(os.environ, **(env or {})), check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        failed = self.failed
+        for line in done.stdout.splitlines():
+            self.event(line)
+        if done.returncode != 0 and self.failed == failed:
+            self.result(False, f"go test {' '.join(arguments)}: exit status {done.returncode}")
+            print("# " + done.stdout[-4000:].replace("\n", "\n# "))
+
+
+def main():
+    reason = why_not() or go_is_too_old()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    tap = Tap()
+    for name, command in {"models are those of specs/": [sys.executable, ROOT / "tools/sdkgen", "--check"],
+                          "go vet": ["go", "vet", "."]}.items():
+        done = subprocess.run(command, cwd=ROOT / "sdks/go", check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        tap.result(done.returncode == 0, name)
+        if done.returncode != 0:
+            print("# " + done.stdout.replace("\n", "\n# "))
+    form = subprocess.run(["gofmt", "-l", "."], cwd=ROOT / "sdks/go", check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    tap.result(not form, "gofmt")
+    with ServerProcess(*map(os.path.abspath, sys.argv[1:])) as server:
+        tap.run(env={"OPEN_SANDBOX_DOMAIN": server.domain, "OPEN_SANDBOX_API_KEY": server.api_key})
+        if tap.failed:
+            print("# " + server.log()[-4000:].replace("\n", "\n# "))
+    print(f"1..{tap.number}")
+    return 1 if tap.failed else 0
+
+
+sys.exit(main())
