@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_go_sdk.py SERVER BROKER EXECD SANDBOXCTL - our Go SDK: its unit tests, its generated models, and
-its tests against the real server, broker and execd. Prints TAP."""
+"""test_go_sdk.py SERVER BROKER EXECD SANDBOXCTL - our Go SDK: its generated models, its unit
+tests, and its tests against the real server, broker and execd. Prints TAP."""
 import json
 import os
 import pathlib
@@ -18,7 +18,8 @@ GO_MINOR_MIN = 19
 
 
 def go_is_too_old():
-    version = subprocess.run(["go", "version"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    version = subprocess.run(["go", "version"], check=True, stdout=subprocess.PIPE,
+                             text=True).stdout
     found = re.search(r"go1\.(\d+)", version)
     return f"needs Go 1.{GO_MINOR_MIN}, here is {version.strip()}" \
         if not found or int(found[1]) < GO_MINOR_MIN else ""
@@ -54,8 +55,9 @@ class Tap:
 
     def run(self, *arguments, env=None):
         done = subprocess.run(["go", "test", "-json", "-count=1", *arguments, "."],
-                              cwd=ROOT / "sdks/go", env=dict(os.environ, **(env or {})), check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                              cwd=ROOT / "sdks/go", env=dict(os.environ, **(env or {})),
+                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True)
         failed = self.failed
         for line in done.stdout.splitlines():
             self.event(line)
@@ -70,8 +72,9 @@ def main():
         print(f"1..0 # SKIP {reason}")
         return 0
     tap = Tap()
-    for name, command in {"models are those of specs/": [sys.executable, ROOT / "tools/sdkgen", "--check"],
-                          "go vet": ["go", "vet", "."]}.items():
+    checks = {"models are those of specs/": [sys.executable, ROOT / "tools/sdkgen", "--check"],
+              "go vet": ["go", "vet", "./..."]}
+    for name, command in checks.items():
         done = subprocess.run(command, cwd=ROOT / "sdks/go", check=False, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True)
         tap.result(done.returncode == 0, name)
