@@ -24,7 +24,7 @@ static const size_t only_text[] = {0};
 
 /* When a struct gets a new pointer member: copy it here, then change the size. */
 static_assert(sizeof(struct api_create) == 8 * sizeof(struct str) + 120, "is every member copied?");
-static_assert(sizeof(struct api_volume) == 5 * sizeof(struct str) + 16, "is every member copied?");
+static_assert(sizeof(struct api_volume) == 5 * sizeof(struct str) + 24, "is every member copied?");
 
 /* Replaces the texts at these offsets of the struct by copies. No text (NULL) stays none. */
 static int copy_texts(struct arena *a, void *in, const size_t *offsets, size_t count)

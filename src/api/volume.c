@@ -4,8 +4,14 @@
 
 #include "api/body.h"
 #include "api/metadata.h"
+#include "api/named_volume.h"
 
-enum { PATH_BYTES_MAX = 4095, NAME_BYTES_MAX = 63, CLAIM_BYTES_MAX = 253, OPTIONS_MAX = 64 };
+enum {
+    PATH_BYTES_MAX = 4095,
+    NAME_BYTES_MAX = 63,
+    CLAIM_BYTES_MAX = API_CLAIM_BYTES_MAX,
+    OPTIONS_MAX = 64,
+};
 
 /* Object storage is not mounted here: its fields are only checked and not passed on. */
 struct ossfs_body {
@@ -215,6 +221,17 @@ static int check_host(const struct api_volume_body *b, const char *at, struct ap
                         at);
 }
 
+static int check_storage(const struct api_volume_body *b, const char *at, struct api_fail *f)
+{
+    uint64_t bytes;
+
+    if (!b->storage.p || api_quantity_parse(b->storage, &bytes) == 0)
+        return 0;
+    return api_fail_set(f, 400, "VOLUME::INVALID_SIZE",
+                        "%s.pvc.storage: expected a positive size, like 10Gi, of less than 8 Ei",
+                        at);
+}
+
 static int check_ossfs_options(const struct ossfs_body *o, const char *at, struct api_fail *f)
 {
     for (size_t i = 0; i < o->options_count; i++) {
@@ -239,6 +256,8 @@ static int check_rules(const struct api_volume_body *b, const char *at, struct a
                             "%s.subPath: expected a relative path without '..'", at);
     if (b->has_host)
         return check_host(b, at, f);
+    if (b->has_pvc)
+        return check_storage(b, at, f);
     return b->has_ossfs ? check_ossfs_options(&b->ossfs, at, f) : 0;
 }
 
@@ -284,6 +303,8 @@ static struct api_volume volume_of(const struct api_volume_body *b)
 
     v.kind = b->has_host ? API_VOLUME_HOST : b->has_pvc ? API_VOLUME_PVC : API_VOLUME_OSSFS;
     v.create_if_missing |= !b->create_given;
+    if (b->has_pvc && b->storage.p)
+        (void)api_quantity_parse(b->storage, &v.size_bytes); /* was checked */
     while (v.mount_path.n > 1 && str_ends(v.mount_path, STR("/")))
         v.mount_path.n--;
     return v;
@@ -321,6 +342,14 @@ struct api_volume_body *api_volume_bodies(struct arena *a, const struct api_volu
         bodies[i].has_host = volumes[i].kind == API_VOLUME_HOST;
         bodies[i].has_pvc = volumes[i].kind == API_VOLUME_PVC;
         bodies[i].create_given = bodies[i].has_pvc;
+        if (volumes[i].size_bytes) {
+            char text[24];
+
+            (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)volumes[i].size_bytes);
+            bodies[i].storage = str_of(arena_strdup(a, str_of(text)));
+            if (!bodies[i].storage.p)
+                return NULL;
+        }
     }
     return bodies;
 }

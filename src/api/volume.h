@@ -16,6 +16,7 @@ struct api_volume {
     struct str host_path;  /* HOST: absolute, without "", "." or ".." components */
     struct str claim_name; /* PVC */
     bool create_if_missing, delete_with_sandbox;
+    uint64_t size_bytes; /* PVC: of one that is made for it; 0 = no limit */
 };
 
 /* How the binder reads an element of volumes[]: into a private struct, for the checks below. */

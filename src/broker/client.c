@@ -29,12 +29,12 @@ static_assert((int)SHORT_MS > (int)BROKER_FREEZE_MS_MAX, "a sandbox that does no
 static_assert(SPAWN_MS > DISK_LIMIT_MS_MAX + SPAWN_STEPS_MS_MAX + SPAWN_KILL_MS_MAX + SLOT_MS,
               "a step that hangs is told");
 static const uint32_t reply_ms[BROKER_OP_COUNT] = {
-    [BROKER_CONFIG] = TURN_MS, [BROKER_OPEN] = SHORT_MS,   [BROKER_SIGNAL] = SHORT_MS,
-    [BROKER_PAUSE] = LONG_MS,  [BROKER_RESUME] = SHORT_MS, [BROKER_STAT] = SHORT_MS,
-    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,  [BROKER_SNAPSHOT] = SHORT_MS,
-    [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,   [BROKER_INFO] = SHORT_MS,
-    [BROKER_ERASE] = SHORT_MS, [BROKER_REACH] = SHORT_MS,  [BROKER_UNPACK] = SHORT_MS,
-    [BROKER_MERGE] = SHORT_MS,
+    [BROKER_CONFIG] = TURN_MS, [BROKER_OPEN] = SHORT_MS,    [BROKER_SIGNAL] = SHORT_MS,
+    [BROKER_PAUSE] = LONG_MS,  [BROKER_RESUME] = SHORT_MS,  [BROKER_STAT] = SHORT_MS,
+    [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,   [BROKER_SNAPSHOT] = SHORT_MS,
+    [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,    [BROKER_INFO] = SHORT_MS,
+    [BROKER_ERASE] = SHORT_MS, [BROKER_REACH] = SHORT_MS,   [BROKER_UNPACK] = SHORT_MS,
+    [BROKER_MERGE] = SHORT_MS, [BROKER_MEASURE] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -247,6 +247,16 @@ int broker_merge(struct broker_client *c, const int *layers, size_t count, bool 
     memcpy(fds, layers, count * sizeof(fds[0]));
     fds[count] = dir;
     r = exchange(c, &request, fds, count + 1, &reply, &sock, e);
+    return r < 0 ? r : sock;
+}
+
+int broker_measure(struct broker_client *c, int dir, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_MEASURE};
+    struct broker_reply reply;
+    int sock = -EBADF;
+    int r = exchange(c, &request, &dir, 1, &reply, &sock, e);
+
     return r < 0 ? r : sock;
 }
 

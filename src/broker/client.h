@@ -45,8 +45,12 @@ int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err
  * again. Returns a socket as above. */
 int broker_merge(struct broker_client *c, const int *layers, size_t count, bool link, int dir,
                  struct err *e);
-/* Waits for the end of a snapshot or merge. After any failure the directory is incomplete: erase
- * it. -EPIPE: the process that did it was killed. The caller closes the socket. */
+/* Starts to count what is below a directory: entries, bytes on disk. Returns a socket as above.
+ * -E2BIG in the result: there is more than can be counted within BROKER_MEASURE_MS_MAX. */
+int broker_measure(struct broker_client *c, int dir, struct err *e);
+/* Waits for the end of a snapshot, merge or measure. After any failure of the first two the
+ * directory is incomplete: erase it. -EPIPE: the process that did it was killed. The caller closes
+ * the socket. */
 int broker_copied_result(int sock, uint32_t timeout_ms, struct broker_copied *ret, struct err *e);
 /* Removes the directory dir/name, a snapshot or a volume, with all files of any owner. Its name is
  * free at once; the broker erases the files in the background. -ENOENT when there is none. */

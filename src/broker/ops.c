@@ -11,6 +11,7 @@
 #include "base/proc.h"
 #include "base/time.h"
 #include "broker/broker.h"
+#include "broker/measure.h"
 #include "broker/snapshot.h"
 #include "broker/unpack.h"
 #include "sandbox/lasting.h"
@@ -527,6 +528,17 @@ static int op_unpack(struct exchange *x)
     return 0;
 }
 
+static int op_measure(struct exchange *x)
+{
+    auto_fd dir = allow_open_dir(x->b, x->peer->uid, x->fds[0], false, x->e);
+    int fd = dir < 0 ? dir : measure_start(dir, x->e);
+
+    if (fd < 0)
+        return fd;
+    x->files[x->file_count++] = fd;
+    return 0;
+}
+
 static void info_count(void *user, uint32_t slot)
 {
     const struct exchange *x = user;
@@ -588,6 +600,7 @@ static const struct {
     [BROKER_REACH] = {1,           op_reach   },
       [BROKER_UNPACK] = {2,           op_unpack  },
     [BROKER_MERGE] = {FDS_ANY,     op_merge   },
+      [BROKER_MEASURE] = {1,           op_measure },
 };
 
 size_t broker_answer(struct broker *b, struct broker_peer *peer,

@@ -7,14 +7,23 @@
 #define PAYLOAD(type) (HEAD + sizeof(type))
 
 static const size_t request_bytes[BROKER_OP_COUNT] = {
-    [BROKER_CONFIG] = PAYLOAD(struct broker_config), [BROKER_OPEN] = PAYLOAD(struct broker_id),
-    [BROKER_SIGNAL] = PAYLOAD(struct broker_signal), [BROKER_PAUSE] = PAYLOAD(struct broker_id),
-    [BROKER_RESUME] = PAYLOAD(struct broker_id),     [BROKER_STAT] = PAYLOAD(struct broker_id),
-    [BROKER_LIST] = PAYLOAD(struct broker_list),     [BROKER_REMOVE] = PAYLOAD(struct broker_id),
-    [BROKER_SNAPSHOT] = PAYLOAD(struct broker_id),   [BROKER_FILL] = PAYLOAD(struct broker_config),
-    [BROKER_SWEEP] = PAYLOAD(struct broker_sweep),   [BROKER_INFO] = HEAD,
-    [BROKER_ERASE] = PAYLOAD(struct broker_path),    [BROKER_REACH] = PAYLOAD(struct broker_path),
-    [BROKER_UNPACK] = PAYLOAD(struct unpack_limits), [BROKER_MERGE] = PAYLOAD(struct broker_merge),
+    [BROKER_CONFIG] = PAYLOAD(struct broker_config),
+    [BROKER_OPEN] = PAYLOAD(struct broker_id),
+    [BROKER_SIGNAL] = PAYLOAD(struct broker_signal),
+    [BROKER_PAUSE] = PAYLOAD(struct broker_id),
+    [BROKER_RESUME] = PAYLOAD(struct broker_id),
+    [BROKER_STAT] = PAYLOAD(struct broker_id),
+    [BROKER_LIST] = PAYLOAD(struct broker_list),
+    [BROKER_REMOVE] = PAYLOAD(struct broker_id),
+    [BROKER_SNAPSHOT] = PAYLOAD(struct broker_id),
+    [BROKER_FILL] = PAYLOAD(struct broker_config),
+    [BROKER_SWEEP] = PAYLOAD(struct broker_sweep),
+    [BROKER_INFO] = HEAD,
+    [BROKER_ERASE] = PAYLOAD(struct broker_path),
+    [BROKER_REACH] = PAYLOAD(struct broker_path),
+    [BROKER_UNPACK] = PAYLOAD(struct unpack_limits),
+    [BROKER_MERGE] = PAYLOAD(struct broker_merge),
+    [BROKER_MEASURE] = HEAD,
 };
 
 static_assert(HEAD == offsetof(struct broker_spawn, plan), "one head for all");

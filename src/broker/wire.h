@@ -14,9 +14,10 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 5,
+    BROKER_WIRE_VERSION = 6,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
+    BROKER_MEASURE_MS_MAX = 5 * 1000,
 };
 
 enum broker_op {
@@ -39,10 +40,12 @@ enum broker_op {
     BROKER_ERASE,      /* broker_path, one name; descriptor: its directory */
     BROKER_REACH,      /* broker_path; descriptor: the directory it is relative to. Reply: the file,
                           opened with O_PATH */
-    BROKER_UNPACK, /* unpack_limits; descriptors: the layer's archive, an empty directory. Reply:
+    BROKER_UNPACK,  /* unpack_limits; descriptors: the layer's archive, an empty directory. Reply:
                       a socket, on which a struct unpack_report arrives */
-    BROKER_MERGE,  /* broker_merge; descriptors: shifted layers, topmost first, and an empty
+    BROKER_MERGE,   /* broker_merge; descriptors: shifted layers, topmost first, and an empty
                       directory. Reply: as for BROKER_SNAPSHOT */
+    BROKER_MEASURE, /* descriptor: a directory. Reply: as for BROKER_SNAPSHOT, with the entries and
+                       bytes below it */
     BROKER_OP_COUNT,
 };
 
@@ -143,12 +146,12 @@ enum broker_files {
     BROKER_FILE_COUNT,
 };
 
-/* The end of a snapshot or merge. */
+/* The end of a snapshot, merge or measure. */
 struct broker_copied {
     int32_t result; /* 0, or -errno with the reason in err */
     struct err err;
     uint64_t frozen_us;      /* how long a snapshot kept the sandbox from running */
-    uint64_t entries, bytes; /* in the new layer; bytes without those of hard links */
+    uint64_t entries, bytes; /* in the new layer, without bytes of hard links; or as measured */
 };
 
 struct broker_reply {

@@ -114,6 +114,11 @@ void handle_images_prune(struct http_req *req);
 void handle_image_export(struct http_req *req);
 void handle_images_pull(struct http_req *req);
 void handle_images_import(struct http_req *req);
+/* volumes_api.c */
+void handle_volumes_get(struct http_req *req);
+void handle_volumes_post(struct http_req *req);
+void handle_volume_get(struct http_req *req);
+void handle_volume_delete(struct http_req *req);
 /* pools_api.c */
 void handle_pools_post(struct http_req *req);
 void handle_pools_get(struct http_req *req);

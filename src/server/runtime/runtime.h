@@ -152,6 +152,17 @@ struct runtime_snapshot {
     uint64_t frozen_us;     /* the result: how long the sandbox did not run */
 };
 
+/* A volume that requests name. The ids are valid during the call that shows it. */
+struct runtime_volume {
+    struct str name;
+    int64_t created_us;
+    uint64_t size_bytes, used_bytes; /* size_bytes: 0 = no limit */
+    bool used_is_known;              /* false: there are too many files to count them at once */
+    struct str *used_by;             /* ids of sandboxes, running or not */
+    size_t used_by_count;
+};
+typedef void runtime_volume_visit_fn(void *user, const struct runtime_volume *v);
+
 typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);
 typedef void runtime_snapshot_visit_fn(void *user, struct str snapshot_id, uint64_t size_bytes);
 
@@ -208,6 +219,19 @@ struct runtime_ops {
     int (*snapshot_remove)(struct runtime *r, struct str snapshot_id, struct err *e);
     int (*snapshot_each)(struct runtime *r, runtime_snapshot_visit_fn *visit, void *user,
                          struct err *e);
+
+    /* RUNTIME_CAN_VOLUME_CLAIM; NULL without. volume_list shows those of a page, ordered by name,
+     * and tells how many there are. volume_create: -EEXIST; -ENOTSUP when no limit of size_bytes
+     * (0 = none) can be kept here; -EINVAL when there can be none of that size. volume_remove:
+     * -EBUSY while sandboxes mount it, which the error names; its files go later. All: -ENOENT when
+     * there is none of that name. */
+    int (*volume_list)(struct runtime *r, uint64_t skip, uint64_t count,
+                       runtime_volume_visit_fn *visit, void *user, uint64_t *ret_total,
+                       struct err *e);
+    int (*volume_get)(struct runtime *r, struct str name, runtime_volume_visit_fn *visit,
+                      void *user, struct err *e);
+    int (*volume_create)(struct runtime *r, struct str name, uint64_t size_bytes, struct err *e);
+    int (*volume_remove)(struct runtime *r, struct str name, struct err *e);
 
     /* Loop thread: takes over what it can of a new configuration, and warns of the rest. May open
      * files. NULL: nothing follows. */

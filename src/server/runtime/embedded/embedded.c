@@ -707,6 +707,7 @@ static void embedded_free(struct runtime *r)
         broker_close(&em->idle[--em->idle_count]);
     fd_close(em->sandboxes);
     fd_close(em->volumes);
+    embedded_claims_done(em);
     embedded_layers_done(&em->layers);
     (void)pthread_mutex_destroy(&em->claims);
     (void)pthread_mutex_destroy(&em->lock);
@@ -734,6 +735,10 @@ static const struct runtime_ops embedded_ops = {
     .snapshot = embedded_snapshot,
     .snapshot_remove = embedded_snapshot_remove,
     .snapshot_each = embedded_snapshot_each,
+    .volume_list = embedded_volume_list,
+    .volume_get = embedded_volume_get,
+    .volume_create = embedded_volume_create,
+    .volume_remove = embedded_volume_remove,
     .reload = embedded_reload,
     .stop = embedded_stop,
     .free = embedded_free,
@@ -808,7 +813,7 @@ int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runt
                RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM,
     };
     em->conf = *conf;
-    em->sandboxes = em->volumes = em->layers.dir = -EBADF;
+    em->sandboxes = em->volumes = em->claims_dir = em->layers.dir = -EBADF;
     if (em->conf.connections > EMBEDDED_CONNECTIONS_MAX)
         em->conf.connections = EMBEDDED_CONNECTIONS_MAX;
     (void)pthread_mutex_init(&em->lock, NULL);
@@ -820,6 +825,8 @@ int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runt
         r = embedded_layers_open(em, e);
     if (r >= 0)
         r = connect_all(em, deadline_in_ms(wait_ms), e);
+    if (r >= 0)
+        r = embedded_claims_open(em, e);
     if (r >= 0)
         r = embedded_images_start(em, e);
     if (r >= 0)

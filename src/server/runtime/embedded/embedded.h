@@ -1,8 +1,8 @@
 /* embedded.h - the runtime that needs only this machine: opensandbox-broker makes its sandboxes.
  *
  * The server's data directory has one directory per sandbox, `sandboxes/<id>`, with the socket its
- * execd listens on, `volumes/<claim>` for volumes that requests name, and `snapshots/`, see
- * embedded_layers.h. */
+ * execd listens on, `volumes/<claim>` and `claims/<claim>` for volumes that requests name, and
+ * `snapshots/`, see embedded_layers.h. */
 #pragma once
 
 #include "server/runtime/runtime.h"

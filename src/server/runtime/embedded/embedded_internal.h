@@ -11,11 +11,18 @@
 
 enum { EMBEDDED_CONNECTIONS_MAX = 64 };
 
+/* Prefixes of empty files in a sandbox's directory, before a claim. A claim has up to 253 bytes,
+ * and both must fit into NAME_MAX. */
+#define EMBEDDED_USES_PREFIX  "u-" /* the sandbox mounts the claim */
+#define EMBEDDED_ERASE_PREFIX "e-" /* the claim was made for the sandbox, and is erased with it */
+
 struct embedded {
     struct runtime base;
     struct embedded_conf conf;
-    struct embedded_host *host; /* NULL until the start is complete */
-    int sandboxes, volumes;     /* directories */
+    struct embedded_host *host;        /* NULL until the start is complete */
+    int sandboxes, volumes;            /* directories */
+    int claims_dir;                    /* what is known of each volume */
+    struct embedded_measure *measures; /* EMBEDDED_MEASURES_MAX, under `lock` */
     struct embedded_layers layers;
     struct image_hands hands; /* of base.images */
     pthread_mutex_t claims;   /* held while a claim is looked up, made or renamed for erasure */
@@ -88,3 +95,25 @@ int embedded_volumes_open(struct embedded *em, const struct api_create *spec, in
  * them. Their names are free on return; the broker erases the files in the background. */
 int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_client *client,
                            struct err *e);
+
+/* --- embedded_claims.c: volumes by name; the runtime_ops as in runtime.h --- */
+
+/* Opens what is known of them, and erases what was being made when the server was killed. */
+int embedded_claims_open(struct embedded *em, struct err *e);
+void embedded_claims_done(struct embedded *em);
+bool embedded_claim_exists(const struct embedded *em, const char *claim);
+/* Makes a volume of at most size_bytes (0 = no limit). Call with em->claims held. -EEXIST. */
+int embedded_claim_make(struct embedded *em, const char *claim, uint64_t size_bytes, struct err *e);
+/* Call with em->claims held. Its name is free on return, the broker erases the files later. */
+int embedded_claim_erase(struct embedded *em, const char *claim, struct broker_client *client,
+                         struct err *e);
+/* Whether any sandbox mounts it; in doubt, yes. */
+bool embedded_claim_is_used(const struct embedded *em, const char *claim);
+
+int embedded_volume_list(struct runtime *r, uint64_t skip, uint64_t count,
+                         runtime_volume_visit_fn *visit, void *user, uint64_t *ret_total,
+                         struct err *e);
+int embedded_volume_get(struct runtime *r, struct str name, runtime_volume_visit_fn *visit,
+                        void *user, struct err *e);
+int embedded_volume_create(struct runtime *r, struct str name, uint64_t size_bytes, struct err *e);
+int embedded_volume_remove(struct runtime *r, struct str name, struct err *e);

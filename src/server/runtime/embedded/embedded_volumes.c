@@ -14,11 +14,6 @@
 #include "base/fd.h"
 #include "server/runtime/embedded/embedded_internal.h"
 
-/* Empty files in a sandbox's directory: prefix and claim. A claim has up to 253 bytes, and both
- * must fit into NAME_MAX. */
-#define USES_PREFIX  "u-" /* the sandbox mounts the claim */
-#define ERASE_PREFIX "e-" /* the claim was made for the sandbox, and is erased with it */
-
 /* Whether `path` is `prefix` or lies below; *ret_rest is what follows, without a leading slash. */
 static bool is_below(struct str path, struct str prefix, struct str *ret_rest)
 {
@@ -235,29 +230,27 @@ static int note_claim(const struct embedded *em, const struct api_volume *v, int
                       struct err *e)
 {
     char claim[NAME_MAX + 1];
-    struct stat st;
     int r;
 
     if (str_copy(claim, sizeof(claim), v->claim_name) < 0)
         return err_set(e, ENAMETOOLONG, "the name is too long");
-    r = write_note(sandbox, USES_PREFIX, claim, e);
-    if (r < 0 || !v->delete_with_sandbox ||
-        fstatat(em->volumes, claim, &st, AT_SYMLINK_NOFOLLOW) == 0)
+    r = write_note(sandbox, EMBEDDED_USES_PREFIX, claim, e);
+    if (r < 0 || !v->delete_with_sandbox || embedded_claim_exists(em, claim))
         return r;
-    return write_note(sandbox, ERASE_PREFIX, claim, e);
+    return write_note(sandbox, EMBEDDED_ERASE_PREFIX, claim, e);
 }
 
-/* The broker makes it, so that root inside the sandbox owns it; git checks the owner, for one. */
 static int make_claim(struct embedded *em, const struct api_volume *v, struct err *e)
 {
     char claim[NAME_MAX + 1];
-    int fd;
 
     if (str_copy(claim, sizeof(claim), v->claim_name) < 0)
         return err_set(e, ENAMETOOLONG, "the name is too long");
-    fd = embedded_reach(em, em->volumes, claim, v->create_if_missing, e);
-    fd_close(fd);
-    return fd < 0 ? fd : 0;
+    if (embedded_claim_exists(em, claim))
+        return 0;
+    if (!v->create_if_missing)
+        return err_set(e, ENOENT, "there is no volume '%s'", claim);
+    return embedded_claim_make(em, claim, v->size_bytes, e);
 }
 
 /* When several requests name a new claim, one of them makes it, and its sandbox removes it. */
@@ -293,28 +286,6 @@ int embedded_volumes_open(struct embedded *em, const struct api_create *spec, in
     return 0;
 }
 
-/* Whether any sandbox mounts it. */
-static bool is_used(const struct embedded *em, const char *claim)
-{
-    DIR *dir = fdopendir(fcntl(em->sandboxes, F_DUPFD_CLOEXEC, 0));
-    struct dirent *entry;
-    bool used = false;
-
-    if (!dir)
-        return true; /* when in doubt, keep the volume */
-    rewinddir(dir);
-    while (!used && (entry = readdir(dir))) {
-        char path[PATH_MAX];
-        struct stat st;
-        int n = snprintf(path, sizeof(path), "%s/" USES_PREFIX "%s", entry->d_name, claim);
-
-        used = n > 0 && (size_t)n < sizeof(path) &&
-               fstatat(em->sandboxes, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    }
-    (void)closedir(dir);
-    return used;
-}
-
 /* Keeps a claim that another sandbox mounts. Under em->claims, so that no mount begins now. */
 static int erase_unused(struct embedded *em, int sandbox, const char *claim,
                         struct broker_client *client, struct err *e)
@@ -322,15 +293,15 @@ static int erase_unused(struct embedded *em, int sandbox, const char *claim,
     char note[NAME_MAX + 1];
     int r = 0;
 
-    (void)snprintf(note, sizeof(note), USES_PREFIX "%s", claim);
+    (void)snprintf(note, sizeof(note), EMBEDDED_USES_PREFIX "%s", claim);
     (void)pthread_mutex_lock(&em->claims);
     (void)unlinkat(sandbox, note, 0);
-    if (!is_used(em, claim))
-        r = broker_erase(client, em->volumes, claim, e);
+    if (!embedded_claim_is_used(em, claim))
+        r = embedded_claim_erase(em, claim, client, e);
     if (r == -ENOENT)
         r = 0;
     /* A second call would erase a new volume that another sandbox made under this name. */
-    (void)snprintf(note, sizeof(note), ERASE_PREFIX "%s", claim);
+    (void)snprintf(note, sizeof(note), EMBEDDED_ERASE_PREFIX "%s", claim);
     if (r == 0)
         (void)unlinkat(sandbox, note, 0);
     (void)pthread_mutex_unlock(&em->claims);
@@ -348,8 +319,9 @@ int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_clien
         return err_sys(e, errno, "look for volumes to remove");
     rewinddir(dir);
     while (r == 0 && (entry = readdir(dir)))
-        if (strncmp(entry->d_name, ERASE_PREFIX, sizeof(ERASE_PREFIX) - 1) == 0)
-            r = erase_unused(em, sandbox, entry->d_name + sizeof(ERASE_PREFIX) - 1, client, e);
+        if (strncmp(entry->d_name, EMBEDDED_ERASE_PREFIX, sizeof(EMBEDDED_ERASE_PREFIX) - 1) == 0)
+            r = erase_unused(em, sandbox, entry->d_name + sizeof(EMBEDDED_ERASE_PREFIX) - 1, client,
+                             e);
     (void)closedir(dir);
     return r;
 }
