@@ -55,6 +55,11 @@ int config_show(struct cli *cli);
 int config_set(struct cli *cli);
 int completion(struct cli *cli);
 
+int skills_list(struct cli *cli);
+int skills_show(struct cli *cli);
+int skills_install(struct cli *cli);
+int skills_uninstall(struct cli *cli);
+
 int run_new(struct cli *cli);
 int run_exec(struct cli *cli);
 int run_shell(struct cli *cli);

@@ -38,15 +38,20 @@ const struct option root_options[] = {
 };
 
 const struct group group_table[] = {
-    {"sandbox",         "Make, show and end sandboxes."                },
-    {"command",         "Run commands in a sandbox."                   },
-    {"command session", "Shells that keep their state from run to run."},
-    {"file",            "Files and directories of a sandbox."          },
-    {"egress",          "What a sandbox may reach."                    },
-    {"diagnostics",     "Logs and events of a sandbox, by scope."      },
-    {"devops",          "The same as plain text."                      },
-    {"snapshot",        "States of sandboxes, to start others from."   },
-    {"config",          "Settings of this tool."                       },
+    {"sandbox",                     "Make, show and end sandboxes."                },
+    {"command",                     "Run commands in a sandbox."                   },
+    {"command session",             "Shells that keep their state from run to run."},
+    {"file",                        "Files and directories of a sandbox."          },
+    {"egress",                      "What a sandbox may reach."                    },
+    {"credential-vault",            "Secrets that a sandbox uses and never sees."  },
+    {"credential-vault credential", "The credentials of a vault."                  },
+    {"credential-vault binding",    "Which requests get which credential."         },
+    {"diagnostics",                 "Logs and events of a sandbox, by scope."      },
+    {"pool",                        "Sandboxes made ahead."                        },
+    {"devops",                      "The same as plain text."                      },
+    {"snapshot",                    "States of sandboxes, to start others from."   },
+    {"config",                      "Settings of this tool."                       },
+    {"skills",                      "Instructions for coding assistants."          },
 };
 const size_t group_count = ARRAY_LEN(group_table);
 
@@ -101,6 +106,17 @@ const size_t group_count = ARRAY_LEN(group_table);
         {"uid", 'u', OPTION_INT, 0, "UID", "User of the command."},                                \
     {                                                                                              \
         "command-timeout", 0, OPTION_DURATION, 0, "DURATION", "Time limit of the command."         \
+    }
+
+#define SKILL_OPTIONS                                                                              \
+    {"target",                                                                                     \
+     't',                                                                                          \
+     OPTION_CHOICE,                                                                                \
+     0,                                                                                            \
+     "claude|cursor|codex|copilot|windsurf|cline|opencode|all",                                    \
+     "Assistant that reads it."},                                                                  \
+    {                                                                                              \
+        "scope", 0, OPTION_CHOICE, 0, "project|global", "This directory, or the home directory."   \
     }
 
 #define JSON_FILE_OPTION                                                                           \
@@ -318,6 +334,19 @@ const struct command command_table[] = {
      COMMAND_OFFLINE},
     {"config set", "KEY VALUE", TABLE_JSON_YAML, "Set section.field in the config file.",
      config_set, NULL, COMMAND_OFFLINE},
+
+    {"skills list", "", TABLE_JSON_YAML, "List skills, assistants, and what is installed.",
+     skills_list, NULL, COMMAND_OFFLINE},
+    {"skills show", "SKILL", TABLE_JSON_YAML, "What a skill says.", skills_show, NULL,
+     COMMAND_OFFLINE},
+    {"skills install", "[SKILL]", TABLE_JSON_YAML, "Write skills to where an assistant looks.",
+     skills_install,
+     OPTIONS({"all-builtins", 0, OPTION_FLAG, 0, NULL, "All skills."}, SKILL_OPTIONS,
+             {"force", 'f', OPTION_FLAG, 0, NULL, "Accepted; files are brought up to date anyway."}),
+     COMMAND_OFFLINE},
+    {"skills uninstall", "[SKILL]", TABLE_JSON_YAML,
+     "Remove a skill; without a name sandbox-troubleshooting.", skills_uninstall,
+     OPTIONS(SKILL_OPTIONS), COMMAND_OFFLINE},
 };
 /* clang-format on */
 const size_t command_count = ARRAY_LEN(command_table);
