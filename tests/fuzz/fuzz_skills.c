@@ -1,5 +1,5 @@
-/* Input: a file of a user, into which a block is put. Put twice is put once, and what was put can be
- * cut. The same bytes are also read as a skill. */
+/* Input: a file of a user, into which a block is put. Put twice is put once, and what was put can
+ * be cut. The same bytes are also read as a skill. */
 #include "osb/skills.h"
 
 #include <errno.h>

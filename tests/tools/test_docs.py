@@ -245,6 +245,30 @@ def every_decision_is_whole_and_listed():
     expect_none(problems)
 
 
+def every_proposal_is_whole_and_listed():
+    """Numbers without gaps, the headings of the template in order, a state, a row in the table."""
+    def headings(text):
+        return re.findall(r"^## .+$", without_fences(text), re.MULTILINE)
+
+    readme = read("oseps/README.md")
+    states = re.findall(r"^\| (\w+) \| ", readme.split("## States")[1], re.MULTILINE)[1:]
+    found = sorted(path.name for path in (ROOT / "oseps").glob("[0-9]*.md"))
+    problems = [] if found else ["there is none"]
+    for number, name in enumerate(found, 1):
+        text = read(f"oseps/{name}")
+        state = re.search(r"^State: (\w+)", text, re.MULTILINE)
+        if not name.startswith(f"{number:04}-") or not text.startswith(f"# OSEP-{number:04}: "):
+            problems.append(f"{name}: number {number:04} was expected")
+        if headings(text) != headings(read("oseps/template.md")):
+            problems.append(f"{name}: other headings than those of the template")
+        if not state or state[1] not in states:
+            problems.append(f"{name}: its state is none of {states}")
+        elif not re.search(rf"^\| \[{number:04}\]\({name}\) \| .* \| {state[1]}", readme,
+                           re.MULTILINE):
+            problems.append(f"{name}: not in the table of README.md with that state")
+    expect_none(problems)
+
+
 def what_is_wrong_is_found():
     """The checks themselves: each can fail."""
     assert broken_link("README.md", "docs/nowhere.md")
@@ -277,5 +301,6 @@ if __name__ == "__main__":
         every_operation_is_described,
         every_step_is_described,
         every_decision_is_whole_and_listed,
+        every_proposal_is_whole_and_listed,
         what_is_wrong_is_found,
     ]))
