@@ -187,8 +187,8 @@ def says_why_the_entrypoint_cannot_run():
     cases = [
         (["no-such-program"], [], 127, "exec 'no-such-program': No such file or directory"),
         (["/etc/passwd"], [], 126, "exec '/etc/passwd': Permission denied"),
-        (["true"], ["--cwd", "/nowhere"], 127,
-         "change directory to '/nowhere': No such file or directory"),
+        (["true"], ["--cwd", "/proc/nowhere"], 127,
+         "change directory to '/proc/nowhere': No such file or directory"),
     ]
     for argv, options, status, message in cases:
         with run(*argv, options=options) as init:

@@ -82,7 +82,7 @@ static int make_context(struct http_req *req, struct arena *a, const struct cont
     r = envs_make(a, ours, buf_str(&file), b->envs, b->envs_count, &spec.env);
     if (r < 0)
         return err_sys(e, -r, "environment");
-    r = workdir_make(a, b->cwd, spec.env, &spec.cwd, e);
+    r = workdir_make(a, b->cwd, spec.env, usual_user(req), &spec.cwd, e);
     if (r < 0)
         return r;
     spec.is_default = is_default;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "base/fd.h"
+#include "execd/core/child.h"
 #include "execd/core/path.h"
 #include "execd/tree/fs.h"
 
@@ -79,8 +80,13 @@ int workdir_resolve(struct arena *a, struct str cwd, const char *const *env, con
     return resolve(a, cwd, env, check_directory, ret_path, e);
 }
 
-int workdir_make(struct arena *a, struct str cwd, const char *const *env, const char **ret_path,
-                 struct err *e)
+int workdir_make(struct arena *a, struct str cwd, const char *const *env,
+                 const struct child_user *user, const char **ret_path, struct err *e)
 {
-    return resolve(a, cwd, env, make_directory, ret_path, e);
+    int r;
+
+    child_fs_enter(user);
+    r = resolve(a, cwd, env, make_directory, ret_path, e);
+    child_fs_leave(user);
+    return r;
 }

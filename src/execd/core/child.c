@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sys/fsuid.h>
 #include <unistd.h>
 
 #include "base/caps.h"
@@ -37,6 +38,23 @@ int child_become(const struct child_user *user)
     return child_set_ids(user);
 }
 
+/* The group first: changing it needs CAP_SETGID, which setfsuid() leaves alone. */
+void child_fs_enter(const struct child_user *user)
+{
+    if (!user->change)
+        return;
+    (void)setfsgid(user->gid);
+    (void)setfsuid(user->uid);
+}
+
+void child_fs_leave(const struct child_user *user)
+{
+    if (!user->change)
+        return;
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+}
+
 int child_enter(const char *cwd)
 {
     auto_fd dir = fd_open_at(AT_FDCWD, cwd, O_PATH | O_DIRECTORY, 0, PATH_BY_NAME, NULL);
@@ -56,6 +74,8 @@ int child_settle(const struct child_place *place, const struct child_user *user,
 
     if (place->enter)
         return place->enter(place, user, cwd, name, ret_step);
+    if (!user->change && !user->keep)
+        user = &place->user;
     *ret_step = (struct proc_step){"limit the system calls of", name};
     r = place->limit ? nesting_forbid() : 0;
     if (r < 0)

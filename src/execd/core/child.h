@@ -9,7 +9,14 @@
 #include "base/proc.h"
 
 struct child_box;
-struct child_user;
+
+struct child_user {
+    bool change; /* false: the usual user of the place; the other fields are ignored */
+    uint32_t uid, gid;
+    const gid_t *groups; /* supplementary */
+    size_t group_count;
+    bool keep; /* with change false: execd's own ids, whatever the usual user is */
+};
 
 /* Where to read how many workload processes the OOM killer ended: memory.events (cgroup v2) or
  * memory.oom_control (v1) of the workload's cgroup. */
@@ -30,23 +37,25 @@ struct child_place {
                  const char *name, struct proc_step *ret_step);
     const struct child_box *box;
     struct child_memory memory;
+    /* The usual user: that of the image, when execd runs as another. With change false it is
+     * execd's own. */
+    struct child_user user;
 };
 
 /* Another process signals the process group of a process that place.enter() started. This signal,
  * sent to that other process, makes it send SIGKILL to the whole group. */
 #define CHILD_KILL_GROUP SIGRTMIN
 
-struct child_user {
-    bool change; /* false: keep execd's ids and ignore the other fields */
-    uint32_t uid, gid;
-    const gid_t *groups; /* supplementary */
-    size_t group_count;
-};
-
 /* Only the change of user, including the owner of standard output and error. */
 int child_become(const struct child_user *user);
 /* The same without the chown of standard output and error. */
 int child_set_ids(const struct child_user *user);
+
+/* File accesses of this process as `user` until child_fs_leave(), for what execd makes on behalf of
+ * the workload: setfsuid(2), which also drops the capabilities over files. Does nothing without
+ * change. */
+void child_fs_enter(const struct child_user *user);
+void child_fs_leave(const struct child_user *user);
 
 /* chdir(2) that follows no /proc/PID/fd link (RESOLVE_NO_MAGICLINKS): execd's descriptors are still
  * open here, and some belong to the host. */

@@ -5,6 +5,7 @@
 #include "execd/core/trim.h"
 #include "net/http_server.h"
 
+struct child_user;
 struct commands;
 struct contexts;
 struct directory_watch;
@@ -39,14 +40,25 @@ struct execd_api { /* server_user of every request */
     uint16_t port;                   /* execd's own; 0 for a unix socket */
     struct telemetry *telemetry;     /* NULL: not requested */
     struct ptys *ptys;
-    struct list pty_clients;  /* their WebSockets */
-    const char *access_token; /* NULL or "": no token is required */
-    bool log_use;             /* log requests and commands, see use_log.h */
-    const char *view;         /* the workspace, in a process that serves only files; else NULL */
+    struct list pty_clients;       /* their WebSockets */
+    const char *access_token;      /* NULL or "": no token is required */
+    bool log_use;                  /* log requests and commands, see use_log.h */
+    const struct child_user *user; /* the usual one of processes, see child_place */
+    const char *view; /* the workspace, in a process that serves only files; else NULL */
 };
+
+/* The user that processes and files of this request belong to, unless it says otherwise. */
+static inline const struct child_user *usual_user(const struct http_req *req)
+{
+    const struct execd_api *api = req->server_user;
+
+    return api->user;
+}
 
 extern const struct http_route execd_routes[];
 extern const size_t execd_route_count;
+/* The same table, with the file routes answered by usual_files(). The caller frees it. */
+struct http_route *execd_routes_of_user(void) MUST_USE;
 
 /* For http_server_conf: redirects a path with a trailing slash too many, checks the token, and
  * replies 404 to every path and method without a route. */

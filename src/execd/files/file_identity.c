@@ -38,6 +38,7 @@ struct identity {
     char home[USER_HOME_BYTES_MAX + 1];
     struct child_user user;
     gid_t *groups;
+    bool usual; /* the sandbox's own user: execd's variables and directory are its, too */
     struct file_view *view; /* NULL: retired */
     struct err failure;     /* of a process that never served */
     unsigned users;         /* active requests */
@@ -74,9 +75,9 @@ static int replace_environment(const struct identity *id)
 
 static int enter_identity(const void *user, struct proc_step *ret_step)
 {
-    static const struct child_user as_we_are = {.change = false};
+    static const struct child_user as_we_are = {.keep = true};
     const struct identity *id = user;
-    int r = child_settle(id->of->place, &as_we_are, "/", id->name, ret_step);
+    int r = child_settle(id->of->place, &as_we_are, id->usual ? NULL : "/", id->name, ret_step);
 
     if (r < 0)
         return r;
@@ -93,7 +94,7 @@ static int enter_identity(const void *user, struct proc_step *ret_step)
         r = caps_set(0);
     if (r >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         r = -errno;
-    return r < 0 ? r : replace_environment(id);
+    return r < 0 || id->usual ? r : replace_environment(id);
 }
 
 /* --- one identity --- */
@@ -150,7 +151,7 @@ static void identity_release(void *user)
 
 /* Looks up the account anew. A uid without an account is valid: it has no groups, and "/" as home.
  */
-static struct identity *identity_new(struct identities *all, uint32_t uid, uint32_t gid,
+static struct identity *identity_new(struct identities *all, uint32_t uid, uint32_t gid, bool usual,
                                      struct err *e)
 {
     struct user u;
@@ -169,9 +170,9 @@ static struct identity *identity_new(struct identities *all, uint32_t uid, uint3
         }
     }
     id = mem_new(struct identity);
-    *id = (struct identity){
-        .of = all, .groups = groups, .user = {true, uid, gid, groups, count}
-    };
+    *id = (struct identity){.of = all, .groups = groups, .usual = usual};
+    id->user = (struct child_user){
+        .change = true, .uid = uid, .gid = gid, .groups = groups, .group_count = count};
     (void)snprintf(id->name, sizeof(id->name), "uid %u, gid %u", uid, gid);
     (void)snprintf(id->home, sizeof(id->home), "%s", known && u.home[0] ? u.home : "/");
     return id;
@@ -179,7 +180,7 @@ static struct identity *identity_new(struct identities *all, uint32_t uid, uint3
 
 static bool identity_is(const struct identity *a, const struct identity *b)
 {
-    return a->user.uid == b->user.uid && a->user.gid == b->user.gid &&
+    return a->usual == b->usual && a->user.uid == b->user.uid && a->user.gid == b->user.gid &&
            a->user.group_count == b->user.group_count && strcmp(a->home, b->home) == 0 &&
            (a->user.group_count == 0 ||
             memcmp(a->groups, b->groups, a->user.group_count * sizeof(gid_t)) == 0);
@@ -266,9 +267,9 @@ static int identity_start(struct identity *id, struct err *e)
 
 /* The existing process, unless it died; else a new one. */
 static struct identity *identities_get(struct identities *all, uint32_t uid, uint32_t gid,
-                                       struct err *e)
+                                       bool usual, struct err *e)
 {
-    struct identity *id = identity_new(all, uid, gid, e);
+    struct identity *id = identity_new(all, uid, gid, usual, e);
     struct identity *found = id ? identities_find(all, id) : NULL;
 
     if (found && file_view_serves(found->view)) {
@@ -331,7 +332,8 @@ static bool need_id(struct http_req *req, const char *param, uint32_t *ret)
     return true;
 }
 
-void identity_files(struct http_req *req)
+/* `param` is the parameter that the path in the view follows; NULL: the whole path. */
+static void forward_as(struct http_req *req, uint32_t uid, uint32_t gid, const char *param)
 {
     const struct execd_api *api = req->server_user;
     struct http_proxy_target how = {
@@ -339,18 +341,29 @@ void identity_files(struct http_req *req)
         .on_cut = str_ends(str_of(req->route->path), STR("/watch")) ? identity_on_cut : NULL,
         .on_end = identity_release,
     };
-    struct identity *id;
     struct err e = {0};
-    uint32_t uid, gid;
+    struct identity *id = identities_get(api->identities, uid, gid, !param, &e);
 
-    if (!need_id(req, "uid", &uid) || !need_id(req, "gid", &gid))
-        return;
-    id = identities_get(api->identities, uid, gid, &e);
     if (!id) {
         answer_failure(req, &e);
         return;
     }
     how.user = id;
     identity_hold(id);
-    file_view_forward(id->view, req, "gid", &how);
+    file_view_forward(id->view, req, param, &how);
+}
+
+void identity_files(struct http_req *req)
+{
+    uint32_t uid, gid;
+
+    if (need_id(req, "uid", &uid) && need_id(req, "gid", &gid))
+        forward_as(req, uid, gid, "gid");
+}
+
+void usual_files(struct http_req *req)
+{
+    const struct child_user *user = usual_user(req);
+
+    forward_as(req, user->uid, user->gid, NULL);
 }

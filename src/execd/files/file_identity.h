@@ -25,3 +25,6 @@ void identities_end(struct identities *all);
 void identities_free(struct identities *all); /* NULL is fine; blocks until they have exited */
 
 void identity_files(struct http_req *req); /* all file and directory routes, with streamed body */
+/* The same for paths without a uid and gid, when the usual user of the sandbox is not execd's: as
+ * that user, with the variables and the working directory of execd. */
+void usual_files(struct http_req *req);

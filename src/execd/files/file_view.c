@@ -190,8 +190,13 @@ bool file_view_serves(const struct file_view *v)
 
 static struct str target_behind(struct http_req *req, const char *param)
 {
-    struct str value = http_req_param(req, param), query = req->head.query;
-    struct str rest = str_skip(req->head.path, (size_t)(value.p + value.n - req->head.path.p));
+    struct str rest = req->head.path, query = req->head.query;
+
+    if (param) {
+        struct str value = http_req_param(req, param);
+
+        rest = str_skip(rest, (size_t)(value.p + value.n - rest.p));
+    }
 
     return str_of(
         arena_printf(&req->arena, "%.*s%s%.*s", STR_ARG(rest), query.p ? "?" : "", STR_ARG(query)));

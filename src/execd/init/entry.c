@@ -20,12 +20,8 @@ static_assert((int)READ_BYTES <= (int)LOOP_SCRATCH_BYTES, "output is read into t
 static int child_prepare(void *user, struct proc_step *ret_step)
 {
     const struct entry_conf *conf = user;
-    struct child_user who = {
-        .change = conf->uid != EXECD_KEEP_ID || conf->gid != EXECD_KEEP_ID,
-        .uid = conf->uid,
-        .gid = conf->gid,
-    };
-    int r = child_settle(&conf->place, &who, conf->cwd, conf->argv[0], ret_step);
+    static const struct child_user usual = {.change = false};
+    int r = child_settle(&conf->place, &usual, NULL, conf->argv[0], ret_step);
 
     if (r < 0)
         return r;

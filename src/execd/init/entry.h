@@ -7,12 +7,10 @@
 #include "execd/init/entry_log.h"
 
 struct entry_conf {
-    const char *const *argv; /* NULL-terminated, not empty; argv[0] is looked up in PATH */
-    const char *cwd;         /* NULL = execd's own */
-    uint32_t uid, gid;       /* EXECD_KEEP_ID = execd's own */
-    struct child_place place;
-    bool keep_output; /* it inherits our stdout and stderr, and nothing is logged */
-    int keep_fd;      /* a descriptor it inherits under the same number; 0 = none */
+    const char *const *argv;  /* NULL-terminated, not empty; argv[0] is looked up in PATH */
+    struct child_place place; /* its user is that of the entrypoint, too */
+    bool keep_output;         /* it inherits our stdout and stderr, and nothing is logged */
+    int keep_fd;              /* a descriptor it inherits under the same number; 0 = none */
 };
 
 struct entry_pipe {

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/time.h"
 #include "execd/code/code_port.h"
 #include "execd/code/contexts.h"
@@ -23,6 +24,7 @@
 #include "execd/pty/pty.h"
 #include "execd/pty/pty_client.h"
 #include "execd/shell/session.h"
+#include "execd/tree/fs.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -35,6 +37,7 @@ enum {
     STATUS_SIGNAL = 128,   /* + signal number, as in shells */
     STATUS_CANNOT_RUN = 126,
     STATUS_NOT_FOUND = 127,
+    CWD_MODE = 0755,
 };
 
 enum init_state { INIT_RUNNING, INIT_ENDING, INIT_KILLING };
@@ -43,6 +46,7 @@ struct init {
     const struct init_conf *conf;
     struct loop *loop;
     struct http_server *server;
+    struct http_route *routes; /* NULL: execd_routes */
     struct loop_signals signals;
     struct reaper reaper;
     struct reaper_child entry_child;
@@ -287,6 +291,8 @@ static int init_serve(struct init *i, struct err *e)
 
     if (r < 0)
         return r;
+    if (i->api.user->change)
+        conf.routes = i->routes = execd_routes_of_user();
     if (sock_local_addr(fd, &addr) == 0)
         i->api.port = sock_addr_port(&addr);
     r = http_client_new(i->loop, &(struct http_client_conf){0}, &i->api.proxy, e);
@@ -325,6 +331,7 @@ static void init_make_api(struct init *i)
         .metrics = &i->conf->metrics,
         .metrics_memory = &i->metrics_memory,
         .access_token = i->conf->access_token,
+        .user = &i->conf->entry.place.user,
         .log_use = i->conf->log_use,
     };
     commands_new(i->loop, &i->reaper, &i->conf->entry.place, &i->api.commands);
@@ -352,11 +359,24 @@ static void init_observe(struct init *i)
     contexts_observe(i->api.contexts, t);
 }
 
+/* All processes start in execd's directory, and relative paths of requests begin there. It is
+ * entered before any change of user, so it need not be readable for that user. */
+static int init_enter_cwd(const char *cwd, struct err *e)
+{
+    int r = cwd ? fs_make_dirs(cwd, CWD_MODE, NULL) : 0;
+
+    if (r >= 0 && cwd)
+        r = child_enter(cwd);
+    return r < 0 ? err_sys(e, -r, "change directory to '%s'", cwd) : 0;
+}
+
 /* Listens first, so that the API answers as soon as the entrypoint runs. */
 static int init_start(struct init *i, struct err *e)
 {
-    int r = loop_new(&i->loop, e);
+    int r = init_enter_cwd(i->conf->cwd, e);
 
+    if (r >= 0)
+        r = loop_new(&i->loop, e);
     if (r < 0)
         return r;
     r = init_watch_signals(i, e);
@@ -389,6 +409,7 @@ static void init_done(struct init *i)
         return;
     entry_done(&i->entry);
     http_server_free(i->server);
+    free(i->routes);
     if (i->api.commands)
         interrupts_done(&i->api.interrupts);
     isolated_free_all(i->api.isolated);

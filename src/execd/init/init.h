@@ -27,6 +27,7 @@ struct init_conf {
     const char *access_token; /* clients must send it; NULL or "" = none */
     struct metrics_source metrics;
     struct isolated_conf isolated;
+    const char *cwd;         /* made if missing, as engines do, and then execd's own; NULL = stay */
     struct entry_conf entry; /* init_run() closes its keep_fd */
 };
 

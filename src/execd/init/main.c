@@ -17,6 +17,7 @@
 #include "execd/core/clone3_compat.h"
 #include "execd/core/envs.h"
 #include "execd/core/routes.h"
+#include "execd/core/users.h"
 #include "execd/init/bootstrap.h"
 #include "execd/init/certificates.h"
 #include "execd/init/init.h"
@@ -80,16 +81,32 @@ static struct child_memory execd_memory(const struct execd_options *o)
     };
 }
 
+/* Without an account the user has no other groups, nor with a group that is not its account's:
+ * engines do the same with the users of images. The groups are kept until the end. */
+static struct child_user execd_user(const struct execd_options *o)
+{
+    struct child_user usual = {
+        .uid = o->uid == EXECD_KEEP_ID ? getuid() : o->uid,
+        .gid = o->gid == EXECD_KEEP_ID ? getgid() : o->gid,
+    };
+    struct user account;
+    gid_t *groups = NULL;
+
+    usual.change = usual.uid != getuid() || usual.gid != getgid();
+    if (usual.change && user_by_uid(usual.uid, &account) == 0 && account.gid == usual.gid &&
+        user_groups(&account, &groups, &usual.group_count) == 0)
+        usual.groups = groups;
+    return usual;
+}
+
 static struct entry_conf execd_entry(const struct execd_options *o)
 {
     return (struct entry_conf){
         .argv = o->entry_argv,
-        .cwd = o->cwd,
-        .uid = o->uid,
-        .gid = o->gid,
         .place = {.groups = execd_groups(o),
                   .limit = o->mode == EXECD_INIT,
-                  .memory = execd_memory(o)},
+                  .memory = execd_memory(o),
+                  .user = execd_user(o)},
     };
 }
 
@@ -128,6 +145,7 @@ static struct init_conf execd_conf(const struct execd_options *o)
         .access_token = o->access_token,
         .metrics = execd_metrics(o),
         .isolated = execd_isolated(o),
+        .cwd = o->cwd,
         .entry = execd_entry(o),
     };
 }

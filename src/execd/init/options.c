@@ -22,7 +22,7 @@ const char execd_help[] =
     "                    5 the entrypoint's log, 6 and on the cgroup.procs files of the workload\n"
     "                    and after them files with its memory and cpu usage\n"
     "  --listen ADDRESS  be an ordinary process and listen here: 127.0.0.1:PORT or unix:PATH\n"
-    "  --uid N           user of the entrypoint (that of execd)\n"
+    "  --uid N           user of the entrypoint and, if not said otherwise, of commands (execd's)\n"
     "  --gid N           its group; either option drops supplementary groups (that of execd)\n"
     "  --cwd DIR         its working directory (that of execd)\n"
     "  --work-fds N      how many cgroup.procs files there are, with --init (0)\n"

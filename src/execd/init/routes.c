@@ -1,5 +1,6 @@
 #include "execd/core/routes.h"
 
+#include "base/mem.h"
 #include "execd/code/code_api.h"
 #include "execd/command/command_api.h"
 #include "execd/command/command_request.h"
@@ -78,6 +79,19 @@ const struct http_route execd_routes[] = {
 };
 /* clang-format on */
 const size_t execd_route_count = ARRAY_LEN(execd_routes);
+
+struct http_route *execd_routes_of_user(void)
+{
+    struct http_route *rows = mem_new_array(struct http_route, execd_route_count);
+
+    memcpy(rows, execd_routes, sizeof(execd_routes));
+    for (size_t i = 0; i < execd_route_count; i++)
+        if (rows[i].group && rows[i].path[0] == '\0') {
+            rows[i].handler = usual_files;
+            rows[i].flags = ROUTE_STREAM_BODY;
+        }
+    return rows;
+}
 
 /* The router treats HEAD as GET, but this API has no HEAD. Only routes under /proxy accept it. */
 static bool is_head_refused(const struct http_req *req)

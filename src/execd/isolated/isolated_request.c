@@ -278,12 +278,13 @@ static void read_user(struct isolated *s, const struct create_body *b)
 {
     struct user u = {.uid = b->uid, .gid = b->uid};
 
+    s->spec.user = s->place.user;
     if (!b->has_uid && !b->has_gid)
         return;
     if (b->has_uid)
         (void)user_by_uid(b->uid, &u); /* a uid without an entry in /etc/passwd gets its own gid */
     else
-        u = (struct user){.uid = getuid()};
+        u = (struct user){.uid = s->place.user.change ? s->place.user.uid : getuid()};
     if (b->has_gid)
         u.gid = b->gid;
     s->spec.user = (struct child_user){.change = true, .uid = u.uid, .gid = u.gid};

@@ -74,7 +74,8 @@ void post_pty(struct http_req *req)
         answer_error(req, 400, "INVALID_REQUEST_BODY", "error parsing request: %s", e.msg);
         return;
     }
-    if (workdir_make(&arena, body.cwd, (const char *const *)environ, &cwd, &e) < 0 ||
+    if (workdir_make(&arena, body.cwd, (const char *const *)environ, usual_user(req), &cwd, &e) <
+            0 ||
         pty_new(api_of(req)->ptys, str_of(cwd), body.command, &p, &e) < 0)
         answer_error(req, 500, "RUNTIME_ERROR", "error creating pty session: %s", e.msg);
     else

@@ -52,7 +52,8 @@ void post_session(struct http_req *req)
         answer_error(req, 400, "INVALID_REQUEST_BODY", "error parsing request. %s", e.msg);
         return;
     }
-    r = workdir_make(&req->arena, body.cwd, (const char *const *)environ, &cwd, &e);
+    r = workdir_make(&req->arena, body.cwd, (const char *const *)environ, usual_user(req), &cwd,
+                     &e);
     if (r >= 0)
         r = session_new(sessions_of(req), cwd, &s, &e);
     if (r < 0) {

@@ -91,6 +91,8 @@ static int user_find(struct str passwd, struct str name, struct arena *a, struct
     } else if (!is_number)
         return err_set(e, ENOENT, "the image's user '%.*s' is not in its /etc/passwd",
                        STR_ARG(name));
+    else if (ret->uid != 0)
+        ret->home = STR("/"); /* as engines have it */
     return id_check(ret->uid, "user", e);
 }
 

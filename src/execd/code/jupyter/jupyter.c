@@ -280,7 +280,8 @@ static int jupyter_launch(struct jupyter *j, const struct kernel_conf *conf,
     const char *const *env, *const *argv;
     const char *program;
     char file[JUPYTER_FILE_MAX];
-    int r = jupyter_place_make(&j->place, conf->env, knows_ipc(spec), &j->session, spec->name, e);
+    int r = jupyter_place_make(&j->place, conf->env, knows_ipc(spec), &conf->place.user,
+                               &j->session, spec->name, e);
 
     if (r < 0)
         return r;

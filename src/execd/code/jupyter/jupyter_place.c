@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/json_write.h"
 #include "base/time.h"
+#include "execd/core/child.h"
 #include "execd/core/path.h"
 
 /* Below Linux's range of ephemeral ports (from 32768 by default): neither another program nor
@@ -142,8 +143,8 @@ static int write_file(const struct jupyter_place *p, const struct jupyter_sessio
 }
 
 int jupyter_place_make(struct jupyter_place *p, const char *const *env, bool ipc,
-                       const struct jupyter_session *session, const char *kernel_name,
-                       struct err *e)
+                       const struct child_user *user, const struct jupyter_session *session,
+                       const char *kernel_name, struct err *e)
 {
     int r;
 
@@ -151,10 +152,12 @@ int jupyter_place_make(struct jupyter_place *p, const char *const *env, bool ipc
     for (size_t i = 0; i < JUPYTER_CHANNELS; i++)
         p->ports[i] = (uint16_t)(i + 1);
     r = ipc ? 0 : pick_ports(p, e);
+    child_fs_enter(user);
     if (r >= 0)
         r = make_dir(p, env, e);
     if (r >= 0)
         r = write_file(p, session, kernel_name, e);
+    child_fs_leave(user);
     if (r < 0)
         jupyter_place_remove(p);
     return r;

@@ -6,6 +6,8 @@
 #include "execd/code/jupyter/jupyter_message.h"
 #include "net/sock.h"
 
+struct child_user;
+
 enum jupyter_channel {
     JUPYTER_SHELL,
     JUPYTER_IOPUB,
@@ -24,10 +26,11 @@ struct jupyter_place {
 };
 
 /* Creates the directory, below $TMPDIR of `env` or another usual one, and writes the connection
- * file (0600). The ports are free at this moment, but not reserved. */
+ * file (0600), both as `user` (child_fs_enter). The ports are free at this moment, but not
+ * reserved. */
 int jupyter_place_make(struct jupyter_place *p, const char *const *env, bool ipc,
-                       const struct jupyter_session *session, const char *kernel_name,
-                       struct err *e) MUST_USE;
+                       const struct child_user *user, const struct jupyter_session *session,
+                       const char *kernel_name, struct err *e) MUST_USE;
 void jupyter_place_remove(struct jupyter_place *p); /* may be called twice */
 
 void jupyter_place_file(const struct jupyter_place *p, char ret[JUPYTER_FILE_MAX]);

@@ -19,7 +19,7 @@ static int made(const char *path)
     AUTO_ARENA(a, 1 << 16);
     const char *ignored = NULL;
 
-    return workdir_make(&a, str_of(path), NULL, &ignored, NULL);
+    return workdir_make(&a, str_of(path), NULL, &(struct child_user){0}, &ignored, NULL);
 }
 
 TEST(child, enters_directories_by_name)

@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "execd/core/child.h"
 #include "folder.h"
 
 static struct str text_of(const struct json *v, const char *key)
@@ -45,7 +46,7 @@ TEST(jupyter_place, describes_sockets_and_is_removed)
 
     (void)snprintf(tmp, sizeof(tmp), "TMPDIR=%s", f.path);
     jupyter_session_init(&s);
-    CHECK_EQ(jupyter_place_make(&p, env, true, &s, "k", NULL), 0);
+    CHECK_EQ(jupyter_place_make(&p, env, true, &(struct child_user){0}, &s, "k", NULL), 0);
     check_file(&p, &s, "ipc");
     jupyter_place_addr(&p, JUPYTER_IOPUB, &addr);
     (void)snprintf(socket_path, sizeof(socket_path), "%s/k-2", p.dir);
@@ -66,7 +67,7 @@ TEST(jupyter_place, picks_ports_that_differ)
     struct sock_addr addr;
 
     jupyter_session_init(&s);
-    CHECK_EQ(jupyter_place_make(&p, env, false, &s, "k", NULL), 0);
+    CHECK_EQ(jupyter_place_make(&p, env, false, &(struct child_user){0}, &s, "k", NULL), 0);
     check_file(&p, &s, "tcp");
     for (size_t i = 0; i < JUPYTER_CHANNELS; i++) {
         CHECK(p.ports[i] >= 20000 && p.ports[i] < 32000);
@@ -87,7 +88,7 @@ TEST(jupyter_place, goes_elsewhere_when_the_path_is_too_long_for_a_socket)
 
     memset(tmp + 8, 'x', 150);
     jupyter_session_init(&s);
-    CHECK_EQ(jupyter_place_make(&p, env, true, &s, "k", NULL), 0);
+    CHECK_EQ(jupyter_place_make(&p, env, true, &(struct child_user){0}, &s, "k", NULL), 0);
     CHECK(str_starts(str_of(p.dir), STR("/tmp/")));
     jupyter_place_remove(&p);
 }
