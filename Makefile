@@ -17,9 +17,9 @@ BUILD = tools/build --jobs=$(J) --prefix=$(PREFIX) $(if $(filter-out 0,$(WERROR)
 deps  = build/deps/$(1).ok
 
 # npm takes PREFIX from the environment for its own.
-unexport PREFIX DESTDIR J T F B P A N WERROR
+unexport PREFIX DESTDIR J T F B P A I N WERROR
 
-.PHONY: all demo run check test test-asan test-vm drill bench fuzz lint install uninstall clean help as-root
+.PHONY: all demo run images check test test-asan test-vm drill bench fuzz lint install uninstall clean help as-root
 
 all: $(call deps,build) ## build every program into build/bin (J=jobs)
 	@$(BUILD) native musl
@@ -31,6 +31,9 @@ demo: as-root $(call deps,build) ## start a server, lead a sandbox through its l
 run: as-root $(call deps,build) ## start the server in the foreground, show address and key; root (A=options)
 	@$(BUILD) --programs --log=build/demo-build.log native musl
 	@tools/run $(A)
+
+images: as-root ## build our own images, import them into a running server; root (I=name, A=options)
+	@tools/images $(A) $(I)
 
 check: $(call deps,build) ## unit tests and fuzz corpora only: no VM, no further packages (N=text for some)
 	@$(BUILD) native musl

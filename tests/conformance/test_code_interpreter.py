@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """test_code_interpreter.py async|sync IMAGE SERVER BROKER EXECD SANDBOXCTL - the official Python
 client of code contexts, as PyPI has it, against the real server, broker and execd. It must be run
-by a Python that has it. IMAGE is `host`, or `dir:` and a root of images/code-interpreter."""
+by a Python that has it. IMAGE is `host`, or `dir:` and a root of images/code-interpreter, or `own`:
+the image that tools/images built; then UNPACK follows SANDBOXCTL."""
 import logging
 import os
 import pathlib
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -45,6 +47,11 @@ def run_all(tap, client, image_has_typescript):
     client.run(discard(sandbox))
 
 
+def bring_image(server):
+    subprocess.run([HERE.parent.parent / "tools/images", "--server", server.url, "--key-file",
+                    server.state / "server/api_key", "code-interpreter"], check=True)
+
+
 def main():
     kind, image, *programs = sys.argv[1:]
     skip_all(why_not())
@@ -52,7 +59,11 @@ def main():
     print(f"# opensandbox {VERSION}, {kind}")
     tap = Tap()
     config = {"embedded.images": {"opensandbox/code-interpreter:*": image}}
+    if image == "own":
+        config = {"embedded": {"unpack_program": os.path.abspath(programs.pop())}}
     with ServerProcess(*programs, config=config) as server:
+        if image == "own":
+            bring_image(server)
         run_all(tap, Client(kind, server), image != "host")
         if tap.failed:
             print("# " + server.log()[-8000:].replace("\n", "\n# "))

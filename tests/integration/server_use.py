@@ -42,10 +42,18 @@ class Gateway:
 
     def run(self, line, **fields):
         """What a command printed to standard output, once it ended well."""
-        reply = self.start(line, **fields)
+        return self.printed(self.start(line, **fields))
+
+    @staticmethod
+    def printed(reply):
         events = [json.loads(part) for part in reply.read().split(b"\n\n") if part.strip()]
         assert reply.status == 200 and events[-1]["type"] == "execution_complete", events
         return "\n".join(event["text"] for event in events if event["type"] == "stdout")
+
+    def call(self, method, path, body=None):
+        """Status and body of any answer."""
+        reply = self.send(method, path, body and json.dumps(body))
+        return reply.status, reply.read()
 
     def upload(self, path, data):
         metadata = json.dumps({"path": path, "mode": 644})

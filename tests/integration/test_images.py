@@ -26,6 +26,7 @@ from server_use import Gateway  # noqa: E402
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
 PULLS = {"pull_policy": "IfNotPresent"}
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs/guides/images.md"
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/images"
 UNPACK = os.path.abspath(sys.argv[5])
 TOOLS = "cat echo env id ls mkdir pwd sh sleep stat tail touch wc".split()
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nme:x:1000:1001:Me:/home/me:/bin/sh\n"
@@ -42,8 +43,11 @@ def make_root(folder):
     for name in ("etc", "work", "home/me", "tmp", "proc", "sys", "dev", "root"):
         (home / name).mkdir(parents=True)
     (home / "etc/passwd").write_text(PASSWD)
-    (home / "etc/group").write_text("root:x:0:\nstaff:x:1001:\nother:x:1002:\n")
+    (home / "etc/group").write_text("root:x:0:\nstaff:x:1001:\nother:x:1002:me\n")
     (home / "work/file").write_text("of the image\n")
+    (home / "root").chmod(0o700)
+    for name in ("work", "home/me"):
+        os.chown(home / name, 1000, 1001)
     return tools, home
 
 
@@ -91,7 +95,8 @@ class World:
             wait_for(lambda: self.get(body["id"])["status"]["state"] == "Failed", "the failure")
             message = self.get(body["id"])["status"]["message"]
         else:
-            assert (status, body["code"]) == (500, code), (status, body)
+            assert status >= 400 and (not code or (status, body["code"]) == (500, code)), \
+                (status, body)
             message = body["message"]
         for word in words:
             assert word in message, message
@@ -103,9 +108,9 @@ class World:
     def get(self, sandbox_id):
         return self.server.request("GET", f"/v1/sandboxes/{sandbox_id}")[2]
 
-    def output(self, sandbox_id, line):
+    def output(self, sandbox_id, line, **fields):
         with Gateway(self.server, sandbox_id) as gateway:
-            return gateway.run(line)
+            return gateway.run(line, **fields)
 
 
 PULL_FAILED = "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
@@ -132,7 +137,7 @@ def creates_by_name(w):
     # From here on without a registry: the image is here.
     two = w.create(f"{registry.host}/me/app:1")
     assert w.output(two, "cat /work/file") == "of the image"
-    w.output(two, "echo changed > /layers/0")
+    w.output(two, "echo changed > /layers/0", uid=0)
     assert w.output(one, "cat /layers/0") == "layer 0"
 
 
@@ -150,6 +155,68 @@ def applies_the_image_configuration(w):
         other = w.create(f"{registry.host}/me/app:1", env={"GREETING": "bye"},
                          entrypoint=["sh", "-c", "echo $GREETING; sleep 1000"])
         wait_for(lambda: entry_output(w, other)[-1:] == ["bye"], "the entrypoint's output")
+
+
+def push_as(registry, name, *config):
+    """The image `app` with another configuration."""
+    run("umoci", "tag", "--image", f"{LAYOUT}:app", "variant")
+    run("umoci", "config", "--image", f"{LAYOUT}:variant", *config)
+    registry.push(LAYOUT, name, image="variant")
+    return f"{registry.host}/{name}"
+
+
+def everything_runs_as_the_user_of_the_image(w):
+    """Under the entrypoint that SDKs send, which never runs: commands, sessions, terminals, files."""
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        one = w.create(f"{registry.host}/me/app:1")
+    with Gateway(w.server, one) as gateway:
+        whom = "echo $(id -u) $(id -g) $(pwd) $HOME $GREETING"
+        assert gateway.run(whom) == "1000 1001 /work /home/me hello"
+        assert gateway.run("id -G") == "1001 1002", gateway.run("id -G")
+        assert gateway.run("id -u", uid=0, gid=0) == "0"
+        assert gateway.run("pwd", cwd="/etc") == "/etc"
+        session = json.loads(gateway.call("POST", "/session", {"cwd": "/home/me/made"})[1])["session_id"]
+        line = json.dumps({"command": "id -u; pwd; touch x; echo $?"})
+        assert gateway.printed(gateway.send("POST", f"/session/{session}/run", line)) == \
+            "1000\n/home/me/made\n0"
+        status, body = gateway.call("POST", "/session", {"cwd": "/etc/made"})
+        assert status == 500 and b"ermission denied" in body, (status, body)
+        gateway.upload("/home/me/uploaded", b"text")
+        gateway.upload("relative", b"text")
+        assert gateway.run("stat -c '%u %g %n' /home/me/uploaded /work/relative /home/me/made") == \
+            "1000 1001 /home/me/uploaded\n1000 1001 /work/relative\n1000 1001 /home/me/made"
+        assert gateway.download("relative") == b"text"
+        gateway.run("umask 077; echo secret > /root/secret", uid=0, gid=0)
+        status, body = gateway.call("GET", "/files/download?path=/root/secret")
+        assert status != 200 and b"ermission denied" in body, (status, body)
+        info = json.loads(gateway.ask("GET", "/files/info?path=$HOME/uploaded"))
+        assert [entry["owner"] for entry in info.values()] == ["me"], info
+        # As root on request only.
+        assert gateway.ask("GET", "/v1/filesystem/0/0/files/download?path=/root/secret") == b"secret\n"
+
+
+def users_and_directories_of_images(w):
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        rows = [
+            # user, working directory, what a command sees
+            ("1234", "/work", "1234 0 /work /"),
+            ("1234:5678", "", "1234 5678 / /"),
+            ("me:other", "/made/below", "1000 1002 /made/below /home/me"),
+            ("0", "/made/below", "0 0 /made/below /root"),
+        ]
+        for number, (user, cwd, expected) in enumerate(rows):
+            name = push_as(registry, f"me/app:u{number}", "--config.user", user,
+                           "--config.workingdir", cwd)
+            one = w.create(name)
+            seen = w.output(one, "echo $(id -u) $(id -g) $(pwd) $HOME")
+            assert seen == expected, (user, cwd, seen)
+            assert cwd != "/made/below" or w.output(one, "stat -c '%u %a' .") == "0 755"
+        for user, words in (("nobody-here", ("'nobody-here'", "/etc/passwd")),
+                            ("me:nogroup-here", ("'nogroup-here'", "/etc/group"))):
+            name = push_as(registry, "me/app:wrong", "--config.user", user)
+            w.refused(name, None, *words, source={"pullPolicy": "Always"})
 
 
 def names_what_is_wrong(w):
@@ -416,9 +483,56 @@ def the_guide_works(w):
     assert w.api("GET", "")[2]["items"] == []
 
 
+def images_of_our_own_stand_for_their_names(w):
+    """tools/images, with a tiny image: built, brought, and what its name and others resolve to."""
+    tiny = w.folder / "images/tiny"
+    tiny.mkdir(parents=True)
+    (tiny / "build").write_text(
+        f"#!/bin/sh\nset -eu\nfor to; do :; done\nmkdir -p $to\ncp -a {ROOTS[0]}/. {ROOTS[1]}/. $to\n")
+    (tiny / "build").chmod(0o755)
+    (tiny / "config.json").write_text(json.dumps(
+        {"Env": ["OWN=yes", "PATH=/bin"], "User": "me", "WorkingDir": "/work"}))
+
+    def bring():
+        done = subprocess.run(
+            [TOOL, "--from", tiny.parent, "--cache", w.folder / "cache", "--server", w.server.url,
+             "--key-file", w.server.state / "server/api_key"], capture_output=True, text=True,
+            timeout=240, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    w.server.config["embedded.images"] = {"opensandbox/*": "host"}
+    w.server.restart()
+    assert "imported as localhost/opensandbox/tiny:latest" in bring()
+    assert "the server has it" in bring()
+    for name in ("opensandbox/tiny", "opensandbox/tiny:v1.0.2",
+                 "registry.example.com/opensandbox/tiny:v9", "localhost/opensandbox/tiny"):
+        one = w.create(name)
+        assert w.output(one, "echo $OWN; id -u; pwd; cat file") == \
+            "yes\n1000\n/work\nof the image", name
+        assert w.get(one)["status"]["message"] == "the sandbox is running", w.get(one)
+        assert w.get(one)["image"]["uri"] == name
+        assert w.server.request("DELETE", f"/v1/sandboxes/{one}")[0] == 204
+    other = w.create("opensandbox/other:1")  # which has no image of ours
+    assert "host's /usr" in w.get(other)["status"]["message"]
+    # Another one of the name itself, and one that is asked for by policy, are what they are.
+    w.server.config["embedded.images"] = {}
+    w.server.restart()
+    w.refused("registry.invalid/opensandbox/tiny:v1", PULL_FAILED, "registry.invalid",
+              source={"pullPolicy": "Always"})
+    small = w.folder / "small.tar"
+    run("tar", "-C", ROOTS[0], "-cf", small, ".")
+    assert w.api("POST", "import?name=opensandbox/tiny:mine", small.read_bytes())[0] == 201
+    assert w.output(w.create("opensandbox/tiny:mine"), "echo $OWN; ls /work || echo none",
+                    cwd="/").split()[-1] == "none"
+
+
 TESTS = [
+    images_of_our_own_stand_for_their_names,
     creates_by_name,
     applies_the_image_configuration,
+    everything_runs_as_the_user_of_the_image,
+    users_and_directories_of_images,
     names_what_is_wrong,
     asks_by_password,
     survives_a_restart,

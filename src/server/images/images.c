@@ -222,22 +222,43 @@ int images_open(struct images *im, const struct image_digest *id, struct images_
     return r < 0 ? err_wrap(e, r, "image %.19s", id->text) : 0;
 }
 
+/* The record of an image for a platform. */
+static int record_find(struct images *im, const struct image_reference *name,
+                       const struct image_platform *platform, struct image_store_pins *pins,
+                       struct image_store_image **ret, struct err *e)
+{
+    char text[IMAGE_REFERENCE_TEXT_MAX];
+    int r;
+
+    image_reference_format(name, text);
+    r = image_store_image_get(im->store, text, pins, ret, e);
+    if (r == 0 && image_platform_match(platform, &(*ret)->platform) == 0)
+        r = err_set(e, ENOENT, "there is no image '%s' for this platform", text);
+    return r;
+}
+
 int images_find(struct images *im, const struct image_reference *name,
                 const struct image_platform *platform, struct images_base **ret, struct err *e)
 {
     struct image_store_pins *pins = image_store_pins_new(im->store);
     auto_free struct image_store_image *image = NULL;
-    char text[IMAGE_REFERENCE_TEXT_MAX];
-    int r;
+    int r = record_find(im, name, platform, pins, &image, e);
 
-    image_reference_format(name, text);
-    r = image_store_image_get(im->store, text, pins, &image, e);
-    if (r == 0 && image_platform_match(platform, &image->platform) == 0)
-        r = err_set(e, ENOENT, "there is no image '%s' for this platform", text);
     if (r == 0)
         r = images_open(im, &image->config, ret, e);
     image_store_pins_free(pins);
     return r;
+}
+
+bool images_has(struct images *im, const struct image_reference *name,
+                const struct image_platform *platform)
+{
+    struct image_store_pins *pins = image_store_pins_new(im->store);
+    auto_free struct image_store_image *image = NULL;
+    int r = record_find(im, name, platform, pins, &image, NULL);
+
+    image_store_pins_free(pins);
+    return r == 0;
 }
 
 void images_base_unref(struct images_base *b)

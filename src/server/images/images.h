@@ -48,6 +48,8 @@ struct images_base {
 /* The image of that name for that platform. -ENOENT when it is not here. */
 int images_find(struct images *im, const struct image_reference *name,
                 const struct image_platform *platform, struct images_base **ret, struct err *e);
+bool images_has(struct images *im, const struct image_reference *name,
+                const struct image_platform *platform);
 int images_open(struct images *im, const struct image_digest *id, struct images_base **ret,
                 struct err *e);
 void images_base_unref(struct images_base *base); /* NULL is fine */

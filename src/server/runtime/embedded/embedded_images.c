@@ -11,6 +11,10 @@
 #include "base/mem.h"
 #include "image/problem.h"
 
+/* Images of our own, that tools/images brought. */
+#define LOCAL_REGISTRY "localhost"
+#define LOCAL_OWNER    "opensandbox"
+
 /* For those who have no way to a registry. */
 static const char advice[] = "map the name in embedded.images, import the image (POST "
                              "/v1/images/import), or configure a registry (section images)";
@@ -47,6 +51,31 @@ static void platform_of(const struct embedded *em, const struct api_create *spec
         ret->os[0] = '\0'; /* a word of ours: it fits */
     if (spec->arch.n && str_copy(ret->arch, sizeof(ret->arch), spec->arch) >= 0)
         ret->variant[0] = '\0';
+}
+
+bool embedded_image_local(struct embedded *em, const struct api_create *spec,
+                          struct image_reference *ret)
+{
+    struct image_reference asked, local;
+    struct image_platform platform;
+
+    if (!em->base.images || policy_of(em, spec) == IMAGE_PULL_ALWAYS ||
+        image_reference_parse(spec->image, &asked, NULL) < 0 ||
+        image_digest_is_set(&asked.digest) ||
+        !str_starts(str_of(asked.repository), STR(LOCAL_OWNER "/")))
+        return false;
+    platform_of(em, spec, &platform);
+    local = asked;
+    if (strcmp(asked.registry, LOCAL_REGISTRY) != 0) {
+        if (images_has(em->base.images, &asked, &platform))
+            return false;
+        local = (struct image_reference){.registry = LOCAL_REGISTRY, .tag = "latest"};
+        memcpy(local.repository, asked.repository, sizeof(local.repository));
+    }
+    if (!images_has(em->base.images, &local, &platform))
+        return false;
+    *ret = local;
+    return true;
 }
 
 int embedded_image_check(const struct api_create *spec, struct embedded_plan *plan,

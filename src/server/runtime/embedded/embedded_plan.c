@@ -179,10 +179,12 @@ static int add_binds(struct plan *p, const struct api_create *spec, struct api_f
 
 void embedded_image_note(struct runtime *r, struct str image, struct buf *out)
 {
-    const struct embedded *em = container_of(r, struct embedded, base);
+    struct embedded *em = container_of(r, struct embedded, base);
     const struct embedded_root *root = em->conf.find_root(em->conf.user, image);
+    struct image_reference local;
 
-    if (root && root->host && !str_eq(image, STR("host")))
+    if (root && root->host && !str_eq(image, STR("host")) &&
+        !embedded_image_local(em, &(struct api_create){.image = image}, &local))
         (void)buf_addf(out,
                        "image %.*s is mapped to this host's /usr; configure embedded.images to map "
                        "it to an unpacked image",
@@ -194,9 +196,15 @@ static int find_image(struct embedded *em, const struct api_create *spec, struct
                       struct api_fail *f)
 {
     const struct embedded_root *root = em->conf.find_root(em->conf.user, spec->image);
+    bool is_host = str_eq(spec->image, STR("host"));
 
-    ret->root = root;
     ret->source.count = 0;
+    /* The host's /usr only stands in for images that are not here. */
+    if ((!root || (root->host && !is_host)) && embedded_image_local(em, spec, &ret->reference)) {
+        ret->root = NULL;
+        return 0;
+    }
+    ret->root = root;
     if (!root)
         return embedded_image_check(spec, ret, f);
     if (root->host)
