@@ -166,7 +166,7 @@ def push_as(registry, name, *config):
 
 
 def everything_runs_as_the_user_of_the_image(w):
-    """Under the entrypoint that SDKs send, which never runs: commands, sessions, terminals, files."""
+    """Under the entrypoint that SDKs send, which never runs: commands, sessions, files."""
     with w.registry() as registry:
         registry.push(LAYOUT, "me/app:1")
         one = w.create(f"{registry.host}/me/app:1")
@@ -176,7 +176,8 @@ def everything_runs_as_the_user_of_the_image(w):
         assert gateway.run("id -G") == "1001 1002", gateway.run("id -G")
         assert gateway.run("id -u", uid=0, gid=0) == "0"
         assert gateway.run("pwd", cwd="/etc") == "/etc"
-        session = json.loads(gateway.call("POST", "/session", {"cwd": "/home/me/made"})[1])["session_id"]
+        made = gateway.call("POST", "/session", {"cwd": "/home/me/made"})[1]
+        session = json.loads(made)["session_id"]
         line = json.dumps({"command": "id -u; pwd; touch x; echo $?"})
         assert gateway.printed(gateway.send("POST", f"/session/{session}/run", line)) == \
             "1000\n/home/me/made\n0"
@@ -193,7 +194,8 @@ def everything_runs_as_the_user_of_the_image(w):
         info = json.loads(gateway.ask("GET", "/files/info?path=$HOME/uploaded"))
         assert [entry["owner"] for entry in info.values()] == ["me"], info
         # As root on request only.
-        assert gateway.ask("GET", "/v1/filesystem/0/0/files/download?path=/root/secret") == b"secret\n"
+        assert gateway.ask("GET", "/v1/filesystem/0/0/files/download?path=/root/secret") == \
+            b"secret\n"
 
 
 def users_and_directories_of_images(w):
@@ -488,7 +490,8 @@ def images_of_our_own_stand_for_their_names(w):
     tiny = w.folder / "images/tiny"
     tiny.mkdir(parents=True)
     (tiny / "build").write_text(
-        f"#!/bin/sh\nset -eu\nfor to; do :; done\nmkdir -p $to\ncp -a {ROOTS[0]}/. {ROOTS[1]}/. $to\n")
+        "#!/bin/sh\nset -eu\nfor to; do :; done\nmkdir -p $to\n"
+        f"cp -a {ROOTS[0]}/. {ROOTS[1]}/. $to\n")
     (tiny / "build").chmod(0o755)
     (tiny / "config.json").write_text(json.dumps(
         {"Env": ["OWN=yes", "PATH=/bin"], "User": "me", "WorkingDir": "/work"}))

@@ -48,8 +48,8 @@ bool file_view_serves(const struct file_view *v);
 int file_view_failure(struct file_view *v, struct err *e);
 
 /* For the handler of a ROUTE_STREAM_BODY route: forwards the part of the path after the route's
- * parameter `param` (NULL: the whole path), undecoded. Always replies; failures go through the callbacks of `how`, whose
- * address, target and dropped headers are set here. */
+ * parameter `param` (NULL: the whole path), undecoded. Always replies; failures go through the
+ * callbacks of `how`, whose address, target and dropped headers are set here. */
 void file_view_forward(const struct file_view *v, struct http_req *req, const char *param,
                        struct http_proxy_target *how);
 
