@@ -4,7 +4,7 @@
 #include <errno.h>
 
 static const struct tool_group *const groups[] = {
-    &sandbox_tools, &command_tools, &file_tools, &code_tools, &more_tools,
+    &sandbox_tools, &command_tools, &file_tools, &code_tools, &egress_tools, &more_tools,
 };
 
 const struct tool *tools_find(struct str name)

@@ -24,7 +24,8 @@ struct tool_group {
     size_t count;
 };
 
-extern const struct tool_group sandbox_tools, command_tools, file_tools, code_tools, more_tools;
+extern const struct tool_group sandbox_tools, command_tools, file_tools, code_tools, egress_tools,
+    more_tools;
 
 const struct tool *tools_find(struct str name);
 void tools_write(struct json_writer *w); /* the list of all */

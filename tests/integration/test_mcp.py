@@ -103,8 +103,12 @@ async def connected(*more, **options):
             yield client
 
 
+CALLED = set()  # tools that gave a result, or were refused by the server for a stated reason
+
+
 async def call(client, tool, /, **arguments):
     """Its structured content; fails when it is an error."""
+    CALLED.add(tool)
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content[0].text
     assert json.loads(result.content[0].text) == result.structured_content
@@ -307,6 +311,164 @@ async def mistakes_are_answered_with_what_would_be_right():
             assert e.code == -32002, e
 
 
+# Per tool, arguments without which it would be right, and what the answer says. {box} is a sandbox.
+MISTAKES = {
+    "sandbox_connect": ({"sandbox_id": "nobody"}, "NOT_FOUND"),
+    "sandbox_renew": ({"sandbox_id": "nobody", "timeout_seconds": 9}, "NOT_FOUND"),
+    "sandbox_list": ({"filter": {"page": 0}}, "page"),
+    "sandbox_get_metrics": ({"sandbox_id": "nobody"}, "registry"),
+    "sandbox_healthcheck": ({"sandbox_id": "nobody"}, "registry"),
+    "sandbox_pause": ({"sandbox_id": "nobody"}, "NOT_FOUND"),
+    "sandbox_resume": ({"sandbox_id": "{box}"}, "SANDBOX_NOT_PAUSED"),
+    "sandbox_fork": ({"sandbox_id": "{box}", "count": 101}, "1 to 100"),
+    "sandbox_rollback": ({"sandbox_id": "{box}", "snapshot_id": "none"}, "SNAPSHOT"),
+    "command_interrupt": ({"sandbox_id": "{box}", "execution_id": "none"}, "no such session"),
+    "command_status": ({"sandbox_id": "{box}", "execution_id": "none"}, "none"),
+    "command_logs": ({"sandbox_id": "{box}", "execution_id": "none"}, "none"),
+    "code_run": ({"sandbox_id": "{box}", "code": "1", "language": "latin"}, "latin"),
+    "code_context_create": ({"sandbox_id": "{box}", "language": "latin"}, "latin"),
+    "code_context_delete": ({"sandbox_id": "{box}", "context_id": "none"}, "none"),
+    "code_interrupt": ({"sandbox_id": "{box}", "context_id": "none"}, "no such session"),
+    "file_write": ({"sandbox_id": "{box}", "path": "/proc/x", "content": ""}, "/proc/x"),
+    "file_list": ({"sandbox_id": "{box}", "path": "/nowhere"}, "/nowhere"),
+    "file_search": ({"sandbox_id": "{box}", "path": "/nowhere", "pattern": "*"}, "/nowhere"),
+    "file_delete": ({"sandbox_id": "{box}", "paths": [7]}, "string"),
+    "file_move": ({"sandbox_id": "{box}", "entries": [{"source": "/nowhere",
+                                                       "destination": "/tmp/x"}]}, "/nowhere"),
+    "file_replace_contents": ({"sandbox_id": "{box}", "entries": [
+        {"path": "/nowhere", "old_content": "a", "new_content": "b"}]}, "/nowhere"),
+    "file_create_directories": ({"sandbox_id": "{box}", "entries": [{"path": "/tmp/d",
+                                                                     "mode": 999}]}, "mode"),
+    "file_delete_directories": ({"sandbox_id": "{box}", "paths": "/tmp"}, "list"),
+    "egress_patch": ({"sandbox_id": "{box}", "rules": [{"action": "maybe", "target": "x"}]},
+                     "allow or deny"),
+    "egress_delete": ({"sandbox_id": "{box}", "targets": []}, "at least one"),
+    "snapshot_create": ({"sandbox_id": "nobody"}, "NOT_FOUND"),
+    "snapshot_get": ({"snapshot_id": "none"}, "NOT_FOUND"),
+    "snapshot_list": ({"page": 0}, "1 to"),
+    "snapshot_delete": ({"snapshot_id": "none"}, "NOT_FOUND"),
+    "output_read": ({"uri": "opensandbox://outputs/none"}, "no such output"),
+}
+
+
+async def each_tool_says_what_was_wrong():
+    async with connected() as client:
+        box, wrong = await make(client), []
+        for tool, (arguments, text) in MISTAKES.items():
+            arguments = {key: box if value == "{box}" else value
+                         for key, value in arguments.items()}
+            result = await client.call_tool(tool, arguments)
+            if not result.is_error or text not in result.content[0].text:
+                wrong.append((tool, text, result.content[0].text))
+        assert not wrong, wrong
+
+
+async def rules_of_egress_are_read_and_changed_where_there_is_an_engine():
+    async with connected() as client:
+        result = await client.call_tool("sandbox_create", {
+            "image": "host", "resource": RESOURCE, "network_policy": {
+                "defaultAction": "deny", "egress": [{"action": "allow", "target": "a.test"}]}})
+        CALLED.update(("egress_get", "egress_patch", "egress_delete"))
+        if result.is_error:  # a server without an engine refuses such a sandbox
+            assert "networkPolicy" in result.content[0].text, result
+            box = await make(client)
+            rule = {"action": "allow", "target": "b.test"}
+            for tool, more in (("egress_get", {}), ("egress_patch", {"rules": [rule]}),
+                               ("egress_delete", {"targets": ["a.test"]})):
+                said = await failure(client, tool, sandbox_id=box, **more)
+                assert "the server has no egress engine" in said, said
+            return
+        box = result.structured_content["sandbox_id"]
+        policy = await call(client, "egress_get", sandbox_id=box)
+        assert policy["default_action"] == "deny", policy
+        assert policy["egress"] == [{"action": "allow", "target": "a.test"}], policy
+        assert await call(client, "egress_patch", sandbox_id=box, rules=[
+            {"action": "deny", "target": "b.test"}]) == {"status": "patched"}
+        assert await call(client, "egress_delete", sandbox_id=box, targets=["a.test"]) == {
+            "status": "deleted"}
+        policy = await call(client, "egress_get", sandbox_id=box)
+        assert policy["egress"] == [{"action": "deny", "target": "b.test"}], policy
+
+
+async def code_that_runs_is_interrupted():
+    async with connected() as client:
+        box = await make(client)
+        context = (await call(client, "code_context_create", sandbox_id=box, language="python")
+                   )["context_id"]
+        begun = asyncio.Event()
+
+        async def on_progress(*_):
+            begun.set()
+
+        waiting = asyncio.create_task(client.call_tool("code_run", {
+            "sandbox_id": box, "context_id": context,
+            "code": "import time\nprint('begun', flush=True)\ntime.sleep(1000)"},
+            progress_callback=on_progress))
+        await asyncio.wait_for(begun.wait(), SECONDS_MAX)
+        await call(client, "code_interrupt", sandbox_id=box, context_id=context)
+        ran = (await waiting).structured_content
+        assert ran["error"]["name"] == "KeyboardInterrupt", ran
+
+
+# A client in a process of its own: SANDBOX URL TOKEN, or SANDBOX "" "" PROGRAM ARGUMENT...
+VICTIM = """
+import asyncio, contextlib, sys
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+async def on_progress(*_):
+    print("runs", flush=True)
+
+async def main():
+    box, url, token, *command = sys.argv[1:]
+    async with contextlib.AsyncExitStack() as stack:
+        made = await stack.enter_async_context(create_mcp_http_client(
+            headers={"Authorization": f"Bearer {token}"}))
+        way = streamable_http_client(url, http_client=made) if url else \\
+            StdioServerParameters(command=command[0], args=command[1:])
+        client = await stack.enter_async_context(Client(way))
+        await client.call_tool("command_run", {
+            "sandbox_id": box, "connect_if_missing": True,
+            "command": "echo begun; exec sleep 87654"}, progress_callback=on_progress)
+
+asyncio.run(main())
+"""
+
+
+async def a_client_that_is_killed_stops_what_it_ran():
+    name = SERVER.create()
+    with contextlib.ExitStack() as stack:
+        stack.callback(SERVER.request, "DELETE", f"/v1/sandboxes/{name}")
+        if TRANSPORT == "stdio":
+            way = ["", "", *command()]
+        else:
+            process = stack.enter_context(HttpProcess())
+            way = [process.url, TOKEN]
+        victim = stack.enter_context(subprocess.Popen(
+            [sys.executable, "-c", VICTIM, name, *way], stdout=subprocess.PIPE, text=True))
+        assert victim.stdout.readline() == "runs\n"
+        victim.kill()
+        async with connected() as client:
+            while (await call(client, "command_run", sandbox_id=name, connect_if_missing=True,
+                              command="cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | "
+                                      "grep -q 'sleep [8]7654'"))["exit_code"] == 0:
+                await asyncio.sleep(0.05)
+        if TRANSPORT == "http":  # it serves others as before
+            async with http_client(process) as client:
+                assert (await call(client, "sandbox_healthcheck", sandbox_id=name))["healthy"]
+
+
+async def every_tool_was_called():
+    """The last: what the tests above called is all there is."""
+    async with connected() as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert tools == CALLED, tools ^ CALLED
+        assert tools - set(MISTAKES) == {  # of these, mistakes are tested elsewhere
+            "sandbox_create", "sandbox_kill", "sandbox_get_info", "sandbox_get_endpoint",
+            "command_run", "file_read", "egress_get"}, tools - set(MISTAKES)
+
+
 async def one_process_connects_to_the_sandbox_of_another():
     name = SERVER.create()
     async with connected() as client:
@@ -438,6 +600,11 @@ TESTS = [
     twenty_calls_run_side_by_side,
     a_cancelled_call_ends_its_command,
     sandboxes_are_deleted_at_the_end_unless_kept,
+    each_tool_says_what_was_wrong,
+    rules_of_egress_are_read_and_changed_where_there_is_an_engine,
+    code_that_runs_is_interrupted,
+    a_client_that_is_killed_stops_what_it_ran,
+    every_tool_was_called,
 ]
 
 
