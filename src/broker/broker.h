@@ -29,6 +29,27 @@ struct broker_allowed {
 
 enum { BROKER_ALLOWED_MAX = 64, BROKER_CONNECTIONS_MAX = 64 };
 
+enum {
+    JOBS_MAX = 16, /* of one worker at a time */
+    JOBS_FDS_MAX = PLAN_LAYERS_MAX + 1,
+    JOBS_HOST_FDS_MAX = 256,
+    JOBS_HOST_FD_LAST = 1024, /* higher ones are not looked at: a worker begins with few */
+};
+
+struct job_note {
+    int pidfd;
+    char freezes[PLAN_ID_MAX]; /* id of the sandbox that it may leave frozen; "" = none */
+};
+
+/* Processes for long work, see jobs.h. */
+struct jobs {
+    struct job_note notes[JOBS_MAX];
+    size_t count;
+    int ended; /* epoll, readable when one has ended */
+    int host_fds[JOBS_HOST_FDS_MAX];
+    size_t host_fd_count;
+};
+
 struct broker {
     struct host host;
     struct broker_allowed allowed[BROKER_ALLOWED_MAX];
@@ -45,6 +66,7 @@ struct broker {
     uint32_t slot_hint;       /* where the search for a free number begins */
     int unpack;               /* program that unpacks layers; negative = none */
     int remover;              /* eventfd that wakes it; -EBADF = none: remove everything here */
+    struct jobs jobs;         /* of this worker */
 };
 
 /* allow.c */

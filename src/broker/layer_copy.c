@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "base/time.h"
 #include "broker/layer_xattr.h"
 #include "sandbox/layer_ids.h"
 
@@ -57,7 +58,7 @@ struct walk {
     struct shift shift;
     int links;          /* directory with one name per file that has several; -EBADF = none */
     bool merge, linked; /* layer_merge, and its `link` */
-    int caller;         /* stop when this socket is closed by the other side */
+    struct layer_stop stop;
     struct layer_size size;
     struct err *e;
 };
@@ -75,23 +76,28 @@ static ssize_t copy_some(int from, int to, off_t at, size_t want)
     return lseek(to, at, SEEK_SET) < 0 ? -1 : sendfile(to, from, &in, want);
 }
 
-static int check_caller(const struct walk *w)
+static int check_stop(const struct walk *w)
 {
-    struct pollfd p = {.fd = w->caller};
+    struct pollfd p = {.fd = w->stop.caller};
 
-    return w->caller >= 0 && poll(&p, 1, 0) > 0 ? err_set(w->e, ECANCELED, "the caller is gone")
-                                                : 0;
+    if (p.fd >= 0 && poll(&p, 1, 0) > 0)
+        return err_set(w->e, ECANCELED, "the caller is gone");
+    return deadline_passed(w->stop.deadline)
+               ? err_set(w->e, ETIMEDOUT, "it takes longer than allowed")
+               : 0;
 }
 
 static int copy_range(struct walk *w, int from, int to, off_t at, off_t end)
 {
     w->size.bytes += (uint64_t)(end - at);
     while (at < end) {
-        if (check_caller(w) < 0)
-            return -ECANCELED;
-        ssize_t n =
-            copy_some(from, to, at, end - at < COPY_BYTES ? (size_t)(end - at) : COPY_BYTES);
+        int r = check_stop(w);
+        ssize_t n = r < 0 ? 0
+                          : copy_some(from, to, at,
+                                      end - at < COPY_BYTES ? (size_t)(end - at) : COPY_BYTES);
 
+        if (r < 0)
+            return r;
         if (n <= 0)
             return err_sys(w->e, n < 0 ? errno : EIO, "copy a file");
         at += n;
@@ -172,11 +178,12 @@ static int copy_linked(struct walk *w, int from, int to, const char *name, const
     return r;
 }
 
-/* Sets the owner by name, as the node cannot be opened. Checks first that it is still the node we
- * made. */
+/* Sets owner and mode by name, as the node cannot be opened. Checks first that it is still the node
+ * we made. A symbolic link has no mode, and fchmodat() would follow it. */
 static int own_node(const struct walk *w, int to, const char *name, const struct stat *st)
 {
     auto_fd node = openat(to, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    char path[32];
     struct stat now;
 
     if (node < 0 || fstat(node, &now) < 0)
@@ -185,8 +192,11 @@ static int own_node(const struct walk *w, int to, const char *name, const struct
         errno = EBUSY;
         return -1;
     }
-    return fchownat(node, "", shift_id(&w->shift, st->st_uid), shift_id(&w->shift, st->st_gid),
-                    AT_EMPTY_PATH);
+    if (fchownat(node, "", shift_id(&w->shift, st->st_uid), shift_id(&w->shift, st->st_gid),
+                 AT_EMPTY_PATH) < 0)
+        return -1;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", node);
+    return S_ISLNK(st->st_mode) ? 0 : chmod(path, st->st_mode & 07777);
 }
 
 static int copy_link(const struct walk *w, int from, int to, const char *name,
@@ -207,9 +217,12 @@ static int copy_link(const struct walk *w, int from, int to, const char *name,
 /* Fifos, and the device 0:0 by which overlayfs marks deletions (whiteout). There are no others. */
 static int copy_node(const struct walk *w, int to, const char *name, const struct stat *st)
 {
+    const struct timespec times[] = {st->st_atim, st->st_mtim};
+
     if (S_ISSOCK(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev != 0) || S_ISBLK(st->st_mode))
         return 0;
-    if (mknodat(to, name, st->st_mode, st->st_rdev) < 0 || own_node(w, to, name, st) < 0)
+    if (mknodat(to, name, st->st_mode, st->st_rdev) < 0 || own_node(w, to, name, st) < 0 ||
+        utimensat(to, name, times, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(w->e, errno, "copy '%s'", name);
     return 0;
 }
@@ -327,12 +340,14 @@ static int walk_entry(struct walk *w, const char *name)
     struct level *l = &w->levels[w->depth - 1];
     int from = dirfd(l->from);
     struct stat st;
+    int r;
 
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || is_left_out(w, name))
         return 0;
     w->size.entries++;
-    if (check_caller(w) < 0)
-        return -ECANCELED;
+    r = check_stop(w);
+    if (r < 0)
+        return r;
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(w->e, errno, "look at '%s'", name);
     if (w->merge && faccessat(l->to, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
@@ -424,7 +439,7 @@ int layer_copy(const struct layer_copy *c, int to, struct layer_size *ret, struc
     };
     int r;
 
-    w = (struct walk){.shift = {c->id_first}, .caller = c->caller, .e = e};
+    w = (struct walk){.shift = {c->id_first}, .stop = c->stop, .e = e};
     r = walk_trees(&w, trees, c->usr ? 2 : 1, to);
     *ret = w.size;
     return r;
@@ -441,7 +456,7 @@ int layer_merge(const struct layer_merge *m, int to, struct layer_size *ret, str
     for (size_t i = 0; i < m->count; i++)
         trees[i] = (struct tree){m->layers[i], ".", ".", i == 0};
     w = (struct walk){
-        .shift = {LAYER_UID_FIRST}, .merge = true, .linked = m->link, .caller = m->caller, .e = e};
+        .shift = {LAYER_UID_FIRST}, .merge = true, .linked = m->link, .stop = m->stop, .e = e};
     r = walk_trees(&w, trees, m->count, to);
     *ret = w.size;
     return r;

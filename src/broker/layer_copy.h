@@ -12,11 +12,17 @@ struct layer_size {
     uint64_t entries, bytes; /* bytes that were copied, not those of links */
 };
 
+/* When to give up. */
+struct layer_stop {
+    int caller;        /* socket: -ECANCELED soon after its other side is closed; or -EBADF */
+    uint64_t deadline; /* -ETIMEDOUT soon after it, see base/time.h */
+};
+
 struct layer_copy {
     int from;          /* from disk_open_layer */
     uint32_t id_first; /* id of root's files in it */
     bool usr;          /* include the writable layer of /usr */
-    int caller;        /* socket: -ECANCELED soon after its other side is closed; or -EBADF */
+    struct layer_stop stop;
 };
 
 /* Copies the writable layer into the empty directory `to`: files, symbolic links, fifos, whiteouts,
@@ -28,8 +34,8 @@ int layer_copy(const struct layer_copy *c, int to, struct layer_size *ret, struc
 struct layer_merge {
     const int *layers; /* shifted layers, topmost first */
     size_t count;
-    bool link;  /* make hard links where possible: the layers must never be written again */
-    int caller; /* as above */
+    bool link; /* make hard links where possible: the layers must never be written again */
+    struct layer_stop stop;
 };
 
 /* Merges them into the empty directory `to`: one layer with the same effect, above whatever is

@@ -150,7 +150,8 @@ static bool start_missing(struct supervisor *s)
     return complete;
 }
 
-/* Reaps workers, tidiers, and orphaned sandboxes that ended. */
+/* Reaps workers, tidiers, and orphans of workers: sandboxes and jobs. A job that was killed may
+ * have left a sandbox frozen, which a sweep thaws. */
 static void reap(struct supervisor *s)
 {
     struct timespec pause = {.tv_nsec = RESTART_PAUSE_MS * 1000000L};
@@ -158,6 +159,8 @@ static void reap(struct supervisor *s)
     int status;
 
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (WIFSIGNALED(status))
+            s->tidiers[SWEEPER].due = true;
         for (unsigned i = 0; i < TIDIER_COUNT; i++) {
             if (s->tidiers[i].pid != pid)
                 continue;

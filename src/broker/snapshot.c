@@ -1,35 +1,37 @@
-/* snapshot.c - processes that copy and merge layers.
+/* snapshot.c - jobs that copy and merge layers.
  *
- * Copying takes long, and a worker serves many. So a worker forks a process for it, which ends with
- * the worker or when its caller closes the socket. If it is killed, the next process that looks at
- * the sandbox thaws it, see pause.c; the target is incomplete then, and the caller discards it. */
+ * If the process is killed, its worker thaws the sandbox, and if that died too, a sweep or the next
+ * process that looks at it, see pause.c. The target is incomplete then: the caller discards it. */
 #include "broker/snapshot.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/time.h"
+#include "broker/jobs.h"
 #include "sandbox/lasting.h"
 #include "sandbox/layer_ids.h"
 
-struct job {
+enum { KILL_AFTER_S = SNAPSHOT_MS_MAX / 1000 + 60 }; /* in a system call all the time */
+
+struct copying {
     const struct broker *b;
     const struct slot_record *record; /* of a snapshot, else NULL */
     int dir;
     const struct layer_merge *merge;
     int target;
     int caller;
+    uint64_t deadline;
 };
 
-static int copy_layer(const struct job *j, struct layer_size *ret, struct err *e)
+static int copy_layer(const struct copying *j, struct layer_size *ret, struct err *e)
 {
     struct layer_copy copy = {
-        .id_first = LAYER_UID_FIRST, .usr = j->record->root == PLAN_ROOT_HOST, .caller = j->caller};
+        .id_first = LAYER_UID_FIRST,
+        .usr = j->record->root == PLAN_ROOT_HOST,
+        .stop = {j->caller, j->deadline},
+    };
     auto_fd layer = lasting_find(j->dir, e);
 
     if (layer == -ENOENT) {
@@ -41,7 +43,7 @@ static int copy_layer(const struct job *j, struct layer_size *ret, struct err *e
 }
 
 /* Whether the sandbox has not been removed. Its record goes before any of its files. */
-static bool is_there(const struct job *j)
+static bool is_there(const struct copying *j)
 {
     struct slot_record now;
     struct err e;
@@ -51,7 +53,8 @@ static bool is_there(const struct job *j)
 }
 
 /* One that has ended need not be held. */
-static int make_snapshot(const struct job *j, struct broker_copied *ret, struct layer_size *size)
+static int make_snapshot(const struct copying *j, struct broker_copied *ret,
+                         struct layer_size *size)
 {
     uint64_t before = time_mono_ns();
     bool held = slot_owner_alive(&j->record->owner);
@@ -69,23 +72,21 @@ static int make_snapshot(const struct job *j, struct broker_copied *ret, struct 
     return r < 0 || released == -ESRCH ? r : released; /* it may have ended meanwhile */
 }
 
-static NORETURN void job_main(struct job *j, pid_t parent)
+static int copying_main(void *user, int client)
 {
     static struct broker_copied copied;
+    struct copying *j = user;
     struct layer_size size = {0};
 
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    (void)prctl(PR_SET_NAME, "layer copy");
-    (void)signal(SIGTERM, SIG_DFL);
-    (void)signal(SIGINT, SIG_DFL);
+    (void)alarm(KILL_AFTER_S);
+    j->caller = client;
+    j->deadline = deadline_in_ms(SNAPSHOT_MS_MAX);
     if (j->record) {
         copied.result = make_snapshot(j, &copied, &size);
     } else {
         struct layer_merge merge = *j->merge;
 
-        merge.caller = j->caller;
+        merge.stop = (struct layer_stop){client, j->deadline};
         copied.result = layer_merge(&merge, j->target, &size, &copied.err);
     }
     copied.entries = size.entries;
@@ -94,36 +95,42 @@ static NORETURN void job_main(struct job *j, pid_t parent)
         (void)err_wrap(&copied.err, copied.result, "%s%s%s",
                        j->record ? "snapshot of '" : "merge layers", j->record ? j->record->id : "",
                        j->record ? "'" : "");
-    _exit(fd_send(j->caller, &copied, sizeof(copied), NULL, 0) < 0);
+    return fd_send(client, &copied, sizeof(copied), NULL, 0) < 0;
 }
 
-static int job_start(struct job *j, struct err *e)
-{
-    pid_t self = getpid(), pid;
-    int socks[2];
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
-        return err_sys(e, errno, "make sockets");
-    j->caller = socks[0];
-    pid = fork();
-    if (pid == 0) {
-        fd_close(socks[1]); /* else we would never see it closed */
-        job_main(j, self);
-    }
-    fd_close(socks[0]);
-    if (pid > 0)
-        return socks[1];
-    fd_close(socks[1]);
-    return err_sys(e, errno, "make a process");
-}
-
-int snapshot_start(const struct broker *b, const struct slot_record *record, int dir, int target,
+int snapshot_start(struct broker *b, const struct slot_record *record, int dir, int target,
                    struct err *e)
 {
-    return job_start(&(struct job){.b = b, .record = record, .dir = dir, .target = target}, e);
+    struct copying j = {.b = b, .record = record, .dir = dir, .target = target};
+    const int fds[] = {dir, target};
+
+    return job_start(b,
+                     &(struct job){
+                         .name = "layer copy",
+                         .fds = fds,
+                         .fd_count = ARRAY_LEN(fds),
+                         .needs_host = true,
+                         .freezes = record->id,
+                         .run = copying_main,
+                         .user = &j,
+                     },
+                     e);
 }
 
-int merge_start(const struct broker *b, const struct layer_merge *merge, int target, struct err *e)
+int merge_start(struct broker *b, const struct layer_merge *merge, int target, struct err *e)
 {
-    return job_start(&(struct job){.b = b, .merge = merge, .target = target}, e);
+    struct copying j = {.b = b, .merge = merge, .target = target};
+    int fds[JOBS_FDS_MAX];
+
+    memcpy(fds, merge->layers, merge->count * sizeof(fds[0]));
+    fds[merge->count] = target;
+    return job_start(b,
+                     &(struct job){
+                         .name = "layer copy",
+                         .fds = fds,
+                         .fd_count = merge->count + 1,
+                         .run = copying_main,
+                         .user = &j,
+                     },
+                     e);
 }

@@ -10,23 +10,19 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/log.h"
 #include "base/time.h"
+#include "broker/jobs.h"
 #include "sandbox/layer_ids.h"
 #include "sandbox/unpack_start.h"
 
 enum {
     REAP_MS = 10 * 1000,
-    WATCHES_MAX = 16, /* of one worker at a time */
-    FDS_KEPT = 4,
 };
 
 struct watch {
@@ -61,8 +57,10 @@ static int mark_opaque(const struct watch *w, int dir, struct err *e)
     if (fstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_dev != w->device ||
         st.st_uid - LAYER_UID_FIRST >= LAYER_UID_COUNT)
         return err_set(e, EPROTO, "the program sent something else than a directory");
-    return fsetxattr(dir, "trusted.overlay.opaque", "y", 1, 0) < 0
-               ? err_sys(e, errno, "mark a directory as opaque")
+    if (fsetxattr(dir, "trusted.overlay.opaque", "y", 1, 0) < 0)
+        return err_sys(e, errno, "mark a directory as opaque");
+    return send(w->sock, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1
+               ? err_set(e, EPROTO, "the program does not hear that a directory is marked")
                : 0;
 }
 
@@ -141,42 +139,13 @@ static void watch_run(struct watch *w, const struct unpack_start *start, struct 
         (void)err_set(e, ETIMEDOUT, "the program that unpacks does not end");
 }
 
-static int fd_compare(const void *a, const void *b)
+static int watch_main(void *user, int client)
 {
-    return *(const int *)a - *(const int *)b;
-}
-
-/* Closes what the worker had: connections, slots made ahead, locks. */
-static void close_others(const struct unpack_start *start, int client)
-{
-    int kept[FDS_KEPT] = {start->blob, start->target, start->program, client};
-    unsigned from = STDERR_FILENO + 1;
-
-    qsort(kept, FDS_KEPT, sizeof(kept[0]), fd_compare);
-    for (size_t i = 0; i < FDS_KEPT; i++) {
-        unsigned fd = (unsigned)kept[i];
-
-        if (fd > from)
-            (void)syscall(SYS_close_range, from, fd - 1, 0);
-        from = fd >= from ? fd + 1 : from;
-    }
-    (void)syscall(SYS_close_range, from, ~0U, 0);
-}
-
-static NORETURN void watch_main(const struct unpack_start *start, int client, pid_t parent)
-{
+    const struct unpack_start *start = user;
     struct watch w = {.proc = PROC_NONE, .sock = -EBADF, .client = client};
     struct stat st;
     struct err e = {0};
 
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    (void)prctl(PR_SET_NAME, "unpack watch");
-    close_others(start, client);
-    (void)signal(SIGCHLD, SIG_DFL);
-    (void)signal(SIGTERM, SIG_DFL);
-    (void)signal(SIGINT, SIG_DFL);
     if (fstat(start->target, &st) == 0) {
         w.device = st.st_dev;
         watch_run(&w, start, &e);
@@ -185,41 +154,16 @@ static NORETURN void watch_main(const struct unpack_start *start, int client, pi
     }
     if (e.code)
         w.report = (struct unpack_report){.result = -e.code, .err = e};
-    _exit(fd_send(client, &w.report, sizeof(w.report), NULL, 0) < 0);
+    return fd_send(client, &w.report, sizeof(w.report), NULL, 0) < 0;
 }
 
 /* --- the worker --- */
 
-/* Processes that watch, by pidfd. */
-static int watches[WATCHES_MAX];
-static size_t watch_count;
-
-/* Forgets those that have ended. */
-static bool watches_are_full(void)
+int unpack_watch(struct broker *b, uid_t caller, const struct unpack_job *job, struct err *e)
 {
-    for (size_t i = watch_count; i-- > 0;) {
-        if (poll(&(struct pollfd){.fd = watches[i], .events = POLLIN}, 1, 0) <= 0)
-            continue;
-        fd_close(watches[i]);
-        watches[i] = watches[--watch_count];
-    }
-    return watch_count == WATCHES_MAX;
-}
-
-static void watch_note(pid_t pid)
-{
-    struct proc proc;
-
-    if (proc_open(pid, &proc) == 0) /* else it has ended already */
-        watches[watch_count++] = proc.pidfd;
-}
-
-int unpack_watch(const struct broker *b, uid_t caller, const struct unpack_job *job, struct err *e)
-{
-    auto_fd target = -EBADF, ours = -EBADF, theirs = -EBADF;
     struct unpack_start start = {.host = &b->host, .program = b->unpack, .limits = job->limits};
-    pid_t self = getpid(), pid;
-    int socks[2], r = unpack_limits_check(&job->limits, e);
+    auto_fd target = -EBADF;
+    int r = unpack_limits_check(&job->limits, e);
 
     if (r == 0)
         r = check_blob(job->blob, e);
@@ -227,27 +171,20 @@ int unpack_watch(const struct broker *b, uid_t caller, const struct unpack_job *
         r = err_set(e, ENOTSUP,
                     "this broker has no program to unpack layers with: start it with "
                     "--unpack PATH");
-    if (r == 0 && watches_are_full())
-        r = err_set(e, EBUSY, "%d layers are being unpacked already: try again when one is done",
-                    WATCHES_MAX);
     if (r < 0)
         return r;
     r = target = allow_open_dir(b, caller, job->target, true, e);
     if (r < 0)
         return r;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
-        return err_sys(e, errno, "make sockets");
-    ours = socks[0];
-    theirs = socks[1];
     start.blob = job->blob;
     start.target = target;
-    pid = fork();
-    if (pid == 0) {
-        fd_close(take_fd(&theirs)); /* else we would never see it closed */
-        watch_main(&start, ours, self);
-    }
-    if (pid < 0)
-        return err_sys(e, errno, "make a process");
-    watch_note(pid);
-    return take_fd(&theirs);
+    return job_start(b,
+                     &(struct job){
+                         .name = "unpack watch",
+                         .fds = (int[]){start.blob, start.target, start.program},
+                         .fd_count = 3,
+                         .run = watch_main,
+                         .user = &start,
+    },
+                     e);
 }

@@ -10,4 +10,4 @@ struct unpack_job {
 
 /* Starts unpacking in the background and returns a socket, on which one struct unpack_report
  * arrives. Closing it stops the work. */
-int unpack_watch(const struct broker *b, uid_t caller, const struct unpack_job *job, struct err *e);
+int unpack_watch(struct broker *b, uid_t caller, const struct unpack_job *job, struct err *e);

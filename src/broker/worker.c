@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "broker/broker.h"
+#include "broker/jobs.h"
 
 enum {
     FILL_MS = 1,          /* no request for this long: make slots ahead */
@@ -21,10 +22,12 @@ enum {
     YIELD_US = 100, /* per connection: how long to let another worker accept first */
 };
 
+enum { POLL_LISTENER, POLL_JOBS, POLL_FIRST }; /* the connections follow */
+
 struct worker {
     struct broker broker;
-    struct pollfd polls[1 + BROKER_CONNECTIONS_MAX]; /* the listener first */
-    struct broker_peer peers[1 + BROKER_CONNECTIONS_MAX];
+    struct pollfd polls[POLL_FIRST + BROKER_CONNECTIONS_MAX];
+    struct broker_peer peers[POLL_FIRST + BROKER_CONNECTIONS_MAX];
     size_t count;
     uid_t caller;
     pid_t parent;
@@ -44,21 +47,21 @@ static void worker_drop(struct worker *w, size_t i)
     w->polls[i] = w->polls[--w->count];
     w->peers[i] = w->peers[w->count];
     b->ready_total[PLAN_NET_NONE] = b->ready_total[PLAN_NET_BRIDGE] = 0;
-    for (size_t k = 1; k < w->count; k++)
+    for (size_t k = POLL_FIRST; k < w->count; k++)
         ready_want(b, &w->peers[k].config);
 }
 
 static void worker_accept(struct worker *w)
 {
     /* All workers woke up: that with fewest connections goes first, to spread the callers. */
-    const struct timespec yield = {.tv_nsec = (long)(w->count - 1) * YIELD_US * 1000};
+    const struct timespec yield = {.tv_nsec = (long)(w->count - POLL_FIRST) * YIELD_US * 1000};
     struct ucred peer;
     socklen_t size = sizeof(peer);
     auto_fd fd = -EBADF;
 
     (void)nanosleep(&yield, NULL);
     /* A caller that does not read its replies must not stop us. */
-    fd = accept4(w->polls[0].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    fd = accept4(w->polls[POLL_LISTENER].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return; /* another worker was faster */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
@@ -66,7 +69,7 @@ static void worker_accept(struct worker *w)
         log_event(LOG_WARN, "refused a caller", LOG_U64("uid", peer.uid));
         return;
     }
-    if (w->count == 1 + BROKER_CONNECTIONS_MAX) {
+    if (w->count == POLL_FIRST + BROKER_CONNECTIONS_MAX) {
         log_event(LOG_WARN, "too many callers, refusing one");
         return;
     }
@@ -184,10 +187,12 @@ static void worker_run(struct worker *w)
             worker_idle(w);
         if (r <= 0)
             continue;
-        for (size_t i = w->count; i-- > 1;)
+        if (w->polls[POLL_JOBS].revents)
+            jobs_tend(&w->broker);
+        for (size_t i = w->count; i-- > POLL_FIRST;)
             if (w->polls[i].revents && !worker_serve(w, w->polls[i].fd, &w->peers[i]))
                 worker_drop(w, i);
-        if (w->polls[0].revents)
+        if (w->polls[POLL_LISTENER].revents)
             worker_accept(w);
     }
 }
@@ -197,6 +202,7 @@ void worker_main(struct broker *shared, uint32_t index, int listener, uid_t call
     static struct worker w;
     struct sigaction stop = {.sa_handler = worker_on_signal};
     struct err e = {0};
+    int jobs;
 
     /* Sandboxes report by file, so no exit status is needed: the kernel reaps our children. */
     (void)signal(SIGCHLD, SIG_IGN);
@@ -214,9 +220,12 @@ void worker_main(struct broker *shared, uint32_t index, int listener, uid_t call
     w.parent = shared->self.pid;
     for (size_t i = 0; i < ARRAY_LEN(w.broker.ready); i++)
         list_init(&w.broker.ready[i]);
-    w.polls[w.count++] = (struct pollfd){.fd = listener, .events = POLLIN};
     w.broker.host.lock = host_open_lock(&w.broker.host, &e);
-    if (w.broker.host.lock < 0 || slot_owner_of(getpid(), &w.broker.self) < 0)
+    jobs = jobs_open(&w.broker, listener, &e);
+    w.polls[POLL_LISTENER] = (struct pollfd){.fd = listener, .events = POLLIN};
+    w.polls[POLL_JOBS] = (struct pollfd){.fd = jobs, .events = POLLIN};
+    w.count = POLL_FIRST;
+    if (w.broker.host.lock < 0 || jobs < 0 || slot_owner_of(getpid(), &w.broker.self) < 0)
         exit(1);
     if (w.broker.blocked.code) { /* logged by the first process */
         w.said = w.broker.blocked;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/id.h"
 #include "base/mount_api.h"
 #include "sandbox/layer_ids.h"
 
@@ -22,23 +23,48 @@ enum { WORK_ID = LAYER_UID_COUNT };
 
 /* --- its directories --- */
 
-/* Makes parent/name, a directory or an empty file, instead of anything else that may be there. */
+static int give_away(int parent, const char *name, uint32_t id, struct err *e)
+{
+    return fchownat(parent, name, LAYER_UID_FIRST + id, LAYER_UID_FIRST + id, AT_SYMLINK_NOFOLLOW) <
+                   0
+               ? err_sys(e, errno, "give '%s' away", name)
+               : 0;
+}
+
+/* A directory may have any number of files, which its maker may want back: it gets another name. */
+static int move_away(int parent, const char *name, bool is_dir, struct err *e)
+{
+    char other[NAME_MAX + 1];
+    uint64_t random;
+
+    if (!is_dir)
+        return unlinkat(parent, name, 0) < 0 ? err_sys(e, errno, "replace '%s'", name) : 0;
+    id_random_bytes(&random, sizeof(random));
+    (void)snprintf(other, sizeof(other), "%s.moved-%016" PRIx64, name, random);
+    return renameat(parent, name, parent, other) < 0 ? err_sys(e, errno, "move '%s' away", name)
+                                                     : 0;
+}
+
+/* Makes parent/name, a directory or an empty file, instead of anything else that may be there. One
+ * with an id outside of those of layers was made by a process that was killed before it could give
+ * it away. */
 static int ensure(int parent, const char *name, mode_t mode, uint32_t id, struct err *e)
 {
     struct stat st;
 
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        int r;
+
         if ((st.st_mode & S_IFMT) == (mode & S_IFMT))
-            return 0;
-        if (unlinkat(parent, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0)
-            return err_sys(e, errno, "replace '%s'", name);
+            return st.st_uid - LAYER_UID_FIRST <= LAYER_UID_COUNT ? 0
+                                                                  : give_away(parent, name, id, e);
+        r = move_away(parent, name, S_ISDIR(st.st_mode), e);
+        if (r < 0)
+            return r;
     }
     if (S_ISDIR(mode) ? mkdirat(parent, name, mode & 0777) < 0 : mknodat(parent, name, mode, 0) < 0)
         return err_sys(e, errno, "make '%s'", name);
-    return fchownat(parent, name, LAYER_UID_FIRST + id, LAYER_UID_FIRST + id, AT_SYMLINK_NOFOLLOW) <
-                   0
-               ? err_sys(e, errno, "give '%s' away", name)
-               : 0;
+    return give_away(parent, name, id, e);
 }
 
 static int open_dir(int parent, const char *name, struct err *e)

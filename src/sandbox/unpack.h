@@ -48,7 +48,7 @@ struct unpack_report {
 /* --- from the program to the process that watches it --- */
 
 enum unpack_said {
-    UNPACK_OPAQUE = 1, /* with a directory that hides those of lower layers */
+    UNPACK_OPAQUE = 1, /* with a directory that hides those of lower layers; answered by a byte */
     UNPACK_DONE,       /* with the report; the last message */
 };
 struct unpack_message {

@@ -44,6 +44,7 @@ struct life {
     const struct runtime_kind *kind;
     void *prepared; /* of the runtime, until its start took it over */
     char owner[OWNER_MAX];
+    struct seal seal;
     struct apikey keys;
     struct tls_server *tls; /* NULL = plain HTTP */
     struct loop_signals signals;
@@ -428,6 +429,8 @@ static int start_runtime(struct life *l, struct err *e)
     int r = owner_load(l->server.config->dir, l->owner, e);
 
     if (r == 0)
+        r = seal_load(l->server.config->dir, &l->seal, e);
+    if (r == 0)
         r = l->kind->start(&conf, &l->server.runtime, e);
     if (r == 0)
         l->prepared = NULL;
@@ -471,8 +474,9 @@ static int start_parts(struct life *l, struct err *e)
         },
         &s->sandboxes, e);
     if (r == 0 && runtime_can(s->runtime, RUNTIME_CAN_POOLS))
-        r = pools_new(&(struct pools_conf){s->loop, s->pool, s->store, s->runtime, s->sandboxes},
-                      &s->pools, e);
+        r = pools_new(
+            &(struct pools_conf){s->loop, s->pool, s->store, s->runtime, s->sandboxes, &l->seal},
+            &s->pools, e);
     return r < 0 ? r
                  : gateway_new(
                        &(struct gateway_conf){

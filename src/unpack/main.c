@@ -168,9 +168,15 @@ static int tell(const struct unpack_message *m, const int *fd, struct err *e)
     return r < 0 ? err_sys(e, -r, "talk to the broker") : 0;
 }
 
+/* Waits until it is marked: the kernel limits the descriptors that are under way in sockets. */
 static int tell_opaque(void *ctx UNUSED, int dir, struct err *e)
 {
-    return tell(&(struct unpack_message){.said = UNPACK_OPAQUE}, &dir, e);
+    int r = tell(&(struct unpack_message){.said = UNPACK_OPAQUE}, &dir, e);
+    char marked;
+
+    if (r == 0 && read(UNPACK_FD_SOCK, &marked, 1) != 1)
+        r = err_set(e, EPIPE, "the broker does not answer");
+    return r;
 }
 
 static int write_all(int root, struct err *e)

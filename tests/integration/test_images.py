@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import urllib.parse
 
@@ -436,6 +437,37 @@ def survives_kill9_in_a_pull(w):
         assert w.output(w.create(name), "cat /work/file /layers/1") == "of the image\nlayer 1"
 
 
+EXPORTS_MAX = 4
+SENT_AT_ONCE_MAX = 64 << 20  # more than sockets hold, so that the rest waits for a reader
+
+
+def exports_a_few_at_a_time(w):
+    """Each is a file as large as the image until its client has read it, or left."""
+    with tarfile.open(w.folder / "large.tar", "w") as archive:
+        entry = tarfile.TarInfo("large")
+        entry.size = SENT_AT_ONCE_MAX
+        archive.addfile(entry, open("/dev/zero", "rb"))
+    assert w.api("POST", "import?name=large:1", (w.folder / "large.tar").read_bytes())[0] == 201
+    readers = []
+    try:
+        for _ in range(EXPORTS_MAX):
+            reader = w.server.connection()
+            reader.request("GET", "/v1/images/large:1/export", headers={
+                "OPEN-SANDBOX-API-KEY": w.server.api_key})
+            readers.append((reader, reader.getresponse()))
+            assert readers[-1][1].status == 200
+        status, _, body = w.api("GET", "large:1/export")
+        assert status == 503 and f"{EXPORTS_MAX} exports" in body["message"], (status, body)
+        reader, answer = readers.pop()
+        answer.close()
+        reader.close()
+        wait_for(lambda: w.api("GET", "large:1/export")[0] == 200, "a place")
+    finally:
+        for reader, answer in readers:
+            answer.close()
+            reader.close()
+
+
 def collects_to_a_limit(w):
     w.server.config["images"] = {**PULLS, "max_bytes": "1Mi"}
     w.server.restart()
@@ -544,6 +576,7 @@ TESTS = [
     pulls_with_events,
     imports_archives,
     exports_what_it_pulled,
+    exports_a_few_at_a_time,
     survives_kill9_in_a_pull,
     collects_to_a_limit,
     the_python_sdk_sends_credentials,

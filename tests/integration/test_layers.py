@@ -18,6 +18,7 @@ from broker_process import Broker, children, comm, wait_for, why_not  # noqa: E4
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 LAYERS_MAX = 127
+JOBS_MAX = 16  # of a worker
 LAYER_UID_FIRST = 0xb0000000
 BROKER = None  # the one most tests share
 
@@ -175,7 +176,7 @@ def owner(path):
 
 def snapshots_a_running_sandbox_and_starts_from_it():
     line = ("mkdir /data; cd /data; echo hi >f; chown 1000:1001 f; ln f g; ln -s f l; "
-            "cp /bin/busybox su; chmod 6755 su; mkfifo p; truncate -s 64M sparse; "
+            "cp /bin/busybox su; chmod 6755 su; mkfifo -m 666 p; truncate -s 64M sparse; "
             "rm /doomed/file; echo x >/etc/extra; "
             "(while :; do echo $((i+=1)) >/data/n; done) & true")
     with folder() as top:
@@ -192,6 +193,7 @@ def snapshots_a_running_sandbox_and_starts_from_it():
         assert stat.S_IMODE(os.stat(data / "su").st_mode) == 0o6755
         assert os.stat(data / "f").st_ino == os.stat(data / "g").st_ino, "hard links stay links"
         assert stat.S_ISFIFO(os.stat(data / "p").st_mode) and os.readlink(data / "l") == "f"
+        assert stat.S_IMODE(os.stat(data / "p").st_mode) == 0o666, "modes of fifos, too"
         sparse = os.stat(data / "sparse")
         assert sparse.st_size == 64 << 20 and sparse.st_blocks < 64, sparse
         assert os.listdir(target / "etc") == ["extra"], os.listdir(target / "etc")
@@ -244,8 +246,13 @@ def thaws_when_the_copy_is_killed_or_its_caller_leaves():
 
         with begin("a") as caller:  # other requests are answered meanwhile
             assert broker.sandbox("x").state == "running"
+            links = [os.readlink(path) for path in
+                     pathlib.Path(f"/proc/{copiers()[0]}/fd").iterdir()]
+            assert sum(link.startswith("socket:") for link in links) == 1, links
             os.kill(copiers()[0], signal.SIGKILL)
             assert caller.wait() == 1 and "cut off" in caller.stderr.read()
+            hold = broker.slot_dir("x") / "hold"  # not by a request: nothing asks the broker
+            wait_for(lambda: not hold.exists(), "the broker to thaw it by itself")
         assert broker.sandbox("x").state == "running" and broker.pings("x")
         with begin("b") as caller:
             caller.kill()
@@ -262,6 +269,12 @@ def thaws_when_the_copy_is_killed_or_its_caller_leaves():
         wait_for(broker.answers, "a new worker")
         assert broker.sandbox("x").state == "paused"
         broker.ok("resume", "x")
+        with begin("e") as caller:  # a stopped process dies too, but after its worker
+            hold = broker.slot_dir("x") / "hold"
+            broker.kill_worker()
+            assert caller.wait() == 1
+            wait_for(lambda: not hold.exists(), "the sweep to thaw it")
+        wait_for(broker.answers, "a new worker")
         with begin("d") as caller:
             broker.stop(signal.SIGKILL)
             assert caller.wait() == 1
@@ -290,6 +303,44 @@ def merges_a_chain_of_snapshots():
             assert before == after and "f4" in after and "f0" not in after, (before, after)
         done = BROKER.ctl("merge", "link", top / "link", *chain)
         assert done.returncode == 1 and "empty directory" in done.stderr, done
+
+
+def refuses_more_jobs_than_a_worker_may_have():
+    """Merges that are stopped in the act; the worker answers all the time."""
+    with folder() as top, Broker(*PROGRAMS, workers=1) as broker:
+        layer, callers, stopped = top / "layer", [], []
+        layer.mkdir()
+        for i in range(5000):
+            (layer / f"f{i}").touch()
+        shift(layer)
+
+        def begin(name):
+            (top / name).mkdir()
+            callers.append(subprocess.Popen(
+                broker.ctl_command("merge", "copy", top / name, layer), stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True))
+            jobs = []
+            wait_for(lambda: jobs.extend(pid for worker in broker.workers()
+                                         for pid in children(worker) if comm(pid) == "layer copy"
+                                         and pid not in stopped) or jobs, "the job")
+            os.kill(jobs[0], signal.SIGSTOP)
+            stopped.append(jobs[0])
+        try:
+            for i in range(JOBS_MAX):
+                begin(str(i))
+            (top / "more").mkdir()
+            done = broker.ctl("merge", "copy", top / "more", layer)
+            assert done.returncode == 1 and f"{JOBS_MAX} layers are being" in done.stderr, done
+            callers.pop().kill()  # one place is free again
+            os.kill(stopped.pop(), signal.SIGCONT)
+            wait_for(lambda: broker.ctl("merge", "copy", top / "more", layer).returncode == 0,
+                     "a place for it")
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            for caller in callers:
+                caller.communicate()
+        assert len(list((top / "0").iterdir())) == 5000
 
 
 # --- writable layers that last ---
@@ -350,6 +401,47 @@ def follows_no_link_of_a_lasting_layer():
         assert done.returncode == 1 and "lasting" in done.stderr, done
 
 
+def starts_again_after_a_kill_while_it_was_made():
+    """A kill between mkdir() and chown() leaves directories and files of root."""
+    with folder() as top:
+        root = make_root(top / "root")
+        for done in ((), ("upper",), ("upper", "work"), ("upper", "work", "usr", "usrwork"),
+                     ("upper", "upper/etc"), ("upper", "upper/etc", "upper/etc/hosts")):
+            kept = top / f"kept{len(done)}{done[-1:]}".replace("/", "-")
+            kept.mkdir()
+            for name in done:
+                if name.endswith("hosts"):
+                    (kept / name).touch(0o644)
+                else:
+                    (kept / name).mkdir(0o700 if "work" in name else 0o755)
+            line = ("echo 1 >/new; echo 2 >/etc/new; echo 3 >>/etc/hosts; "
+                    "stat -c %u / /etc /etc/hosts")
+            out = BROKER.shell("x", line, "--lasting", kept, "--dir", root)
+            assert out.split() == ["0", "0", "0"], (done, out)
+            out = BROKER.shell("x", "cat /new /etc/new", "--lasting", kept, "--dir", root)
+            assert out.split() == ["1", "2"], (done, out)
+
+
+def starts_again_whatever_a_workload_put_in_the_way():
+    """It may be root inside, and hurts itself only as long as it runs."""
+    pranks = ("cd /etc; for f in hosts hostname resolv.conf; do "
+              "rm -f $f; mkdir $f && echo mine >$f/deep || exit 1; done",
+              "rm -r /etc; echo file >/etc", "rm -r /etc; mkfifo /etc",
+              "cd /etc; for f in hosts hostname resolv.conf; do rm -f $f; mkfifo $f; done",
+              "cd /etc; for f in hosts hostname resolv.conf; do rm -f $f; ln -s /loop $f; done; "
+              "ln -s /loop /loop",
+              "chown 1000:1000 / /etc; chmod 0 / /etc /etc/*")
+    with folder() as top:
+        root = make_root(top / "root")
+        for i, prank in enumerate(pranks):
+            kept = top / str(i)
+            kept.mkdir()
+            BROKER.shell("x", prank, "--lasting", kept, "--dir", root)
+            look = "cat /etc/hostname; chmod 755 / /etc; cat /etc/*/deep 2>/dev/null; true"
+            out = BROKER.shell("x", look, "--lasting", kept, "--dir", root)
+            assert out.split() == ["x"] + ["mine"] * 3 * (i == 0), (prank, out)
+
+
 TESTS = [
     stacks_as_many_layers_as_images_have,
     takes_layers_of_several_places_and_mounts,
@@ -360,9 +452,12 @@ TESTS = [
     restores_what_was_written_in_a_host_root,
     thaws_when_the_copy_is_killed_or_its_caller_leaves,
     merges_a_chain_of_snapshots,
+    refuses_more_jobs_than_a_worker_may_have,
     keeps_what_was_written_for_another_slot,
     keeps_what_was_written_in_a_host_root,
     follows_no_link_of_a_lasting_layer,
+    starts_again_after_a_kill_while_it_was_made,
+    starts_again_whatever_a_workload_put_in_the_way,
 ]
 
 

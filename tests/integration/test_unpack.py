@@ -250,6 +250,13 @@ def opaque_directories_are_marked(u):
     assert os.listdir(out / "a") == ["f"]
 
 
+def any_number_of_directories_can_be_opaque(u):
+    """More than the kernel lets be under way to the process that marks them."""
+    names = [f"d{i}" for i in range(3000)]
+    out, _ = u.good(archive(*(file(f"{name}/.wh..wh..opq", b"") for name in names)))
+    assert all(os.listxattr(out / name) for name in names)
+
+
 def the_root_can_be_opaque(u):
     out, _ = u.good(archive(file(".wh..wh..opq", b""), file("f")))
     assert os.getxattr(out, "trusted.overlay.opaque") == b"y"
@@ -531,7 +538,8 @@ def it_ends_at_the_deadline(u):
 
 
 DONE = [
-    whiteouts_are_devices, opaque_directories_are_marked, the_root_can_be_opaque,
+    whiteouts_are_devices, opaque_directories_are_marked,
+    any_number_of_directories_can_be_opaque, the_root_can_be_opaque,
     a_whiteout_hides_lower_layers_only, later_entries_replace_earlier_ones,
     absolute_names_lose_their_slash, symbolic_links_are_kept_as_they_are,
     hard_links_share_an_inode, owners_modes_and_times_are_kept, attributes_are_kept_or_left_out,

@@ -34,6 +34,7 @@ int pools_new(const struct pools_conf *conf, struct pools **ret, struct err *e)
     map_init(&p->by_name, POOLS_MAX, NULL);
     list_init(&p->changes);
     list_init(&p->gone);
+    list_init(&p->errands);
     conf->sandboxes->pools = p;
     *ret = p;
     return 0;
@@ -148,21 +149,26 @@ void pools_each(struct pools *p, void (*visit)(void *user, const struct pool_vie
 
 static void pool_failed(struct warm_pool *w, const char *why);
 
-static void member_detach(struct sandbox *sb)
+/* done is called with no sandbox. */
+static void errand_cancel(struct pool_errand *errand)
 {
-    struct pool_errand *errand = sb->errand;
     struct err e = {0};
 
-    sb->pool->counts[sb->member]--;
-    list_remove(&sb->pool_link);
-    sb->pool = NULL;
-    if (!errand)
-        return;
-    sb->errand = NULL;
+    errand->sb->errand = NULL;
+    list_remove(&errand->link);
     execd_call_cancel(&errand->call);
     (void)err_set(&e, ECANCELED, "the sandbox is gone");
     errand->done(errand->user, NULL, &e);
     free(errand);
+}
+
+static void member_detach(struct sandbox *sb)
+{
+    sb->pool->counts[sb->member]--;
+    list_remove(&sb->pool_link);
+    sb->pool = NULL;
+    if (sb->errand)
+        errand_cancel(sb->errand);
 }
 
 static void member_attach(struct warm_pool *w, struct sandbox *sb, enum pool_member kind)
@@ -186,6 +192,8 @@ void pool_member_remove(struct sandbox *sb)
 {
     if (sb->pool)
         member_detach(sb);
+    else if (sb->errand)
+        errand_cancel(sb->errand);
     sandbox_delete(sb, &principal_server, NULL, NULL);
 }
 
@@ -193,8 +201,12 @@ void pool_on_drop(struct sandbox *sb)
 {
     struct warm_pool *w = sb->pool;
 
-    member_detach(sb);
-    pool_wake(w);
+    if (w)
+        member_detach(sb);
+    else if (sb->errand) /* of a claim whose pool was deleted */
+        errand_cancel(sb->errand);
+    if (w)
+        pool_wake(w);
 }
 
 void pool_on_change(struct sandbox *sb)
@@ -238,6 +250,7 @@ static void errand_on_done(struct execd_call *call, const struct err *e)
     struct pool_errand *errand = container_of(call, struct pool_errand, call);
 
     errand->sb->errand = NULL;
+    list_remove(&errand->link);
     errand->done(errand->user, errand->sb, e);
     free(errand);
 }
@@ -253,6 +266,12 @@ void pool_errand_start(struct pools *p, struct sandbox *sb, const struct execd_r
     errand->done = done;
     errand->user = user;
     sb->errand = errand;
+    list_push(&p->errands, &errand->link);
+    if (p->stopped) { /* none may outlive pools_stop() */
+        (void)err_set(&e, ECANCELED, "the server is stopping");
+        errand_on_done(&errand->call, &e);
+        return;
+    }
     if (execd_call_start(&errand->call, p->client, p->conf.runtime, request, errand_on_done, &e) <
         0)
         errand_on_done(&errand->call, &e);
@@ -456,8 +475,20 @@ static int load_record(void *user, const struct store_record *record)
 int pools_load(struct pools *p, struct err *e)
 {
     int r = store_record_each(p->conf.store, STR("pool"), load_record, p, e);
+    size_t at = 0;
+    void *pool;
 
-    return r < 0 ? err_wrap(e, r, "read the pools of before") : 0;
+    if (r < 0)
+        return err_wrap(e, r, "read the pools of before");
+    while (map_next(&p->by_name, &at, NULL, &pool)) {
+        struct warm_pool *w = pool;
+        struct err why = {0};
+
+        if (w->is_clear && pool_record_seal(w, &why) < 0)
+            log_event(LOG_WARN, "cannot seal the template of a pool, the next start tries again",
+                      LOG_STR("pool", w->name), LOG_STR("error", why.msg));
+    }
+    return 0;
 }
 
 void pools_start(struct pools *p)
@@ -490,6 +521,8 @@ void pools_stop(struct pools *p)
         LIST_EACH(&w->members[POOL_TAKEN], member)
         member_detach(container_of(member, struct sandbox, pool_link));
     }
+    while (!list_empty(&p->errands)) /* of claims whose pool was deleted */
+        errand_cancel(container_of(p->errands.next, struct pool_errand, link));
 }
 
 void warm_pool_drain(struct warm_pool *w)

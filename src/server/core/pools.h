@@ -12,6 +12,7 @@
 
 #include "api/request.h"
 #include "server/core/sandboxes.h"
+#include "server/store/seal.h"
 
 struct pools;
 
@@ -21,6 +22,7 @@ struct pools_conf {
     struct store *store;
     struct runtime *runtime; /* with RUNTIME_CAN_POOLS */
     struct sandboxes *sandboxes;
+    const struct seal *seal; /* templates are stored by it */
 };
 
 /* From here on `sandboxes` adopts those of pools when it is loaded. */

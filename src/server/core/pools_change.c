@@ -1,5 +1,6 @@
 /* pools_change.c - creates, resizes and deletes pools: one change at a time, first in the store. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/json_write.h"
 #include "base/log.h"
@@ -7,7 +8,7 @@
 #include "base/time.h"
 #include "server/core/pools_internal.h"
 
-enum { RECORD_JSON_MAX = 1 << 20 };
+enum { RECORD_JSON_MAX = 1 << 20, LABEL_MAX = API_POOL_NAME_MAX + 8 };
 #define KIND   STR("pool")
 #define IN_USE STR("active") /* the only state of a record */
 
@@ -40,17 +41,31 @@ static void write_capacity(struct json_writer *w, const struct api_capacity *c)
     json_write_object_end(w);
 }
 
-/* NULL when it is too large. */
+static struct str label_of(const struct warm_pool *w, char text[LABEL_MAX])
+{
+    int n = snprintf(text, LABEL_MAX, "pool:%s", w->name);
+
+    return str_make(text, (size_t)n);
+}
+
+/* NULL when it is too large. The template is sealed: it may have credentials of a registry, and
+ * variables with secrets. */
 static char *record_json(const struct warm_pool *w, const struct api_capacity *capacity)
 {
     AUTO_BUF(out, RECORD_JSON_MAX);
+    AUTO_BUF(sealed, RECORD_JSON_MAX);
+    AUTO_BUF(warm_up, RECORD_JSON_MAX);
     struct json_writer json;
+    char label[LABEL_MAX];
 
+    if (seal_close(w->all->conf.seal, label_of(w, label), str_of(w->create), &sealed) < 0 ||
+        seal_close(w->all->conf.seal, label_of(w, label), str_of(w->warm_up), &warm_up) < 0)
+        return NULL;
     json_write_begin(&json, &out);
     json_write_object(&json);
     write_capacity(&json, capacity);
-    json_member_string(&json, STR("warm_up"), str_of(w->warm_up));
-    json_member_string(&json, STR("create"), str_of(w->create));
+    json_member_string(&json, STR("warm_up"), buf_str(&warm_up));
+    json_member_string(&json, STR("sealed"), buf_str(&sealed));
     json_write_object_end(&json);
     return json_write_end(&json) < 0 ? NULL : buf_take(&out);
 }
@@ -65,21 +80,27 @@ static const struct json_table capacity_table = JSON_TABLE(struct api_capacity, 
 
 struct pool_record {
     struct api_capacity capacity;
-    struct str warm_up, create;
+    struct str warm_up;
+    struct str sealed, create; /* create: in clear, of an older server */
 };
 static const struct json_field record_fields[] = {
     JSON_FIELD("capacity", JSON_AS_OBJECT, JSON_REQUIRED, struct pool_record, capacity,
                .table = &capacity_table),
     JSON_FIELD("warm_up", JSON_AS_STR, JSON_REQUIRED, struct pool_record, warm_up),
-    JSON_FIELD("create", JSON_AS_STR, JSON_REQUIRED, struct pool_record, create),
+    JSON_FIELD("sealed", JSON_AS_STR, 0, struct pool_record, sealed),
+    JSON_FIELD("create", JSON_AS_STR, 0, struct pool_record, create),
 };
 static const struct json_table record_table = JSON_TABLE(struct pool_record, record_fields, 0);
 
 static int record_parse(struct warm_pool *w, struct str json, struct err *e)
 {
     AUTO_ARENA(arena, POOL_ARENA_MAX);
+    AUTO_BUF(create, RECORD_JSON_MAX);
+    AUTO_BUF(warm_up, RECORD_JSON_MAX);
+    const struct seal *seal = w->all->conf.seal;
     struct pool_record record = {0};
     struct api_fail f = {0};
+    char label[LABEL_MAX];
     struct json *tree;
     int r = json_parse(&arena, json, NULL, &tree, e);
 
@@ -88,6 +109,16 @@ static int record_parse(struct warm_pool *w, struct str json, struct err *e)
     if (r < 0)
         return r;
     w->capacity = record.capacity;
+    w->is_clear = !record.sealed.n;
+    if (!w->is_clear) {
+        if (seal_open(seal, label_of(w, label), record.sealed, &create) < 0 ||
+            seal_open(seal, label_of(w, label), record.warm_up, &warm_up) < 0)
+            return err_set(e, EBADMSG,
+                           "its template was sealed by another key: restore the file '" SEAL_FILE
+                           "' that belongs to this store");
+        record.create = buf_str(&create);
+        record.warm_up = buf_str(&warm_up);
+    }
     r = warm_pool_set_template(w, record.create, record.warm_up, &f);
     return r < 0 ? err_set(e, EBADMSG, "%s", f.message) : 0;
 }
@@ -107,6 +138,17 @@ int pool_record_load(struct pools *p, const struct store_record *record)
         warm_pool_free(w);
     }
     return 0;
+}
+
+int pool_record_seal(struct warm_pool *w, struct err *e)
+{
+    auto_free char *json = record_json(w, &w->capacity);
+    int r = json ? store_record_update(w->all->conf.store, KIND, str_of(w->name), IN_USE, IN_USE,
+                                       str_of(json), e)
+                 : err_set(e, EMSGSIZE, "the record is too large");
+
+    w->is_clear = r < 0;
+    return r;
 }
 
 /* --- changes --- */

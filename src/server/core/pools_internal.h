@@ -18,6 +18,7 @@ struct pools {
     struct http_client *client; /* to execds */
     struct list changes;        /* of struct pool_change; the first one is under way */
     struct list gone;           /* deleted pools that still make a sandbox */
+    struct list errands;        /* of struct pool_errand */
     bool started, stopped;
 };
 
@@ -42,6 +43,7 @@ struct warm_pool {
     struct err why;      /* why the last one failed */
     bool filling;        /* below bufferMin, and not yet in the middle again */
     bool is_gone;
+    bool is_clear; /* its record has the template in clear: an older server wrote it */
 };
 
 /* --- pools.c --- */
@@ -61,6 +63,7 @@ void pool_member_remove(struct sandbox *sb); /* and the sandbox itself */
 /* Has the sandbox's execd do something. done is called once, later or from here; sb is NULL when
  * the sandbox is gone. */
 struct pool_errand {
+    struct list link; /* in pools.errands */
     struct execd_call call;
     struct sandbox *sb;
     void (*done)(void *user, struct sandbox *sb, const struct err *e);
@@ -81,3 +84,5 @@ bool pool_is_used_up(const struct warm_pool *w, struct api_fail *f);
 
 /* Reads a record of the store, and adds the pool. */
 int pool_record_load(struct pools *p, const struct store_record *record);
+/* Writes the record of a pool again, sealed. BLOCKS. */
+int pool_record_seal(struct warm_pool *w, struct err *e);

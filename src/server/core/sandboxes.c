@@ -104,7 +104,7 @@ void sandbox_drop(struct sandbox *sb)
     if (sb->gone)
         return;
     sb->gone = true;
-    if (sb->pool)
+    if (sb->pool || sb->errand)
         pool_on_drop(sb);
     if (atomic_load(&sb->stored) && !sb->hidden)
         atomic_fetch_sub(&sb->table->stored, 1);

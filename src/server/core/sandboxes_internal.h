@@ -97,7 +97,8 @@ char *sandbox_text(struct str s); /* copy as a C string; free() it */
 struct warm_pool *pools_find(struct pools *p, struct str name); /* NULL = none */
 /* At start-up: a row of a pool was read. */
 void pools_adopt(struct pools *p, struct sandbox *sb);
-/* For sandboxes with a pool: their state has changed, they are gone. */
+/* For sandboxes with a pool: their state has changed. For those with a pool or an errand: they are
+ * gone. */
 void pool_on_change(struct sandbox *sb);
 void pool_on_drop(struct sandbox *sb);
 

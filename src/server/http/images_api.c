@@ -1,5 +1,6 @@
 /* images_api.c - routes of /images that one worker answers: list, get, delete, prune, export. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -10,7 +11,7 @@
 #include "image/archive.h"
 #include "server/http/images_internal.h"
 
-enum { PRUNED_MAX = 1000, PAGE_ARENA_MAX = 1 << 20 };
+enum { PRUNED_MAX = 1000, PAGE_ARENA_MAX = 1 << 20, EXPORTS_MAX = 4 };
 
 struct query {
     struct pending pending;
@@ -21,15 +22,21 @@ struct query {
     uint32_t page, page_size;
     uint64_t bytes_max;
     struct buf out;
-    int file; /* the answer instead of `out`, if >= 0 */
+    int file;         /* the answer instead of `out`, if >= 0 */
+    bool exports;     /* it counts in `exports` */
+    atomic_bool left; /* of an export: the client is gone */
     int status;
     struct api_fail fail;
 };
+
+/* Archives that are being made or sent; loop thread. Each is a file as large as its image. */
+static size_t exports;
 
 static void query_free(struct pending *p)
 {
     struct query *q = container_of(p, struct query, pending);
 
+    exports -= q->exports;
     buf_done(&q->out);
     fd_close(q->file);
     free(q->image);
@@ -269,8 +276,12 @@ void handle_images_prune(struct http_req *req)
 
 static int export_write(void *ctx, struct str piece, struct err *e)
 {
-    const struct query *q = ctx;
-    int r = io_write_full(q->file, piece, DEADLINE_NEVER);
+    struct query *q = ctx;
+    int r;
+
+    if (atomic_load(&q->left))
+        return err_set(e, ECANCELED, "the client is gone");
+    r = io_write_full(q->file, piece, DEADLINE_NEVER);
 
     return r < 0 ? err_sys(e, -r, "write the archive") : 0;
 }
@@ -296,10 +307,30 @@ static void export_work(struct query *q)
     image_list_done(&list);
 }
 
+static void export_on_close(struct http_req *req, int error)
+{
+    struct query *q = container_of((struct pending *)req->user, struct query, pending);
+
+    atomic_store(&q->left, true);
+    pending_on_close(req, error);
+}
+
+static const struct http_req_ops export_ops = {.on_close = export_on_close};
+
 void handle_image_export(struct http_req *req)
 {
-    struct query *q = query_new(req, export_work, 200);
+    struct query *q;
 
-    if (q)
-        query_start(q);
+    if (exports == EXPORTS_MAX) {
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE",
+                         "%d exports of images are under way, try again", EXPORTS_MAX);
+        return;
+    }
+    q = query_new(req, export_work, 200);
+    if (!q)
+        return;
+    exports++;
+    q->exports = true;
+    req->ops = &export_ops;
+    query_start(q);
 }

@@ -38,7 +38,7 @@ static void pending_release(struct pending *p)
         free(p);
 }
 
-static void pending_on_close(struct http_req *req, int error UNUSED)
+void pending_on_close(struct http_req *req, int error UNUSED)
 {
     struct pending *p = req->user;
 

@@ -70,6 +70,8 @@ struct pending {
 
 /* Sets req->ops and req->user. The operation counts as running. */
 void pending_init(struct pending *p, struct http_req *req, void (*finish)(struct pending *p));
+/* The on_close that pending_init sets, for a request with further ops. */
+void pending_on_close(struct http_req *req, int error);
 /* The operation has ended. */
 void pending_end(struct pending *p);
 

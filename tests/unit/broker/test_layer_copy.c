@@ -9,11 +9,16 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/time.h"
 #include "base/tree.h"
 #include "sandbox/layer_ids.h"
 #include "test.h"
 
 enum { FIRST = 0x70000000 };
+#define RUN_ON                                                                                     \
+    {                                                                                              \
+        -EBADF, DEADLINE_NEVER                                                                     \
+    }
 #define OPAQUE "trusted.overlay.opaque"
 
 static char place[] = "/tmp/osb-copy-XXXXXX";
@@ -109,10 +114,12 @@ TEST(layer_copy, shifts_ids_and_keeps_bits_links_and_times)
     put(top, "upper/strange", "x", 12);
     CHECK_EQ(mknodat(top, "upper/gone", S_IFCHR, 0), 0);
     CHECK_EQ(symlinkat("/etc/passwd", top, "upper/link"), 0);
+    CHECK_EQ(mknodat(top, "upper/fifo", S_IFIFO, 0), 0);
+    CHECK_EQ(fchmodat(top, "upper/fifo", 0622, 0), 0);
     CHECK_EQ(utimensat(top, "upper/d", times, 0), 0);
     CHECK_EQ(mkdirat(top, "to", 0755), 0);
     to = open_dir(top, "to");
-    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, false, -EBADF}, to, &size, NULL), 0);
+    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, false, RUN_ON}, to, &size, NULL), 0);
     st = look(to, "d/su");
     CHECK_EQ(st.st_uid, LAYER_UID_FIRST + 7);
     CHECK_EQ(st.st_mode & 07777, 06755);
@@ -122,6 +129,7 @@ TEST(layer_copy, shifts_ids_and_keeps_bits_links_and_times)
     CHECK_EQ(look(to, "d").st_mtim.tv_sec, 2000);
     CHECK_EQ(look(to, ".").st_uid, LAYER_UID_FIRST);
     CHECK(S_ISLNK(look(to, "link").st_mode));
+    CHECK_EQ(look(to, "fifo").st_mode, S_IFIFO | 0622);
     CHECK(is_whiteout(to, "gone"));
     CHECK_EQ(size.bytes, 2);
     place_remove(take_fd(&top));
@@ -154,7 +162,7 @@ TEST(layer_copy, leaves_out_what_we_put_into_sandboxes)
     }
     CHECK_EQ(mkdirat(top, "to", 0755), 0);
     to = open_dir(top, "to");
-    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, true, -EBADF}, to, &size, NULL), 0);
+    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, true, RUN_ON}, to, &size, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
         CHECK(exists(to, kept[i]));
     for (size_t i = 0; i < ARRAY_LEN(gone); i++)
@@ -175,9 +183,33 @@ TEST(layer_copy, stops_when_its_caller_is_gone)
     to = open_dir(top, "to");
     CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     fd_close(pair[1]);
-    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, false, pair[0]}, to, &size, &e),
+    CHECK_EQ(layer_copy(
+                 &(struct layer_copy){
+                     top, FIRST, false, {pair[0], DEADLINE_NEVER}
+    },
+                 to, &size, &e),
              -ECANCELED);
     fd_close(pair[0]);
+    place_remove(take_fd(&top));
+}
+
+TEST(layer_copy, stops_at_its_deadline)
+{
+    auto_fd top = place_make(), to = -EBADF;
+    struct layer_size size;
+    struct err e = {0};
+
+    make_dir(top, "upper");
+    put(top, "upper/f", "x", FIRST);
+    CHECK_EQ(mkdirat(top, "to", 0755), 0);
+    to = open_dir(top, "to");
+    CHECK_EQ(layer_copy(
+                 &(struct layer_copy){
+                     top, FIRST, false, {-EBADF, deadline_in_ms(0)}
+    },
+                 to, &size, &e),
+             -ETIMEDOUT);
+    CHECK(!exists(to, "f"));
     place_remove(take_fd(&top));
 }
 
@@ -219,7 +251,7 @@ static void merge_and_check(bool link)
     make_dir(layers[1], "was-dir");
     CHECK_EQ(mkdirat(top, "to", 0700), 0);
     to = open_dir(top, "to");
-    CHECK_EQ(layer_merge(&(struct layer_merge){layers, 3, link, -EBADF}, to, &size, NULL), 0);
+    CHECK_EQ(layer_merge(&(struct layer_merge){layers, 3, link, RUN_ON}, to, &size, NULL), 0);
     CHECK_EQ(text_of(to, "d/common"), 'a');
     CHECK_EQ(text_of(to, "d/1"), 'b');
     CHECK_EQ(text_of(to, "d/2"), 'c');

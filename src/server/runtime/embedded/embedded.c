@@ -484,11 +484,11 @@ static void embedded_cancel(struct runtime *r, struct runtime_task *task)
     struct embedded *em = container_of(r, struct embedded, base);
     struct embedded_work *work;
 
-    (void)pthread_mutex_lock(&em->layers.lock);
+    (void)pthread_mutex_lock(&em->layers.work_lock);
     work = task->of_runtime;
     if (work)
         work->cancel(work);
-    (void)pthread_mutex_unlock(&em->layers.lock);
+    (void)pthread_mutex_unlock(&em->layers.work_lock);
 }
 
 static void embedded_stop(struct runtime *r)

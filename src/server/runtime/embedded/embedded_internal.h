@@ -33,7 +33,7 @@ struct embedded {
 
 /* What task->of_runtime points to while work is under way that can be cancelled. */
 struct embedded_work {
-    void (*cancel)(struct embedded_work *w); /* with em->layers.lock held */
+    void (*cancel)(struct embedded_work *w); /* with em->layers.work_lock held */
 };
 
 /* --- embedded.c --- */

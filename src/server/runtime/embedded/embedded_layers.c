@@ -402,6 +402,7 @@ static void sweep_name(struct embedded *em, const char *name)
 int embedded_layers_open(struct embedded *em, struct err *e)
 {
     (void)pthread_mutex_init(&em->layers.lock, NULL);
+    (void)pthread_mutex_init(&em->layers.work_lock, NULL);
     map_init(&em->layers.users, LAYERS_MAX, NULL);
     em->layers.dir = embedded_open_dir(em->conf.dir, "snapshots", e);
     return em->layers.dir < 0 ? em->layers.dir : 0;
@@ -420,5 +421,6 @@ void embedded_layers_done(struct embedded_layers *l)
 {
     fd_close(l->dir);
     map_done(&l->users);
+    (void)pthread_mutex_destroy(&l->work_lock);
     (void)pthread_mutex_destroy(&l->lock);
 }

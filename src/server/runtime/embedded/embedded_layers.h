@@ -34,8 +34,11 @@ struct embedded_source {
 struct embedded_layers {
     int dir;              /* snapshots/ */
     pthread_mutex_t lock; /* protects the fields below, and changes of the files that name layers */
-    struct map users;     /* of layers: how many files, and calls under way, name them */
-    bool doubtful;        /* a file could not be read, so nothing is known to be unused */
+    /* Protects task->of_runtime. Of its own, as the loop takes it and the other is held during
+     * calls to the broker. */
+    pthread_mutex_t work_lock;
+    struct map users; /* of layers: how many files, and calls under way, name them */
+    bool doubtful;    /* a file could not be read, so nothing is known to be unused */
 };
 
 int embedded_layers_open(struct embedded *em, struct err *e); /* opens the directory */

@@ -16,7 +16,7 @@
 #include "server/runtime/embedded/embedded_internal.h"
 
 enum {
-    COPY_WAIT_MS = 15 * 60 * 1000,
+    COPY_WAIT_MS = 16 * 60 * 1000, /* the broker ends it earlier */
     CHAIN_MAX = 4, /* layers of snapshots above each other; more are merged into one */
     NAME_ROOM = ID_UUID_MAX + 16,
 };
@@ -62,10 +62,10 @@ static bool set_ongoing(struct making *m, int sock)
     struct ongoing *o = m->snapshot->task.of_runtime;
     bool cancelled;
 
-    (void)pthread_mutex_lock(&m->em->layers.lock);
+    (void)pthread_mutex_lock(&m->em->layers.work_lock);
     o->sock = sock;
     cancelled = o->cancelled;
-    (void)pthread_mutex_unlock(&m->em->layers.lock);
+    (void)pthread_mutex_unlock(&m->em->layers.work_lock);
     return cancelled;
 }
 
@@ -199,13 +199,13 @@ int embedded_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err 
                        "an older server made the sandbox, and left no note of its image");
     if (result < 0)
         return result;
-    (void)pthread_mutex_lock(&m->em->layers.lock);
+    (void)pthread_mutex_lock(&m->em->layers.work_lock);
     s->task.of_runtime = &ongoing.work;
-    (void)pthread_mutex_unlock(&m->em->layers.lock);
+    (void)pthread_mutex_unlock(&m->em->layers.work_lock);
     result = make(m, e);
-    (void)pthread_mutex_lock(&m->em->layers.lock);
+    (void)pthread_mutex_lock(&m->em->layers.work_lock);
     s->task.of_runtime = NULL;
-    (void)pthread_mutex_unlock(&m->em->layers.lock);
+    (void)pthread_mutex_unlock(&m->em->layers.work_lock);
     embedded_source_release(m->em, &m->below);
     return result;
 }

@@ -1,17 +1,22 @@
 /* Pools on a runtime that fails and dies on cue. */
 #include "scripted.h"
 
+#include <poll.h>
+
+#include "base/fd.h"
+#include "net/sock.h"
 #include "server/core/pool_template.h"
 #include "server/core/pools.h"
 
 static struct pools *pools;
+static const struct seal key = {"0123456789abcdef0123456789abcde"};
 static struct pool_view last; /* of the last change */
 static size_t changes, claims, refusals;
 static struct sandbox *given[SCRIPTED_BOXES_MAX];
 
 static void pools_open(struct house *h)
 {
-    struct pools_conf conf = {h->loop, h->pool, h->store, h->runtime, h->table};
+    struct pools_conf conf = {h->loop, h->pool, h->store, h->runtime, h->table, &key};
 
     h->runtime->can |= RUNTIME_CAN_POOLS;
     CHECK_EQ(pools_new(&conf, &pools, NULL), 0);
@@ -238,6 +243,79 @@ TEST(pools, survive_a_restart_and_end_with_their_waiting_sandboxes)
     end(&h);
 }
 
+/* An execd that takes connections and never answers. */
+static int silent = -EBADF;
+static struct sock_addr silent_addr;
+
+static int silent_endpoint(struct runtime *r UNUSED, struct str id UNUSED,
+                           struct runtime_endpoint *ret)
+{
+    *ret = (struct runtime_endpoint){.addr = silent_addr};
+    return 0;
+}
+
+static bool is_called(struct house *h UNUSED)
+{
+    return poll(&(struct pollfd){.fd = silent, .events = POLLIN}, 1, 0) == 1;
+}
+
+/* A claim with a variable whose execd is asked to take it, when the pool is deleted. */
+static void claim_and_lose_the_pool(struct house *h)
+{
+    static struct runtime_ops ops;
+    struct json_pair env = {STR("A"), STR("b")};
+    struct api_create spec = {.pool_ref = STR("p"), .env = &env, .env_count = 1, .timeout_s = 60};
+    struct sock_addr any;
+
+    CHECK_EQ(sock_addr_parse(STR("127.0.0.1:0"), &any, NULL), 0);
+    silent = sock_listen(&any, 8, NULL);
+    CHECK(silent >= 0);
+    CHECK_EQ(sock_local_addr(silent, &silent_addr), 0);
+    ops = *h->runtime->ops;
+    ops.endpoint = silent_endpoint;
+    h->runtime->ops = &ops;
+    CHECK_EQ(create(h, PLAIN, (struct api_capacity){2, 2, 4, 0}), 0);
+    house_await(h, has_two);
+    pools_claim(pools, &ann, &spec, on_claim, h);
+    house_await(h, is_called);
+    changes = 0;
+    pools_delete(pools, STR("p"), on_change, h);
+    house_await(h, is_changed);
+    CHECK_EQ(claims, 0); /* it goes on */
+}
+
+TEST(pools, end_a_claim_that_lost_its_pool_when_the_server_stops)
+{
+    struct house h;
+
+    begin(&h);
+    claim_and_lose_the_pool(&h);
+    pools_stop(pools);
+    CHECK_EQ(claims, 1);
+    CHECK_EQ(refusals, 1);
+    fd_close(silent);
+    end(&h);
+}
+
+TEST(pools, end_a_claim_that_lost_its_pool_with_its_sandbox)
+{
+    struct house h;
+
+    begin(&h);
+    claim_and_lose_the_pool(&h);
+    house_await(&h, has_no_box); /* the idle one is gone, the other is the claim's */
+    for (size_t i = 0; i < SCRIPTED_BOXES_MAX; i++) {
+        struct sandbox *sb = sandboxes_find(h.table, str_of(h.cloud->boxes[i].id));
+
+        if (sb)
+            sandbox_delete(sb, &principal_server, NULL, NULL);
+    }
+    house_await(&h, has_claimed);
+    CHECK_EQ(h.fail.status, 500);
+    fd_close(silent);
+    end(&h);
+}
+
 TEST(pools, remove_after_a_restart_what_was_not_ready)
 {
     struct house h;
@@ -260,6 +338,56 @@ TEST(pools, remove_after_a_restart_what_was_not_ready)
     CHECK_EQ(view_of().total, 0);
     CHECK_EQ(store_delete(h.store, STR("00000000-0000-4000-8000-000000000001"), NULL), 0);
     CHECK_EQ(store_delete(h.store, STR("00000000-0000-4000-8000-000000000002"), NULL), 0);
+    end(&h);
+}
+
+#define SECRET                                                                                     \
+    "{\"image\":{\"uri\":\"python:3.12\",\"auth\":{\"username\":\"u\",\"password\":\"hush-1\"}},"  \
+    "\"env\":{\"API_KEY\":\"hush-2\"}}"
+
+/* The only record: whether it has the text, in clear. */
+static int look_for(void *user, const struct store_record *record)
+{
+    return str_find_str(record->json, str_of(user)) < record->json.n;
+}
+
+static bool store_has(const struct house *h, const char *text)
+{
+    return store_record_each(h->store, STR("pool"), look_for, (void *)text, NULL) > 0;
+}
+
+TEST(pools, keep_secrets_of_a_template_sealed)
+{
+    struct house h;
+
+    begin(&h);
+    CHECK_EQ(create(&h, SECRET, (struct api_capacity){2, 2, 4, 0}), 0);
+    CHECK(!store_has(&h, "hush") && !store_has(&h, "API_KEY") && store_has(&h, "sealed"));
+    reopen(&h);
+    house_await(&h, has_two);
+    end(&h);
+}
+
+TEST(pools, seal_what_an_older_server_stored_in_clear)
+{
+    static const struct store_record old = {
+        .kind = STR_INIT("pool"),
+        .id = STR_INIT("p"),
+        .state = STR_INIT("active"),
+        .json = STR_INIT(
+            "{\"capacity\":{\"buffer_max\":2,\"buffer_min\":2,\"pool_max\":4,\"pool_min\":"
+            "0},\"warm_up\":\"\",\"create\":\"{\\\"image\\\":{\\\"uri\\\":\\\"python:3.12\\\"},"
+            "\\\"entrypoint\\\":[\\\"x\\\"],\\\"resourceLimits\\\":{},\\\"env\\\":{\\\"K\\\":"
+            "\\\"hush\\\"}}\"}"),
+    };
+    struct house h;
+
+    begin(&h);
+    CHECK(store_record_insert(h.store, &old, NULL) >= 0);
+    CHECK(store_has(&h, "hush"));
+    reopen(&h);
+    CHECK(!store_has(&h, "hush"));
+    house_await(&h, has_two);
     end(&h);
 }
 
