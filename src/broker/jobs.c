@@ -130,10 +130,11 @@ int job_start(struct broker *b, const struct job *j, struct err *e)
 
     jobs_tend(b);
     if (b->jobs.count == JOBS_MAX)
-        return err_set(e, EBUSY,
-                       "%d layers are being copied, merged or unpacked already: try again when one "
-                       "is done",
-                       JOBS_MAX);
+        return err_set(
+            e, EBUSY,
+            "%d layers and volumes are being copied, merged, unpacked or counted already: "
+            "try again when one is done",
+            JOBS_MAX);
     if (j->fd_count > JOBS_FDS_MAX)
         return err_set(e, EMFILE, "more than %d descriptors for one job", JOBS_FDS_MAX);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)

@@ -1,28 +1,24 @@
 /* measure.c - counts the files of a directory and their bytes on disk.
  *
- * A volume may have millions of files, and belongs to users that the caller cannot read as. So a
- * worker forks a process, which ends with it, at its deadline, or when the caller closes the
- * socket. A tree that is too large or too deep is not counted in part: the answer is -E2BIG. */
+ * A volume may have millions of files, and belongs to users that the caller cannot read as. So it
+ * is a job, see jobs.h. A tree that is too large or too deep is not counted in part: the answer is
+ * -E2BIG. */
 #include "broker/measure.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/proc.h"
 #include "base/time.h"
+#include "broker/jobs.h"
 
 enum {
     DEPTH_MAX = 256,
-    JOBS_MAX = 16,     /* of one worker at a time */
     LOOK_EVERY = 1024, /* entries, between looks at clock and caller */
     BLOCK_BYTES = 512, /* of st_blocks */
 };
@@ -98,61 +94,26 @@ static int measure(struct measure *m, int dir)
     return r; /* the process ends: what is open goes with it */
 }
 
-static NORETURN void measure_main(int dir, int caller, pid_t parent)
+static int measure_main(void *user, int client)
 {
     static struct broker_copied copied;
     static struct measure m;
 
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    (void)prctl(PR_SET_NAME, "volume count");
-    (void)signal(SIGTERM, SIG_DFL);
-    (void)signal(SIGINT, SIG_DFL);
     m = (struct measure){
-        .deadline = deadline_in_ms(BROKER_MEASURE_MS_MAX), .caller = caller, .ret = &copied};
-    copied.result = measure(&m, dir);
-    _exit(fd_send(caller, &copied, sizeof(copied), NULL, 0) < 0);
+        .deadline = deadline_in_ms(BROKER_MEASURE_MS_MAX), .caller = client, .ret = &copied};
+    copied.result = measure(&m, *(const int *)user);
+    return fd_send(client, &copied, sizeof(copied), NULL, 0) < 0;
 }
 
-/* --- the worker --- */
-
-/* Processes that count, by pidfd. */
-static int jobs[JOBS_MAX];
-static size_t job_count;
-
-static bool jobs_are_full(void)
+int measure_start(struct broker *b, int dir, struct err *e)
 {
-    for (size_t i = job_count; i-- > 0;) {
-        if (poll(&(struct pollfd){.fd = jobs[i], .events = POLLIN}, 1, 0) <= 0)
-            continue;
-        fd_close(jobs[i]);
-        jobs[i] = jobs[--job_count];
-    }
-    return job_count == JOBS_MAX;
-}
-
-int measure_start(int dir, struct err *e)
-{
-    pid_t self = getpid(), pid;
-    struct proc proc;
-    int socks[2];
-
-    if (jobs_are_full())
-        return err_set(e, EBUSY, "%d directories are being counted already", JOBS_MAX);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
-        return err_sys(e, errno, "make sockets");
-    pid = fork();
-    if (pid == 0) {
-        fd_close(socks[1]); /* else we would never see it closed */
-        measure_main(dir, socks[0], self);
-    }
-    fd_close(socks[0]);
-    if (pid < 0) {
-        fd_close(socks[1]);
-        return err_sys(e, errno, "make a process");
-    }
-    if (proc_open(pid, &proc) == 0) /* else it has ended already */
-        jobs[job_count++] = proc.pidfd;
-    return socks[1];
+    return job_start(b,
+                     &(struct job){
+                         .name = "volume count",
+                         .fds = &dir,
+                         .fd_count = 1,
+                         .run = measure_main,
+                         .user = &dir,
+                     },
+                     e);
 }

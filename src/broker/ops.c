@@ -531,7 +531,7 @@ static int op_unpack(struct exchange *x)
 static int op_measure(struct exchange *x)
 {
     auto_fd dir = allow_open_dir(x->b, x->peer->uid, x->fds[0], false, x->e);
-    int fd = dir < 0 ? dir : measure_start(dir, x->e);
+    int fd = dir < 0 ? dir : measure_start(x->b, dir, x->e);
 
     if (fd < 0)
         return fd;
