@@ -229,10 +229,13 @@ def contains_a_fork_bomb():
 
 
 def removes_a_fork_bomb_that_has_default_limits():
-    """The process limit follows from the memory limit: 512 at 256 MiB."""
-    with created("x", "b() { b | b & }; b; sleep 1000", "--memory", 256 * MIB, "--cpu", 1000):
-        wait_for(lambda: BROKER.stat("x")["pids"] >= 256, "a bomb")
-        assert BROKER.stat("x")["pids"] <= 512 + 8, BROKER.stat("x")
+    """The process limit follows from the memory limit: 512 at 256 MiB. A small machine, such as the
+    emulated one, is spared most of it."""
+    is_small = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE") < 4096 * MIB
+    memory, limit = (96 * MIB, 192) if is_small else (256 * MIB, 512)
+    with created("x", "b() { b | b & }; b; sleep 1000", "--memory", memory, "--cpu", 1000):
+        wait_for(lambda: BROKER.stat("x")["pids"] >= limit // 2, "a bomb")
+        assert BROKER.stat("x")["pids"] <= limit + 8, BROKER.stat("x")
         slot = BROKER.sandbox("x").slot
         BROKER.ok("remove", "x")
         assert not BROKER.sandbox("x")

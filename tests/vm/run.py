@@ -10,30 +10,23 @@ import os
 import pathlib
 import platform
 import re
-import selectors
 import shutil
-import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
 import image  # pylint: disable=wrong-import-position
+import machine  # pylint: disable=wrong-import-position
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 KERNEL = ROOT / "build/deps/vm"
 WORK = ROOT / "build/vm"
-SECONDS = 2400  # it takes some six minutes on an idle machine
-CONSOLE_LINES = 40
-QEMU_SECONDS = 60  # from its last word to its end
-LINE_BYTES_MAX = 65536
 # On a busy host the emulated timer misses the moment at which the kernel tests it: it would panic.
 COMMAND_LINE = ("console=ttyS0 quiet loglevel=4 panic=-1 oops=panic cgroup_no_v1=all "
                 "mitigations=off audit=0 no_timer_check rdinit=/init")
 RESULT = re.compile(r"(not ok|ok)\b[ \t]*\d*[ \t]*(?:- )?(.*)")
 PLAN = re.compile(r"1\.\.(\d+)(?:\s*# *skip\S*\s*(.*))?", re.IGNORECASE)
-USUAL = re.compile(r"Memory cgroup out of memory|reboot: Power down")  # when all is well, too
-COMPLAINT = re.compile(r"BUG:|Oops|WARNING:|Kernel panic|Call Trace|vm: ")
 
 
 class Tree:
@@ -97,10 +90,10 @@ class Report:
     def __init__(self, jobs, out=sys.stdout):
         self.jobs, self.out = jobs, out
         self.number = self.failed = 0
-        self.job = None  # the one that runs now
-        self.reported = 0  # jobs that came to their end
+        self.running = self.job = None  # the number of the job that runs now, and that job
+        self.reported = set()  # numbers of jobs that came to their end
         self.done = False
-        self.started = time.monotonic()
+        self.started = self.booted = time.monotonic()
 
     def say(self, text):
         print(text, file=self.out, flush=True)
@@ -110,13 +103,23 @@ class Report:
         self.failed += not ok
         self.say(f"{'ok' if ok else 'not ok'} {self.number} - {text}")
 
+    def left(self):
+        """Numbers of the jobs that have no result yet."""
+        return [number for number in range(len(self.jobs)) if number not in self.reported]
+
+    def boots(self):
+        """Another VM begins."""
+        self.booted = time.monotonic()
+        self.running = self.job = None
+        self.done = False
+
     def line(self, text):
         words = text.split()
         if words[:1] == ["@boot"] and len(words) == 3:
             self.say(f"# Linux {words[2]} ran its first test after {self.elapsed():.1f} s "
                      f"({words[1]} s by the guest's clock)")
         elif words[:1] == ["@begin"] and len(words) == 2:
-            self.begin(self.jobs[int(words[1])])
+            self.begin(int(words[1]))
         elif words[:1] == ["@end"] and len(words) == 3 and self.job:
             self.end(words[2])
         elif words == ["@done"]:
@@ -127,10 +130,10 @@ class Report:
             self.say(f"# {text}")
 
     def elapsed(self):
-        return time.monotonic() - self.started
+        return time.monotonic() - self.booted
 
-    def begin(self, job):
-        self.job = job
+    def begin(self, number):
+        self.running, self.job = number, self.jobs[number]
         self.seen = self.failed_here = 0
         self.planned = None
         self.began = time.monotonic()
@@ -156,17 +159,33 @@ class Report:
         elif status == "leftovers" or (status != "0" and not self.failed_here):
             self.result(False, f"{self.job.name}: exit status {status}")
         self.say(f"# {self.job.name}: {time.monotonic() - self.began:.1f} s")
-        self.job = None
-        self.reported += 1
+        self.close()
+
+    def close(self):
+        self.reported.add(self.running)
+        self.running = self.job = None
+
+    def once_more(self, why):
+        """The VM is of no use any more, and the job that ran, if one did, is not to blame."""
+        who = f"{self.job.name}: " if self.job else ""
+        self.say(f"# {who}{why}; programs left for a fresh VM: {len(self.left())}")
+        self.running = self.job = None
+        self.done = not self.left()
+
+    def fail_job(self, why):
+        """The VM ended because of the job that ran."""
+        self.result(False, f"{self.job.name}: {why}")
+        self.close()
 
     def finish(self, why):
-        """`why` the VM stopped, empty when it was switched off. Returns the exit status."""
+        """`why` the last VM stopped, empty when it was switched off. Returns the exit status."""
         if self.job:
-            self.result(False, f"{self.job.name}: {why or 'the VM stopped'}")
-        elif why or not self.done or self.reported != len(self.jobs):
-            self.result(False, f"the VM: {why or 'stopped'} after {self.reported} of "
+            self.fail_job(why or "the VM stopped")
+        if self.left() or not (self.done or self.failed):
+            self.result(False, f"the VM: {why or 'stopped'} after {len(self.reported)} of "
                                f"{len(self.jobs)} programs")
-        self.say(f"# {len(self.jobs)} programs in {self.elapsed():.1f} s, boot and all")
+        self.say(f"# {len(self.jobs)} programs in {time.monotonic() - self.started:.1f} s, "
+                 "boot and all")
         self.say(f"1..{self.number}")
         return 1 if self.failed else 0
 
@@ -177,56 +196,6 @@ def qemu_command(kernel, initramfs, disk, console):
             "-kernel", kernel.image, "-initrd", initramfs, "-append", COMMAND_LINE,
             "-drive", f"file={disk},format=raw,if=virtio,cache=unsafe",
             "-serial", f"file:{console}", "-serial", "stdio"]
-
-
-def lines_until(process, deadline):
-    """Yields the guest's lines; ends with the process, raises TimeoutError at the deadline."""
-    rest = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while True:
-            if not selector.select(max(0, deadline - time.monotonic())):
-                raise TimeoutError
-            data = os.read(process.stdout.fileno(), 65536)
-            *lines, rest = (rest + data).split(b"\n")
-            if not data or len(rest) > LINE_BYTES_MAX:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                yield line.decode(errors="replace").rstrip("\r")
-            if not data:
-                return
-
-
-def boot(command, report, seconds):
-    """Runs the VM to its end. Returns why it stopped, empty when it switched itself off."""
-    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE) as qemu:
-        try:
-            for line in lines_until(qemu, time.monotonic() + seconds):
-                report.line(line)
-            qemu.wait(QEMU_SECONDS)
-        except (TimeoutError, subprocess.TimeoutExpired):
-            return f"not done after {seconds} s"
-        finally:
-            if qemu.poll() is None:
-                qemu.kill()
-    return "" if report.done else f"ended early, QEMU's exit status is {qemu.returncode}"
-
-
-def panic(console):
-    """The kernel's last message, or nothing."""
-    said = console.read_text(errors="replace") if console.exists() else ""
-    return next(iter(re.findall(r"Kernel panic - .*", said)), "")
-
-
-def show_console(console, failed):
-    """What the kernel said: all of its last words after a failure, else only complaints."""
-    lines = console.read_text(errors="replace").splitlines() if console.exists() else []
-    lines = [line for line in lines if line.strip() and not USUAL.search(line)]
-    if not failed:
-        lines = [line for line in lines if COMPLAINT.search(line)]
-    for line in lines[-CONSOLE_LINES:]:
-        print(f"# console: {line.strip()}")
 
 
 def skip_reason(builds):
@@ -244,27 +213,33 @@ def skip_reason(builds):
     return ""
 
 
-def prepare(jobs, needed):
-    """Makes both images; returns the command that boots them, and where the console goes."""
-    busybox, console = shutil.which("busybox"), WORK / "console.log"
-    WORK.mkdir(parents=True, exist_ok=True)
-    console.unlink(missing_ok=True)
-    kernel = image.Kernel(KERNEL)
-    disk = image.Disk(WORK, busybox)
-    for source, path in needed + [(job.source, job.path) for job in jobs]:
-        disk.add(source, None if os.path.isabs(path) else f"opensandbox/{path}")
-    disk.add(HERE / "guest", "opensandbox/guest")
-    (disk.root / "opensandbox/jobs").write_text(
-        "".join(job.guest_line(number) for number, job in enumerate(jobs)))
-    initramfs = image.make_initramfs(kernel, WORK, busybox)
-    return qemu_command(kernel, initramfs, disk.make(), console), console
+class Images:
+    """What the VM boots from. Each VM has a disk of its own, with the jobs it is to run."""
+
+    def __init__(self, jobs, needed):
+        self.jobs, busybox = jobs, shutil.which("busybox")
+        WORK.mkdir(parents=True, exist_ok=True)
+        self.kernel = image.Kernel(KERNEL)
+        self.disk = image.Disk(WORK, busybox)
+        for source, path in needed + [(job.source, job.path) for job in jobs]:
+            self.disk.add(source, None if os.path.isabs(path) else f"opensandbox/{path}")
+        self.disk.add(HERE / "guest", "opensandbox/guest")
+        self.initramfs = image.make_initramfs(self.kernel, WORK, busybox)
+
+    def prepare(self, numbers):
+        """The command that boots a VM for these jobs, and where its console goes."""
+        console = WORK / "console.log"
+        console.unlink(missing_ok=True)
+        (self.disk.root / "opensandbox/jobs").write_text(
+            "".join(self.jobs[number].guest_line(number) for number in numbers))
+        return qemu_command(self.kernel, self.initramfs, self.disk.make(), console), console
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--native", type=pathlib.Path, default=ROOT / "build/native")
     parser.add_argument("--musl", type=pathlib.Path, default=ROOT / "build/musl")
-    parser.add_argument("--seconds", type=int, default=SECONDS, help="for all of it")
+    parser.add_argument("--seconds", type=int, default=machine.Limits.total, help="for all of it")
     parser.add_argument("--must-run", action="store_true", help="fail where it could skip")
     parser.add_argument("--table", type=pathlib.Path, default=HERE / "programs")
     parser.add_argument("names", nargs="*", help="run only these: parts of names, as test_cgroup")
@@ -282,14 +257,10 @@ def main():
             jobs = [job for job in jobs if any(name in job.name for name in args.names)]
         if not jobs:
             raise image.ImageError("no program has that in its name")
-        command, console = prepare(jobs, needed)
+        images = Images(jobs, needed)
+        return machine.run_jobs(Report(jobs), images.prepare, machine.Limits(total=args.seconds))
     except image.ImageError as problem:
         sys.exit(f"vm: {problem}")
-    report = Report(jobs)
-    why = boot(command, report, args.seconds)
-    status = report.finish(panic(console) or why)
-    show_console(console, status)
-    return status
 
 
 if __name__ == "__main__":
