@@ -93,11 +93,9 @@ void image_fetch_cancel(struct image_fetch *f)
 
 /* --- tries --- */
 
-static void on_backoff(struct loop_timer *t)
+static void on_begin(struct loop_timer *t)
 {
-    struct image_fetch *f = container_of(t, struct image_fetch, timer);
-
-    begin_endpoint(f);
+    begin_endpoint(container_of(t, struct image_fetch, timer));
 }
 
 static bool may_try_again(struct image_fetch *f, const struct err *e)
@@ -123,7 +121,7 @@ static void fetch_failed(struct image_fetch *f, const struct err *e)
     if (f->endpoint_at + 1 < f->endpoint_count) {
         f->endpoint_at++;
         f->tries = 0;
-        begin_endpoint(f);
+        loop_timer_after(conf(f)->loop, &f->timer, 0, on_begin);
         return;
     }
     if (!may_try_again(f, &why)) {
@@ -133,7 +131,7 @@ static void fetch_failed(struct image_fetch *f, const struct err *e)
     wait_ms = (uint64_t)conf(f)->backoff_ms << (f->tries - 1);
     if (f->retry_after_ms > wait_ms)
         wait_ms = f->retry_after_ms;
-    loop_timer_after(conf(f)->loop, &f->timer, wait_ms, on_backoff);
+    loop_timer_after(conf(f)->loop, &f->timer, wait_ms, on_begin);
 }
 
 /* --- what the answer's head says --- */
@@ -608,11 +606,6 @@ static void begin_endpoint(struct image_fetch *f)
         fetch_failed(f, &e);
     else
         request(f);
-}
-
-static void on_begin(struct loop_timer *t)
-{
-    begin_endpoint(container_of(t, struct image_fetch, timer));
 }
 
 static int copy_spec(struct image_fetch *f, const struct image_fetch_spec *spec)

@@ -117,7 +117,7 @@ static int listen_on(struct cli *cli, struct forward *f, uint16_t local, uint16_
         return cli_error(cli, "Port", "%s", e.msg);
     sock_addr_format(&addr, text);
     printf("http://%s -> port %u of %s\n", text, remote, cli_argument(cli, 0));
-    fflush(stdout);
+    (void)fflush(stdout);
     return 0;
 }
 

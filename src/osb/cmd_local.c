@@ -69,7 +69,7 @@ static void check_overlay(struct cli *cli, struct finding *f)
     while (file && fgets(line, sizeof(line), file))
         f->good |= strstr(line, "overlay") != NULL;
     if (file)
-        fclose(file);
+        (void)fclose(file);
     snprintf(f->text, sizeof(f->text), "overlayfs %s", f->good ? "is there" : "is missing");
     f->advice = "modprobe overlay";
 }

@@ -136,7 +136,7 @@ int main(int argc, char **argv)
     struct cli cli = {.format = FORMAT_TABLE};
     int status;
 
-    signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
     arena_init(&cli.arena, ARENA_BYTES_MAX);
     status = run(&cli, argc, (const char *const *)argv);
     osb_sandbox_free(cli.sandbox);

@@ -200,7 +200,7 @@ static void run_next(struct snapshots *t);
 static void set_copied(struct snapshots *t, const struct snapshot *from, struct snapshot *to);
 
 /* The snapshot is Ready or Failed. */
-static void made_end(struct snapshot_job *j, int error)
+static void made_settle(struct snapshot_job *j, int error)
 {
     struct snapshots *t = j->s->table;
 
@@ -217,6 +217,13 @@ static void made_end(struct snapshot_job *j, int error)
     j->s->job = NULL;
     if (j->done)
         j->done(j->user, j->s, j->fail.status ? &j->fail : NULL);
+}
+
+static void made_end(struct snapshot_job *j, int error)
+{
+    struct snapshots *t = j->s->table;
+
+    made_settle(j, error);
     run_next(t);
     job_end(j, t);
 }
@@ -294,8 +301,10 @@ static void run_next(struct snapshots *t)
         set_copied(t, NULL, s);
         t->queued--;
         t->running++;
-        if (pool_submit(t->conf.pool, &j->job, t->conf.loop, make_work, on_made, POOL_SLOW) < 0)
-            made_end(j, ECANCELED);
+        if (pool_submit(t->conf.pool, &j->job, t->conf.loop, make_work, on_made, POOL_SLOW) < 0) {
+            made_settle(j, ECANCELED);
+            job_end(j, t);
+        }
     }
 }
 
