@@ -182,8 +182,13 @@ int http_req_hold(struct http_req *req, uint64_t bytes)
  * total. */
 static void req_call_handler(struct http_req *req)
 {
+    const struct http_server_conf *conf = &req->conn->server->conf;
     bool collected = req->body_buf.n > 0;
 
+    if (conf->on_handle && !conf->on_handle(req)) {
+        req_drop_body(req);
+        return;
+    }
     req->body = buf_str(&req->body_buf);
     req->conn->server->held -= req->held;
     req->held = 0;

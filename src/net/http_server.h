@@ -101,6 +101,9 @@ struct http_server_conf {
     /* Called before routing, for authentication and request ids: false when it has replied. May be
      * NULL. */
     bool (*on_request)(struct http_req *req);
+    /* Called before the handler of a row, when a body that is collected for it is complete: false
+     * when it has replied. May be NULL. */
+    bool (*on_handle)(struct http_req *req);
     /* Called before the answer to a malformed request head or body: may add headers, must not read
      * the head. May be NULL. */
     void (*on_refuse)(struct http_req *req);
@@ -166,7 +169,7 @@ const struct http_route *http_req_route_at(const struct http_req *req, struct st
 /* For on_request: if only the path without the slash at its end has a row, redirects there, with
  * get_status for GET and 307 for other methods, and returns true. */
 bool http_redirect_slash(struct http_req *req, int get_status);
-/* For on_request: counts the request as admitted until its reply is complete. */
+/* For on_handle: counts the request as admitted until its reply is complete. */
 void http_req_admit(struct http_req *req);
 void http_req_resume(struct http_req *req); /* on_body may be called again */
 /* Counts what a handler keeps of a collected body after it returned (such as parsed JSON) towards

@@ -151,12 +151,17 @@ static void on_access(void *user, struct str sandbox_id)
 
 static bool on_request(struct http_req *req)
 {
+    return guard_admit(&server_of(req)->guard, req) && !http_redirect_slash(req, 307);
+}
+
+/* Requests whose body has not arrived yet do not count: on a server without API keys anyone could
+ * fill the limit with them. */
+static bool on_handle(struct http_req *req)
+{
     struct server *s = server_of(req);
     int64_t limit = s->config->server.limit_concurrency;
     struct http_server_stats stats;
 
-    if (!guard_admit(&s->guard, req) || http_redirect_slash(req, 307))
-        return false;
     if (guard_is_open_path(req->head.path))
         return true; /* answers at once, under any load */
     http_server_stats(s->http, &stats);
@@ -509,6 +514,7 @@ static int start_http(struct life *l, struct err *e)
     struct http_server_conf conf = {
         .user = s,
         .on_request = on_request,
+        .on_handle = on_handle,
         .on_done = request_log_write,
         .on_refuse = guard_refuse,
         .tls = l->tls ? tls_server_security(l->tls) : NULL,

@@ -427,8 +427,10 @@ def a_client_that_only_connects_is_no_request():
 
 
 def more_requests_than_allowed_are_told_to_come_again():
+    """A request whose body is passed on piece by piece is worked on from its head."""
     with contextlib.ExitStack() as slow, server(server={"limit_concurrency": 4}) as process:
-        head = (f"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+        head = (f"POST /v1/sandboxes/{process.create()}/proxy/44772/command HTTP/1.1\r\n"
+                f"Host: x\r\nContent-Length: 100\r\n"
                 f"OPEN-SANDBOX-API-KEY: {process.api_key}\r\n\r\n{{")
         for _ in range(8):
             sock = socket.create_connection((process.host, process.port))
@@ -473,6 +475,22 @@ def half_requests_without_a_key_do_not_block_others():
             assert process.request("GET", "/v1/sandboxes")[0] == 200, head
         name = process.create()
         assert process.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+
+
+def half_requests_to_a_server_without_keys_do_not_block_others():
+    """Nobody is refused there, so only what is complete may count."""
+    head = (b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+            b"Expect: 100-continue\r\n\r\n")
+    with contextlib.ExitStack() as half, ServerProcess(
+            *PROGRAMS, env={"OPENSANDBOX_INSECURE_SERVER": "YES"},
+            config={"server": {"limit_concurrency": 16}}) as process:
+        for _ in range(32):
+            sock = socket.create_connection((process.host, process.port), SECONDS_MAX)
+            half.enter_context(sock)
+            sock.sendall(head)
+            assert status_of_answer(sock) == 100  # its body is awaited
+            sock.sendall(b"{")
+        assert process.request("GET", "/v1/sandboxes", key=None)[0] == 200
 
 
 def refusals_are_logged_in_few_lines():
@@ -549,6 +567,7 @@ if __name__ == "__main__":
         a_client_that_only_connects_is_no_request,
         more_requests_than_allowed_are_told_to_come_again,
         half_requests_without_a_key_do_not_block_others,
+        half_requests_to_a_server_without_keys_do_not_block_others,
         refusals_are_logged_in_few_lines,
         the_root_leads_to_the_documentation,
         a_client_that_leaves_does_not_take_its_sandbox_along,
