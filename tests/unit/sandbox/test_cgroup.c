@@ -473,8 +473,8 @@ TEST(cgroup, kills_a_fork_bomb)
     on_each_host(check_fork_bomb);
 }
 
-/* What a fork bomb has by default: a core, and as many processes as 2 GiB of memory allow (1,024); on
- * a small machine, such as the emulated one, 64 MiB (128). */
+/* What a fork bomb has by default: a core, and as many processes as 2 GiB of memory allow (1,024);
+ * on a small machine, such as the emulated one, 64 MiB (128). */
 static void check_default_fork_bomb(struct cgroup_host *h)
 {
     struct cgroup c = make_slot(h, SLOT);
