@@ -71,6 +71,9 @@ int settings_load(struct cli *cli, struct err *e);
 /* Returns `text` with section.field set to `value`, in the arena; NULL when it is too long. */
 struct str settings_set(struct arena *a, struct str text, struct str section, struct str field,
                         struct str value);
+/* Replaces the file, which holds a secret, so that only its owner can read it; 0 or an exit status
+ * after it said why not. */
+int settings_write(struct cli *cli, struct str text);
 extern const char settings_template[];
 
 /* --- output (print.c) --- */

@@ -9,8 +9,7 @@
 #include "base/fd.h"
 #include "base/io.h"
 
-/* Replaces the file, which holds a secret, so that only its owner can read it. */
-static int write_settings(struct cli *cli, struct str text)
+int settings_write(struct cli *cli, struct str text)
 {
     char *path = arena_strdup(&cli->arena, str_of(cli->settings.path));
     char *slash = path ? strrchr(path, '/') : NULL;
@@ -40,7 +39,7 @@ int config_init(struct cli *cli)
     if (cli->settings.file_exists && !cli_flag(cli, "force"))
         return cli_warning(cli, "Config file already exists at %s. Use --force to overwrite.",
                            cli->settings.path);
-    r = write_settings(cli, str_of(settings_template));
+    r = settings_write(cli, str_of(settings_template));
     return r ? r : cli_message(cli, "Config file created: %s", cli->settings.path);
 }
 
@@ -97,7 +96,7 @@ int config_set(struct cli *cli)
     if (!text.p)
         return EXIT_FAILED;
     text = settings_set(&cli->arena, text, section, field, str_of(value));
-    r = text.p ? write_settings(cli, text) : EXIT_FAILED;
+    r = text.p ? settings_write(cli, text) : EXIT_FAILED;
     return r ? r : cli_message(cli, "Set %s = %s", key, value);
 }
 

@@ -1,19 +1,8 @@
-/* cmd_local.c - osb doctor and osb up: what concerns this machine. */
+/* cmd_local.c - osb doctor: what is wrong on this machine. */
 #include "osb/commands.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#include "base/fd.h"
-#include "base/time.h"
-
-enum { UP_MS = 20000, UP_POLL_MS = 100 };
-
-/* --- doctor --- */
 
 /* One thing that was looked at: what is there, and what to do when that is not enough. */
 struct finding {
@@ -30,8 +19,8 @@ static void check_kernel(struct cli *cli, struct finding *f)
     if (uname(&name) == 0)
         sscanf(name.release, "%u.%u", &major, &minor);
     snprintf(f->text, sizeof(f->text), "Linux %u.%u", major, minor);
-    f->good = major > 5 || (major == 5 && minor >= 10);
-    f->advice = "The embedded runtime wants Linux 5.10 or newer.";
+    f->good = major > 5 || (major == 5 && minor >= 19);
+    f->advice = "The embedded runtime wants Linux 5.19 or newer, for ID-mapped overlay mounts.";
 }
 
 static void check_cgroups(struct cli *cli, struct finding *f)
@@ -79,9 +68,9 @@ static void check_settings(struct cli *cli, struct finding *f)
     f->good = cli->settings.api_key != NULL;
     snprintf(f->text, sizeof(f->text), "%s; %s", cli->settings.path,
              f->good ? "an API key is set" : "no API key");
-    f->advice = "Set it: OPEN_SANDBOX_API_KEY, --api-key, or osb config init and osb config set "
-                "connection.api_key KEY. A local server wrote its own to "
-                "/var/lib/opensandbox/server/api_key.";
+    f->advice = "osb up finds the key of a server on this machine. Of another: "
+                "OPEN_SANDBOX_API_KEY, --api-key, or osb config init and osb config set "
+                "connection.api_key KEY.";
 }
 
 static void check_server(struct cli *cli, struct finding *f)
@@ -107,6 +96,13 @@ static void check_server(struct cli *cli, struct finding *f)
         f->advice = "The server is there, but the API key is not its own.";
 }
 
+static void add_line(struct buf *out, const char *name, const struct finding *f)
+{
+    buf_addf(out, "%-8s %-15s %s\n", f->good ? "ok" : "problem", name, f->text);
+    if (!f->good)
+        buf_addf(out, "%-24s %s\n", "", f->advice);
+}
+
 int doctor(struct cli *cli)
 {
     static const struct {
@@ -121,6 +117,7 @@ int doctor(struct cli *cli)
         {"settings",       check_settings,   false},
         {"server",         check_server,     true },
     };
+    AUTO_BUF(lines, DOC_BYTES_MAX);
     int status = EXIT_OK;
     struct doc doc;
 
@@ -137,64 +134,12 @@ int doctor(struct cli *cli)
         doc_text(&doc, "found", f.text);
         doc_text(&doc, "advice", f.good ? NULL : f.advice);
         json_write_object_end(&doc.w);
+        add_line(&lines, checks[i].name, &f);
     }
-    cli_rows(cli, "osb doctor", "check result found advice", &doc);
-    return status;
-}
-
-/* --- up --- */
-
-static bool answers(struct cli *cli)
-{
-    return osb_request(cli->client,
-                       &(struct osb_request){OSB_REQUEST, .method = "GET", .path = "/sandboxes"},
-                       NULL) == 0 ||
-           osb_error_status(osb_client_error(cli->client)) > 0;
-}
-
-/* In a session of its own, so that it outlives this terminal; what it says goes to a file. */
-static pid_t start_server(const char *program, const char *config, const char *log)
-{
-    pid_t pid = fork();
-    int null, out;
-
-    if (pid != 0)
-        return pid;
-    setsid();
-    null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (null < 0 || out < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
-        _exit(126);
-    execlp(program, program, config ? "--config" : (char *)NULL, config, (char *)NULL);
-    _exit(127);
-}
-
-int up(struct cli *cli)
-{
-    const char *program = cli_text(cli, "program"), *log = cli_text(cli, "log");
-    uint64_t deadline = deadline_in_ms(UP_MS);
-    int status;
-    pid_t pid;
-
-    if (answers(cli))
-        return cli_message(cli, "A server answers at %s", osb_client_base_url(cli->client));
-    if (!program)
-        program = "opensandbox-server";
-    if (!log)
-        log = "/var/log/opensandbox-server.log";
-    if (geteuid() != 0)
-        return cli_error(cli, "Privileges",
-                         "A server that makes sandboxes is started by root: sudo osb up");
-    pid = start_server(program, cli_text(cli, "server-config"), log);
-    while (pid > 0 && !deadline_passed(deadline)) {
-        if (answers(cli))
-            return cli_message(cli, "Server %d answers at %s; its log is %s", (int)pid,
-                               osb_client_base_url(cli->client), log);
-        if (waitpid(pid, &status, WNOHANG) == pid)
-            return cli_error(cli, "Server", "%s ended with status %d; see %s", program,
-                             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), log);
-        osb_sleep(cli->client, UP_POLL_MS);
+    if (cli->format != FORMAT_TABLE) {
+        cli_rows(cli, NULL, "check", &doc);
+        return status;
     }
-    return cli_error(cli, "Server", "%s did not answer at %s within %d s; see %s", program,
-                     osb_client_base_url(cli->client), UP_MS / 1000, log);
+    doc_done(&doc); /* advice is too long for columns */
+    return cli_write(lines.p, lines.n) < 0 ? EXIT_FAILED : status;
 }
