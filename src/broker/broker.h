@@ -138,6 +138,15 @@ int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struc
 /* Leaves a slot that could not be destroyed to the next sweep. */
 void life_abandon(int dir);
 
+/* policy.c: policies of the network, see netns_policy.h. `dir` is the slot's directory. */
+int policy_close(const struct broker *b, uint32_t slot, int dir, struct err *e);
+/* -ENOENT when the sandbox is gone, -EINVAL when it has no network. */
+int policy_set(const struct broker *b, const struct slot_record *record, int dir,
+               const struct netns_policy *policy, struct err *e);
+int policy_learn(const struct broker *b, const struct slot_record *record, int dir,
+                 const struct netns_entry *entries, size_t count, struct err *e);
+void policy_forget(const struct broker *b, uint32_t slot, int dir); /* of a removed sandbox */
+
 /* pause.c: freezing. `dir` is the slot's directory; -ESRCH when the sandbox has ended. */
 /* Pauses or resumes a sandbox. While a snapshot holds it, it stays frozen until that is done. */
 int pause_set(const struct broker *b, const struct slot_record *record, int dir, bool paused,

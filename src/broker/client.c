@@ -34,7 +34,7 @@ static const uint32_t reply_ms[BROKER_OP_COUNT] = {
     [BROKER_LIST] = SHORT_MS,  [BROKER_REMOVE] = LONG_MS,   [BROKER_SNAPSHOT] = SHORT_MS,
     [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,    [BROKER_INFO] = SHORT_MS,
     [BROKER_ERASE] = SHORT_MS, [BROKER_REACH] = SHORT_MS,   [BROKER_UNPACK] = SHORT_MS,
-    [BROKER_MERGE] = SHORT_MS, [BROKER_MEASURE] = SHORT_MS,
+    [BROKER_MERGE] = SHORT_MS, [BROKER_MEASURE] = SHORT_MS, [BROKER_LEARN] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -193,6 +193,41 @@ int broker_open(struct broker_client *c, const char *id, struct broker_handle *r
     if (r == 0)
         ret->sandbox = reply.sandbox;
     return r;
+}
+
+int broker_policy(struct broker_client *c, const char *id, const struct netns_policy *policy,
+                  struct broker_sandbox *ret, struct err *e)
+{
+    auto_free struct broker_policy *message = NULL;
+    struct broker_reply reply;
+    int r = netns_policy_check(policy, e);
+
+    if (r < 0)
+        return r;
+    message = mem_alloc(sizeof(*message));
+    memset(message, 0, offsetof(struct broker_policy, policy));
+    message->op = BROKER_POLICY;
+    if (str_copy(message->id, sizeof(message->id), str_of(id)) < 0)
+        return err_set(e, EINVAL, "'%.64s' is not a valid sandbox id", id);
+    memcpy(&message->policy, policy, netns_policy_bytes(policy));
+    r = exchange_bytes(c, message, broker_policy_bytes(policy), SHORT_MS, NULL, 0, &reply, NULL, e);
+    if (r == 0 && ret)
+        *ret = reply.sandbox;
+    return r;
+}
+
+int broker_learn(struct broker_client *c, const char *id, const struct netns_entry *entries,
+                 size_t count, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_LEARN, .learn.count = (uint32_t)count};
+    struct broker_reply reply;
+
+    if (count > NETNS_LEARN_MAX)
+        return err_set(e, EINVAL, "at most %d addresses at a time", NETNS_LEARN_MAX);
+    if (str_copy(request.learn.id, sizeof(request.learn.id), str_of(id)) < 0)
+        return err_set(e, EINVAL, "'%.64s' is not a valid sandbox id", id);
+    memcpy(request.learn.entries, entries, count * sizeof(entries[0]));
+    return exchange(c, &request, NULL, 0, &reply, NULL, e);
 }
 
 int broker_signal(struct broker_client *c, const char *id, int signal, struct err *e)

@@ -30,6 +30,13 @@ void broker_close(struct broker_client *c);
 int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers,
                  const int *binds, int listener, struct broker_handle *ret, struct err *e);
 int broker_open(struct broker_client *c, const char *id, struct broker_handle *ret, struct err *e);
+/* Puts a policy in force for a sandbox, in place of the one it had, in one step. *ret, which may be
+ * NULL, has its addresses. */
+int broker_policy(struct broker_client *c, const char *id, const struct netns_policy *policy,
+                  struct broker_sandbox *ret, struct err *e);
+/* Adds addresses to the policy in force; each is forgotten after its time. */
+int broker_learn(struct broker_client *c, const char *id, const struct netns_entry *entries,
+                 size_t count, struct err *e);
 int broker_signal(struct broker_client *c, const char *id, int signal, struct err *e);
 int broker_pause(struct broker_client *c, const char *id, struct err *e);
 int broker_resume(struct broker_client *c, const char *id, struct err *e);

@@ -147,6 +147,7 @@ static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const ch
         return err_wrap(e, r, "remove cgroups");
     if (b->host.has_bridge)
         (void)netns_release(&b->host.net, slot, NULL);
+    policy_forget(b, slot, dir);
     life_abandon(dir); /* if we die now, any sweep removes the rest */
     r = life_unname(b, id, slot, e);
     if (r == 0)

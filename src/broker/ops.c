@@ -22,7 +22,8 @@ struct exchange {
     struct broker *b;
     struct broker_peer *peer;
     const struct broker_request *request;
-    const struct plan *plan; /* of BROKER_SPAWN */
+    const struct plan *plan;            /* of BROKER_SPAWN */
+    const struct broker_policy *policy; /* of BROKER_POLICY */
     const int *fds;
     size_t fd_count;
     struct broker_reply *reply;
@@ -71,19 +72,26 @@ static void describe(const struct broker *b, const struct slot_record *record,
         .start_ticks = record->owner.start_ticks,
         .created_us = record->created_us,
     };
-    if (record->net == PLAN_NET_BRIDGE)
+    if (record->net == PLAN_NET_BRIDGE) {
         ret->address = netns_slot_v4(&b->host.net, record->slot);
+        ret->address6 = netns_slot_v6(&b->host.net, record->slot);
+        netns_gateways(&b->host.net, &ret->gateway, &ret->gateway6);
+    }
     memcpy(ret->id, record->id, sizeof(ret->id));
 }
 
 /* Finds the sandbox that a request names. */
-static int find(const struct exchange *x, struct slot_record *ret, int *ret_dir)
+static int find_named(const struct exchange *x, const char *id, struct slot_record *ret,
+                      int *ret_dir)
 {
-    const char *id = x->request->id.id; /* the first field of all these requests */
-
     if (id[PLAN_ID_MAX - 1] || !plan_id_is_valid(str_of(id)))
         return err_set(x->e, EINVAL, "not a valid sandbox id");
     return life_find(x->b, id, ret, ret_dir, x->e);
+}
+
+static int find(const struct exchange *x, struct slot_record *ret, int *ret_dir)
+{
+    return find_named(x, x->request->id.id, ret, ret_dir); /* the first field of these requests */
 }
 
 /* --- operations --- */
@@ -99,6 +107,8 @@ static int configure(struct exchange *x)
                        BROKER_WIRE_VERSION, c->version);
     if (c->ready_none > READY_MAX || c->ready_bridge > READY_MAX)
         return err_set(x->e, EINVAL, "at most %d slots are made ahead", READY_MAX);
+    if (c->role > BROKER_ROLE_EGRESS)
+        return err_set(x->e, EINVAL, "an unknown role");
     x->peer->config = *c;
     x->peer->configured = true;
     ready_want(x->b, c);
@@ -181,6 +191,8 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
         error = ready_layer_userns(&r->slot, x->e);
     if (error == 0)
         error = spawn_open_disk(x, r, &args.disk);
+    if (error == 0 && plan->guarded)
+        error = policy_close(x->b, r->slot.slot, r->dir, x->e);
     if (error == 0)
         error = spawn_open_files(r->dir, &args, x->e);
     if (error == 0)
@@ -539,6 +551,32 @@ static int op_measure(struct exchange *x)
     return 0;
 }
 
+static int op_policy(struct exchange *x)
+{
+    struct slot_record record;
+    auto_fd dir = -EBADF;
+    int r = find_named(x, x->policy->id, &record, &dir);
+
+    if (r == 0)
+        r = policy_set(x->b, &record, dir, &x->policy->policy, x->e);
+    if (r == 0)
+        describe(x->b, &record, BROKER_RUNNING, &x->reply->sandbox);
+    return r;
+}
+
+static int op_learn(struct exchange *x)
+{
+    const struct broker_learn *learn = &x->request->learn;
+    struct slot_record record;
+    auto_fd dir = -EBADF;
+    int r;
+
+    if (learn->count == 0 || learn->count > NETNS_LEARN_MAX)
+        return err_set(x->e, EINVAL, "expected 1 to %d addresses", NETNS_LEARN_MAX);
+    r = find(x, &record, &dir);
+    return r < 0 ? r : policy_learn(x->b, &record, dir, learn->entries, learn->count, x->e);
+}
+
 static void info_count(void *user, uint32_t slot)
 {
     const struct exchange *x = user;
@@ -567,6 +605,9 @@ static int op_info(struct exchange *x)
         .wanted = {b->ready_total[PLAN_NET_NONE], b->ready_total[PLAN_NET_BRIDGE]},
         .blocked = b->blocked,
     };
+    netns_gateways(&b->host.net, &x->reply->info.gateway, &x->reply->info.gateway6);
+    if (!b->host.net.v6)
+        x->reply->info.gateway6 = in6addr_any;
     return slot_each(&b->host, info_count, x, x->e);
 }
 
@@ -601,6 +642,8 @@ static const struct {
       [BROKER_UNPACK] = {2,           op_unpack  },
     [BROKER_MERGE] = {FDS_ANY,     op_merge   },
       [BROKER_MEASURE] = {1,           op_measure },
+    [BROKER_POLICY] = {0,           op_policy  },
+      [BROKER_LEARN] = {0,           op_learn   },
 };
 
 size_t broker_answer(struct broker *b, struct broker_peer *peer,
@@ -612,6 +655,7 @@ size_t broker_answer(struct broker *b, struct broker_peer *peer,
         .peer = peer,
         .request = &message->request,
         .plan = &message->spawn.plan,
+        .policy = &message->policy,
         .fds = fds,
         .fd_count = fd_count,
         .reply = reply,
@@ -624,6 +668,10 @@ size_t broker_answer(struct broker *b, struct broker_peer *peer,
         reply->result = err_set(x.e, EPROTO, "no such request");
     else if (message->op != BROKER_CONFIG && !peer->configured)
         reply->result = err_set(x.e, EPROTO, "a connection begins with its configuration");
+    else if (peer->configured && peer->config.role == BROKER_ROLE_EGRESS &&
+             message->op != BROKER_POLICY && message->op != BROKER_LEARN &&
+             message->op != BROKER_INFO)
+        reply->result = err_set(x.e, EPERM, "this connection may only ask for policies");
     else if (ops[message->op].fds >= 0 && fd_count != (size_t)ops[message->op].fds)
         reply->result = err_set(x.e, EPROTO, "expected %d descriptors", ops[message->op].fds);
     else

@@ -24,9 +24,11 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_UNPACK] = PAYLOAD(struct unpack_limits),
     [BROKER_MERGE] = PAYLOAD(struct broker_merge),
     [BROKER_MEASURE] = HEAD,
+    [BROKER_LEARN] = PAYLOAD(struct broker_learn),
 };
 
 static_assert(HEAD == offsetof(struct broker_spawn, plan), "one head for all");
+static_assert(HEAD == offsetof(struct broker_policy, id), "one head for all");
 
 size_t broker_request_bytes(const struct broker_request *request)
 {
@@ -37,6 +39,10 @@ size_t broker_message_bytes(const union broker_message *message, size_t bytes)
 {
     if (bytes < sizeof(message->op))
         return 0;
+    if (message->op == BROKER_POLICY)
+        return bytes < offsetof(struct broker_policy, policy.entries)
+                   ? 0
+                   : broker_policy_bytes(&message->policy.policy);
     if (message->op != BROKER_SPAWN)
         return broker_request_bytes(&message->request);
     return bytes < offsetof(struct broker_spawn, plan.text)

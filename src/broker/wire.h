@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "sandbox/cgroup.h"
+#include "sandbox/netns_policy.h"
 #include "sandbox/plan.h"
 #include "sandbox/unpack.h"
 #include <limits.h>
@@ -14,7 +15,7 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 6,
+    BROKER_WIRE_VERSION = 7,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
     BROKER_MEASURE_MS_MAX = 5 * 1000,
@@ -46,11 +47,19 @@ enum broker_op {
                       directory. Reply: as for BROKER_SNAPSHOT */
     BROKER_MEASURE, /* descriptor: a directory. Reply: as for BROKER_SNAPSHOT, with the entries and
                        bytes below it */
+    BROKER_POLICY, /* a policy up to its last entry: puts it in force for a sandbox. Reply: sandbox */
+    BROKER_LEARN, /* broker_learn: addresses that a policy allows for a while */
     BROKER_OP_COUNT,
+};
+
+enum broker_role {
+    BROKER_ROLE_ALL,
+    BROKER_ROLE_EGRESS, /* BROKER_POLICY, BROKER_LEARN, BROKER_INFO */
 };
 
 struct broker_config {
     uint32_t version; /* BROKER_WIRE_VERSION */
+    uint32_t role;    /* enum broker_role: what this connection may ask for */
     /* Slots to keep ready, per network mode: by all workers together; with BROKER_FILL, slots that
      * the answering worker makes now. */
     uint32_t ready_none, ready_bridge;
@@ -78,6 +87,12 @@ struct broker_path {
     char path[PATH_MAX]; /* relative */
 };
 
+struct broker_learn {
+    char id[PLAN_ID_MAX];
+    uint32_t count;
+    struct netns_entry entries[NETNS_LEARN_MAX];
+};
+
 struct broker_merge {
     uint32_t link; /* hard links instead of copies: the layers must never be written again */
 };
@@ -94,7 +109,14 @@ struct broker_request { /* all but BROKER_SPAWN */
         struct broker_path path;
         struct unpack_limits unpack;
         struct broker_merge merge;
+        struct broker_learn learn;
     };
+};
+
+struct broker_policy {
+    uint32_t op; /* BROKER_POLICY */
+    alignas(struct plan) char id[PLAN_ID_MAX];
+    struct netns_policy policy;
 };
 
 struct broker_spawn {
@@ -106,6 +128,7 @@ union broker_message { /* any request */
     uint32_t op;
     struct broker_request request;
     struct broker_spawn spawn;
+    struct broker_policy policy;
 };
 
 enum broker_state {
@@ -121,6 +144,9 @@ struct broker_sandbox {
     uint32_t net, root;
     int32_t pid; /* of PID 1, in the host's PID namespace */
     struct in_addr address;
+    struct in6_addr address6;
+    struct in_addr gateway; /* of the bridge */
+    struct in6_addr gateway6;
     uint64_t start_ticks, created_us;
 };
 
@@ -135,6 +161,8 @@ struct broker_info {
     struct broker_levels ready;  /* slots made ahead, of all workers */
     struct broker_levels here;   /* the part of `ready` held by the worker that answers */
     struct broker_levels wanted; /* what all workers were asked to keep ready */
+    struct in_addr gateway;      /* addresses of the bridge, also while there is none yet */
+    struct in6_addr gateway6;    /* all 0 without IPv6 */
     struct err blocked;          /* why no sandbox can start now; code 0 = none blocked */
 };
 
@@ -171,6 +199,10 @@ struct broker_reply {
 size_t broker_message_bytes(const union broker_message *message, size_t bytes);
 /* The same for a request to be sent. */
 size_t broker_request_bytes(const struct broker_request *request);
+static inline size_t broker_policy_bytes(const struct netns_policy *policy)
+{
+    return offsetof(struct broker_policy, policy) + netns_policy_bytes(policy);
+}
 static inline size_t broker_spawn_bytes(const struct plan *plan)
 {
     return offsetof(struct broker_spawn, plan) + plan_bytes(plan);

@@ -11,7 +11,7 @@
 #include <linux/netlink.h>
 #include <stdbool.h>
 
-enum { NETLINK_MESSAGES_MAX = 160, NETLINK_NESTING_MAX = 8 };
+enum { NETLINK_MESSAGES_MAX = 512, NETLINK_NESTING_MAX = 8 };
 
 struct netlink {
     int fd; /* belongs to the network namespace it was opened in, even after setns() */

@@ -62,6 +62,19 @@ struct in_addr netns_slot_v4(const struct netns_conf *conf, uint32_t slot)
     return netns_addr_of(conf, slot).v4;
 }
 
+struct in6_addr netns_slot_v6(const struct netns_conf *conf, uint32_t slot)
+{
+    return netns_addr_of(conf, slot).v6;
+}
+
+void netns_gateways(const struct netns_conf *conf, struct in_addr *ret_v4, struct in6_addr *ret_v6)
+{
+    const struct netns_addr gateway = netns_gateway(conf);
+
+    *ret_v4 = gateway.v4;
+    *ret_v6 = gateway.v6;
+}
+
 void netns_port_name(const struct netns_conf *conf, uint32_t slot, char ret[IFNAMSIZ])
 {
     (void)snprintf(ret, IFNAMSIZ, "%.*s-%u", BRIDGE_NAME_MAX, conf->bridge, slot & 0xffff);

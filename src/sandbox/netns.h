@@ -43,6 +43,9 @@ int netns_make(const struct netns_conf *conf, enum plan_net net, uint32_t slot, 
 
 /* The address of a slot's eth0, network order. */
 struct in_addr netns_slot_v4(const struct netns_conf *conf, uint32_t slot);
+struct in6_addr netns_slot_v6(const struct netns_conf *conf, uint32_t slot);
+/* The addresses of the bridge. */
+void netns_gateways(const struct netns_conf *conf, struct in_addr *ret_v4, struct in6_addr *ret_v6);
 /* Removes a veth that a slot left on the host (its namespace died half-made, or is being removed);
  * absent is fine. The bridge's neighbour entry stays: the slot's next owner has the same. */
 int netns_release(const struct netns_conf *conf, uint32_t slot, struct err *e);

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/io.h"
+#include "sandbox/netns_policy.h"
 
 enum {
     UPLINKS_MAX = 8,
@@ -251,6 +252,7 @@ static int setup(const struct netns_conf *conf, struct netlink *nl, struct err *
 
     if (r < 0)
         return r;
+    (void)netns_policy_setup(conf, NULL); /* a policy that needs it makes it, or says what fails */
     r = make_bridge(conf, nl, e);
     if (r < 0)
         return r;
@@ -311,7 +313,8 @@ int netns_host_remove(const struct netns_conf *conf, struct err *e)
     r = remove_link(conf->bridge, e); /* first: ports without a bridge forward nothing */
     if (r < 0)
         return err_wrap(e, r, "remove bridge '%s'", conf->bridge);
-    return netns_rules_remove(conf, e);
+    r = netns_policy_teardown(conf, e);
+    return r < 0 ? r : netns_rules_remove(conf, e);
 }
 
 int netns_release(const struct netns_conf *conf, uint32_t slot, struct err *e)

@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "sandbox/netns_policy.h"
 #include "sandbox/nft.h"
 
 enum {
@@ -233,6 +234,82 @@ static void accept_replies(struct netlink_batch *b, const struct nft_table *t, c
     }
 }
 
+/* Accepts what the table of netns_policy.h has redirected to the proxies of egress. A sandbox
+ * cannot reach their ports in any other way. */
+static void accept_redirected(struct netlink_batch *b, const struct nft_table *t,
+                              const struct policy *p)
+{
+    static const struct {
+        uint8_t protocol;
+        uint16_t port;
+    } proxies[] = {
+        {IPPROTO_UDP, NETNS_DNS_PORT},
+        {IPPROTO_TCP, NETNS_DNS_PORT},
+        {IPPROTO_TCP, NETNS_TLS_PORT},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(proxies); i++) {
+        uint16_t port = htons(proxies[i].port);
+
+        rule_from_bridge(b, t, "input", p);
+        nft_match_ct_status(b, IPS_DST_NAT);
+        nft_match_l4proto(b, proxies[i].protocol);
+        nft_match_bytes(b, NFT_CMP_EQ, (struct nft_at){NFT_PAYLOAD_TRANSPORT_HEADER, 2}, &port,
+                        sizeof(port));
+        nft_accept(b);
+    }
+}
+
+/* Connections per sandbox. The last two bytes of an address are those of the slot in both IP
+ * versions, so both share a counter. */
+static void limit_flows(struct netlink_batch *b, const struct nft_table *t, const struct policy *p)
+{
+    for (size_t i = 0; i < p->own_count; i++) {
+        const struct ip_version *ip = p->own[i].ip;
+
+        rule_from_bridge(b, t, "prerouting", p);
+        nft_match_ct_state(b, CT_STATE_NEW | CT_STATE_RELATED);
+        nft_match_nfproto(b, ip->nfproto);
+        nft_match_more_flows(b, set_flows, byte_of(ip->saddr, ip->addr_bytes - 2U), p->flows_max);
+        nft_drop(b);
+    }
+}
+
+static void match_local_dns(struct netlink_batch *b, const struct nft_table *t,
+                            const struct policy *p, uint8_t protocol)
+{
+    const uint16_t port = htons(53);
+
+    rule_from_bridge(b, t, "prerouting", p);
+    nft_match_l4proto(b, protocol);
+    nft_match_bytes(b, NFT_CMP_EQ, (struct nft_at){NFT_PAYLOAD_TRANSPORT_HEADER, 2}, &port,
+                    sizeof(port));
+    nft_match_daddr_type(b, RTN_LOCAL);
+}
+
+/* DNS to addresses of the host, such as the bridge's own, goes on to the redirection, which comes
+ * later. Where that does not apply, chain input drops it. */
+static void accept_local_dns(struct netlink_batch *b, const struct nft_table *t,
+                             const struct policy *p)
+{
+    static const uint8_t protocols[] = {IPPROTO_UDP, IPPROTO_TCP};
+
+    for (size_t i = 0; i < ARRAY_LEN(protocols); i++) {
+        for (size_t k = 0; k < p->own_count; k++) {
+            const struct ip_version *ip = p->own[k].ip;
+
+            match_local_dns(b, t, p, protocols[i]);
+            nft_match_ct_state(b, CT_STATE_NEW | CT_STATE_RELATED);
+            nft_match_nfproto(b, ip->nfproto);
+            nft_match_more_flows(b, set_flows, byte_of(ip->saddr, ip->addr_bytes - 2U),
+                                 p->flows_max);
+            nft_drop(b);
+        }
+        match_local_dns(b, t, p, protocols[i]);
+        nft_accept(b);
+    }
+}
+
 static void drop_to(struct netlink_batch *b, const struct nft_table *t, const struct policy *p,
                     const struct prefix *to)
 {
@@ -269,6 +346,7 @@ static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
     nft_drop(b);
     accept_others(b, t, "prerouting", p);
     accept_replies(b, t, "prerouting", nft_match_iif, p);
+    accept_local_dns(b, t, p);
     for (size_t i = 0; i < ARRAY_LEN(forbidden_types); i++) {
         rule_from_bridge(b, t, "prerouting", p);
         nft_match_daddr_type(b, forbidden_types[i]);
@@ -278,17 +356,7 @@ static void prerouting_rules(struct netlink_batch *b, const struct nft_table *t,
         drop_to_all_forms(b, t, p, &p->own[i]);
     for (size_t i = 0; i < ARRAY_LEN(forbidden); i++)
         drop_to_all_forms(b, t, p, &forbidden[i]);
-    /* Packets dropped above are never tracked. The last two bytes of an address are those of the
-     * slot in both IP versions, so both share a counter. */
-    for (size_t i = 0; i < p->own_count; i++) {
-        const struct ip_version *ip = p->own[i].ip;
-
-        rule_from_bridge(b, t, "prerouting", p);
-        nft_match_ct_state(b, CT_STATE_NEW | CT_STATE_RELATED);
-        nft_match_nfproto(b, ip->nfproto);
-        nft_match_more_flows(b, set_flows, byte_of(ip->saddr, ip->addr_bytes - 2U), p->flows_max);
-        nft_drop(b);
-    }
+    limit_flows(b, t, p); /* packets dropped above are never tracked */
 }
 
 static void inet_rules(struct netlink_batch *b, const struct policy *p)
@@ -303,6 +371,7 @@ static void inet_rules(struct netlink_batch *b, const struct policy *p)
 
     accept_others(b, &t, "input", p);
     accept_replies(b, &t, "input", nft_match_iif, p);
+    accept_redirected(b, &t, p);
     rule_from_bridge(b, &t, "input", p);
     nft_drop(b);
 

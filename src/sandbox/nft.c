@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <endian.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <net/if.h>
@@ -18,7 +19,7 @@ enum {
 };
 
 /* Ids of sets within a batch, for its rules. */
-enum { SET_ID_SAME = 1, SET_ID_FLOWS };
+enum { SET_ID_SAME = 1, SET_ID_FLOWS, SET_ID_OTHERS };
 
 static void message(struct netlink_batch *b, const char *what, uint16_t type, uint16_t flags,
                     uint8_t family)
@@ -87,6 +88,107 @@ void nft_chain_add(struct netlink_batch *b, const struct nft_table *t, const str
     netlink_nest_end(b);
     netlink_add_be32(b, NFTA_CHAIN_POLICY, NF_ACCEPT);
     netlink_add_str(b, NFTA_CHAIN_TYPE, c->type);
+}
+
+void nft_table_make(struct netlink_batch *b, const struct nft_table *t)
+{
+    table_message(b, "make table", NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, t);
+}
+
+static void branch_message(struct netlink_batch *b, uint16_t type, uint16_t flags,
+                           const struct nft_table *t, const char *chain)
+{
+    rule_end(b);
+    message(b, chain, type, flags, t->family);
+    netlink_add_str(b, NFTA_CHAIN_TABLE, t->name);
+    netlink_add_str(b, NFTA_CHAIN_NAME, chain);
+}
+
+void nft_branch_add(struct netlink_batch *b, const struct nft_table *t, const char *chain)
+{
+    branch_message(b, NFT_MSG_NEWCHAIN, NLM_F_CREATE, t, chain);
+}
+
+void nft_branch_remove(struct netlink_batch *b, const struct nft_table *t, const char *chain)
+{
+    branch_message(b, NFT_MSG_DELCHAIN, 0, t, chain);
+}
+
+void nft_chain_empty(struct netlink_batch *b, const struct nft_table *t, const char *chain)
+{
+    rule_end(b);
+    message(b, chain, NFT_MSG_DELRULE, 0, t->family);
+    netlink_add_str(b, NFTA_RULE_TABLE, t->name);
+    netlink_add_str(b, NFTA_RULE_CHAIN, chain);
+}
+
+static void set_message(struct netlink_batch *b, uint16_t type, uint16_t flags,
+                        const struct nft_table *t, const struct nft_set *s)
+{
+    rule_end(b);
+    message(b, s->name, type, flags, t->family);
+    netlink_add_str(b, NFTA_SET_TABLE, t->name);
+    netlink_add_str(b, NFTA_SET_NAME, s->name);
+}
+
+void nft_set_add(struct netlink_batch *b, const struct nft_table *t, const struct nft_set *s)
+{
+    set_message(b, NFT_MSG_NEWSET, NLM_F_CREATE, t, s);
+    netlink_add_be32(b, NFTA_SET_FLAGS, s->flags | (s->verdicts ? NFT_SET_MAP : 0));
+    netlink_add_be32(b, NFTA_SET_KEY_TYPE, s->key_type);
+    netlink_add_be32(b, NFTA_SET_KEY_LEN, s->key_bytes);
+    if (s->verdicts) {
+        netlink_add_be32(b, NFTA_SET_DATA_TYPE, NFT_DATA_VERDICT);
+        netlink_add_be32(b, NFTA_SET_DATA_LEN, 0);
+    }
+    netlink_add_be32(b, NFTA_SET_ID, SET_ID_OTHERS + (uint32_t)b->count);
+}
+
+/* Deleting a missing set fails, so make it first. */
+void nft_set_remove(struct netlink_batch *b, const struct nft_table *t, const struct nft_set *s)
+{
+    nft_set_add(b, t, s);
+    set_message(b, NFT_MSG_DELSET, 0, t, s);
+}
+
+void nft_elements_begin(struct netlink_batch *b, const struct nft_table *t, const struct nft_set *s,
+                        bool remove)
+{
+    rule_end(b);
+    message(b, s->name, remove ? NFT_MSG_DELSETELEM : NFT_MSG_NEWSETELEM, remove ? 0 : NLM_F_CREATE,
+            t->family);
+    netlink_add_str(b, NFTA_SET_ELEM_LIST_TABLE, t->name);
+    netlink_add_str(b, NFTA_SET_ELEM_LIST_SET, s->name);
+    netlink_nest(b, NFTA_SET_ELEM_LIST_ELEMENTS);
+}
+
+void nft_element(struct netlink_batch *b, const struct nft_set *s, const struct nft_element *el)
+{
+    netlink_nest(b, NFTA_LIST_ELEM);
+    netlink_nest(b, NFTA_SET_ELEM_KEY);
+    netlink_add(b, NFTA_DATA_VALUE, el->key, s->key_bytes);
+    netlink_nest_end(b);
+    if (el->jump) {
+        netlink_nest(b, NFTA_SET_ELEM_DATA);
+        netlink_nest(b, NFTA_DATA_VERDICT);
+        netlink_add_be32(b, NFTA_VERDICT_CODE, (uint32_t)NFT_JUMP);
+        netlink_add_str(b, NFTA_VERDICT_CHAIN, el->jump);
+        netlink_nest_end(b);
+        netlink_nest_end(b);
+    }
+    if (el->timeout_ms) {
+        uint64_t ms = htobe64(el->timeout_ms);
+
+        netlink_add(b, NFTA_SET_ELEM_TIMEOUT, &ms, sizeof(ms));
+    }
+    if (el->interval_end)
+        netlink_add_be32(b, NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);
+    netlink_nest_end(b);
+}
+
+void nft_elements_end(struct netlink_batch *b)
+{
+    netlink_nest_end(b);
 }
 
 void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, const char *set)
@@ -307,6 +409,153 @@ void nft_match_more_flows(struct netlink_batch *b, const char *set, struct nft_a
     netlink_add_be32(b, NFTA_CONNLIMIT_FLAGS, NFT_CONNLIMIT_F_INV); /* match above the limit */
     netlink_nest_end(b);
     netlink_nest_end(b);
+    expression_end(b);
+}
+
+/* --- connections --- */
+
+static void load_ct(struct netlink_batch *b, uint32_t reg, enum nft_ct_keys key, bool original)
+{
+    expression(b, "ct");
+    netlink_add_be32(b, NFTA_CT_KEY, key);
+    netlink_add_be32(b, NFTA_CT_DREG, reg);
+    if (original)
+        netlink_add_u8(b, NFTA_CT_DIRECTION, 0);
+    expression_end(b);
+}
+
+static uint32_t load_ct_address(struct netlink_batch *b, uint8_t nfproto)
+{
+    bool v4 = nfproto == NFPROTO_IPV4;
+
+    load_ct(b, REG_A, v4 ? NFT_CT_DST_IP : NFT_CT_DST_IP6, true);
+    return REG_A + (v4 ? 1 : 4); /* the next register */
+}
+
+static void load_constant(struct netlink_batch *b, uint32_t reg, const void *value, size_t n)
+{
+    expression(b, "immediate");
+    netlink_add_be32(b, NFTA_IMMEDIATE_DREG, reg);
+    data(b, NFTA_IMMEDIATE_DATA, value, n);
+    expression_end(b);
+}
+
+static void look_up(struct netlink_batch *b, const char *set)
+{
+    expression(b, "lookup");
+    netlink_add_str(b, NFTA_LOOKUP_SET, set);
+    netlink_add_be32(b, NFTA_LOOKUP_SREG, REG_A);
+    expression_end(b);
+}
+
+void nft_match_ct_mark(struct netlink_batch *b, uint32_t mark)
+{
+    load_ct(b, REG_A, NFT_CT_MARK, false);
+    compare(b, NFT_CMP_EQ, &mark, sizeof(mark));
+}
+
+void nft_match_ct_status(struct netlink_batch *b, uint32_t status_bits)
+{
+    const uint32_t none = 0;
+
+    load_ct(b, REG_A, NFT_CT_STATUS, false);
+    mask(b, &status_bits, sizeof(status_bits));
+    compare(b, NFT_CMP_NEQ, &none, sizeof(none));
+}
+
+void nft_match_ct_protocol(struct netlink_batch *b, uint8_t ipproto)
+{
+    load_ct(b, REG_A, NFT_CT_PROTOCOL, true);
+    compare(b, NFT_CMP_EQ, &ipproto, sizeof(ipproto));
+}
+
+void nft_match_ct_port(struct netlink_batch *b, uint16_t from, uint16_t to)
+{
+    uint16_t first = htons(from), last = htons(to);
+
+    load_ct(b, REG_A, NFT_CT_PROTO_DST, true);
+    if (from == to) {
+        compare(b, NFT_CMP_EQ, &first, sizeof(first));
+        return;
+    }
+    compare(b, NFT_CMP_GTE, &first, sizeof(first));
+    compare(b, NFT_CMP_LTE, &last, sizeof(last));
+}
+
+void nft_match_ct_prefix(struct netlink_batch *b, uint8_t nfproto, const void *prefix, size_t bits)
+{
+    size_t n = nfproto == NFPROTO_IPV4 ? 4 : 16;
+    uint8_t ones[PREFIX_BYTES_MAX] = {0};
+
+    for (size_t i = 0; i < bits; i++)
+        ones[i / 8] |= (uint8_t)(0x80 >> i % 8);
+    (void)load_ct_address(b, nfproto);
+    if (bits < n * 8)
+        mask(b, ones, n);
+    compare(b, NFT_CMP_EQ, prefix, n);
+}
+
+void nft_match_ct_in(struct netlink_batch *b, uint8_t nfproto, const char *set)
+{
+    (void)load_ct_address(b, nfproto);
+    look_up(b, set);
+}
+
+void nft_match_ct_key(struct netlink_batch *b, uint8_t nfproto, enum nft_ct_key last,
+                      const char *set)
+{
+    const uint32_t none = 0;
+    uint32_t next = load_ct_address(b, nfproto);
+
+    if (last >= NFT_CT_KEY_PROTOCOL)
+        load_ct(b, next, NFT_CT_PROTOCOL, true);
+    else
+        load_constant(b, next, &none, sizeof(none));
+    if (last >= NFT_CT_KEY_PORT)
+        load_ct(b, next + 1, NFT_CT_PROTO_DST, true);
+    else
+        load_constant(b, next + 1, &none, sizeof(none));
+    look_up(b, set);
+}
+
+void nft_set_ct_mark(struct netlink_batch *b, uint32_t mark)
+{
+    load_constant(b, REG_A, &mark, sizeof(mark));
+    expression(b, "ct");
+    netlink_add_be32(b, NFTA_CT_KEY, NFT_CT_MARK);
+    netlink_add_be32(b, NFTA_CT_SREG, REG_A);
+    expression_end(b);
+}
+
+void nft_match_in(struct netlink_batch *b, struct nft_at at, size_t n, const char *set)
+{
+    load_payload(b, REG_A, at, n);
+    look_up(b, set);
+}
+
+void nft_jump_by(struct netlink_batch *b, struct nft_at at, size_t n, const char *map)
+{
+    load_payload(b, REG_A, at, n);
+    expression(b, "lookup");
+    netlink_add_str(b, NFTA_LOOKUP_SET, map);
+    netlink_add_be32(b, NFTA_LOOKUP_SREG, REG_A);
+    netlink_add_be32(b, NFTA_LOOKUP_DREG, NFT_REG_VERDICT);
+    expression_end(b);
+}
+
+void nft_count(struct netlink_batch *b)
+{
+    expression(b, "counter");
+    expression_end(b);
+}
+
+void nft_redirect(struct netlink_batch *b, uint16_t port)
+{
+    uint16_t wire = htons(port);
+
+    load_constant(b, REG_A, &wire, sizeof(wire));
+    expression(b, "redir");
+    netlink_add_be32(b, NFTA_REDIR_REG_PROTO_MIN, REG_A);
     expression_end(b);
 }
 

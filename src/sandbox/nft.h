@@ -34,6 +34,43 @@ struct nft_chain {
     int32_t priority;
 };
 void nft_chain_add(struct netlink_batch *b, const struct nft_table *t, const struct nft_chain *c);
+/* Makes a table that must not exist: -EEXIST from netlink_send when it does. */
+void nft_table_make(struct netlink_batch *b, const struct nft_table *t);
+/* A chain that rules and maps jump to. Adding one that exists changes nothing. */
+void nft_branch_add(struct netlink_batch *b, const struct nft_table *t, const char *chain);
+void nft_chain_empty(struct netlink_batch *b, const struct nft_table *t, const char *chain);
+void nft_branch_remove(struct netlink_batch *b, const struct nft_table *t, const char *chain);
+
+/* A set or, with `verdicts`, a map to chains. */
+struct nft_set {
+    const char *name;
+    uint32_t key_type;  /* for the nft program, which prints keys by it */
+    uint32_t key_bytes; /* a multiple of 4 if it has several parts */
+    uint32_t flags;     /* NFT_SET_INTERVAL, NFT_SET_TIMEOUT */
+    bool verdicts;
+};
+enum { /* key_type; several parts are joined by NFT_TYPE_JOIN */
+       NFT_TYPE_V4 = 7,
+       NFT_TYPE_V6 = 8,
+       NFT_TYPE_PROTO = 12,
+       NFT_TYPE_PORT = 13,
+};
+#define NFT_TYPE_JOIN(a, b, c) ((a) << 12 | (b) << 6 | (c))
+void nft_set_add(struct netlink_batch *b, const struct nft_table *t, const struct nft_set *s);
+/* Deletes a set and its elements, if it exists; no rule may use it any more. */
+void nft_set_remove(struct netlink_batch *b, const struct nft_table *t, const struct nft_set *s);
+
+struct nft_element {
+    const void *key;
+    const char *jump;    /* of a map: the chain */
+    uint64_t timeout_ms; /* 0 = none */
+    bool interval_end;   /* the first key after an interval */
+};
+/* Adds or deletes elements: begin, then each of them. */
+void nft_elements_begin(struct netlink_batch *b, const struct nft_table *t, const struct nft_set *s,
+                        bool remove);
+void nft_element(struct netlink_batch *b, const struct nft_set *s, const struct nft_element *el);
+void nft_elements_end(struct netlink_batch *b);
 
 /* Adds a set of all pairs of equal bytes, for nft_match_same. */
 void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, const char *set);
@@ -68,6 +105,28 @@ void nft_match_same(struct netlink_batch *b, const char *set, struct nft_at one,
 /* Matches if over `flows_max` tracked connections, with this one, have the same two bytes. */
 void nft_match_more_flows(struct netlink_batch *b, const char *set, struct nft_at two_bytes,
                           uint32_t flows_max);
+
+/* What connection tracking knows of the packet's connection, in its original direction. Packets
+ * without a connection match none of these. */
+void nft_match_ct_mark(struct netlink_batch *b, uint32_t mark);
+void nft_match_ct_status(struct netlink_batch *b, uint32_t status_bits); /* any of IPS_* */
+void nft_match_ct_protocol(struct netlink_batch *b, uint8_t ipproto);
+void nft_match_ct_port(struct netlink_batch *b, uint16_t from, uint16_t to); /* of destination */
+/* Its destination address: nfproto is NFPROTO_IPV4 or _IPV6. */
+void nft_match_ct_prefix(struct netlink_batch *b, uint8_t nfproto, const void *prefix, size_t bits);
+void nft_match_ct_in(struct netlink_batch *b, uint8_t nfproto, const char *set);
+/* The same with a key of address, protocol and port, of which the last two may be given as 0. */
+enum nft_ct_key { NFT_CT_KEY_ADDRESS, NFT_CT_KEY_PROTOCOL, NFT_CT_KEY_PORT };
+void nft_match_ct_key(struct netlink_batch *b, uint8_t nfproto, enum nft_ct_key last,
+                      const char *set);
+/* Matches if n bytes of the packet are a key of the set. */
+void nft_match_in(struct netlink_batch *b, struct nft_at at, size_t n, const char *set);
+
+/* Jumps to the chain that the map has for n bytes of the packet; goes on if it has none. */
+void nft_jump_by(struct netlink_batch *b, struct nft_at at, size_t n, const char *map);
+void nft_set_ct_mark(struct netlink_batch *b, uint32_t mark);
+void nft_count(struct netlink_batch *b); /* packets and bytes that came this far */
+void nft_redirect(struct netlink_batch *b, uint16_t port); /* to this host; in chains of type nat */
 
 void nft_accept(struct netlink_batch *b); /* for this chain; others of the hook still decide */
 void nft_drop(struct netlink_batch *b);

@@ -65,6 +65,7 @@ struct plan {
     uint32_t layer_count; /* descriptors that follow: layers, volumes, a lasting layer if ... */
     uint32_t lasting;     /* ... this is 1, execd's listener. Files that the sandbox writes are
                              kept in that directory; without limits.disk_bytes */
+    uint32_t guarded;     /* 1: its network is closed from the start, until a policy opens it */
     uint32_t bind_count;
     uint32_t binds_read_only;                 /* bit i: volume i is read-only inside */
     uint8_t layer_flags[PLAN_LAYERS_MAX + 1]; /* enum plan_layer_flags, in the layers' order */

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 SECONDS_MAX = 240  # longer than anything that works takes, also in a VM on a busy host
-WIRE_VERSION = 6
+WIRE_VERSION = 7
 CONFIG, SPAWN, OPEN, SIGNAL, PAUSE, RESUME, STAT, LIST, REMOVE = range(1, 10)
 REPLY_MIN = 8 + 256
 
@@ -187,7 +187,7 @@ class Broker:
         sock.settimeout(SECONDS_MAX)
         sock.connect(str(self.state / "broker.sock"))
         if configure:
-            reply = ask(sock, struct.pack("=I4xIII", CONFIG, WIRE_VERSION, 0, 0))
+            reply = ask(sock, struct.pack("=I4xIIII", CONFIG, WIRE_VERSION, 0, 0, 0))
             if reply is None:
                 raise ConnectionError("the broker went away")
             assert reply[0] == 0, reply
