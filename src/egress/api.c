@@ -1,0 +1,452 @@
+/* api.c - HTTP, to the server only, over a unix socket that other accounts cannot open.
+ *
+ * /sandboxes/{id}/api/... is what clients reach as port 18080 of a sandbox, through the gateway,
+ * which has checked their credentials. Its errors are plain text, as the contract has them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/json_write.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "egress/egress.h"
+
+enum {
+    BODY_BYTES_MAX = POLICY_TEXT_BYTES_MAX,
+    ANSWER_BYTES_MAX = 4 * 1024 * 1024,
+    LISTEN_BACKLOG = 128,
+};
+
+#define POLICY_METHODS "GET, POST, PUT, PATCH, DELETE"
+
+/* A request that changes a policy. */
+struct writing {
+    struct list link;
+    struct guarded *guarded;
+    struct http_req *req; /* NULL when the client is gone */
+    enum http_method method;
+    struct buf body;
+    const char *reason; /* of the answer; NULL = none */
+    bool plain;         /* the answer has no enforcementMode */
+};
+
+static struct egress *egress_of(const struct http_req *req)
+{
+    return req->server_user;
+}
+
+static void PRINTF_LIKE(3, 4) reply_text(struct http_req *req, int status, const char *fmt, ...)
+{
+    AUTO_BUF(text, 1024);
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)buf_vaddf(&text, fmt, ap);
+    va_end(ap);
+    (void)buf_add_char(&text, '\n');
+    (void)http_reply_header(req, STR("X-Content-Type-Options"), STR("nosniff"));
+    http_reply(req, status, STR("text/plain; charset=utf-8"), buf_str(&text));
+}
+
+/* NULL when there is no such sandbox, and the request is answered. */
+static struct guarded *require_guarded(struct http_req *req)
+{
+    struct guarded *b = NULL;
+    struct err e = {0};
+    int r = guarded_open(egress_of(req), http_req_param(req, "id"), &b, &e);
+
+    if (r < 0)
+        reply_text(req, r == -ENOENT ? 404 : 500, "%s",
+                   r == -ENOENT ? "there is no such sandbox" : e.msg);
+    return b;
+}
+
+/* --- /policy --- */
+
+static void reply_status(struct http_req *req, const struct policy *p, const char *reason,
+                         bool plain, bool with_policy)
+{
+    AUTO_BUF(out, ANSWER_BYTES_MAX);
+    AUTO_BUF(text, ANSWER_BYTES_MAX);
+    struct json_writer w;
+    int r;
+
+    json_write_begin(&w, &out);
+    json_write_object(&w);
+    json_member_string(&w, STR("status"), STR("ok"));
+    json_member_string(&w, STR("mode"), str_of(policy_mode(p)));
+    if (!plain)
+        json_member_string(&w, STR("enforcementMode"), STR("dns+nft"));
+    if (reason)
+        json_member_string(&w, STR("reason"), str_of(reason));
+    r = with_policy ? policy_write(p, &text) : 0;
+    if (with_policy && r == 0) {
+        json_write_key(&w, STR("policy"));
+        json_write_raw(&w, buf_str(&text));
+    }
+    json_write_object_end(&w);
+    if (json_write_end(&w) < 0 || r < 0 || buf_add_char(&out, '\n') < 0)
+        reply_text(req, 500, "internal error: the answer is too long");
+    else
+        http_reply(req, 200, STR("application/json"), buf_str(&out));
+}
+
+static void writing_next(struct guarded *b);
+
+static void writing_free(struct writing *w)
+{
+    if (w->req)
+        w->req->user = NULL;
+    buf_done(&w->body);
+    free(w);
+}
+
+static void on_written(void *user, int result, const struct err *e)
+{
+    struct writing *w = user;
+    struct guarded *b = w->guarded;
+
+    list_remove(&w->link);
+    b->request_count--;
+    if (result == 0)
+        guarded_event(b, "policy.change", http_method_name(w->method).p,
+                      str_of(policy_mode(b->policy)));
+    else
+        log_event(LOG_ERROR, "cannot change a policy", LOG_STR("sandbox", b->id),
+                  LOG_STR("error", e->msg));
+    if (w->req && result == 0)
+        reply_status(w->req, b->policy, w->reason, w->plain, false);
+    else if (w->req)
+        reply_text(w->req, 500, "failed to apply nftables policy: %s", e->msg);
+    writing_free(w);
+    if (!b->gone)
+        writing_next(b);
+}
+
+/* The policy that a request asks for. 0; 1 = nothing changes; -errno. */
+static int writing_policy(struct writing *w, struct policy **ret, struct err *e)
+{
+    const struct policy *old = w->guarded->policy;
+    struct str body = str_trim(buf_str(&w->body));
+    size_t removed = 0;
+    int r;
+
+    if (w->method == HTTP_PATCH) {
+        r = body.n ? policy_patch(old, body, ret, e) : err_set(e, EBADMSG, "empty body");
+        return r < 0 && body.n ? err_wrap(e, r, "invalid patch rules") : r;
+    }
+    if (w->method == HTTP_DELETE) {
+        r = body.n ? policy_without(old, body, ret, &removed, e)
+                   : err_set(e, EBADMSG, "empty body");
+        if (r < 0)
+            return body.n ? err_wrap(e, r, "invalid delete targets") : r;
+        w->reason = removed ? NULL : "no matching targets found";
+        return removed ? 0 : 1;
+    }
+    if (body.n == 0) {
+        w->reason = "policy reset to default deny-all";
+        w->plain = true;
+        *ret = policy_plain(POLICY_DENY);
+        return *ret ? 0 : err_set(e, ENOMEM, "out of memory");
+    }
+    r = policy_parse(body, ret, e);
+    return r < 0 ? err_wrap(e, r, "invalid policy") : 0;
+}
+
+/* Begins a request; false when it was answered at once. */
+static bool writing_start(struct writing *w)
+{
+    const struct egress *g = w->guarded->egress;
+    auto_policy *p = NULL;
+    struct err e = {0};
+    int r = w->req ? writing_policy(w, &p, &e) : 1;
+
+    if (r == 0 && g->conf.rules_max && p->count > g->conf.rules_max)
+        reply_text(w->req, 413, "egress rule total count %zu exceeds limit %u", p->count,
+                   g->conf.rules_max);
+    else if (r == 0) {
+        change_start(w->guarded, take_ptr(&p), true, on_written, w);
+        return true;
+    } else if (r == 1 && w->req)
+        reply_status(w->req, p ? p : w->guarded->policy, w->reason, w->plain, false);
+    else if (r < 0)
+        reply_text(w->req, r == -ENOMEM ? 500 : 400, "%s", e.msg);
+    return false;
+}
+
+static void writing_next(struct guarded *b)
+{
+    while (!list_empty(&b->requests)) {
+        struct writing *w = container_of(b->requests.next, struct writing, link);
+
+        if (writing_start(w))
+            return;
+        list_remove(&w->link);
+        b->request_count--;
+        writing_free(w);
+    }
+}
+
+void api_forget(struct guarded *b)
+{
+    bool busy = !list_empty(&b->changes); /* the first is answered when its change ends */
+
+    LIST_EACH(&b->requests, at)
+    {
+        struct writing *w = container_of(at, struct writing, link);
+
+        if (busy && at == b->requests.next)
+            continue;
+        list_remove(&w->link);
+        b->request_count--;
+        if (w->req)
+            reply_text(w->req, 404, "the sandbox was removed");
+        writing_free(w);
+    }
+}
+
+static void on_close(struct http_req *req, int error UNUSED)
+{
+    struct writing *w = req->user;
+
+    if (w)
+        w->req = NULL;
+}
+
+static const struct http_req_ops writing_ops = {.on_close = on_close};
+
+static void handle_policy(struct http_req *req)
+{
+    static const unsigned writes =
+        HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT) | HTTP_BIT(HTTP_PATCH) | HTTP_BIT(HTTP_DELETE);
+    struct guarded *b;
+    struct writing *w;
+
+    if (req->head.method != HTTP_GET && !(writes & HTTP_BIT(req->head.method))) {
+        (void)http_reply_header(req, STR("Allow"), STR(POLICY_METHODS));
+        reply_text(req, 405, "method not allowed");
+        return;
+    }
+    b = require_guarded(req);
+    if (!b)
+        return;
+    if (req->head.method == HTTP_GET) {
+        reply_status(req, b->policy, NULL, false, true);
+        return;
+    }
+    if (b->request_count >= EGRESS_REQUESTS_MAX) {
+        reply_text(req, 503, "too many changes of this policy at once");
+        return;
+    }
+    w = mem_new(struct writing);
+    *w = (struct writing){.guarded = b, .req = req, .method = req->head.method};
+    buf_init(&w->body, BODY_BYTES_MAX);
+    if (http_req_hold(req, req->body.n) < 0 || buf_add(&w->body, req->body) < 0) {
+        writing_free(w);
+        return;
+    }
+    req->user = w;
+    req->ops = &writing_ops;
+    list_push(&b->requests, &w->link);
+    b->request_count++;
+    if (b->request_count == 1)
+        writing_next(b);
+}
+
+static void handle_health(struct http_req *req)
+{
+    http_reply(req, 200, STR("text/plain; charset=utf-8"), STR("ok"));
+}
+
+/* --- for the server --- */
+
+static void handle_check(struct http_req *req)
+{
+    auto_policy *p = NULL;
+    struct err e = {0};
+    uint32_t max = egress_of(req)->conf.rules_max;
+
+    if (policy_parse(req->body, &p, &e) < 0)
+        reply_text(req, 400, "%s", e.msg);
+    else if (max && p->count > max)
+        reply_text(req, 413, "egress rule total count %zu exceeds limit %u", p->count, max);
+    else
+        http_reply(req, 204, STR_NONE, STR_NONE);
+}
+
+static void on_attached(void *user, int result, const struct err *e)
+{
+    struct writing *w = user;
+
+    if (w->req && result == 0)
+        http_reply(w->req, 204, STR_NONE, STR_NONE);
+    else if (w->req)
+        reply_text(w->req, result == -ENOENT ? 404 : 500, "%s", e->msg);
+    writing_free(w);
+}
+
+/* Puts the policy of a sandbox that runs now in force. */
+static void handle_attach(struct http_req *req)
+{
+    struct guarded *b = require_guarded(req);
+    struct writing *w;
+
+    if (!b)
+        return;
+    if (!b->given) {
+        http_reply(req, 204, STR_NONE, STR_NONE);
+        return;
+    }
+    w = mem_new(struct writing);
+    *w = (struct writing){.guarded = b, .req = req};
+    buf_init(&w->body, BODY_BYTES_MAX);
+    req->user = w;
+    req->ops = &writing_ops;
+    change_start(b, NULL, false, on_attached, w);
+}
+
+static void handle_detach(struct http_req *req)
+{
+    struct guarded *b = guarded_find(egress_of(req), http_req_param(req, "id"));
+
+    if (b)
+        guarded_remove(b);
+    http_reply(req, 204, STR_NONE, STR_NONE);
+}
+
+static void write_events(struct json_writer *w, const struct guarded *b)
+{
+    size_t n = min_size(b->event_count, EGRESS_EVENTS_MAX);
+
+    json_write_key(w, STR("events"));
+    json_write_array(w);
+    for (size_t i = b->event_count - n; i < b->event_count; i++) {
+        const struct event *event = &b->events[i % EGRESS_EVENTS_MAX];
+
+        json_write_object(w);
+        json_member_time(w, STR("timestamp"), event->at_us);
+        json_member_string(w, STR("event"), str_of(event->kind));
+        json_member_string(w, STR("target"), str_of(event->detail));
+        json_member_string(w, STR("reason"), str_of(event->reason));
+        json_write_object_end(w);
+    }
+    json_write_array_end(w);
+}
+
+static void reply_json(struct http_req *req, struct json_writer *w, struct buf *out)
+{
+    if (json_write_end(w) < 0)
+        reply_text(req, 500, "internal error: the answer is too long");
+    else
+        http_reply(req, 200, STR("application/json"), buf_str(out));
+}
+
+static void handle_events(struct http_req *req)
+{
+    AUTO_BUF(out, ANSWER_BYTES_MAX);
+    struct guarded *b = require_guarded(req);
+    struct json_writer w;
+
+    if (!b)
+        return;
+    json_write_begin(&w, &out);
+    json_write_object(&w);
+    json_member_bool(&w, STR("inForce"), b->attached);
+    json_member_u64(&w, STR("queries"), b->queries);
+    json_member_u64(&w, STR("denied"), b->denied);
+    json_member_u64(&w, STR("learned"), b->learned_count);
+    write_events(&w, b);
+    json_write_object_end(&w);
+    reply_json(req, &w, &out);
+}
+
+static void handle_stats(struct http_req *req)
+{
+    AUTO_BUF(out, ANSWER_BYTES_MAX);
+    const struct egress *g = egress_of(req);
+    const struct egress_stats *s = &g->stats;
+    const struct {
+        struct str name;
+        uint64_t value;
+    } rows[] = {
+        {STR("sandboxes"),    g->guarded.n    },
+        {STR("queries"),      s->queries      },
+        {STR("denied"),       s->denied       },
+        {STR("answered"),     s->answered     },
+        {STR("cached"),       s->cached       },
+        {STR("failed"),       s->failed       },
+        {STR("changes"),      s->changes      },
+        {STR("learned"),      s->learned      },
+        {STR("brokerErrors"), s->broker_errors},
+    };
+    struct json_writer w;
+
+    json_write_begin(&w, &out);
+    json_write_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        json_member_u64(&w, rows[i].name, rows[i].value);
+    json_write_object_end(&w);
+    reply_json(req, &w, &out);
+}
+
+/* For people: a line per event, as the server's diagnostics have them. */
+static void handle_event_lines(struct http_req *req)
+{
+    AUTO_BUF(out, ANSWER_BYTES_MAX);
+    const struct guarded *b = guarded_find(egress_of(req), http_req_param(req, "id"));
+    size_t n = b ? min_size(b->event_count, EGRESS_EVENTS_MAX) : 0;
+
+    for (size_t i = b ? b->event_count - n : 0; b && i < b->event_count; i++) {
+        const struct event *event = &b->events[i % EGRESS_EVENTS_MAX];
+        char at[TIME_TEXT_MAX];
+
+        time_format(event->at_us, at);
+        (void)buf_addf(&out, "%s  %-13s  %s  %s\n", at, event->kind, event->detail, event->reason);
+    }
+    http_reply(req, 200, STR("text/plain; charset=utf-8"), buf_str(&out));
+}
+
+static const struct http_route routes[] = {
+    {HTTP_BIT(HTTP_GET),    "/healthz",                    0, handle_health,      0             },
+    {HTTP_BIT(HTTP_GET),    "/stats",                      0, handle_stats,       0             },
+    {HTTP_BIT(HTTP_POST),   "/check",                      0, handle_check,       BODY_BYTES_MAX},
+    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/attach",      0, handle_attach,      0             },
+    {HTTP_BIT(HTTP_DELETE), "/sandboxes/{id}",             0, handle_detach,      0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/events",      0, handle_events,      0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/event-lines", 0, handle_event_lines, 0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/healthz", 0, handle_health,      0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/policy",  0, handle_policy,      BODY_BYTES_MAX},
+};
+
+static void on_unrouted(struct http_req *req, unsigned allowed)
+{
+    if (allowed)
+        reply_text(req, 405, "method not allowed");
+    else
+        reply_text(req, 404, "404 page not found");
+}
+
+int api_start(struct egress *g, struct err *e)
+{
+    const struct http_server_conf conf = {
+        .routes = routes,
+        .route_count = ARRAY_LEN(routes),
+        .user = g,
+        .on_unrouted = on_unrouted,
+    };
+    struct sock_addr addr = {.size = sizeof(addr.path)};
+    mode_t mask;
+    int r = http_server_new(g->loop, &conf, &g->http, e);
+    int fd;
+
+    if (r < 0)
+        return r;
+    addr.path.sun_family = AF_UNIX;
+    if (str_copy(addr.path.sun_path, sizeof(addr.path.sun_path), str_of(g->conf.socket)) < 0)
+        return err_set(e, ENAMETOOLONG, "the path '%s' is too long for a socket", g->conf.socket);
+    mask = umask(0177);
+    fd = sock_listen(&addr, LISTEN_BACKLOG, e);
+    (void)umask(mask);
+    return fd < 0 ? fd : http_server_listen(g->http, fd, e);
+}

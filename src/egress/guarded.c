@@ -1,0 +1,323 @@
+/* guarded.c - the sandboxes that this process knows. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/json_write.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "egress/egress.h"
+
+enum {
+    STATE_BYTES_MAX = POLICY_TEXT_BYTES_MAX + 4096,
+    FRESH_S = 30, /* an address with more time left is not programmed again */
+    NS_PER_S = 1000000000,
+};
+
+struct guarded *guarded_find(struct egress *g, struct str id)
+{
+    return map_get(&g->guarded, id);
+}
+
+struct guarded *guarded_by_addr(struct egress *g, const struct sock_addr *from)
+{
+    if (from->any.sa_family == AF_INET)
+        return map_get(&g->by_addr, str_make((const char *)&from->v4.sin_addr, 4));
+    if (from->any.sa_family == AF_INET6)
+        return map_get(&g->by_addr, str_make((const char *)&from->v6.sin6_addr, 16));
+    return NULL;
+}
+
+static struct str v4_key(const struct guarded *b)
+{
+    return str_make((const char *)&b->v4, 4);
+}
+
+static struct str v6_key(const struct guarded *b)
+{
+    return str_make((const char *)&b->v6, 16);
+}
+
+/* An address may have a new owner already. */
+static void unplace(struct guarded *b)
+{
+    if (!b->attached)
+        return;
+    if (map_get(&b->egress->by_addr, v4_key(b)) == b)
+        (void)map_take(&b->egress->by_addr, v4_key(b));
+    if (map_get(&b->egress->by_addr, v6_key(b)) == b)
+        (void)map_take(&b->egress->by_addr, v6_key(b));
+    b->attached = false;
+}
+
+void guarded_place(struct guarded *b, const struct broker_sandbox *at)
+{
+    unplace(b);
+    b->v4 = at->address;
+    b->v6 = at->address6;
+    if (map_set(&b->egress->by_addr, v4_key(b), b) < 0 ||
+        map_set(&b->egress->by_addr, v6_key(b), b) < 0)
+        log_event(LOG_ERROR, "too many sandboxes", LOG_STR("sandbox", b->id));
+    b->attached = true;
+}
+
+/* --- state --- */
+
+static int open_dir(struct egress *g, const char *id, struct err *e)
+{
+    int fd = openat(g->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? err_sys(e, errno, "directory of sandbox %s", id) : fd;
+}
+
+int guarded_save(struct egress *g, const char *id, const struct policy *policy, bool intercept,
+                 struct err *e)
+{
+    auto_fd dir = open_dir(g, id, e);
+    AUTO_BUF(text, STATE_BYTES_MAX);
+    int r;
+
+    if (dir < 0)
+        return dir;
+    r = buf_addf(&text, "{\"credentialProxy\":%s,\"policy\":", intercept ? "true" : "false");
+    if (r == 0)
+        r = policy_write(policy, &text);
+    if (r == 0)
+        r = buf_add(&text, STR("}\n"));
+    if (r < 0)
+        return err_sys(e, -r, "write the policy of sandbox %s", id);
+    return io_write_file_atomic(dir, EGRESS_STATE_FILE, buf_str(&text), 0600, e);
+}
+
+/* Fills the policy of a new entry: that of its file, or allow-all. */
+static int read_state(struct guarded *b, int dir, struct err *e)
+{
+    AUTO_ARENA(tree, 16 * 1024 * 1024);
+    AUTO_BUF(text, STATE_BYTES_MAX);
+    AUTO_BUF(policy, STATE_BYTES_MAX);
+    struct json_writer w;
+    struct json *doc;
+    int r = io_read_regular(dir, EGRESS_STATE_FILE, STATE_BYTES_MAX, &text, e);
+
+    if (r == -ENOENT) {
+        b->policy = policy_plain(POLICY_ALLOW);
+        b->given = b->egress->always->count > 0;
+        return b->policy ? 0 : -ENOMEM;
+    }
+    if (r >= 0)
+        r = json_parse(&tree, buf_str(&text), NULL, &doc, e);
+    if (r < 0)
+        return r;
+    (void)json_to_bool(json_get(doc, STR("credentialProxy")), &b->intercept);
+    if (!json_get(doc, STR("policy")))
+        return err_set(e, EBADMSG, EGRESS_STATE_FILE " has no policy");
+    json_write_begin(&w, &policy);
+    json_write_value(&w, json_get(doc, STR("policy")));
+    r = json_write_end(&w);
+    if (r == 0)
+        r = policy_parse(buf_str(&policy), &b->policy, e);
+    b->given = true;
+    return r;
+}
+
+static void guarded_free(struct guarded *b)
+{
+    while (!list_empty(&b->learned)) {
+        struct learned *l = container_of(b->learned.next, struct learned, link);
+
+        list_remove(&l->link);
+        free(l);
+    }
+    policy_free(b->policy);
+    free(b->events);
+    free(b);
+}
+
+int guarded_open(struct egress *g, struct str id, struct guarded **ret, struct err *e)
+{
+    struct guarded *b = guarded_find(g, id);
+    auto_fd dir = -EBADF;
+    char text[PLAN_ID_MAX];
+    int r;
+
+    if (b) {
+        *ret = b;
+        return 0;
+    }
+    if (!plan_id_is_valid(id) || str_copy(text, sizeof(text), id) < 0)
+        return err_set(e, ENOENT, "'%.*s' cannot be the id of a sandbox", (int)min_size(id.n, 64),
+                       id.p);
+    dir = open_dir(g, text, e);
+    if (dir < 0)
+        return dir;
+    b = mem_new(struct guarded);
+    b->egress = g;
+    memcpy(b->id, text, sizeof(text));
+    list_init(&b->learned);
+    list_init(&b->changes);
+    list_init(&b->requests);
+    list_init(&b->waiting);
+    r = read_state(b, dir, e);
+    if (r >= 0)
+        r = map_add(&g->guarded, id, b);
+    if (r < 0) {
+        guarded_free(b);
+        return err_wrap(e, r, "sandbox %s", text);
+    }
+    *ret = b;
+    return 0;
+}
+
+void guarded_unref_job(struct guarded *b)
+{
+    b->jobs--;
+    if (b->gone && b->jobs == 0)
+        guarded_free(b);
+}
+
+void guarded_remove(struct guarded *b)
+{
+    (void)map_take(&b->egress->guarded, str_of(b->id));
+    unplace(b);
+    b->gone = true;
+    resolver_forget(b);
+    api_forget(b);
+    b->jobs++;
+    guarded_unref_job(b);
+}
+
+void guarded_free_all(struct egress *g)
+{
+    struct str key;
+    void *value;
+
+    for (size_t at = 0; map_next(&g->guarded, &at, &key, &value); at = 0)
+        guarded_remove(value);
+    map_done(&g->guarded);
+    map_done(&g->by_addr);
+}
+
+/* The server removes the directory of a sandbox last. */
+static void on_sweep(struct loop_timer *timer)
+{
+    struct egress *g = container_of(timer, struct egress, sweep);
+    size_t at = 0;
+    void *value;
+
+    while (map_next(&g->guarded, &at, NULL, &value)) {
+        struct guarded *b = value;
+
+        if (faccessat(g->sandboxes, b->id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+            guarded_remove(b);
+    }
+    loop_timer_after(g->loop, &g->sweep, 60 * 1000, on_sweep);
+}
+
+static void on_loaded(void *user, int result, const struct err *e)
+{
+    struct guarded *b = user;
+
+    if (result < 0 && result != -ENOENT)
+        log_event(LOG_ERROR, "cannot put a policy in force; its sandbox keeps the rules it has",
+                  LOG_STR("sandbox", b->id), LOG_STR("error", e->msg));
+}
+
+static void load_one(struct egress *g, const char *id)
+{
+    char path[PLAN_ID_MAX + sizeof("/" EGRESS_STATE_FILE)];
+    struct guarded *b = NULL;
+    struct err e = {0};
+
+    if (!plan_id_is_valid(str_of(id)))
+        return;
+    (void)snprintf(path, sizeof(path), "%.*s/" EGRESS_STATE_FILE, PLAN_ID_MAX - 1, id);
+    if (g->always->count == 0 && faccessat(g->sandboxes, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    if (guarded_open(g, str_of(id), &b, &e) < 0)
+        (void)log_err(&e, "cannot read a policy; its sandbox keeps the rules it has");
+    else
+        change_start(b, NULL, false, on_loaded, b);
+}
+
+int guarded_load(struct egress *g, struct err *e)
+{
+    int fd = openat(g->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+
+    if (!dir)
+        return err_sys(e, errno, "list sandboxes");
+    while ((entry = readdir(dir)))
+        if (entry->d_name[0] != '.')
+            load_one(g, entry->d_name);
+    (void)closedir(dir);
+    loop_timer_after(g->loop, &g->sweep, 60 * 1000, on_sweep);
+    return 0;
+}
+
+/* --- what it did --- */
+
+void guarded_event(struct guarded *b, const char *kind, const char *reason, struct str detail)
+{
+    struct event *event;
+
+    if (!b->events)
+        b->events = mem_new_array(struct event, EGRESS_EVENTS_MAX);
+    event = &b->events[b->event_count++ % EGRESS_EVENTS_MAX];
+    *event = (struct event){.at_us = time_wall_us(), .kind = kind, .reason = reason};
+    detail.n = min_size(detail.n, sizeof(event->detail) - 1);
+    memcpy(event->detail, detail.p, detail.n);
+    log_event(LOG_INFO, kind, LOG_STR("sandbox", b->id), LOG_STR("reason", reason),
+              LOG_STR("target", detail));
+}
+
+static void forget_oldest(struct guarded *b)
+{
+    struct learned *l = container_of(b->learned.next, struct learned, link);
+
+    list_remove(&l->link);
+    free(l);
+    b->learned_count--;
+}
+
+bool guarded_learn(struct guarded *b, struct str name, int family, const void *addr,
+                   uint32_t seconds)
+{
+    uint64_t now = loop_now_ns(b->egress->loop), ends = now + (uint64_t)seconds * NS_PER_S;
+    size_t bytes = family == AF_INET ? 4 : 16;
+    struct learned *l = NULL;
+    bool fresh;
+
+    LIST_EACH(&b->learned, at)
+    {
+        struct learned *known = container_of(at, struct learned, link);
+
+        if (known->family == family && memcmp(known->addr, addr, bytes) == 0 &&
+            str_eq(str_of(known->name), name))
+            l = known;
+    }
+    fresh = l && l->ends_ns > now + (uint64_t)FRESH_S * NS_PER_S &&
+            l->ends_ns + (uint64_t)FRESH_S * NS_PER_S > ends;
+    if (fresh)
+        return false;
+    if (l) {
+        list_remove(&l->link);
+    } else {
+        if (b->learned_count == EGRESS_LEARNED_MAX)
+            forget_oldest(b);
+        l = mem_zalloc(sizeof(*l) + name.n + 1);
+        l->family = (uint8_t)family;
+        memcpy(l->addr, addr, bytes);
+        memcpy(l->name, name.p, name.n);
+        b->learned_count++;
+    }
+    l->ends_ns = ends;
+    list_push(&b->learned, &l->link);
+    return true;
+}

@@ -1,0 +1,348 @@
+/* main.c - opensandbox-egress: options, start and end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "egress/egress.h"
+#include "version.h"
+
+enum {
+    POOL_QUEUE_MAX = 16 * 1024,
+    ASKS_MAX = 1024,
+    CACHE_ENTRIES_MAX = 4096,
+    DNS_TIMEOUT_MS = 5 * 1000,
+    DNS_PORT = 53,
+    EXIT_USAGE = 2,
+};
+
+static const char help[] =
+    "usage: opensandbox-egress --broker SOCKET --dir DIR --socket PATH --upstream ADDRESS...\n"
+    "Judges and answers the DNS of the sandboxes of this host, and has the broker filter their\n"
+    "packets. The server starts it.\n"
+    "  --broker SOCKET    of opensandbox-broker\n"
+    "  --dir DIR          data directory of the server\n"
+    "  --socket PATH      where it serves HTTP to the server\n"
+    "  --upstream ADDRESS resolver, an IP address with an optional port; up to 4\n"
+    "  --deny TARGET      name, address or network that no sandbox may reach\n"
+    "  --allow TARGET     one that every sandbox with a policy may reach\n"
+    "  --doh TARGET       address or network of encrypted DNS, denied at port 443\n"
+    "  --block-doh        deny port 443 altogether, if there is no --doh\n"
+    "  --block-quic       deny UDP port 443\n"
+    "  --max-rules N      of one policy; 0 = no limit\n"
+    "  --dns-timeout MS   for an answer of a resolver\n"
+    "  --until-eof FD     end when this inherited pipe reports end of file\n"
+    "  --version, --help\n";
+
+enum option_id {
+    OPT_BROKER = 1,
+    OPT_DIR,
+    OPT_SOCKET,
+    OPT_UPSTREAM,
+    OPT_DENY,
+    OPT_ALLOW,
+    OPT_DOH,
+    OPT_BLOCK_DOH,
+    OPT_BLOCK_QUIC,
+    OPT_MAX_RULES,
+    OPT_DNS_TIMEOUT,
+    OPT_UNTIL_EOF,
+    OPT_VERSION,
+    OPT_HELP,
+};
+static const struct option options[] = {
+    {"broker",      required_argument, NULL, OPT_BROKER     },
+    {"dir",         required_argument, NULL, OPT_DIR        },
+    {"socket",      required_argument, NULL, OPT_SOCKET     },
+    {"upstream",    required_argument, NULL, OPT_UPSTREAM   },
+    {"deny",        required_argument, NULL, OPT_DENY       },
+    {"allow",       required_argument, NULL, OPT_ALLOW      },
+    {"doh",         required_argument, NULL, OPT_DOH        },
+    {"block-doh",   no_argument,       NULL, OPT_BLOCK_DOH  },
+    {"block-quic",  no_argument,       NULL, OPT_BLOCK_QUIC },
+    {"max-rules",   required_argument, NULL, OPT_MAX_RULES  },
+    {"dns-timeout", required_argument, NULL, OPT_DNS_TIMEOUT},
+    {"until-eof",   required_argument, NULL, OPT_UNTIL_EOF  },
+    {"version",     no_argument,       NULL, OPT_VERSION    },
+    {"help",        no_argument,       NULL, OPT_HELP       },
+    {NULL,          0,                 NULL, 0              },
+};
+
+static int complain(const char *what, const char *value)
+{
+    fprintf(stderr, "opensandbox-egress: %s '%s'\n", what, value);
+    return -EINVAL;
+}
+
+static int add_upstream(struct egress_conf *conf, const char *text)
+{
+    struct sock_addr *addr = &conf->upstreams[conf->upstream_count];
+    struct policy_net net;
+    char with_port[SOCK_ADDR_TEXT_MAX];
+
+    if (conf->upstream_count == DNS_UPSTREAMS_MAX)
+        return complain("too many resolvers at", text);
+    if (policy_net_parse(str_of(text), &net) == 0 && !strchr(text, '/'))
+        (void)snprintf(with_port, sizeof(with_port), net.family == AF_INET ? "%s:%d" : "[%s]:%d",
+                       text, DNS_PORT);
+    else
+        (void)snprintf(with_port, sizeof(with_port), "%s", text);
+    if (sock_addr_parse(str_of(with_port), addr, NULL) < 0 ||
+        (addr->any.sa_family != AF_INET && addr->any.sa_family != AF_INET6))
+        return complain("not the address of a resolver:", text);
+    conf->upstream_count++;
+    return 0;
+}
+
+static int add_target(struct str *list, size_t *count, const char *text)
+{
+    if (*count == EGRESS_TARGETS_MAX)
+        return complain("too many targets at", text);
+    list[(*count)++] = str_of(text);
+    return 0;
+}
+
+static int set_number(uint32_t *ret, uint64_t max, const char *text)
+{
+    uint64_t n;
+
+    if (str_to_u64_range(str_of(text), 0, max, &n) < 0)
+        return complain("not a number, or too large:", text);
+    *ret = (uint32_t)n;
+    return 0;
+}
+
+static int parse_option(struct egress_conf *conf, int id, const char *value)
+{
+    uint32_t n = 0;
+    int r = 0;
+
+    switch (id) {
+    case OPT_BROKER:
+        conf->broker = value;
+        break;
+    case OPT_DIR:
+        conf->dir = value;
+        break;
+    case OPT_SOCKET:
+        conf->socket = value;
+        break;
+    case OPT_UPSTREAM:
+        return add_upstream(conf, value);
+    case OPT_DENY:
+        return add_target(conf->deny, &conf->deny_count, value);
+    case OPT_ALLOW:
+        return add_target(conf->allow, &conf->allow_count, value);
+    case OPT_DOH:
+        return add_target(conf->doh, &conf->doh_count, value);
+    case OPT_BLOCK_DOH:
+        conf->block_doh = true;
+        break;
+    case OPT_BLOCK_QUIC:
+        conf->block_quic = true;
+        break;
+    case OPT_MAX_RULES:
+        return set_number(&conf->rules_max, UINT32_MAX, value);
+    case OPT_DNS_TIMEOUT:
+        return set_number(&conf->dns_timeout_ms, 120 * 1000, value);
+    case OPT_UNTIL_EOF:
+        r = set_number(&n, 1024, value);
+        conf->until_eof = (int)n;
+        break;
+    default:
+        r = -EINVAL;
+    }
+    return r;
+}
+
+/* 0; 1 = done; -EINVAL. */
+static int parse_options(int argc, char **argv, struct egress_conf *conf)
+{
+    int id, r = 0;
+
+    while (r == 0 && (id = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (id == OPT_VERSION)
+            return printf("opensandbox-egress " OPENSANDBOX_VERSION "\n") < 0 ? -EIO : 1;
+        if (id == OPT_HELP)
+            return fputs(help, stdout) < 0 ? -EIO : 1;
+        r = parse_option(conf, id, optarg);
+    }
+    if (r == 0 && (optind < argc || !conf->broker || !conf->dir || !conf->socket)) {
+        fputs("opensandbox-egress: --broker, --dir and --socket are needed\n", stderr);
+        r = -EINVAL;
+    }
+    return r;
+}
+
+/* --- life --- */
+
+struct life {
+    struct egress egress;
+    struct loop_signals signals;
+    struct loop_io tie;
+};
+
+static void on_signal(struct loop_signals *signals, int signo UNUSED)
+{
+    loop_stop(container_of(signals, struct life, signals)->egress.loop);
+}
+
+static void on_tie(struct loop_io *io, uint32_t events UNUSED)
+{
+    char c;
+
+    if (read(io->fd, &c, 1) == 0)
+        loop_stop(container_of(io, struct life, tie)->egress.loop);
+}
+
+static int read_lists(struct egress *g, struct err *e)
+{
+    const struct egress_conf *c = &g->conf;
+    int r = policy_always(c->deny, c->deny_count, c->allow, c->allow_count, &g->always, e);
+
+    if (r == 0)
+        r = policy_always(c->doh, c->doh_count, NULL, 0, &g->doh, e);
+    return r < 0 ? err_wrap(e, r, "lists of the configuration") : 0;
+}
+
+static int ask_info(struct egress *g UNUSED, struct broker_client *client, void *user,
+                    struct err *e)
+{
+    return broker_info(client, user, e);
+}
+
+/* The broker may be starting, too. */
+static int meet_broker(struct egress *g, struct broker_info *info, struct err *e)
+{
+    const struct timespec pause = {.tv_nsec = 50 * 1000000L};
+    uint64_t deadline = deadline_in_ms(20 * 1000);
+    int r;
+
+    while ((r = broker_call(g, ask_info, info, e)) < 0 && !deadline_passed(deadline))
+        (void)nanosleep(&pause, NULL);
+    return r;
+}
+
+static int open_parts(struct life *l, struct err *e)
+{
+    struct egress *g = &l->egress;
+    const struct pool_conf pool = {"broker", 1, POOL_QUEUE_MAX};
+    struct dns_forward_conf forward = {.upstream_count = g->conf.upstream_count,
+                                       .timeout_ms = g->conf.dns_timeout_ms,
+                                       .asks_max = ASKS_MAX};
+    char path[512];
+    sigset_t set;
+    int r = loop_new(&g->loop, e);
+
+    if (r < 0)
+        return r;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    r = loop_signals_start(g->loop, &l->signals, &set, on_signal, e);
+    if (r == 0)
+        r = pool_new(&pool, &g->pool, e);
+    if (r == 0)
+        r = read_lists(g, e);
+    if (r < 0)
+        return r;
+    (void)snprintf(path, sizeof(path), "%s/sandboxes", g->conf.dir);
+    g->sandboxes = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (g->sandboxes < 0)
+        return err_sys(e, errno, "open %s", path);
+    forward.loop = g->loop;
+    memcpy(forward.upstreams, g->conf.upstreams, sizeof(forward.upstreams));
+    g->forward = dns_forward_new(&forward);
+    g->cache = dns_cache_new(CACHE_ENTRIES_MAX);
+    if (g->conf.until_eof >= 0)
+        r = loop_io_start(g->loop, &l->tie, g->conf.until_eof, EPOLLIN, on_tie, e);
+    return r;
+}
+
+static int serve(struct life *l, struct err *e)
+{
+    struct egress *g = &l->egress;
+    struct broker_info info = {0};
+    int r = open_parts(l, e);
+
+    if (r == 0)
+        r = meet_broker(g, &info, e);
+    if (r == 0)
+        r = resolver_start(g, &info, e);
+    if (r == 0)
+        r = guarded_load(g, e);
+    if (r == 0)
+        r = api_start(g, e);
+    if (r < 0)
+        return r;
+    log_event(LOG_INFO, "ready", LOG_STR("version", OPENSANDBOX_VERSION),
+              LOG_U64("sandboxes", g->guarded.n), LOG_U64("resolvers", g->conf.upstream_count));
+    return loop_run(g->loop, e);
+}
+
+static void clean_up(struct life *l)
+{
+    struct egress *g = &l->egress;
+
+    http_server_free(g->http);
+    if (g->pool) {
+        (void)pool_stop(g->pool, UINT32_MAX);
+        loop_settle(g->loop);
+    }
+    resolver_free(g->resolver);
+    if (g->loop)
+        loop_timer_stop(g->loop, &g->sweep);
+    guarded_free_all(g);
+    dns_forward_free(g->forward);
+    dns_cache_free(g->cache);
+    pool_free(g->pool);
+    policy_free(g->always);
+    policy_free(g->doh);
+    broker_close(&g->client);
+    fd_close(g->sandboxes);
+    if (g->loop) {
+        if (l->tie.fd > 0)
+            loop_io_stop(g->loop, &l->tie);
+        loop_signals_stop(&l->signals);
+        loop_settle(g->loop);
+    }
+    loop_free(g->loop);
+}
+
+int main(int argc, char **argv)
+{
+    static struct life life; /* one per process */
+    struct err e = {0};
+    int r;
+
+    life.egress = (struct egress){
+        .conf = {.rules_max = POLICY_RULES_MAX,
+                 .dns_timeout_ms = DNS_TIMEOUT_MS,
+                 .until_eof = -EBADF},
+        .client = {-EBADF          },
+        .sandboxes = -EBADF,
+    };
+    map_init(&life.egress.guarded, EGRESS_GUARDED_MAX, NULL);
+    map_init(&life.egress.by_addr, 2 * EGRESS_GUARDED_MAX, NULL);
+    r = parse_options(argc, argv, &life.egress.conf);
+    if (r != 0)
+        return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
+    log_init(&(struct log_conf){.level = LOG_INFO, .fd = STDERR_FILENO, .area = "egress"});
+    fd_raise_limit();
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    (void)prctl(PR_SET_DUMPABLE, 0); /* it will hold credentials */
+    r = serve(&life, &e);
+    if (r < 0)
+        (void)log_err(&e, "cannot serve");
+    clean_up(&life);
+    return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
