@@ -13,6 +13,8 @@ enum { EXTENSIONS_MAX = 64, LIMITS_MAX = 64, TEXT_BYTES_MAX = 4096, POLICY_BYTES
 struct egress_rule {
     int action;
     struct str target;
+    struct str protocol;
+    const struct json *ports;
 };
 
 struct network_policy {
@@ -83,6 +85,8 @@ static const struct json_field egress_fields[] = {
                .names = action_names),
     JSON_FIELD("target", JSON_AS_STR, JSON_REQUIRED, struct egress_rule, target, .min = 1,
                .max = TEXT_BYTES_MAX),
+    JSON_FIELD("protocol", JSON_AS_STR, JSON_NULLABLE, struct egress_rule, protocol, .max = 16),
+    JSON_FIELD("ports", JSON_AS_RAW, JSON_NULLABLE, struct egress_rule, ports),
 };
 static const struct json_table egress_table = JSON_TABLE(struct egress_rule, egress_fields, 0);
 static const struct json_field egress_element = {.as = JSON_AS_OBJECT, .table = &egress_table};
@@ -366,6 +370,12 @@ static int policy_print(const struct network_policy *p, struct buf *out)
         json_write_object(&w);
         json_member_string(&w, STR("action"), action_name(p->egress[i].action));
         json_member_string(&w, STR("target"), p->egress[i].target);
+        if (p->egress[i].protocol.n)
+            json_member_string(&w, STR("protocol"), p->egress[i].protocol);
+        if (p->egress[i].ports && p->egress[i].ports->type != JSON_NULL) {
+            json_write_key(&w, STR("ports"));
+            json_write_value(&w, p->egress[i].ports);
+        }
         json_write_object_end(&w);
     }
     json_write_array_end(&w);

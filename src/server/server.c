@@ -110,7 +110,7 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
 {
     struct server *s = &((struct life *)user)->server;
     struct sandbox *sb = sandboxes_find(s->sandboxes, sandbox_id);
-    struct runtime_endpoint endpoint = {0};
+    struct runtime_endpoint endpoint = {0}, outside = {0};
 
     if (!sb)
         return false;
@@ -126,6 +126,10 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
     if (s->runtime->ops->endpoint(s->runtime, sandbox_id, &endpoint) < 0 && !ret->refusal)
         ret->refusal = "the sandbox has no address yet";
     ret->addr = endpoint.addr;
+    ret->is_outside = sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_PAUSING ||
+                      sb->state == SANDBOX_RESUMING;
+    if (ret->has_egress && s->runtime->ops->egress_endpoint(s->runtime, sandbox_id, &outside) == 0)
+        ret->egress = outside.addr;
     memcpy(ret->headers, endpoint.headers, sizeof(ret->headers));
     ret->header_count = endpoint.header_count;
     return true;

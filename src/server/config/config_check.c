@@ -47,6 +47,7 @@ static void derive_paths(struct config *c)
             config_program_find(a, "opensandbox-broker", OPENSANDBOX_BROKER));
     fill_in(&c->embedded.unpack_program,
             config_program_find(a, "opensandbox-unpack", OPENSANDBOX_UNPACK));
+    fill_in(&c->egress.program, config_program_find(a, "opensandbox-egress", OPENSANDBOX_EGRESS));
     fill_in(&c->embedded.execd_program, config_program_find(a, "execd", OPENSANDBOX_EXECD));
     slash = strrchr(c->store.path, '/');
     c->dir = slash > c->store.path
@@ -336,7 +337,7 @@ static const struct {
 static void warn_of_idle_sections(const struct config *c, const struct toml *root,
                                   struct config_report *report)
 {
-    static const char *const sections[] = {"docker", "kubernetes", "agent_sandbox", "egress"};
+    static const char *const sections[] = {"docker", "kubernetes", "agent_sandbox"};
 
     for (size_t i = 0; i < ARRAY_LEN(sections); i++) {
         struct config_place at = place_of(c, root, sections[i]);

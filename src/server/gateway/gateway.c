@@ -62,10 +62,11 @@ static const struct credential_row {
     struct str name;
     unsigned kinds;
 } credential_rows[] = {
-    {STR_INIT(GUARD_KEY_HEADER),     IS_API_KEY | IS_OURS              },
-    {STR_INIT(GATEWAY_TOKEN_HEADER), IS_TOKEN | MUST_BE_RIGHT | IS_OURS},
-    {STR_INIT(GATEWAY_EXECD_HEADER), IS_API_KEY | IS_TOKEN             },
-    {STR_INIT(GATEWAY_ROUTE_HEADER), IS_SIGNED_ROUTE | IS_OURS         },
+    {STR_INIT(GUARD_KEY_HEADER),      IS_API_KEY | IS_OURS              },
+    {STR_INIT(GATEWAY_TOKEN_HEADER),  IS_TOKEN | MUST_BE_RIGHT | IS_OURS},
+    {STR_INIT(GATEWAY_EXECD_HEADER),  IS_API_KEY | IS_TOKEN             },
+    {STR_INIT(GATEWAY_EGRESS_HEADER), IS_TOKEN | IS_OURS                },
+    {STR_INIT(GATEWAY_ROUTE_HEADER),  IS_SIGNED_ROUTE | IS_OURS         },
 };
 
 static unsigned credential_kinds_of(struct str name)
@@ -200,6 +201,9 @@ static struct str visit_target(const struct visit *v, struct http_req *req)
 
     if (v->port == GATEWAY_EXECD_PORT)
         return *slash ? str_of(arena_printf(&req->arena, "/%.*s", STR_ARG(rest))) : rest;
+    if (v->port == GATEWAY_EGRESS_PORT)
+        return str_of(arena_printf(&req->arena, "/sandboxes/%.*s/api%s%.*s", STR_ARG(v->sandbox_id),
+                                   slash, STR_ARG(rest)));
     return str_of(arena_printf(&req->arena, "/proxy/%u%s%.*s", v->port, slash, STR_ARG(rest)));
 }
 
@@ -294,7 +298,7 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
     struct http_header rows[FORWARDED_ROWS_MAX + GATEWAY_TARGET_HEADERS_MAX];
     size_t count = forwarded_rows(req, rows);
     struct http_proxy_target target = {
-        .addr = &v->target.addr,
+        .addr = v->port == GATEWAY_EGRESS_PORT ? &v->target.egress : &v->target.addr,
         .target = visit_target(v, req),
         .host = req->head.host.n ? req->head.host : STR("localhost"), /* HTTP/1.0 may have none */
         .headers = rows,
@@ -305,6 +309,8 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
         .user = g,
     };
 
+    if (v->port == GATEWAY_EGRESS_PORT)
+        target.header_count = count; /* the others are for execd */
     memcpy(rows + count, v->target.headers, v->target.header_count * sizeof(rows[0]));
     if (!target.target.p) {
         g->stats.refused++;
@@ -333,7 +339,7 @@ static bool is_broken_websocket(const struct http_req *req)
 /* True when the request was refused, and answered. */
 static bool gateway_refuses(const struct gateway *g, const struct visit *v, struct http_req *req)
 {
-    bool open = g->conf.open && !(v->known && v->target.secure);
+    bool open = g->conf.open && !(v->known && v->target.secure) && v->port != GATEWAY_EGRESS_PORT;
     enum credential c = open ? CREDENTIAL_RIGHT : gateway_check(g, v, req);
 
     if (c == CREDENTIAL_NONE)
@@ -358,7 +364,7 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
         http_reply_error(req, 400, "GENERAL::UNKNOWN_ERROR",
                          "Upgrade: websocket needs a GET with Connection: Upgrade and a "
                          "Sec-WebSocket-Key of 16 bytes");
-    else if (v->target.refusal)
+    else if (v->target.refusal && !(v->port == GATEWAY_EGRESS_PORT && v->target.is_outside))
         http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING", "%s%s%s", v->target.refusal,
                          v->target.cause ? ": " : "", v->target.cause ? v->target.cause : "");
     else

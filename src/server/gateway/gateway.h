@@ -10,9 +10,10 @@
 
 enum { GATEWAY_EXECD_PORT = 44772, GATEWAY_EGRESS_PORT = 18080, GATEWAY_TARGET_HEADERS_MAX = 4 };
 
-#define GATEWAY_TOKEN_HEADER "OpenSandbox-Secure-Access" /* the sandbox's token */
-#define GATEWAY_EXECD_HEADER "X-EXECD-ACCESS-TOKEN"      /* the same token, or execd's own */
-#define GATEWAY_ROUTE_HEADER "OpenSandbox-Ingress-To"    /* a signed route */
+#define GATEWAY_TOKEN_HEADER  "OpenSandbox-Secure-Access" /* the sandbox's token */
+#define GATEWAY_EXECD_HEADER  "X-EXECD-ACCESS-TOKEN"      /* the same token, or execd's own */
+#define GATEWAY_EGRESS_HEADER "OPENSANDBOX-EGRESS-AUTH"   /* the same token, for the egress port */
+#define GATEWAY_ROUTE_HEADER  "OpenSandbox-Ingress-To"    /* a signed route */
 
 struct gateway;
 
@@ -22,11 +23,13 @@ struct gateway_target {
     /* Added to each request, in place of the client's of the same name. */
     struct http_header headers[GATEWAY_TARGET_HEADERS_MAX];
     size_t header_count;
-    struct str token;    /* grants access to its data plane */
-    bool has_egress;     /* its egress control is at GATEWAY_EGRESS_PORT */
-    bool secure;         /* requires a credential even when the gateway is open */
-    const char *refusal; /* NULL, or why forwarding is refused: "the sandbox is paused" */
-    const char *cause;   /* NULL, or the cause of that: how the entrypoint ended */
+    struct str token;        /* grants access to its data plane */
+    bool has_egress;         /* its egress control is at GATEWAY_EGRESS_PORT, ... */
+    bool is_outside;         /* ... also while it does not run: `refusal` does not count there */
+    struct sock_addr egress; /* ... which is served here, below /sandboxes/{id}/api */
+    bool secure;             /* requires a credential even when the gateway is open */
+    const char *refusal;     /* NULL, or why forwarding is refused: "the sandbox is paused" */
+    const char *cause;       /* NULL, or the cause of that: how the entrypoint ended */
 };
 
 struct gateway_conf {

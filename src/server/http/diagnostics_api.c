@@ -101,9 +101,13 @@ static void on_event(void *user, const struct store_event *event)
 
 static void collect_events(struct diagnosis *d)
 {
+    struct runtime *rt = d->pending.server->runtime;
+
     (void)store_history(d->pending.server->store, str_of(d->id), d->query.limit, on_event, d,
                         &d->err);
     d->truncated |= d->first_event > 1;
+    if (runtime_can(rt, RUNTIME_CAN_NETWORK_POLICY)) /* the rest is worth having without it */
+        (void)rt->ops->egress_report(rt, str_of(d->id), &d->text, NULL);
 }
 
 /* How the sandbox ended, if it did. */

@@ -13,7 +13,7 @@ enum { ENDPOINT_MAX = 1024, ENDPOINT_JSON_MAX = 8192 };
 
 struct endpoint {
     struct buf text; /* "host:port/path", no scheme */
-    struct json_pair headers[3];
+    struct json_pair headers[4];
     size_t header_count;
 };
 
@@ -109,6 +109,9 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
         if (!sb->facts.execd_token) /* some clients send no other; unless it carries execd's own */
             add_header(&ep, STR(GATEWAY_EXECD_HEADER), str_of(sb->token));
     }
+    if (port == GATEWAY_EGRESS_PORT && !q->signed_route &&
+        runtime_can(server_of(req)->runtime, RUNTIME_CAN_NETWORK_POLICY))
+        add_header(&ep, STR(GATEWAY_EGRESS_HEADER), str_of(sb->token));
     if (r < 0)
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
                          "the name of this server, from header Host or its configuration, is too "

@@ -211,6 +211,11 @@ struct runtime_ops {
     int (*levels)(struct runtime *r, struct runtime_levels *ret, struct err *e);
     /* Cheap, does not block; called on the loop. -ENOENT when there is none (yet). */
     int (*endpoint)(struct runtime *r, struct str id, struct runtime_endpoint *ret);
+    /* RUNTIME_CAN_NETWORK_POLICY; NULL without. The first as endpoint(), for the control of the
+     * sandbox's network, which serves it below /sandboxes/{id}/api; the second appends what it
+     * refused the sandbox, a line each; worker, BLOCKS. */
+    int (*egress_endpoint)(struct runtime *r, struct str id, struct runtime_endpoint *ret);
+    int (*egress_report)(struct runtime *r, struct str id, struct buf *out, struct err *e);
 
     /* RUNTIME_CAN_SNAPSHOT; NULL without. snapshot() as struct runtime_task says; after a failure
      * snapshot_remove() clears what is left. snapshot_remove: 1 when it existed, 0 when not, -EBUSY

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/tree.h"
+#include "server/runtime/embedded/egress.h"
 #include "server/runtime/embedded/embedded_images.h"
 #include "server/runtime/embedded/embedded_internal.h"
 
@@ -202,6 +203,8 @@ static int embedded_check(struct runtime *r, struct runtime_create *c, struct ap
     int result = embedded_volumes_check(em, c->spec, f);
 
     if (result >= 0)
+        result = embedded_egress_check(em, c->spec, f);
+    if (result >= 0)
         result = embedded_plan_make(em, c, NULL, plan, f);
     if (result >= 0)
         result = embedded_volumes_make(em, c->spec, f);
@@ -290,6 +293,9 @@ static int embedded_remove(struct runtime *r, struct str id, struct err *e)
     struct call c;
     int result = call_broker(&c, r, id, call_remove, e);
 
+    if (result >= 0) {
+        embedded_egress_detach(c.em, c.id);
+    }
     if (result >= 0) {
         int rest = tree_remove(c.em->sandboxes, c.id, e);
 
@@ -445,11 +451,34 @@ static int create_in(struct call *c, const struct embedded_plan *plan,
     return r;
 }
 
+/* A sandbox with a policy begins closed, and is opened as soon as it runs. */
+static int create_guarded(struct call *c, struct embedded_plan *plan,
+                          const struct images_base *image, const struct runtime_create *create,
+                          int dir, struct err *e)
+{
+    int r = embedded_egress_prepare(c->em, create, dir, e);
+
+    if (r < 0)
+        return r;
+    plan->plan.guarded = r > 0;
+    if (r > 0) {
+        memset(plan->plan.dns, 0, sizeof(plan->plan.dns));
+        plan->plan.dns[0] = c->em->gateway.s_addr;
+    }
+    r = create_in(c, plan, image, create, dir, e);
+    if (r < 0 || !plan->plan.guarded)
+        return r;
+    r = embedded_egress_attach(c->em, c->id, e);
+    if (r < 0)
+        broker_handle_done(&c->handle);
+    return r;
+}
+
 int embedded_create_as_planned(struct embedded *em, struct runtime_create *create,
                                const struct images_base *image, struct err *e)
 {
     struct runtime_birth *ret = &create->birth;
-    const struct embedded_plan *plan = create->plan;
+    struct embedded_plan *plan = create->plan;
     auto_fd dir = -EBADF;
     struct call c;
     int result = call_init(&c, &em->base, create->id, e);
@@ -458,7 +487,7 @@ int embedded_create_as_planned(struct embedded *em, struct runtime_create *creat
         return result;
     c.plan = &plan->plan;
     dir = open_sandbox_dir(c.em, c.id, e);
-    result = dir < 0 ? dir : create_in(&c, plan, image, create, dir, e);
+    result = dir < 0 ? dir : create_guarded(&c, plan, image, create, dir, e);
     if (result < 0) {
         fd_close(c.started);
         return result;
@@ -702,6 +731,7 @@ static void embedded_free(struct runtime *r)
 {
     struct embedded *em = container_of(r, struct embedded, base);
 
+    embedded_egress_stop(em);
     images_free(r->images);
     while (em->idle_count)
         broker_close(&em->idle[--em->idle_count]);
@@ -732,6 +762,8 @@ static const struct runtime_ops embedded_ops = {
     .list = embedded_list,
     .levels = embedded_levels,
     .endpoint = embedded_endpoint,
+    .egress_endpoint = embedded_egress_endpoint,
+    .egress_report = embedded_egress_report,
     .snapshot = embedded_snapshot,
     .snapshot_remove = embedded_snapshot_remove,
     .snapshot_each = embedded_snapshot_each,
@@ -800,6 +832,17 @@ static int connect_all(struct embedded *em, uint64_t deadline, struct err *e)
     return 0;
 }
 
+static int start_egress(struct embedded *em, struct err *e)
+{
+    struct call c = {.em = em};
+    int r = with_broker(&c, call_info, e);
+
+    if (r < 0)
+        return r;
+    em->gateway = c.info.gateway;
+    return embedded_egress_start(em, e);
+}
+
 int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runtime **ret_runtime,
                  struct err *e)
 {
@@ -831,6 +874,8 @@ int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runt
         r = embedded_images_start(em, e);
     if (r >= 0)
         r = embedded_layers_load(em, e);
+    if (r >= 0)
+        r = start_egress(em, e);
     if (r < 0) {
         embedded_free(&em->base);
         return r;

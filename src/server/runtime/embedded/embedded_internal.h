@@ -19,6 +19,8 @@ enum { EMBEDDED_CONNECTIONS_MAX = 64 };
 struct embedded {
     struct runtime base;
     struct embedded_conf conf;
+    struct embedded_egress *egress;    /* NULL = none; see egress.h */
+    struct in_addr gateway;            /* of the bridge: where sandboxes with a policy ask DNS */
     struct embedded_host *host;        /* NULL until the start is complete */
     int sandboxes, volumes;            /* directories */
     int claims_dir;                    /* what is known of each volume */

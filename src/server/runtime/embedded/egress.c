@@ -1,0 +1,481 @@
+#include "server/runtime/embedded/egress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "net/h1.h"
+
+enum {
+    ARGS_MAX = 4096,
+    START_MS = 15 * 1000, /* for the process to serve */
+    STOP_MS = 5 * 1000,
+    CALL_MS = 20 * 1000, /* for one request; another process may have to be started first */
+    RETRY_MS = 20,
+    RESTART_MS_MIN = 50,
+    RESTART_MS_MAX = 5 * 1000,
+    STEADY_MS = 30 * 1000, /* a process that lived this long is started again at once */
+    ANSWER_BYTES_MAX = 1024 * 1024,
+    STATE_BYTES_MAX = 2 * 1024 * 1024,
+    RESOLV_BYTES_MAX = 64 * 1024,
+    UPSTREAMS_MAX = 4,
+};
+#define STATE_FILE "egress.json" /* in the directory of a sandbox; egress reads and replaces it */
+
+struct embedded_egress {
+    struct embedded *em;
+    struct proc proc;
+    struct loop_child watch;
+    struct loop_timer restart;
+    uint64_t started_ns;
+    uint32_t restart_ms;
+    int tie; /* the process ends when this is closed */
+    bool watched, always;
+    char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
+};
+
+/* --- requests to it --- */
+
+struct answer {
+    int status;
+    struct buf text; /* head and body */
+    struct str body;
+};
+
+static int connect_once(const struct embedded_egress *g)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    memcpy(addr.sun_path, g->socket, sizeof(addr.sun_path));
+    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+        return -errno;
+    return take_fd(&fd);
+}
+
+/* Waits for a process that is being started. */
+static int connect_egress(const struct embedded_egress *g, uint64_t deadline, struct err *e)
+{
+    const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
+    int fd;
+
+    while ((fd = connect_once(g)) < 0 && !deadline_passed(deadline))
+        (void)nanosleep(&pause, NULL);
+    return fd < 0 ? err_sys(e, -fd, "opensandbox-egress does not answer") : fd;
+}
+
+static int receive(int fd, struct buf *text, uint64_t deadline)
+{
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ssize_t n;
+        int r = buf_reserve(text, 4096);
+
+        if (r < 0)
+            return r;
+        do
+            r = poll(&p, 1, deadline_left_ms(deadline));
+        while (r < 0 && errno == EINTR);
+        if (r <= 0)
+            return r < 0 ? -errno : -ETIMEDOUT;
+        n = read(fd, text->p + text->n, 4096);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n == 0)
+            return 0;
+        if (n > 0)
+            buf_claim(text, (size_t)n);
+    }
+}
+
+/* The answer has no chunks: the request is of HTTP/1.0. */
+static int parse_answer(struct answer *a)
+{
+    struct str text = buf_str(&a->text), line = text, word;
+    size_t end = str_find_str(text, STR("\r\n\r\n"));
+    uint16_t status;
+
+    if (end == text.n || !str_cut(&line, ' ', &word) || !str_cut(&line, ' ', &word) ||
+        str_to_u16(word, &status) < 0)
+        return -EBADMSG;
+    a->status = status;
+    a->body = str_skip(text, end + 4);
+    while (a->body.n && a->body.p[a->body.n - 1] == '\n')
+        a->body.n--;
+    return 0;
+}
+
+/* The answer's status is 2xx on success; otherwise the error is its text. */
+static int request(const struct embedded_egress *g, const char *method, const char *path,
+                   struct str body, struct answer *a, struct err *e)
+{
+    uint64_t deadline = deadline_in_ms(CALL_MS);
+    auto_fd fd = connect_egress(g, deadline, e);
+    AUTO_BUF(head, 1024);
+    int r;
+
+    if (fd < 0)
+        return fd;
+    r = buf_addf(&head, "%s %s HTTP/1.0\r\nHost: egress\r\nContent-Length: %zu\r\n\r\n", method,
+                 path, body.n);
+    if (r == 0)
+        r = io_write_full(fd, buf_str(&head), deadline);
+    if (r == 0)
+        r = io_write_full(fd, body, deadline);
+    if (r == 0)
+        r = receive(fd, &a->text, deadline);
+    if (r == 0)
+        r = parse_answer(a);
+    if (r < 0)
+        return err_sys(e, -r, "talk to opensandbox-egress");
+    if (a->status / 100 != 2)
+        return err_set(e,
+                       a->status == 404  ? ENOENT
+                       : a->status < 500 ? EBADMSG
+                                         : EIO,
+                       "%.*s", (int)min_size(a->body.n, 200), a->body.p);
+    return 0;
+}
+
+static int call(const struct embedded_egress *g, const char *method, const char *path,
+                struct str body, struct err *e)
+{
+    struct answer a = {0};
+    int r;
+
+    buf_init(&a.text, ANSWER_BYTES_MAX);
+    r = request(g, method, path, body, &a, e);
+    buf_done(&a.text);
+    return r;
+}
+
+/* --- policies of sandboxes --- */
+
+int embedded_egress_check(struct embedded *em, const struct api_create *spec, struct api_fail *f)
+{
+    struct err e = {0};
+    int r;
+
+    if (!em->egress || !spec->network_policy)
+        return 0;
+    r = call(em->egress, "POST", "/check", spec->network_policy_json, &e);
+    if (r == -EBADMSG)
+        return api_fail_invalid(f, "networkPolicy: %s", e.msg);
+    return r < 0 ? api_fail_set(f, 503, "SANDBOX::UNKNOWN_ERROR", "networkPolicy: %s", e.msg) : 0;
+}
+
+static int write_state(const struct api_create *spec, int dir, struct err *e)
+{
+    AUTO_BUF(text, STATE_BYTES_MAX);
+    int r = buf_addf(&text, "{\"credentialProxy\":%s,\"policy\":%.*s}\n",
+                     spec->credential_proxy ? "true" : "false", STR_ARG(spec->network_policy_json));
+
+    if (r < 0)
+        return err_sys(e, -r, "store the policy");
+    return io_write_file_atomic(dir, STATE_FILE, buf_str(&text), 0600, e);
+}
+
+int embedded_egress_prepare(struct embedded *em, const struct runtime_create *create, int dir,
+                            struct err *e)
+{
+    int r = 0;
+
+    if (!em->egress)
+        return 0;
+    if (create->again == RUNTIME_NEW && create->spec->network_policy)
+        r = write_state(create->spec, dir, e);
+    if (r < 0)
+        return r;
+    return em->egress->always || faccessat(dir, STATE_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int embedded_egress_attach(struct embedded *em, const char *id, struct err *e)
+{
+    char path[PLAN_ID_MAX + 32];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s/attach", id);
+    r = call(em->egress, "POST", path, STR(""), e);
+    return r < 0 ? err_wrap(e, r, "put the network policy in force") : 0;
+}
+
+void embedded_egress_detach(struct embedded *em, const char *id)
+{
+    char path[PLAN_ID_MAX + 32];
+    auto_fd fd = em->egress ? connect_once(em->egress) : -EBADF;
+
+    if (fd < 0) /* it looks by itself when it starts, and from time to time */
+        return;
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s", id);
+    (void)call(em->egress, "DELETE", path, STR(""), NULL);
+}
+
+int embedded_egress_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
+{
+    const struct embedded_egress *g = container_of(r, struct embedded, base)->egress;
+
+    if (!g || !plan_id_is_valid(id))
+        return -ENOENT;
+    *ret = (struct runtime_endpoint){.addr.size = sizeof(ret->addr.path)};
+    ret->addr.path.sun_family = AF_UNIX;
+    memcpy(ret->addr.path.sun_path, g->socket, sizeof(ret->addr.path.sun_path));
+    return 0;
+}
+
+int embedded_egress_report(struct runtime *r, struct str id, struct buf *out, struct err *e)
+{
+    struct embedded *em = container_of(r, struct embedded, base);
+    struct answer a = {0};
+    char path[PLAN_ID_MAX + 32];
+    int result;
+
+    if (!em->egress || !plan_id_is_valid(id))
+        return err_set(e, ENOENT, "there is no egress control");
+    (void)snprintf(path, sizeof(path), "/sandboxes/%.*s/event-lines", STR_ARG(id));
+    buf_init(&a.text, ANSWER_BYTES_MAX);
+    result = request(em->egress, "GET", path, STR(""), &a, e);
+    if (result == 0 && a.body.n)
+        result = buf_addf(out, "%.*s\n", STR_ARG(a.body));
+    buf_done(&a.text);
+    return result;
+}
+
+/* --- the process --- */
+
+struct args {
+    const char *at[ARGS_MAX];
+    size_t count;
+    struct buf text; /* of what is made here */
+};
+
+static void add(struct args *a, const char *name, const char *value)
+{
+    if (a->count + 3 > ARGS_MAX)
+        return;
+    a->at[a->count++] = name;
+    if (value)
+        a->at[a->count++] = value;
+}
+
+static void add_list(struct args *a, const char *name, const struct config_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        add(a, name, list->at[i]);
+}
+
+/* The host's resolvers, also those that only the host can reach. */
+static void add_host_resolvers(struct args *a)
+{
+    AUTO_BUF(text, RESOLV_BYTES_MAX);
+    struct str rest, line;
+    size_t count = 0;
+
+    if (io_read_file(AT_FDCWD, "/etc/resolv.conf", RESOLV_BYTES_MAX, &text, NULL) < 0)
+        return;
+    rest = buf_str(&text);
+    while (count < UPSTREAMS_MAX && str_cut(&rest, '\n', &line)) {
+        const struct str word = STR("nameserver ");
+        struct str value;
+
+        if (!str_starts(line, word))
+            continue;
+        value = str_trim(str_skip(line, word.n));
+        if (value.n == 0 || str_find(value, '%') < value.n || str_find(value, ' ') < value.n ||
+            buf_reserve(&a->text, value.n + 1) < 0)
+            continue;
+        memcpy(a->text.p + a->text.n, value.p, value.n);
+        a->text.p[a->text.n + value.n] = '\0';
+        add(a, "--upstream", a->text.p + a->text.n);
+        buf_claim(&a->text, value.n + 1);
+        count++;
+    }
+}
+
+static void add_upstreams(struct args *a, const struct config *config)
+{
+    if (config->egress.upstreams.count)
+        add_list(a, "--upstream", &config->egress.upstreams);
+    else if (config->embedded.dns.count)
+        add_list(a, "--upstream", &config->embedded.dns);
+    else
+        add_host_resolvers(a);
+}
+
+static void fill_args(struct args *a, const struct embedded_egress *g, char rules[16],
+                      char timeout[16])
+{
+    const struct config *config = g->em->conf.config;
+
+    (void)snprintf(rules, 16, "%d", (int)config->egress.max_rules);
+    (void)snprintf(timeout, 16, "%d", (int)config->egress.dns_timeout_seconds * 1000);
+    a->at[a->count++] = config->egress.program;
+    add(a, "--broker", config->embedded.broker);
+    add(a, "--dir", config->dir);
+    add(a, "--socket", g->socket);
+    add(a, "--until-eof", "0");
+    add(a, "--max-rules", rules);
+    add(a, "--dns-timeout", timeout);
+    add_upstreams(a, config);
+    add_list(a, "--deny", &config->egress.always_deny);
+    add_list(a, "--allow", &config->egress.always_allow);
+    add_list(a, "--doh", &config->egress.doh_blocklist);
+    if (config->egress.block_doh)
+        add(a, "--block-doh", NULL);
+    if (config->egress.block_quic)
+        add(a, "--block-quic", NULL);
+}
+
+static int spawn_egress(struct embedded_egress *g, struct err *e)
+{
+    auto_free struct args *a = mem_new(struct args);
+    char rules[16], timeout[16];
+    struct proc_spec spec = PROC_SPEC(g->em->conf.config->egress.program, a->at);
+    int ends[2];
+    int r;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "make a pipe");
+    buf_init(&a->text, 4096);
+    r = buf_reserve(&a->text, 2048); /* pointers into it stay valid */
+    if (r == 0)
+        fill_args(a, g, rules, timeout);
+    spec.env = (const char *const[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    spec.stdio[0] = ends[0];
+    spec.stdio[1] = STDERR_FILENO;
+    spec.stdio[2] = STDERR_FILENO;
+    spec.flags = PROC_NEW_SESSION;
+    r = r < 0 ? err_sys(e, -r, "arguments") : proc_spawn(&spec, &g->proc, e);
+    buf_done(&a->text);
+    fd_close(ends[0]);
+    if (r < 0) {
+        fd_close(ends[1]);
+        return err_wrap(e, r, "start opensandbox-egress");
+    }
+    g->tie = ends[1];
+    g->started_ns = time_mono_ns();
+    return 0;
+}
+
+static void on_restart(struct loop_timer *timer);
+
+static void restart_later(struct embedded_egress *g)
+{
+    loop_timer_after(g->em->conf.loop, &g->restart, g->restart_ms, on_restart);
+    g->restart_ms = g->restart_ms * 2 > RESTART_MS_MAX ? RESTART_MS_MAX : g->restart_ms * 2;
+}
+
+static void on_exit_of(struct loop_child *child, int status)
+{
+    struct embedded_egress *g = container_of(child, struct embedded_egress, watch);
+
+    g->watched = false;
+    proc_close(&g->proc);
+    fd_close(take_fd(&g->tie));
+    if (time_mono_ns() - g->started_ns > STEADY_MS * TIME_NS_PER_MS)
+        g->restart_ms = RESTART_MS_MIN;
+    log_event(LOG_ERROR,
+              "opensandbox-egress has ended, starting it again; until then sandboxes with a policy "
+              "get no answers to DNS",
+              LOG_I64("status", status));
+    restart_later(g);
+}
+
+static int watch(struct embedded_egress *g, struct err *e)
+{
+    int r = loop_child_start(g->em->conf.loop, &g->watch, g->proc.pidfd, on_exit_of, e);
+
+    g->watched = r == 0;
+    return r;
+}
+
+static void on_restart(struct loop_timer *timer)
+{
+    struct embedded_egress *g = container_of(timer, struct embedded_egress, restart);
+    struct err e = {0};
+
+    if (spawn_egress(g, &e) < 0 || watch(g, &e) < 0) {
+        (void)log_err(&e, "cannot start opensandbox-egress again, trying later");
+        restart_later(g);
+    }
+}
+
+/* It may end at once, when its lists are wrong. */
+static int await_service(const struct embedded_egress *g, struct err *e)
+{
+    const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
+    uint64_t deadline = deadline_in_ms(START_MS);
+
+    for (;;) {
+        siginfo_t info = {0};
+        auto_fd fd = connect_once(g);
+
+        if (fd >= 0)
+            return 0;
+        if (waitid(P_PID, (id_t)g->proc.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid != 0)
+            return err_set(e, ECHILD, "opensandbox-egress has ended; its log has the reason");
+        if (deadline_passed(deadline))
+            return err_set(e, ETIMEDOUT, "opensandbox-egress does not serve");
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+int embedded_egress_start(struct embedded *em, struct err *e)
+{
+    const struct config *config = em->conf.config;
+    struct embedded_egress *g;
+    int n, r;
+
+    if (!config || !em->conf.network || !em->conf.loop || access(config->egress.program, X_OK) < 0)
+        return 0;
+    g = mem_new(struct embedded_egress);
+    *g = (struct embedded_egress){
+        .em = em,
+        .proc = PROC_NONE,
+        .tie = -EBADF,
+        .restart_ms = RESTART_MS_MIN,
+        .always = config->egress.always_deny.count + config->egress.always_allow.count > 0,
+    };
+    em->egress = g;
+    n = snprintf(g->socket, sizeof(g->socket), "%s/egress.sock", config->dir);
+    if (n < 0 || (size_t)n >= sizeof(g->socket))
+        return err_set(e, ENAMETOOLONG, "the path '%s' is too long for a socket", config->dir);
+    (void)unlink(g->socket); /* of a process that was killed */
+    r = spawn_egress(g, e);
+    if (r == 0)
+        r = await_service(g, e);
+    if (r == 0)
+        r = watch(g, e);
+    if (r == 0)
+        em->base.can |= RUNTIME_CAN_NETWORK_POLICY;
+    return r;
+}
+
+void embedded_egress_stop(struct embedded *em)
+{
+    struct embedded_egress *g = em->egress;
+
+    if (!g)
+        return;
+    em->egress = NULL;
+    loop_timer_stop(em->conf.loop, &g->restart);
+    if (g->watched)
+        loop_child_stop(&g->watch);
+    fd_close(g->tie); /* this ends it */
+    if (g->proc.pidfd >= 0 &&
+        proc_wait(g->proc.pidfd, deadline_in_ms(STOP_MS), &(struct proc_exit){0}) < 0 &&
+        proc_signal(g->proc.pidfd, SIGKILL) == 0)
+        log_event(LOG_WARN, "opensandbox-egress has not ended in time, killed it");
+    proc_close(&g->proc);
+    free(g);
+}

@@ -1,0 +1,435 @@
+#!/usr/bin/env python3
+"""test_egress.py SERVER BROKER EXECD SANDBOXCTL EGRESS - what sandboxes reach under a policy,
+through the real server, broker and opensandbox-egress, in a small internet of namespaces."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import struct
+import sys
+import textwrap
+
+import egress_world
+from broker_process import children, comm, wait_for
+from egress_world import RESOLVER
+from server_process import ServerProcess
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+from tap import Tap, skip_all  # noqa: E402
+
+# Runs inside: each probe prints one line, "yes" or "no" with a reason.
+INSIDE = """
+import socket, struct, sys, os
+socket.setdefaulttimeout(float(os.environ.get("WAIT", "0.4")))
+def tcp(address, port=80):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as s:
+        try:
+            s.connect((address, port)); s.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+            return s.recv(4096).decode().rpartition("\\n")[2]
+        except OSError as e:
+            return "no " + type(e).__name__
+def udp(address, port=443):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect((address, port)); s.send(b"x"); return "yes" if s.recv(9) else "no"
+        except OSError as e:
+            return "no " + type(e).__name__
+def lookup(name):
+    try:
+        return sorted({a[4][0] for a in socket.getaddrinfo(name, 80, type=socket.SOCK_STREAM)})
+    except OSError as e:
+        return "no " + str(e)
+def web(name, port=80):
+    try:
+        with socket.create_connection((name, port), timeout=5) as s:
+            s.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+            return s.recv(4096).decode().rpartition("\\n")[2]
+    except OSError as e:
+        return "no " + type(e).__name__
+def ask(name, kind=1, server="192.0.2.53", over="udp", wait=5):
+    q = struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + b"".join(
+        bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\\0"
+    q += struct.pack("!HH", kind, 1)
+    family = socket.AF_INET6 if ":" in server else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM if over == "udp" else socket.SOCK_STREAM) as s:
+        s.settimeout(wait)
+        try:
+            s.connect((server, 53))
+            if over == "udp":
+                s.send(q); r = s.recv(65535)
+            else:
+                s.sendall(struct.pack("!H", len(q)) + q)
+                n = struct.unpack("!H", s.recv(2, socket.MSG_WAITALL))[0]
+                r = s.recv(n, socket.MSG_WAITALL)
+            return (r[3] & 15, struct.unpack("!H", r[6:8])[0], (r[2] >> 1) & 1)
+        except OSError as e:
+            return "no " + type(e).__name__
+"""
+
+
+class World:
+    """A server in the world, and helpers of the tests."""
+
+    def __init__(self, programs, config=None):
+        self.internet = egress_world.Internet()
+        server, broker, execd, ctl, egress = programs
+        sections = {"egress": {"program": os.path.abspath(egress), "upstreams": [RESOLVER]}}
+        for name, keys in (config or {}).items():
+            sections.setdefault(name, {}).update(keys)
+        self.server = ServerProcess(server, broker, execd, ctl, sections)
+
+    def __enter__(self):
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *what):
+        try:
+            self.server.__exit__(*what)
+        finally:
+            self.internet.__exit__()
+
+    def inside(self, box, code, wait=0.4):
+        """What Python code prints inside, evaluated."""
+        script = INSIDE + "\nprint(repr(" + code.strip() + "))\n"
+        status, _, body = self.server.request(
+            "POST", f"/sandboxes/{box}/proxy/44772/command",
+            {"command": f"WAIT={wait} python3 - <<'END'\n{script}\nEND", "timeout": 60000})
+        assert status == 200, (status, body)
+        text = body.decode() if isinstance(body, bytes) else body
+        out = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        lines = [event["text"] for event in out if event["type"] in ("stdout", "stderr")]
+        assert lines, text
+        try:
+            return eval("".join(lines))  # pylint: disable=eval-used  # what our own script printed
+        except SyntaxError as e:
+            raise AssertionError("".join(lines)) from e
+
+    def policy(self, box, method="GET", body=None, key="", headers=None):
+        return self.server.request(method, f"/sandboxes/{box}/proxy/18080/policy", body,
+                                   key=key, headers=headers)
+
+    def create(self, default="deny", rules=(), **fields):
+        return self.server.create(networkPolicy={
+            "defaultAction": default,
+            "egress": [{"action": action, "target": target} for action, target in rules]}, **fields)
+
+    def remove(self, box):
+        status, _, body = self.server.request("DELETE", f"/v1/sandboxes/{box}")
+        assert status == 204, (status, body)
+
+    def egress_pid(self):
+        found = [pid for pid in children(self.server.pid) if comm(pid) == "opensandbox-egr"]
+        return found[0] if found else None
+
+
+def same(got, wanted):
+    assert got == wanted, f"{got!r}, not {wanted!r}"
+
+
+def no(got):
+    assert isinstance(got, str) and got.startswith("no"), f"{got!r} passed"
+
+
+NETLINK_NETFILTER, NFT_MSG_GETCHAIN, NLM_F_DUMP_REQUEST = 12, 10 << 8 | 4, 0x301
+ALLOWED = [("allow", "*.allowed.test")]
+
+
+def denies_by_default(w, tap):
+    box = w.create(rules=[])
+    tap.check("a sandbox with a policy has a chain", lambda: same(len(nft_left()), 1))
+    before = w.internet.arrivals()
+    tap.check("deny-all: no name resolves", lambda: no(w.inside(box, "lookup('www.allowed.test')")))
+    got = w.inside(box, """[tcp('203.0.113.99'), tcp('2001:db8:3::99'), udp('203.0.113.99'),
+        udp('203.0.113.99', 5353), tcp('203.0.113.99', 443), tcp('203.0.113.99', 853)]""")
+    tap.check("deny-all: no address is reached", lambda: [no(one) for one in got])
+    tap.check("deny-all: no packet arrives outside", lambda: same(w.internet.arrivals(), before))
+    tap.check("deny-all: GET shows it", lambda: same(w.policy(box)[2], {
+        "status": "ok", "mode": "deny_all", "enforcementMode": "dns+nft",
+        "policy": {"egress": [], "defaultAction": "deny"}}))
+    w.remove(box)
+
+
+def opens_by_name(w, tap):
+    box = w.create(rules=ALLOWED + [("deny", "secret.allowed.test")])
+    tap.check("an allowed name resolves in both families",
+              lambda: same(w.inside(box, "lookup('www.allowed.test')"),
+                           ["2001:db8:3::10", "203.0.113.10"]))
+    got = w.inside(box, "[web('www.allowed.test'), web('api.allowed.test')]")
+    tap.check("names below the wildcard are reached", lambda: same(
+        [one.split(":")[0] != "no" and not one.startswith("no") for one in got], [True, True]))
+    tap.check("the apex is not", lambda: no(w.inside(box, "lookup('allowed.test')")))
+    tap.check("other names are not", lambda: no(w.inside(box, "lookup('other.test')")))
+    tap.check("an address that was not learned is not",
+              lambda: no(w.inside(box, "tcp('203.0.113.20')")))
+    tap.check("a learned address is reached directly",
+              lambda: same(w.inside(box, "tcp('203.0.113.11')"), "203.0.113.11"))
+    tap.check("... but not at port 853, nor by UDP there",
+              lambda: [no(one) for one in w.inside(
+                  box, "[tcp('203.0.113.11', 853), udp('203.0.113.11', 853)]")])
+    tap.check("an alias to a CDN resolves", lambda: same(
+        w.inside(box, "web('cdn.allowed.test')"), "203.0.113.40"))
+    w.remove(box)
+
+
+def judges_dns(w, tap):
+    box = w.create(rules=ALLOWED + [("deny", "denied.test")])
+    cases = [
+        ("TCP queries are answered", "ask('api.allowed.test', over='tcp')", (0, 1, 0)),
+        ("any server that is asked is ours", "ask('api.allowed.test', server='203.0.113.99')",
+         (0, 1, 0)),
+        ("... also over IPv6", "ask('api.allowed.test', server='2001:db8:3::99')", (0, 1, 0)),
+        ("... also over TCP and IPv6",
+         "ask('api.allowed.test', server='2001:db8:3::99', over='tcp')", (0, 1, 0)),
+        ("case does not matter", "ask('API.Allowed.TEST')", (0, 1, 0)),
+        ("a denied name is NXDOMAIN", "ask('other.test')", (3, 0, 0)),
+        ("... whatever the type", "[ask('other.test', k) for k in (2, 15, 16, 28, 255)]",
+         [(3, 0, 0)] * 5),
+        ("an alias of a denied name is refused", "ask('alias.allowed.test')", (3, 0, 0)),
+        ("a name that leads to metadata is refused", "ask('metadata.allowed.test')", (3, 0, 0)),
+        ("... to loopback", "ask('loop.allowed.test')", (3, 0, 0)),
+        ("... to a private address", "ask('private.allowed.test')", (3, 0, 0)),
+        ("... to a mapped one", "ask('mapped.allowed.test', 28)", (3, 0, 0)),
+        ("a long answer is cut over UDP", "ask('big.allowed.test')", (0, 0, 1)),
+        ("... and whole over TCP", "ask('big.allowed.test', over='tcp')", (0, 60, 0)),
+        ("whole zones are refused", "ask('www.allowed.test', 252, over='tcp')", (5, 0, 0)),
+        ("data is limited", "(ask('text.allowed.test', 16), "
+         "sum(ask('text.allowed.test', 16)[0] == 5 for i in range(60)) > 20)", ((0, 1, 0), True)),
+    ]
+    for sentence, code, wanted in cases:
+        tap.check(sentence, lambda code=code, wanted=wanted: same(w.inside(box, code), wanted))
+    before = len(w.internet.queries())
+    w.inside(box, "[ask('secret-%d.other.test' % i) for i in range(20)]")
+    tap.check("a denied name never reaches a resolver",
+              lambda: same(w.internet.queries()[before:], []))
+    before = w.internet.queries().count("api.allowed.test")
+    w.inside(box, "[ask('api.allowed.test') for i in range(20)]")
+    tap.check("answers are cached",
+              lambda: same(w.internet.queries().count("api.allowed.test") - before <= 1, True))
+    w.remove(box)
+
+
+def takes_addresses(w, tap):
+    box = w.server.create(networkPolicy={"defaultAction": "deny", "egress": [
+        {"action": "allow", "target": "203.0.113.0/27"},
+        {"action": "deny", "target": "203.0.113.12"},
+        {"action": "allow", "target": "2001:db8:3::10"},
+        {"action": "allow", "target": "203.0.113.50", "protocol": "tcp", "ports": [443]},
+        {"action": "allow", "target": "ports.test", "ports": [8443]}]})
+    cases = [
+        ("a network is allowed", "tcp('203.0.113.10')", "203.0.113.10"),
+        ("an IPv6 address is", "tcp('2001:db8:3::10')", "2001:db8:3::10"),
+        ("a port of an address is", "tcp('203.0.113.50', 443)", "203.0.113.50"),
+        ("a port of a name is", "web('ports.test', 8443)", "203.0.113.50"),
+        ("another port is not", "tcp('203.0.113.50', 80)", None),
+        ("a denied address in it is not", "tcp('203.0.113.12')", None),
+        ("its neighbour is not", "tcp('203.0.113.40')", None),
+        ("another IPv6 address is not", "tcp('2001:db8:3::20')", None),
+    ]
+    for sentence, code, wanted in cases:
+        if wanted is None:
+            tap.check(sentence, lambda code=code: no(w.inside(box, code)))
+        else:
+            tap.check(sentence,
+                      lambda code=code, wanted=wanted: same(w.inside(box, code, 5), wanted))
+    w.remove(box)
+
+
+def changes_live(w, tap):
+    box = w.server.create()
+    tap.check("without a policy, GET answers allow-all at once",
+              lambda: same((w.policy(box)[0], w.policy(box)[2]["mode"]), (200, "allow_all")))
+    tap.check("... and all is reached",
+              lambda: same(w.inside(box, "tcp('203.0.113.99')", 5), "203.0.113.99"))
+    put = w.policy(box, "PUT", {"defaultAction": "deny", "egress": [
+        {"action": "allow", "target": "www.allowed.test"}]})
+    tap.check("PUT is acknowledged", lambda: same(put[0::2], (200, {
+        "status": "ok", "mode": "enforcing", "enforcementMode": "dns+nft"})))
+    tap.check("... and in force", lambda: no(w.inside(box, "tcp('203.0.113.99')")))
+    patch = w.policy(box, "PATCH", [{"action": "allow", "target": "other.test"},
+                                    {"action": "deny", "target": "WWW.allowed.test"},
+                                    {"action": "deny", "target": "other.test"}])
+    tap.check("PATCH is acknowledged", lambda: same(patch[0], 200))
+    tap.check("... new rules first, doubles dropped", lambda: same(
+        [(rule["action"], rule["target"]) for rule in w.policy(box)[2]["policy"]["egress"]],
+        [("allow", "other.test"), ("deny", "WWW.allowed.test")]))
+    tap.check("... in force", lambda: (
+        same(w.inside(box, "web('other.test')").startswith("no"), False),
+        no(w.inside(box, "lookup('www.allowed.test')"))))
+    delete = w.policy(box, "DELETE", ["OTHER.test", "nope.test"])
+    tap.check("DELETE removes by target", lambda: same(
+        (delete[0], len(w.policy(box)[2]["policy"]["egress"])), (200, 1)))
+    tap.check("... and says when nothing matches", lambda: same(
+        w.policy(box, "DELETE", ["nope.test"])[2]["reason"], "no matching targets found"))
+    reset = w.policy(box, "POST", "")
+    tap.check("an empty body is deny-all", lambda: same(reset[2], {
+        "status": "ok", "mode": "deny_all", "reason": "policy reset to default deny-all"}))
+    for sentence, method, body in [
+            ("not JSON", "PUT", "{"), ("an unknown action", "PUT", {"defaultAction": "maybe"}),
+            ("an empty target", "PATCH", [{"action": "allow", "target": " "}]),
+            ("a target that is none", "PATCH", [{"action": "allow", "target": "http://x/"}]),
+            ("an empty patch", "PATCH", []), ("an empty deletion", "DELETE", ""),
+            ("ports that are none", "PATCH", [{"target": "x.test", "ports": [0]}])]:
+        tap.check(f"400 for {sentence}", lambda method=method, body=body: same(
+            w.policy(box, method, body)[0], 400))
+    tap.check("405 for other methods", lambda: same(w.policy(box, "OPTIONS", None)[0] in (405, 204),
+                                                    True))
+    w.remove(box)
+
+
+HOLD = """
+import socket, time
+s = socket.create_connection(("www.allowed.test", 8443))
+s.settimeout(None)
+s.sendall(b"ping"); s.recv(4)
+open("/tmp/open", "w").close()
+while True:
+    time.sleep(0.02)
+    s.sendall(b"more")
+"""
+
+
+def cuts_open_connections(w, tap):
+    box = w.create(rules=ALLOWED)
+    status, _, _ = w.server.request(
+        "POST", f"/sandboxes/{box}/proxy/44772/command",
+        {"command": f"python3 - <<'END'\n{HOLD}\nEND", "background": True})
+    same(status, 200)
+
+    def count():
+        return w.internet.arrivals("203.0.113.10") + w.internet.arrivals("2001:db8:3::10")
+
+    def moves():
+        before = count()
+        wait_for(lambda: count() > before, "traffic")
+
+    tap.check("a connection is open and moves", moves)
+    same(w.policy(box, "PATCH", [{"action": "allow", "target": "other.test"}])[0], 200)
+    tap.check("a change that allows it leaves it alone", moves)
+    same(w.policy(box, "PUT", {"egress": [{"action": "allow", "target": "other.test"}]})[0], 200)
+    count()  # what was on its way
+    before = count()
+    same(w.inside(box, "web('other.test')").startswith("no"), False)  # time passes
+    tap.check("a change that does not cuts it", lambda: same(count(), before))
+    w.remove(box)
+
+
+def answers_those_who_may(w, tap):
+    box = w.create()
+    status, _, body = w.server.request("GET", f"/v1/sandboxes/{box}/endpoints/18080")
+    tap.check("the endpoint has the token", lambda: same(
+        (status, "OPENSANDBOX-EGRESS-AUTH" in body["headers"]), (200, True)))
+    headers = {"OPENSANDBOX-EGRESS-AUTH": body["headers"]["OPENSANDBOX-EGRESS-AUTH"]}
+    tap.check("which opens it", lambda: same(w.policy(box, key=None, headers=headers)[0], 200))
+    tap.check("nothing else does", lambda: same(
+        [w.policy(box, key=None)[0], w.policy(box, key=None, headers={
+            "OPENSANDBOX-EGRESS-AUTH": "wrong"})[0]], [401, 401]))
+    tap.check("a bad policy is refused at create", lambda: same(
+        w.server.request("POST", "/v1/sandboxes", {
+            "image": {"uri": "host"}, "entrypoint": ["true"], "networkPolicy": {
+                "egress": [{"action": "allow", "target": "not a name"}]},
+            "resourceLimits": {"cpu": "1", "memory": "128Mi"}})[0], 400))
+    w.inside(box, "lookup('other.test')")
+    events = w.server.request("GET", f"/v1/sandboxes/{box}/diagnostics/events")[2]
+    tap.check("diagnostics tell what was refused, and why", lambda: same(
+        [word in str(events) for word in ("egress.deny", "other.test", "not allowed")], [True] * 3))
+    w.remove(box)
+
+
+def outlives_its_processes(w, tap):
+    box = w.create(rules=ALLOWED)
+
+    def open_():
+        same(w.inside(box, "web('www.allowed.test')", 5).startswith("no"), False)
+
+    def shut():
+        no(w.inside(box, "tcp('203.0.113.99')"))
+
+    same(w.policy(box, "PATCH", [{"action": "allow", "target": "other.test"}])[0], 200)
+    old = w.egress_pid()
+    os.kill(old, signal.SIGKILL)
+    tap.check("closed while egress is down", shut)
+    wait_for(lambda: w.egress_pid() not in (None, old), "another egress")
+    wait_for(lambda: w.policy(box)[0] == 200, "its service")
+    tap.check("open again after its kill -9", open_)
+    tap.check("with the changed policy", lambda: same(
+        len(w.policy(box)[2]["policy"]["egress"]), 2))
+    w.server.kill9()
+    w.server.start()
+    tap.check("closed after a kill -9 of the server", shut)
+    tap.check("open after it", open_)
+    w.remove(box)
+
+
+def never_opens(w, tap):
+    """A prober sends denied traffic all the time while processes are killed."""
+    box = w.create(rules=ALLOWED)
+    code = textwrap.dedent("""
+        import socket, time
+        u = [socket.socket(f, socket.SOCK_DGRAM) for f in (socket.AF_INET, socket.AF_INET6)]
+        while True:
+            for s, a in zip(u, ("203.0.113.99", "2001:db8:3::99")):
+                try: s.sendto(b"x", (a, 443))
+                except OSError: pass
+            time.sleep(0.001)
+    """)
+    status, _, _ = w.server.request("POST", f"/sandboxes/{box}/proxy/44772/command", {
+        "command": f"python3 - <<'END'\n{code}\nEND", "background": True})
+    same(status, 200)
+    for _ in range(5):
+        old = w.egress_pid()
+        os.kill(old, signal.SIGKILL)
+        wait_for(lambda old=old: w.egress_pid() not in (None, old), "another egress")
+        patch = w.policy(box, "PATCH", [{"action": "allow", "target": "x.test"}])
+        same(patch[0] in (200, 502), True)
+    for _ in range(2):
+        w.server.kill9()
+        w.server.start()
+    tap.check("no denied packet arrives, whatever is killed", lambda: same(
+        w.internet.arrivals("203.0.113.99") + w.internet.arrivals("2001:db8:3::99"), 0))
+    w.remove(box)
+
+
+def nft_left():
+    """Names of the chains of sandboxes in this namespace, by NFT_MSG_GETCHAIN."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as sock:
+        sock.settimeout(10)
+        sock.send(struct.pack("=IHHIIBBH", 20, NFT_MSG_GETCHAIN, NLM_F_DUMP_REQUEST, 1, 0, 0, 0, 0))
+        data = b""
+        while True:
+            part = sock.recv(1 << 16)
+            data += part
+            if struct.unpack_from("=H", part, 4)[0] in (2, 3) or b"\x03\0" == part[-16:-14]:
+                break
+    assert b"forward\0" in data, "the tables are not there"
+    return sorted(set(re.findall(rb"sb\d+(?=\0)", data)))
+
+
+def main():
+    programs = sys.argv[1:]
+    skip_all(egress_world.why_not())
+    egress_world.enter()
+    tap = Tap()
+    tests = [answers_those_who_may, denies_by_default, opens_by_name, judges_dns, takes_addresses,
+             changes_live, cuts_open_connections, outlives_its_processes]
+    with World(programs) as w:
+        for test in tests:
+            before = tap.count
+            try:
+                test(w, tap)
+            except Exception as e:  # the next test still runs
+                tap.check(f"{test.__name__} runs to its end", lambda e=e: (_ for _ in ()).throw(e))
+            assert tap.count > before
+        tap.check("nothing is left of removed sandboxes", lambda: same(nft_left(), []))
+    with World(programs) as w:
+        never_opens(w, tap)
+    return tap.end()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())
