@@ -223,3 +223,21 @@ int api_pairs_parse(struct arena *a, const struct json *v, const char *path, siz
     *ret_count = n;
     return 0;
 }
+
+const struct json *api_pairs_tree(struct arena *a, const struct json_pair *pairs, size_t count)
+{
+    struct json *nodes = arena_new_array(a, struct json, count + 1);
+
+    if (!nodes)
+        return NULL;
+    nodes[0].type = JSON_OBJECT;
+    nodes[0].count = count;
+    nodes[0].first = count ? &nodes[1] : NULL;
+    for (size_t i = 0; i < count; i++) {
+        nodes[i + 1].type = pairs[i].value.p ? JSON_STRING : JSON_NULL;
+        nodes[i + 1].key = pairs[i].key;
+        nodes[i + 1].string = pairs[i].value;
+        nodes[i + 1].next = i + 1 < count ? &nodes[i + 2] : NULL;
+    }
+    return nodes;
+}

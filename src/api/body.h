@@ -46,3 +46,5 @@ int api_bool_word(struct str word, bool *ret);
  * has value.p == NULL. */
 int api_pairs_parse(struct arena *a, const struct json *v, const char *path, size_t max,
                     struct json_pair **ret_pairs, size_t *ret_count, struct api_fail *f);
+/* The other direction: a tree in the arena, for a row that is JSON_AS_RAW. NULL when it is full. */
+const struct json *api_pairs_tree(struct arena *a, const struct json_pair *pairs, size_t count);

@@ -437,25 +437,6 @@ int api_create_parse(struct arena *a, struct str type, struct str body,
 
 /* --- writing --- */
 
-/* An object of strings as a tree: `env` is bound as it is. */
-static const struct json *pairs_tree(struct arena *a, const struct json_pair *pairs, size_t count)
-{
-    struct json *nodes = arena_new_array(a, struct json, count + 1);
-
-    if (!nodes)
-        return NULL;
-    nodes[0].type = JSON_OBJECT;
-    nodes[0].count = count;
-    nodes[0].first = count ? &nodes[1] : NULL;
-    for (size_t i = 0; i < count; i++) {
-        nodes[i + 1].type = JSON_STRING;
-        nodes[i + 1].key = pairs[i].key;
-        nodes[i + 1].string = pairs[i].value;
-        nodes[i + 1].next = i + 1 < count ? &nodes[i + 2] : NULL;
-    }
-    return nodes;
-}
-
 static int policy_read(struct arena *a, struct str text, struct network_policy *ret, struct err *e)
 {
     struct json *tree;
@@ -486,7 +467,7 @@ int api_create_write(struct arena *a, const struct api_create *spec,
     int r = 0;
 
     if (spec->env_count)
-        b.env = pairs_tree(a, spec->env, spec->env_count);
+        b.env = api_pairs_tree(a, spec->env, spec->env_count);
     if ((spec->env_count && !b.env) || (spec->volumes_count && !b.volumes))
         return err_set(e, ENOMEM, "no memory left for the request");
     if (b.has_policy)

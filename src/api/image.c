@@ -1,5 +1,7 @@
 #include "api/image.h"
 
+#include <errno.h>
+
 #include "api/body.h"
 
 enum { TEXT_BYTES_MAX = 4096 };
@@ -33,6 +35,15 @@ int api_image_pull_parse(struct arena *a, struct str type, struct str body,
     return api_body_bind(a, type, body, &pull_table, ret, f);
 }
 
+int api_image_pull_write(struct buf *out, const struct api_image_pull *pull)
+{
+    struct json_writer w;
+
+    json_write_begin(&w, out);
+    json_bind_write(&w, &pull_table, pull);
+    return json_write_end(&w);
+}
+
 struct prune {
     uint64_t bytes;
 };
@@ -50,6 +61,18 @@ int api_image_prune_parse(struct arena *a, struct str type, struct str body, uin
 
     *ret_bytes = p.bytes;
     return r;
+}
+
+int api_image_prune_write(struct buf *out, uint64_t bytes_max)
+{
+    struct json_writer w;
+
+    json_write_begin(&w, out);
+    json_write_object(&w);
+    if (bytes_max != UINT64_MAX)
+        json_member_u64(&w, STR("maxBytes"), bytes_max);
+    json_write_object_end(&w);
+    return json_write_end(&w);
 }
 
 static void write_list(struct json_writer *w, const char *key, const struct str *items,
@@ -93,4 +116,43 @@ void api_image_write(struct json_writer *w, const struct api_image *image)
     write_list(w, "exposedPorts", image->ports, image->ports_count);
     json_member_bool(w, STR("inUse"), image->users > 0);
     json_write_object_end(w);
+}
+
+static const struct json_name event_names[] = {
+    {"progress", API_PULL_PROGRESS},
+    {"done",     API_PULL_DONE    },
+    {"error",    API_PULL_ERROR   },
+    {NULL,       0                },
+};
+
+/* A type that a later server may send is no mistake. */
+static int parse_type(struct arena *a UNUSED, const struct json *v, const struct json_field *f,
+                      void *ret, struct err *e)
+{
+    struct str text;
+
+    if (json_to_str(v, &text) < 0)
+        return err_set(e, EBADMSG, "expected a string, got %s", json_type_name(v));
+    for (const struct json_name *n = f->arg; n->name; n++)
+        if (str_eq(text, str_of(n->name)))
+            *(int *)ret = n->value;
+    return 0;
+}
+
+static const struct json_field event_fields[] = {
+    JSON_FIELD("type", JSON_AS_CUSTOM, JSON_REQUIRED, struct api_pull_event, type,
+               .parse = parse_type, .arg = event_names),
+    JSON_FIELD("message", JSON_AS_STR, JSON_NULLABLE, struct api_pull_event, message),
+    JSON_FIELD("code", JSON_AS_STR, JSON_NULLABLE, struct api_pull_event, code),
+    JSON_FIELD("bytesDone", JSON_AS_U64, JSON_NULLABLE, struct api_pull_event, bytes_done),
+    JSON_FIELD("bytesTotal", JSON_AS_U64, JSON_NULLABLE, struct api_pull_event, bytes_total),
+    JSON_FIELD("image", JSON_AS_RAW, JSON_NULLABLE, struct api_pull_event, image),
+};
+static const struct json_table event_table = JSON_TABLE(struct api_pull_event, event_fields, 0);
+
+int api_pull_event_read(struct arena *a, const struct json *v, struct api_pull_event *ret,
+                        struct err *e)
+{
+    *ret = (struct api_pull_event){0};
+    return json_bind(a, v, &event_table, ret, e);
 }

@@ -17,6 +17,10 @@ int api_image_pull_parse(struct arena *a, struct str type, struct str body,
 int api_image_prune_parse(struct arena *a, struct str type, struct str body, uint64_t *ret_bytes,
                           struct api_fail *f);
 
+/* The same bodies from a client's side, appended to `out`: 0 or -errno as json_write_end. */
+int api_image_pull_write(struct buf *out, const struct api_image_pull *pull);
+int api_image_prune_write(struct buf *out, uint64_t bytes_max); /* UINT64_MAX = {} */
+
 /* Lists may be empty; texts that are "" are left out. */
 struct api_image {
     struct str id;
@@ -28,3 +32,14 @@ struct api_image {
     struct str user, workdir;
 };
 void api_image_write(struct json_writer *w, const struct api_image *image);
+
+/* One document of the stream that answers a pull. */
+enum api_pull_event_type { API_PULL_OTHER, API_PULL_PROGRESS, API_PULL_DONE, API_PULL_ERROR };
+struct api_pull_event {
+    int type; /* enum api_pull_event_type */
+    struct str message, code;
+    uint64_t bytes_done, bytes_total;
+    const struct json *image; /* of API_PULL_DONE, else NULL */
+};
+int api_pull_event_read(struct arena *a, const struct json *v, struct api_pull_event *ret,
+                        struct err *e);

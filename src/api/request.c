@@ -139,7 +139,14 @@ int api_rollback_parse(struct arena *a, struct str type, struct str body, struct
 
 #define CAPACITY(name, member)                                                                     \
     JSON_FIELD(name, JSON_AS_CUSTOM, JSON_REQUIRED, struct api_capacity, member,                   \
-               .parse = api_parse_integer, .max = INT32_MAX)
+               .parse = api_parse_integer, .print = print_capacity, .max = INT32_MAX)
+
+/* All four are required: 0 is written, too. */
+static void print_capacity(struct json_writer *w, const struct json_field *f, const void *from)
+{
+    json_member_i64(w, str_of(f->name), *(const int64_t *)from);
+}
+
 static const struct json_field capacity_fields[] = {
     CAPACITY("bufferMax", buffer_max),
     CAPACITY("bufferMin", buffer_min),
@@ -205,19 +212,48 @@ int api_snapshot_create_write(struct buf *out, struct str name)
     return write_bound(out, &snapshot_table, &b);
 }
 
+static void write_pairs(struct json_writer *w, const struct json_pair *pairs, size_t count)
+{
+    json_write_object(w);
+    for (size_t i = 0; i < count; i++) {
+        json_write_key(w, pairs[i].key);
+        if (pairs[i].value.p)
+            json_write_string(w, pairs[i].value);
+        else
+            json_write_null(w);
+    }
+    json_write_object_end(w);
+}
+
+int api_fork_write(struct arena *a, struct buf *out, const struct api_fork *fork)
+{
+    struct fork_body b = {.out = *fork, .count = fork->count};
+
+    if (fork->env_count) {
+        b.env = api_pairs_tree(a, fork->env, fork->env_count);
+        if (!b.env)
+            return -ENOMEM;
+    }
+    return write_bound(out, &fork_table, &b);
+}
+
+int api_rollback_write(struct buf *out, struct str snapshot)
+{
+    struct rollback_body b = {snapshot};
+
+    return write_bound(out, &rollback_table, &b);
+}
+
+int api_pool_write(struct buf *out, const struct api_pool *pool, bool create)
+{
+    return write_bound(out, create ? &pool_table : &pool_update_table, pool);
+}
+
 int api_patch_write(struct buf *out, const struct json_pair *pairs, size_t count)
 {
     struct json_writer w;
 
     json_write_begin(&w, out);
-    json_write_object(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_key(&w, pairs[i].key);
-        if (pairs[i].value.p)
-            json_write_string(&w, pairs[i].value);
-        else
-            json_write_null(&w);
-    }
-    json_write_object_end(&w);
+    write_pairs(&w, pairs, count);
     return json_write_end(&w);
 }

@@ -78,10 +78,26 @@ int answer_read(struct exchange *x, struct osb_answer **ret)
     return 0;
 }
 
-static int fail_target(struct osb_client *c, int r)
+int answer_of_json(struct exchange *x, const struct json *v, struct osb_answer **ret)
 {
-    return r == -EINVAL ? fail(c, EINVAL, "an id or name is empty, or is \".\" or \"..\"")
-                        : fail(c, -r, "the path of the request is too long");
+    struct json_limits limits = {.text_bytes_max = SDK_BODY_BYTES_MAX};
+    struct osb_answer *a = mem_new(struct osb_answer);
+    struct json_writer w;
+    struct err e;
+
+    arena_init(&a->arena, ANSWER_ARENA_BYTES_MAX);
+    buf_init(&a->body, SDK_BODY_BYTES_MAX);
+    a->status = x->status;
+    json_write_begin(&w, &a->body);
+    json_write_value(&w, v);
+    if (!v || json_write_end(&w) < 0 || take_headers(x, a) < 0 ||
+        json_parse(&a->arena, buf_str(&a->body), &limits, &a->json, &e) < 0) {
+        osb_answer_free(a);
+        return fail(x->client, EBADMSG, "%s: the last event of the stream has nothing in it",
+                    x->site->authority);
+    }
+    *ret = a;
+    return 0;
 }
 
 int simple_call(struct osb_client *c, const struct simple *s, struct osb_answer **ret)
@@ -192,7 +208,7 @@ static const struct json *find(const struct json *v, const char *text)
     return v;
 }
 
-static const char *json_text(struct osb_answer *a, const struct json *v)
+const char *answer_json_text(struct osb_answer *a, const struct json *v)
 {
     AUTO_BUF(text, SDK_BODY_BYTES_MAX);
     struct json_writer w;
@@ -210,7 +226,7 @@ const char *osb_answer_text(const struct osb_answer *answer, const char *path)
         return NULL;
     /* The text that is made lives in the answer: it changes, but not what it says. */
     return v->type == JSON_STRING ? v->string.p
-                                  : json_text((struct osb_answer *)(uintptr_t)answer, v);
+                                  : answer_json_text((struct osb_answer *)(uintptr_t)answer, v);
 }
 
 int64_t osb_answer_int(const struct osb_answer *answer, const char *path, int64_t otherwise)
@@ -339,7 +355,7 @@ int64_t osb_info_expires_us(const struct osb_info *info)
 
 const char *osb_info_json(const struct osb_info *info)
 {
-    return json_text(info->answer, info->json);
+    return answer_json_text(info->answer, info->json);
 }
 
 /* --- files --- */
@@ -412,5 +428,5 @@ int64_t osb_file_modified_us(const struct osb_file *file)
 
 const char *osb_file_json(const struct osb_file *file)
 {
-    return json_text(file->answer, file->json);
+    return answer_json_text(file->answer, file->json);
 }

@@ -106,16 +106,6 @@ int osb_sandbox_patch_metadata(struct osb_client *client, const char *id,
 
 /* --- lists --- */
 
-static void add_page(struct target *t, const struct osb_filter *f)
-{
-    for (size_t i = 0; f->states && f->states[i]; i++)
-        target_query(t, "state", f->states[i]);
-    if (f->page)
-        target_query_i64(t, "page", f->page);
-    if (f->page_size)
-        target_query_i64(t, "pageSize", f->page_size);
-}
-
 /* "a=1&b=2", which is then encoded once more as one value. */
 static int metadata_query(const struct osb_filter *f, struct buf *out)
 {
@@ -138,7 +128,7 @@ static int list_page(struct osb_client *c, const struct osb_filter *f, struct os
     int r;
 
     target_init(&t, "/sandboxes");
-    add_page(&t, f);
+    target_page(&t, f);
     if (f->metadata_count) {
         r = metadata_query(f, &labels);
         if (r < 0)
@@ -311,8 +301,59 @@ int osb_snapshot_list(struct osb_client *client, const struct osb_filter *filter
 
     target_init(&t, "/snapshots");
     target_query(&t, "sandboxId", f.sandbox_id);
-    add_page(&t, &f);
+    target_page(&t, &f);
     return by_target(client, HTTP_GET, &t, ret_answer);
+}
+
+/* --- forks, and persistent sandboxes --- */
+
+int osb_sandbox_fork(struct osb_client *client, const char *id, const struct osb_fork *fork,
+                     struct osb_answer **ret_answer)
+{
+    OPTIONS_COPY(struct osb_fork, o, fork);
+    AUTO_ARENA(arena, CREATE_ARENA_BYTES_MAX);
+    AUTO_BUF(body, SDK_REQUEST_BYTES_MAX);
+    struct api_fork in = {
+        .count = o.count,
+        .timeout_s = o.timeout_s,
+        .env = pairs_convert(&arena, o.env, o.env_count),
+        .env_count = o.env_count,
+        .has_metadata = o.metadata != NULL,
+        .metadata = pairs_convert(&arena, o.metadata, o.metadata_count),
+        .metadata_count = o.metadata_count,
+    };
+    struct osb_answer *a = NULL;
+    struct target t;
+    struct simple s = {&client->server, HTTP_POST, &t, &body, 0};
+    int r;
+
+    in.entrypoint = strs_convert(&arena, o.entrypoint, &in.entrypoint_count);
+    s.body_error =
+        in.env && in.metadata && in.entrypoint ? api_fork_write(&arena, &body, &in) : -ENOMEM;
+    target_sandbox(&t, id, "/fork");
+    r = simple_call(client, &s, &a);
+    return with_infos(client, r, a, ret_answer);
+}
+
+int osb_sandbox_rollback(struct osb_client *client, const char *id, const char *snapshot_id)
+{
+    AUTO_BUF(body, SDK_REQUEST_BYTES_MAX);
+    struct target t;
+    struct simple s = {&client->server, HTTP_POST, &t, &body,
+                       api_rollback_write(&body, str_or_empty(snapshot_id))};
+
+    target_sandbox(&t, id, "/rollback");
+    return simple_call(client, &s, NULL);
+}
+
+int osb_sandbox_stop(struct osb_client *client, const char *id)
+{
+    return by_id(client, HTTP_POST, id, "/stop", NULL);
+}
+
+int osb_sandbox_start(struct osb_client *client, const char *id)
+{
+    return by_id(client, HTTP_POST, id, "/start", NULL);
 }
 
 int osb_diagnostics_get(struct osb_client *client, const char *id, const char *kind,
@@ -533,8 +574,8 @@ static struct api_volume *convert_volumes(struct arena *a, const struct osb_crea
     return out;
 }
 
-static int write_create(struct osb_client *c, const struct osb_create *o, struct arena *a,
-                        struct buf *body)
+int create_write(struct osb_client *c, const struct osb_create *o, struct arena *a,
+                 struct buf *body)
 {
     bool usual = !o->resources;
     struct api_create_maps maps = {
@@ -561,11 +602,16 @@ static int write_create(struct osb_client *c, const struct osb_create *o, struct
         .network_policy_json = str_or_empty(o->network_policy),
         .credential_proxy = o->credential_proxy,
         .secure_access = o->secure_access,
+        .persistent = o->persistent,
+        .stop_on_expiry = o->stop_on_expiry,
         .volumes = convert_volumes(a, o),
         .volumes_count = o->volume_count,
     };
     struct err e;
+    int r = pull_policy_of(c, o->pull_policy, &spec.pull_policy);
 
+    if (r < 0)
+        return r;
     spec.entrypoint =
         strs_convert(a, o->entrypoint ? o->entrypoint : default_entrypoint, &spec.entrypoint_count);
     if (!maps.limits || !maps.extensions || !spec.env || !spec.metadata || !spec.volumes ||
@@ -581,7 +627,7 @@ static int post_create(struct osb_client *c, const struct osb_create *o, struct 
     struct osb_answer *a = NULL;
     struct target t;
     struct simple s = {&c->server, HTTP_POST, &t, &body, 0};
-    int r = write_create(c, o, &arena, &body);
+    int r = create_write(c, o, &arena, &body);
 
     if (r < 0)
         return r;

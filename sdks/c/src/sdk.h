@@ -184,7 +184,9 @@ void target_segment(struct target *t, const char *segment);
 void target_add(struct target *t, const char *path);
 void target_query(struct target *t, const char *name, const char *value); /* NULL = skipped */
 void target_query_i64(struct target *t, const char *name, int64_t value);
+void target_page(struct target *t, const struct osb_filter *f); /* states, page, pageSize */
 void target_done(struct target *t);
+int fail_target(struct osb_client *c, int r); /* for target.error */
 
 /* --- answers (answer.c) --- */
 
@@ -196,7 +198,8 @@ struct osb_answer {
     struct json *json; /* NULL when the body is none */
     struct osb_info *infos;
     struct osb_file *files;
-    size_t info_count, file_count;
+    struct view *views;
+    size_t info_count, file_count, view_count;
 };
 
 /* Reads the rest of the exchange and takes its headers. */
@@ -212,6 +215,31 @@ struct simple {
 int simple_call(struct osb_client *c, const struct simple *s, struct osb_answer **ret);
 int answer_bind_infos(struct osb_client *c, struct osb_answer *a);
 int answer_bind_files(struct osb_client *c, struct osb_answer *a);
+/* The value as text, kept in the answer; NULL when that is full. */
+const char *answer_json_text(struct osb_answer *a, const struct json *v);
+/* An answer whose body is `v`, with the headers of the exchange. */
+int answer_of_json(struct exchange *x, const struct json *v, struct osb_answer **ret);
+
+/* --- typed views of answers (view.c): images, pools, volumes --- */
+
+struct view {
+    const struct json *json; /* an object */
+    struct osb_answer *answer;
+};
+/* Of one object, or of the items of a page. */
+int answer_bind_views(struct osb_client *c, struct osb_answer *a);
+/* Goes on after a call that returned r: binds, and gives or frees the answer. */
+int with_views(struct osb_client *c, int r, struct osb_answer *a, struct osb_answer **ret);
+int view_call(struct osb_client *c, const struct simple *s, struct osb_answer **ret);
+const struct view *view_at(const struct osb_answer *a, size_t index); /* or NULL */
+const char *view_text(const struct view *v, const char *key);         /* or "" */
+int64_t view_int(const struct view *v, const char *key, int64_t otherwise);
+const char *view_element(const struct view *v, const char *key, size_t index); /* or NULL */
+const char *view_json(const struct view *v);
+
+/* The body of a create (sandbox.c). */
+int create_write(struct osb_client *c, const struct osb_create *o, struct arena *a,
+                 struct buf *body);
 
 /* --- streams of JSON documents (events.c) --- */
 
@@ -243,6 +271,7 @@ int run_stream(struct osb_sandbox *sb, const struct run_spec *spec, struct osb_e
 /* Pairs of the API as those of src/api: in the arena. NULL when it is full. */
 struct json_pair *pairs_convert(struct arena *a, const struct osb_pair *pairs, size_t count);
 struct str *strs_convert(struct arena *a, const char *const *list, size_t *ret_count);
+int pull_policy_of(struct osb_client *c, const char *text, int *ret); /* enum api_pull_policy */
 
 static inline struct str str_or_empty(const char *s)
 {

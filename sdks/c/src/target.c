@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "api/create.h"
 #include "base/url.h"
 #include "sdk.h"
 
@@ -53,6 +54,22 @@ void target_query_i64(struct target *t, const char *name, int64_t value)
     target_query(t, name, text);
 }
 
+void target_page(struct target *t, const struct osb_filter *f)
+{
+    for (size_t i = 0; f->states && f->states[i]; i++)
+        target_query(t, "state", f->states[i]);
+    if (f->page)
+        target_query_i64(t, "page", f->page);
+    if (f->page_size)
+        target_query_i64(t, "pageSize", f->page_size);
+}
+
+int fail_target(struct osb_client *c, int r)
+{
+    return r == -EINVAL ? fail(c, EINVAL, "an id or name is empty, or is \".\" or \"..\"")
+                        : fail(c, -r, "the path of the request is too long");
+}
+
 void target_done(struct target *t)
 {
     buf_done(&t->text);
@@ -79,4 +96,17 @@ struct str *strs_convert(struct arena *a, const char *const *list, size_t *ret_c
         out[i] = str_of(list[i]);
     *ret_count = n;
     return out;
+}
+
+int pull_policy_of(struct osb_client *c, const char *text, int *ret)
+{
+    *ret = API_PULL_DEFAULT;
+    if (!text)
+        return 0;
+    for (const struct json_name *n = api_pull_names; n->name; n++)
+        if (strcmp(n->name, text) == 0) {
+            *ret = n->value;
+            return 0;
+        }
+    return fail(c, EINVAL, "pull policy '%.40s': expected IfNotPresent, Always or Never", text);
 }

@@ -120,3 +120,47 @@ TEST(request, checks_pools)
     CHECK_STR(pool("{\"capacitySpec\":{\"bufferMax\":1}}", false, &f),
               "capacitySpec.bufferMin: required, but missing");
 }
+
+TEST(request, writes_what_the_server_reads)
+{
+    AUTO_ARENA(a, 1 << 20);
+    AUTO_BUF(out, 4096);
+    struct api_fail f = {0};
+    struct json_pair env[] = {
+        {STR("A"), STR("1")},
+        {STR("B"), STR_NONE}
+    };
+    struct api_fork fork = {.count = 3, .timeout_s = 90, .env = env, .env_count = 2}, got;
+    struct api_pool pool =
+                        {
+                            .name = STR("p"), .capacity = {3, 1, 9, 0}
+    },
+                    read;
+    struct json template = {.type = JSON_OBJECT};
+    struct str snapshot = STR_NONE;
+
+    CHECK_EQ(api_fork_write(&a, &out, &fork), 0);
+    CHECK_EQ(api_fork_parse(&a, JSON, buf_str(&out), &got, &f), 0);
+    CHECK_EQ(got.count, 3);
+    CHECK_EQ(got.timeout_s, 90);
+    CHECK_EQ(got.env_count, 2);
+    CHECK_SPAN(got.env[0].value, "1");
+    CHECK(!got.env[1].value.p && !got.has_metadata);
+    buf_clear(&out);
+    CHECK_EQ(api_fork_write(&a, &out, &(struct api_fork){0}), 0);
+    CHECK_STR(out.p, "{}");
+    buf_clear(&out);
+    CHECK_EQ(api_rollback_write(&out, STR("snap")), 0);
+    CHECK_EQ(api_rollback_parse(&a, JSON, buf_str(&out), &snapshot, &f), 0);
+    CHECK_SPAN(snapshot, "snap");
+    buf_clear(&out);
+    pool.template = &template;
+    CHECK_EQ(api_pool_write(&out, &pool, true), 0);
+    CHECK_EQ(api_pool_parse(&a, JSON, buf_str(&out), true, &read, &f), 0);
+    CHECK_EQ(read.capacity.buffer_max, 3);
+    CHECK_EQ(read.capacity.pool_min, 0);
+    buf_clear(&out);
+    CHECK_EQ(api_pool_write(&out, &pool, false), 0);
+    CHECK_STR(out.p, "{\"capacitySpec\":{\"bufferMax\":3,\"bufferMin\":1,\"poolMax\":9,"
+                     "\"poolMin\":0}}");
+}

@@ -22,6 +22,9 @@
 #include <opensandbox/code.h>
 #include <opensandbox/command.h>
 #include <opensandbox/files.h>
+#include <opensandbox/image.h>
+#include <opensandbox/pool.h>
 #include <opensandbox/pty.h>
 #include <opensandbox/sandbox.h>
 #include <opensandbox/task.h>
+#include <opensandbox/volume.h>

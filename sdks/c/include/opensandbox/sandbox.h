@@ -46,6 +46,9 @@ struct osb_create {
     bool no_wait;              /* return without waiting until it is ready */
     uint32_t ready_timeout_ms; /* 30 s */
     uint32_t ready_poll_ms;    /* 200 ms */
+    const char *pull_policy;   /* "IfNotPresent", "Always", "Never"; NULL = the server's */
+    bool persistent;           /* its files stay when it is stopped: osb_sandbox_stop */
+    bool stop_on_expiry;       /* a persistent one is stopped in place of deleted */
 };
 #define OSB_CREATE .size = sizeof(struct osb_create)
 
@@ -120,7 +123,7 @@ int osb_endpoint_get(struct osb_client *client, const char *id, uint16_t port,
 int osb_endpoint_get_signed(struct osb_client *client, const char *id, uint16_t port,
                             int64_t expires_s, struct osb_answer **ret_answer);
 
-/* --- snapshots and diagnostics --- */
+/* --- snapshots --- */
 
 int osb_snapshot_create(struct osb_client *client, const char *sandbox_id, const char *name,
                         struct osb_answer **ret_answer);
@@ -128,6 +131,34 @@ int osb_snapshot_get(struct osb_client *client, const char *id, struct osb_answe
 int osb_snapshot_list(struct osb_client *client, const struct osb_filter *filter,
                       struct osb_answer **ret_answer);
 int osb_snapshot_delete(struct osb_client *client, const char *id);
+
+/* --- forks, and persistent sandboxes: extensions of the API --- */
+
+struct osb_fork {
+    size_t size;
+    uint32_t count;    /* 1 */
+    int64_t timeout_s; /* 0 = as of the source, from now */
+    /* In place of the source's, or added; one without a value is removed. */
+    const struct osb_pair *env;
+    size_t env_count;
+    const struct osb_pair *metadata; /* in place of all of the source's; NULL = the same */
+    size_t metadata_count;
+    const char *const *entrypoint; /* NULL-terminated; NULL = as of the source */
+};
+#define OSB_FORK .size = sizeof(struct osb_fork)
+
+/* New sandboxes with the files of a running one at this moment: all are made, or none. `fork` may
+ * be NULL. The answer has them as osb_info_at does; osb_sandbox_connect leads into each. */
+int osb_sandbox_fork(struct osb_client *client, const char *id, const struct osb_fork *fork,
+                     struct osb_answer **ret_answer);
+/* Ends the processes and starts again with the files of the snapshot; the id stays. */
+int osb_sandbox_rollback(struct osb_client *client, const char *id, const char *snapshot_id);
+/* Of a persistent one: ends the processes and keeps the files; and starts it again. */
+int osb_sandbox_stop(struct osb_client *client, const char *id);
+int osb_sandbox_start(struct osb_client *client, const char *id);
+
+/* --- diagnostics --- */
+
 /* kind: "logs", "events", "inspect" or "summary"; scope: "container" and so on, NULL = plain text.
  */
 int osb_diagnostics_get(struct osb_client *client, const char *id, const char *kind,
