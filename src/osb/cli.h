@@ -135,5 +135,8 @@ int cli_run(struct cli *cli, const struct osb_run *run, const char *session);
 int cli_interruptible(struct cli *cli, bool on);
 /* Fills what `sandbox create`, `run` and others share; 0 or an exit status. */
 int cli_fill_create(struct cli *cli, struct osb_create *create);
+/* Splits "ID:/path"; false when it is none: the id has no slash. Text in the arena. */
+bool cli_split_place(struct cli *cli, const char *place, const char **ret_id,
+                     const char **ret_path);
 /* A terminal in the sandbox on the terminal of osb; its exit status (terminal.c). */
 int cli_terminal(struct cli *cli, const char *pty, int64_t since);

@@ -325,9 +325,7 @@ int file_watch(struct cli *cli)
 
 /* --- cp --- */
 
-/* "ID:/path", where the id has no slash; a Windows drive is not our concern. */
-static bool split_place(struct cli *cli, const char *place, const char **ret_id,
-                        const char **ret_path)
+bool cli_split_place(struct cli *cli, const char *place, const char **ret_id, const char **ret_path)
 {
     struct str rest = str_of(place), id;
 
@@ -412,7 +410,7 @@ int copy(struct cli *cli)
     int r;
 
     for (int i = 0; i < 2; i++)
-        remote[i] = split_place(cli, place[i], &id[i], &path[i]);
+        remote[i] = cli_split_place(cli, place[i], &id[i], &path[i]);
     if (remote[0] == remote[1])
         return cli_error(cli, "Usage", "One of the two must be in a sandbox: ID:/path");
     r = cli_connect_to(cli, id[remote[1]]);

@@ -179,6 +179,8 @@ int cli_fill_create(struct cli *cli, struct osb_create *create)
     create->resources = cli_pairs(cli, "resource", &create->resource_count);
     create->entrypoint = cli_texts(cli, "entrypoint", NULL);
     create->secure_access = cli_flag(cli, "secure-access");
+    create->persistent = cli_flag(cli, "persistent");
+    create->pull_policy = cli_text(cli, "pull");
     create->no_wait = cli_flag(cli, "skip-health-check");
     create->ready_timeout_ms = (uint32_t)(cli_number(cli, "ready-timeout", 0) * 1000);
     return 0;

@@ -50,6 +50,8 @@ const struct group group_table[] = {
     {"pool",                        "Sandboxes made ahead."                        },
     {"devops",                      "The same as plain text."                      },
     {"snapshot",                    "States of sandboxes, to start others from."   },
+    {"image",                       "Images that the server keeps."                },
+    {"volume",                      "Directories that outlive sandboxes."          },
     {"config",                      "Settings of this tool."                       },
     {"skills",                      "Instructions for coding assistants."          },
 };
@@ -77,6 +79,8 @@ const size_t group_count = ARRAY_LEN(group_table);
         {"volume",       'v',                                                                      \
          OPTION_TEXT,    OPTION_REPEATS,                                                           \
          "FROM:TO[:ro]", "Mount a host path or a named volume."},                                  \
+        {"persistent", 0, OPTION_FLAG, 0, NULL, "Keep its files when it is stopped."},             \
+        {"pull", 0, OPTION_CHOICE, 0, "IfNotPresent|Always|Never", "When to pull the image."},     \
         {"secure-access", 0, OPTION_FLAG, 0, NULL, "Endpoints want a token of their own."},        \
         {"skip-health-check", 0, OPTION_FLAG, 0, NULL, "Do not wait until it is ready."},          \
     {                                                                                              \
@@ -119,9 +123,17 @@ const size_t group_count = ARRAY_LEN(group_table);
         "scope", 0, OPTION_CHOICE, 0, "project|global", "This directory, or the home directory."   \
     }
 
-#define JSON_FILE_OPTION                                                                           \
-    OPTIONS({"file", 'f', OPTION_FILE, OPTION_REQUIRED, "FILE",                                    \
-             "The request as a JSON object; - is standard input."})
+#define PAGE_OPTIONS(what)                                                                         \
+    OPTIONS({"page", 0, OPTION_INT, 0, "N", "Which page.", 1},                                     \
+            {"page-size", 0, OPTION_INT, 0, "N", what " per page.", 1})
+#define CAPACITY_OPTIONS                                                                           \
+    {"file", 'f', OPTION_FILE, 0, "FILE", "The request as JSON instead; - is standard input."},    \
+        {"buffer-min", 0, OPTION_INT, 0, "N", "At least so many wait: 1."},                        \
+        {"buffer-max", 0, OPTION_INT, 0, "N", "At most so many wait: 2."},                         \
+        {"pool-min", 0, OPTION_INT, 0, "N", "At least so many with those in use: 0."},             \
+    {                                                                                              \
+        "pool-max", 0, OPTION_INT, 0, "N", "At most so many with those in use: 10."                \
+    }
 #define VAULT_FILE_OPTION                                                                          \
     OPTIONS(                                                                                       \
         {"file", 0, OPTION_TEXT, OPTION_REQUIRED, "FILE", "A JSON object; - is standard input."})
@@ -159,6 +171,20 @@ const struct command command_table[] = {
      0},
     {"port-forward", "ID PORT", NULL, "A local port, or LOCAL:REMOTE, that leads into a sandbox.",
      port_forward, NULL, 0},
+    {"open", "ID PORT", TABLE_JSON_YAML,
+     "Print the address of a port of a sandbox, and open it in the browser.", open_port,
+     OPTIONS({"print", 0, OPTION_FLAG, 0, NULL, "Only print it."},
+             {"signed", 0, OPTION_DURATION, 0, "DURATION",
+              "One that carries its permission, valid so long."}),
+     0},
+    {"sync", "LOCAL REMOTE", NULL,
+     "Keep a local directory and ID:/path alike while both change, until Ctrl-C.", sync_command,
+     OPTIONS({"once", 0, OPTION_FLAG, 0, NULL, "Make them alike, and end."},
+             {"exclude", 'x', OPTION_TEXT, OPTION_REPEATS, "PATTERN",
+              "Leave out names or paths: .git, *.o, build/cache."},
+             {"delete", 0, OPTION_FLAG, 0, NULL,
+              "At first, delete what is only in the sandbox instead of copying it here."}),
+     0},
     {"fork", "ID", TABLE_JSON_YAML, "Make copies of a running sandbox.", rest_command,
      OPTIONS({"count", 'n', OPTION_INT, 0, "N", "How many.", 1, 100},
              {"timeout", 't', OPTION_DURATION, 0, "DURATION", "Lifetime of the copies."},
@@ -295,10 +321,46 @@ const struct command command_table[] = {
 
     {"pool list", "", TABLE_JSON_YAML, "List pools.", rest_command, NULL, 0},
     {"pool get", "NAME", TABLE_JSON_YAML, "Show a pool.", rest_command, NULL, 0},
-    {"pool create", "", TABLE_JSON_YAML, "Make a pool of sandboxes that wait.", rest_command,
-     JSON_FILE_OPTION, 0},
-    {"pool update", "NAME", TABLE_JSON_YAML, "Change a pool.", rest_command, JSON_FILE_OPTION, 0},
+    {"pool create", "[NAME]", TABLE_JSON_YAML, "Make a pool of sandboxes that wait.", pool_create,
+     OPTIONS({"image", 'i', OPTION_TEXT, 0, "IMAGE", "Image of its sandboxes [defaults.image]."},
+     {"snapshot-id", 0, OPTION_TEXT, 0, "ID", "Start from a snapshot instead of an image."},
+     {"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},
+     {"resource", 0, OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Limit: cpu=1, memory=2Gi."},
+     {"entrypoint", 0, OPTION_TEXT, OPTION_REPEATS, "WORD", "A word of the entrypoint."},
+     {"warm-up", 0, OPTION_TEXT, 0, "COMMAND", "Runs in each before it can be claimed."},
+     CAPACITY_OPTIONS),
+     0},
+    {"pool update", "NAME", TABLE_JSON_YAML, "Change how many sandboxes a pool has.", pool_update,
+     OPTIONS(CAPACITY_OPTIONS), 0},
     {"pool delete", "NAME", TABLE_JSON_YAML, "Delete a pool.", rest_command, NULL, 0},
+
+    {"image ls", "", TABLE_JSON_YAML, "List images.", image_list, PAGE_OPTIONS("Images"), 0},
+    {"image get", "IMAGE", TABLE_JSON_YAML, "Show an image, by name or id.", image_get, NULL, 0},
+    {"image pull", "IMAGE", TABLE_JSON_YAML, "Pull an image from its registry.", image_pull,
+     OPTIONS({"username", 'u', OPTION_TEXT, 0, "USER", "User for a private registry."},
+     {"password", 'p', OPTION_TEXT, 0, "TEXT", "Password or token for it."},
+     {"platform", 0, OPTION_TEXT, 0, "OS/ARCH", "Platform: linux/amd64."},
+     {"policy", 0, OPTION_CHOICE, 0, "IfNotPresent|Always|Never", "When to pull."}),
+     0},
+    {"image import", "FILE", TABLE_JSON_YAML,
+     "Import an archive of docker save, OCI or a root directory; - is standard input.",
+     image_import, OPTIONS({"name", 'n', OPTION_TEXT, 0, "NAME", "Its name here."}), 0},
+    {"image export", "IMAGE [FILE]", TABLE_JSON_YAML,
+     "Write an image as an OCI archive, to a file or standard output.", image_export, NULL, 0},
+    {"image rm", "IMAGE...", TABLE_JSON_YAML, "Remove names of images; an id removes all of them.",
+     image_remove, NULL, 0},
+    {"image prune", "", TABLE_JSON_YAML, "Remove what no image has, and images that nothing uses.",
+     image_prune, OPTIONS({"all", 'a', OPTION_FLAG, 0, NULL, "All images that nothing uses."},
+     {"max-bytes", 0, OPTION_INT, 0, "N", "Those used longest ago, until so much is left.", 0,
+      INT64_MAX}),
+     0},
+
+    {"volume ls", "", TABLE_JSON_YAML, "List volumes.", volume_list, PAGE_OPTIONS("Volumes"), 0},
+    {"volume get", "NAME", TABLE_JSON_YAML, "Show a volume.", volume_get, NULL, 0},
+    {"volume create", "NAME", TABLE_JSON_YAML, "Make a volume.", volume_create,
+     OPTIONS({"size-bytes", 0, OPTION_INT, 0, "N", "At most so many bytes.", 1, INT64_MAX}), 0},
+    {"volume rm", "NAME...", TABLE_JSON_YAML, "Delete volumes and what is in them.", volume_remove,
+     NULL, 0},
 
     {"diagnostics logs", "ID", "raw table json yaml", "Logs of a sandbox.", diagnostics_logs,
      SCOPE_OPTIONS, 0},

@@ -2,94 +2,21 @@
 """test_osb.py OSB SERVER BROKER EXECD SANDBOXCTL - osb against the real server: what the original
 tool does not have. The rest is compared with it in tests/conformance/test_osb_pair.py."""
 import contextlib
-import fcntl
 import http.server
 import json
-import os
 import pathlib
-import pty
-import select
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import threading
-import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "tools")]
 
-import pyte  # noqa: E402
+from osb_process import Osb, Screen  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from tap import Tap, skip_all  # noqa: E402
-
-
-class Osb:
-    def __init__(self, program, server, home):
-        self.program, self.home = os.path.abspath(program), pathlib.Path(home)
-        self.env = {"PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8", "TERM": "xterm",
-                    "OPEN_SANDBOX_DOMAIN": server.domain, "OPEN_SANDBOX_API_KEY": server.api_key}
-
-    def run(self, *words, stdin="", env=None):
-        return subprocess.run([self.program, *words], input=stdin, text=True, capture_output=True,
-                              check=False, timeout=SECONDS_MAX, env={**self.env, **(env or {})})
-
-    def ok(self, *words, **more):
-        done = self.run(*words, **more)
-        assert done.returncode == 0, f"{words}: {done}"
-        return done.stdout
-
-    def json(self, *words):
-        return json.loads(self.ok("-o", "json", *words))
-
-    def ids(self):
-        return {item["id"] for item in self.json("sandbox", "list")["items"]}
-
-
-class Screen:
-    """osb on a terminal of its own, seen through an emulator."""
-
-    def __init__(self, osb, *words, columns=80, rows=24):
-        self.screen = pyte.Screen(columns, rows)
-        self.stream = pyte.ByteStream(self.screen)
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve(osb.program, [osb.program, *words], osb.env)
-        self.resize(columns, rows)
-
-    def resize(self, columns, rows):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.screen.resize(rows, columns)
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def read(self, seconds):
-        if not select.select([self.fd], [], [], seconds)[0]:
-            return True
-        try:
-            data = os.read(self.fd, 65536)
-        except OSError:  # the program ended
-            return False
-        self.stream.feed(data)
-        return bool(data)
-
-    def wait(self, text):
-        end = time.monotonic() + SECONDS_MAX
-        while not any(text in line for line in self.screen.display):
-            shown = "\n".join(self.screen.display)
-            assert time.monotonic() < end, f"no {text!r} on\n{shown}"
-            assert self.read(0.1) or any(text in line for line in self.screen.display), shown
-
-    def end(self):
-        end = time.monotonic() + SECONDS_MAX
-        while self.read(0.1):
-            assert time.monotonic() < end, "it does not end"
-        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        os.close(self.fd)
-        return status
 
 
 # --- commands ---
