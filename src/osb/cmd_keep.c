@@ -293,8 +293,7 @@ int volume_create(struct cli *cli)
 {
     struct osb_answer *answer = NULL;
 
-    if (osb_volume_create(cli->client, cli_argument(cli, 0), cli_number(cli, "size-bytes", 0),
-                          &answer) < 0)
+    if (osb_volume_create(cli->client, cli_argument(cli, 0), cli_text(cli, "size"), &answer) < 0)
         return cli_failed(cli);
     return show_object(cli, answer, "Volume Created");
 }

@@ -358,7 +358,7 @@ const struct command command_table[] = {
     {"volume ls", "", TABLE_JSON_YAML, "List volumes.", volume_list, PAGE_OPTIONS("Volumes"), 0},
     {"volume get", "NAME", TABLE_JSON_YAML, "Show a volume.", volume_get, NULL, 0},
     {"volume create", "NAME", TABLE_JSON_YAML, "Make a volume.", volume_create,
-     OPTIONS({"size-bytes", 0, OPTION_INT, 0, "N", "At most so many bytes.", 1, INT64_MAX}), 0},
+     OPTIONS({"size", 0, OPTION_TEXT, 0, "SIZE", "At most so much: 10Gi."}), 0},
     {"volume rm", "NAME...", TABLE_JSON_YAML, "Delete volumes and what is in them.", volume_remove,
      NULL, 0},
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_osb_keep.py OSB UNPACK SERVER BROKER EXECD SANDBOXCTL - osb image and pool, osb open and osb
-sync against the real server."""
+"""test_osb_keep.py OSB UNPACK SERVER BROKER EXECD SANDBOXCTL - osb image, pool and volume, osb open
+and osb sync against the real server."""
 import json
 import os
 import pathlib
@@ -80,6 +80,26 @@ def pools_are_made_by_options(osb, _folder):
     assert "quick" in osb.ok("pool", "list")
     osb.ok("pool", "delete", "quick")
     assert "Usage: osb pool" in osb.ok("pool")
+
+
+# --- volumes ---
+
+
+def volumes_outlive_sandboxes(osb, _folder):
+    assert "No volumes found." in osb.ok("volume", "ls")
+    made = osb.json("volume", "create", "kept")
+    assert made["name"] == "kept" and made["used_by"] == [], made
+    assert osb.run("volume", "create", "kept").returncode == 1
+    assert osb.ok("run", "--rm", "--image", "host", "-v", "kept:/data", "--", "sh", "-c",
+                  "echo there > /data/x; echo done") == "done\n"
+    box = osb.json("sandbox", "create", "--image", "host", "-v", "kept:/data")["id"]
+    assert osb.ok("file", "cat", box, "/data/x") == "there\n"
+    assert osb.json("volume", "get", "kept")["used_by"] == [box]
+    assert osb.run("volume", "rm", "kept").returncode == 1
+    osb.ok("sandbox", "kill", box)
+    assert [item["name"] for item in osb.json("volume", "ls")["items"]] == ["kept"]
+    assert osb.json("volume", "rm", "kept") == [{"volume": "kept", "status": "deleted"}]
+    assert osb.run("volume", "get", "kept").returncode == 1
 
 
 # --- persistent ---
@@ -239,6 +259,7 @@ KEEP_TESTS = [
     images_come_and_go,
     images_fail_with_reasons,
     pools_are_made_by_options,
+    volumes_outlive_sandboxes,
     stops_and_starts,
 ]
 INSIDE_TESTS = [

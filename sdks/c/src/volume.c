@@ -35,7 +35,7 @@ int64_t osb_volume_size(const struct osb_volume_info *volume)
 
 int64_t osb_volume_used(const struct osb_volume_info *volume)
 {
-    return view_int(&volume->v, "usedBytes", 0);
+    return view_int(&volume->v, "usedBytes", -1);
 }
 
 size_t osb_volume_user_count(const struct osb_volume_info *volume)
@@ -61,7 +61,7 @@ static void target_volume(struct target *t, const char *name)
     target_segment(t, name);
 }
 
-int osb_volume_create(struct osb_client *client, const char *name, int64_t size_bytes,
+int osb_volume_create(struct osb_client *client, const char *name, const char *size,
                       struct osb_answer **ret_answer)
 {
     AUTO_BUF(body, SDK_REQUEST_BYTES_MAX);
@@ -72,8 +72,8 @@ int osb_volume_create(struct osb_client *client, const char *name, int64_t size_
     json_write_begin(&w, &body);
     json_write_object(&w);
     json_member_string(&w, STR("name"), str_or_empty(name));
-    if (size_bytes)
-        json_member_i64(&w, STR("sizeBytes"), size_bytes);
+    if (size)
+        json_member_string(&w, STR("size"), str_of(size));
     json_write_object_end(&w);
     s.body_error = json_write_end(&w);
     target_init(&t, "/volumes");

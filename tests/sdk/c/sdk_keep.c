@@ -217,6 +217,45 @@ TEST(sdk_pools, refuses_half_a_request)
     close_all();
 }
 
+/* --- volumes --- */
+
+TEST(sdk_volumes, outlive_sandboxes)
+{
+    struct osb_volume mount = {.name = "data", .mount_path = "/data", .claim_name = "sdk-volume"};
+    struct osb_create create = {OSB_CREATE, .image = "host", .volumes = &mount, .volume_count = 1};
+    const struct osb_volume_info *volume;
+    struct osb_answer *a;
+
+    open_client();
+    GOOD(osb_volume_create(client, "sdk-volume", NULL, &a));
+    volume = osb_volume_at(a, 0);
+    CHECK_STR(osb_volume_name(volume), "sdk-volume");
+    CHECK_EQ(osb_volume_size(volume), -1);
+    CHECK_EQ(osb_volume_user_count(volume), 0);
+    CHECK(osb_volume_created_us(volume) > INT64_C(1600000000000000));
+    osb_answer_free(a);
+    CHECK_EQ(osb_volume_create(client, "sdk-volume", NULL, NULL), -EBUSY);
+    GOOD(osb_sandbox_create(client, &create, &box));
+    GOOD(osb_file_put(box, "/data/x", "kept", 4, 0644));
+    GOOD(osb_volume_get(client, "sdk-volume", &a));
+    volume = osb_volume_at(a, 0);
+    CHECK_STR(osb_volume_user(volume, 0), osb_sandbox_id(box));
+    CHECK(!osb_volume_user(volume, 1));
+    CHECK(osb_volume_used(volume) >= 0 && strstr(osb_volume_json(volume), "sdk-volume"));
+    osb_answer_free(a);
+    CHECK_EQ(osb_volume_delete(client, "sdk-volume"), -EBUSY);
+    GOOD(osb_sandbox_delete(client, osb_sandbox_id(box)));
+    osb_sandbox_free(box);
+    box = NULL;
+    GOOD(osb_volume_list(client, &(struct osb_filter){OSB_FILTER, .page_size = 10}, &a));
+    CHECK_EQ(osb_volume_count(a), 1);
+    osb_answer_free(a);
+    GOOD(osb_volume_delete(client, "sdk-volume"));
+    CHECK_EQ(osb_volume_get(client, "sdk-volume", &a), -ENOENT);
+    CHECK_EQ(osb_volume_create(client, "sdk-volume", "a lot", NULL), -EINVAL);
+    close_all();
+}
+
 /* --- forks, rollback, persistent sandboxes --- */
 
 static void check_output(struct osb_sandbox *sb, const char *command, const char *expected)
