@@ -116,15 +116,22 @@ def vim_draws_and_saves(tmux, osb, box):
     assert osb.ok("file", "cat", box, "/tmp/letter") == "hello from vim\n"
 
 
-def detaches_and_comes_back(tmux, _osb, _box):
+def detaches_and_comes_back(tmux, osb, box):
+    # A shell of its own: what vim asked the terminal would be asked and answered again.
+    tmux.line("exit")
+    tmux.wait("^status=0$")
     tmux.resize(160, 26)  # one line for what it says
+    tmux.line("clear")
+    tmux.line(f"{osb.program} shell {box}; echo status=$?")
+    tmux.line("PS1='in''side> '")
+    tmux.wait(r"^inside>\s*\Z")
     tmux.line("clear; KEPT=in-the-shell; (sleep 0.2; echo la''ter) & wait; echo left")
     tmux.wait("^left$")
     tmux.keys("C-p", "C-q")
     command = tmux.wait(r"detached; osb (shell \S+ --attach \S+)\s+comes back").group(1)
     tmux.wait("^status=0$")
     tmux.line("clear")
-    tmux.line(f"{_osb.program} {command}; echo status=$?")
+    tmux.line(f"{osb.program} {command}; echo status=$?")
     tmux.wait("^left$")  # what it showed comes again
     tmux.line("echo [$KEPT]")
     tmux.wait(r"^\[in-the-shell\]$")
