@@ -212,6 +212,20 @@ static void change_free(struct change *c)
     free(c);
 }
 
+/* Of a sandbox that was removed. */
+static void change_drop_all(struct guarded *b)
+{
+    while (!list_empty(&b->changes)) {
+        struct change *c = container_of(b->changes.next, struct change, link);
+
+        list_remove(&c->link);
+        b->change_count--;
+        (void)err_set(&c->err, ENOENT, "the sandbox was removed");
+        c->done(c->user, -ENOENT, &c->err);
+        change_free(c);
+    }
+}
+
 static void change_ignore(void *user UNUSED, int result UNUSED, const struct err *e UNUSED)
 {
 }
@@ -244,6 +258,8 @@ static void change_done(struct pool_job *job, int error)
         change_start(b, NULL, false, change_ignore, NULL);
     else if (!b->gone)
         change_next(b);
+    else
+        change_drop_all(b);
     change_free(c);
     guarded_unref_job(b);
 }

@@ -16,6 +16,7 @@
 
 enum {
     STATE_BYTES_MAX = POLICY_TEXT_BYTES_MAX + 4096,
+    LOGGED_EVENTS = 100,
     FRESH_S = 30, /* an address with more time left is not programmed again */
     NS_PER_S = 1000000000,
 };
@@ -273,8 +274,11 @@ void guarded_event(struct guarded *b, const char *kind, const char *reason, stru
     *event = (struct event){.at_us = time_wall_us(), .kind = kind, .reason = reason};
     detail.n = min_size(detail.n, sizeof(event->detail) - 1);
     memcpy(event->detail, detail.p, detail.n);
-    log_event(LOG_INFO, kind, LOG_STR("sandbox", b->id), LOG_STR("reason", reason),
-              LOG_STR("target", detail));
+    /* A sandbox must not fill the log: after the first hundred, one line each time that the number
+     * has doubled. */
+    if (b->event_count <= LOGGED_EVENTS || (b->event_count & (b->event_count - 1)) == 0)
+        log_event(LOG_INFO, kind, LOG_STR("sandbox", b->id), LOG_STR("reason", reason),
+                  LOG_STR("target", detail), LOG_U64("events", b->event_count));
 }
 
 static void forget_oldest(struct guarded *b)

@@ -675,10 +675,12 @@ int resolver_start(struct egress *g, const struct broker_info *info, struct err 
 
 void resolver_free(struct resolver *r)
 {
-    struct list *lists[] = {&r->questions, &r->strangers};
+    struct list *lists[2];
 
     if (!r)
         return;
+    lists[0] = &r->questions;
+    lists[1] = &r->strangers;
     loop_timer_stop(r->egress->loop, &r->stranger_timer);
     while (!list_empty(&r->clients))
         client_close(container_of(r->clients.next, struct client, link));

@@ -458,7 +458,13 @@ int embedded_egress_start(struct embedded *em, struct err *e)
         r = watch(g, e);
     if (r == 0)
         em->base.can |= RUNTIME_CAN_NETWORK_POLICY;
-    return r;
+    if (r == 0 || g->always)
+        return r;
+    /* Nothing depends on it yet: sandboxes with a policy keep their rules, new ones are refused. */
+    log_event(LOG_ERROR, "no network policies: requests with one are refused",
+              LOG_STR("error", e->msg));
+    embedded_egress_stop(em);
+    return 0;
 }
 
 void embedded_egress_stop(struct embedded *em)
