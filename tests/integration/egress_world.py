@@ -15,12 +15,13 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 
 CLONE_NEWNET = 0x40000000
 HOST, NET = "198.51.100.1", "198.51.100.2"
 HOST6, NET6 = "2001:db8:1::1", "2001:db8:1::2"
 RESOLVER = NET
-# name -> records; the second resolver field is the TTL
+# name -> records; *.wild.test is 203.0.113.11
 ZONE = {
     "www.allowed.test": [("A", "203.0.113.10"), ("AAAA", "2001:db8:3::10")],
     "api.allowed.test": [("A", "203.0.113.11")],
@@ -43,6 +44,7 @@ ADDRESSES = sorted({value for records in ZONE.values() for kind, value in record
 TYPES = {"A": 1, "CNAME": 5, "TXT": 16, "AAAA": 28}
 TCP_PORTS = (80, 443, 853, 8443)
 UDP_PORTS = (443, 853, 5353)
+PULL_PORT, ZEROES = 9000, bytes(1 << 20)
 
 
 def ip(*words):
@@ -133,12 +135,13 @@ def answer(query, queries, udp):
     name = ".".join(labels).lower()
     queries.append(name)
     owner, records = name, []
-    for what, value in ZONE.get(name, []):
+    wild = [("A", "203.0.113.11")] if name.endswith(".wild.test") else []
+    for what, value in ZONE.get(name, wild):
         if TYPES[what] == kind or what == "CNAME":
             records.append(record(owner, what, value))
         if what == "CNAME":
             owner = value
-    rcode = 0 if name in ZONE else 3
+    rcode = 0 if name in ZONE or wild else 3
     body = b"".join(records)
     flags, count = 0x8180 | rcode, len(records)
     if udp and 12 + len(question) + len(body) > 512:
@@ -204,6 +207,17 @@ class Side:
         self.count(sock.getsockname()[0])
         sock.sendto(data, peer)
 
+    def on_pull(self, sock):
+        """As much as the other side takes, by a thread of its own."""
+        peer, _ = sock.accept()
+
+        def pour():
+            with peer, contextlib.suppress(OSError):
+                peer.settimeout(5)
+                while True:
+                    peer.sendall(ZEROES)
+        threading.Thread(target=pour, daemon=True).start()
+
     def on_order(self, stream):
         line = stream.readline()
         if not line:
@@ -234,6 +248,7 @@ class Side:
                 self.add(family, socket.SOCK_STREAM, address, port, self.on_web)
             for port in UDP_PORTS:
                 self.add(family, socket.SOCK_DGRAM, address, port, self.on_echo)
+        self.add(socket.AF_INET, socket.SOCK_STREAM, "203.0.113.11", PULL_PORT, self.on_pull)
         self.selector.register(sys.stdin, selectors.EVENT_READ, self.on_order)
         print("true", flush=True)
         while True:

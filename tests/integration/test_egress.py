@@ -394,6 +394,29 @@ def never_opens(w, tap):
     w.remove(box)
 
 
+def obeys_the_operator(w, tap):
+    box = w.create(rules=[("allow", "denied.test"), ("allow", "203.0.113.0/24"),
+                          ("deny", "other.test")])
+    cases = [
+        ("a name of always_deny", "lookup('denied.test')", False),
+        ("an address of always_deny", "tcp('203.0.113.99')", False),
+        ("a name of always_allow, though the policy denies it", "web('other.test')", True),
+        ("an allowed address", "tcp('203.0.113.10', 443)", True),
+        ("... by QUIC, which is blocked", "udp('203.0.113.10', 443)", False),
+        ("port 443 of encrypted DNS", "tcp('203.0.113.50', 443)", False),
+        ("its other ports", "tcp('203.0.113.50', 80)", True),
+    ]
+    for sentence, code, passes in cases:
+        tap.check(f"{'passes' if passes else 'stops'}: {sentence}", lambda code=code, passes=passes:
+                  same(str(w.inside(box, code, 5 if passes else 0.4)).startswith("no"), not passes))
+    plain = w.server.create()
+    tap.check("a sandbox without a policy obeys the lists, too", lambda: (
+        no(w.inside(plain, "tcp('203.0.113.99')")),
+        same(w.inside(plain, "tcp('203.0.113.10')", 5), "203.0.113.10")))
+    w.remove(box)
+    w.remove(plain)
+
+
 def nft_left():
     """Names of the chains of sandboxes in this namespace, by NFT_MSG_GETCHAIN."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as sock:
@@ -427,6 +450,10 @@ def main():
         tap.check("nothing is left of removed sandboxes", lambda: same(nft_left(), []))
     with World(programs) as w:
         never_opens(w, tap)
+    with World(programs, {"egress": {"always_deny": ["denied.test", "203.0.113.99"],
+                                     "always_allow": ["other.test"], "block_quic": True,
+                                     "doh_blocklist": ["203.0.113.50"]}}) as w:
+        obeys_the_operator(w, tap)
     return tap.end()
 
 
