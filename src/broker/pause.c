@@ -39,11 +39,16 @@ static int hold_write(int dir, const struct hold *hold, struct err *e)
     return 0;
 }
 
+static bool is_current(const struct broker *b, const struct slot_record *record, int dir)
+{
+    return life_is_current(b, record->slot, dir) && slot_owner_alive(&record->owner);
+}
+
 static int lock(const struct broker *b, const struct slot_record *record, int dir, struct err *e)
 {
     if (flock(dir, LOCK_EX) < 0)
         return err_sys(e, errno, "lock slot %u", record->slot);
-    if (life_is_current(b, record->slot, dir) && slot_owner_alive(&record->owner))
+    if (is_current(b, record, dir))
         return 0;
     (void)flock(dir, LOCK_UN);
     return err_set(e, ESRCH, "sandbox '%s' has ended", record->id);
@@ -107,8 +112,16 @@ void pause_heal(const struct broker *b, const struct slot_record *record, int di
     struct cgroup groups = cgroup_at(b->host.cgroups, record->slot);
     struct hold hold;
 
-    if (!hold_read(dir, &hold) || slot_owner_alive(&hold.owner) || lock(b, record, dir, NULL) < 0)
+    if (!hold_read(dir, &hold) || slot_owner_alive(&hold.owner))
         return;
+    /* Without a wait, as a worker does this between requests. An operation that holds the lock looks
+     * at the hold itself, and so does the next one. */
+    if (flock(dir, LOCK_EX | LOCK_NB) < 0)
+        return;
+    if (!is_current(b, record, dir)) {
+        (void)flock(dir, LOCK_UN);
+        return;
+    }
     if (hold_read(dir, &hold) && !slot_owner_alive(&hold.owner)) {
         if (!hold.paused)
             (void)thaw(&groups, dir, NULL);

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +14,7 @@
 #include "base/io.h"
 #include "base/time.h"
 
-enum { UP_MS = 20000, UP_POLL_MS = 100, LOG_BYTES_MAX = 64 * 1024 * 1024, KEY_BYTES_MAX = 4096 };
+enum { UP_MS = 60000, UP_POLL_MS = 100, LOG_BYTES_MAX = 64 * 1024 * 1024, KEY_BYTES_MAX = 4096 };
 
 #define USUAL_KEY "/var/lib/opensandbox/server/api_key"
 
@@ -79,8 +81,9 @@ static const char *find_config(struct cli *cli)
 
 /* --- settings --- */
 
-/* The file with the server's key that its log names last, or the usual one. */
-static const char *find_key_file(struct cli *cli, const char *log)
+/* The file with the server's key that its log names first behind `from`, or the usual one. What
+ * comes later in the log may be text of a client. */
+static const char *find_key_file(struct cli *cli, const char *log, size_t from)
 {
     AUTO_BUF(text, LOG_BYTES_MAX);
     struct str mark = STR("$(cat '"), rest, path;
@@ -89,12 +92,14 @@ static const char *find_key_file(struct cli *cli, const char *log)
 
     if (!log || io_read_file(AT_FDCWD, log, LOG_BYTES_MAX, &text, NULL) < 0)
         return found;
-    for (rest = buf_str(&text); (at = str_find_str(rest, mark)) < rest.n;) {
-        rest = str_skip(rest, at + mark.n);
-        path = str_make(rest.p, str_find(rest, '\''));
-        if (path.n < rest.n && path.n < PATH_MAX)
-            found = arena_strdup(&cli->arena, path);
-    }
+    rest = str_skip(buf_str(&text), from < text.n ? from : text.n);
+    at = str_find_str(rest, mark);
+    if (at == rest.n)
+        return found;
+    rest = str_skip(rest, at + mark.n);
+    path = str_make(rest.p, str_find(rest, '\''));
+    if (path.n < rest.n && path.n < PATH_MAX)
+        found = arena_strdup(&cli->arena, path);
     return found;
 }
 
@@ -105,9 +110,22 @@ static int store(struct cli *cli, struct str *text, const char *section, const c
     return text->p ? 0 : -ENOMEM;
 }
 
+/* The key of this machine's server is for this machine only. */
+static bool is_local(const char *domain)
+{
+    static const char *const hosts[] = {"localhost", "127.", "[::1]"};
+    const char *scheme = domain ? strstr(domain, "://") : NULL;
+    const char *host = scheme ? scheme + strlen("://") : domain;
+
+    for (size_t i = 0; host && i < ARRAY_LEN(hosts); i++)
+        if (strncmp(host, hosts[i], strlen(hosts[i])) == 0)
+            return true;
+    return !domain;
+}
+
 /* Writes what is not set yet to the settings: the key of the server, and an image that it has
  * without a registry. Returns what to tell about it. */
-static const char *keep_settings(struct cli *cli, const char *log)
+static const char *keep_settings(struct cli *cli, const char *log, size_t from)
 {
     const struct settings *s = &cli->settings;
     struct str text = str_of(settings_template);
@@ -115,8 +133,8 @@ static const char *keep_settings(struct cli *cli, const char *log)
     AUTO_BUF(old, CLI_FILE_BYTES_MAX);
     int r = 0;
 
-    if (s->api_key ||
-        io_read_file(AT_FDCWD, find_key_file(cli, log), KEY_BYTES_MAX, &key, NULL) < 0)
+    if (s->api_key || !is_local(s->domain) ||
+        io_read_file(AT_FDCWD, find_key_file(cli, log, from), KEY_BYTES_MAX, &key, NULL) < 0)
         return "";
     while (key.n > 0 && strchr(" \n", key.p[key.n - 1]))
         key.p[--key.n] = '\0';
@@ -172,27 +190,32 @@ int up(struct cli *cli)
 {
     const char *program = find_program(cli), *log = cli_text(cli, "log");
     uint64_t deadline = deadline_in_ms(UP_MS);
+    struct stat st;
+    size_t from;
     int status;
     pid_t pid;
 
     if (answers(cli))
         return cli_message(cli, "A server answers at %s%s", osb_client_base_url(cli->client),
-                           keep_settings(cli, log));
+                           keep_settings(cli, NULL, 0));
     if (!log)
         log = "/var/log/opensandbox-server.log";
     if (geteuid() != 0)
         return cli_error(cli, "Privileges",
                          "A server that makes sandboxes is started by root: sudo osb up");
+    from = stat(log, &st) == 0 ? (size_t)st.st_size : 0;
     pid = start_server(program, find_config(cli), log);
     while (pid > 0 && !deadline_passed(deadline)) {
         if (waitpid(pid, &status, WNOHANG) == pid)
             return say_ended(cli, program, status, log);
         if (answers(cli))
             return cli_message(cli, "Server %d answers at %s%s. Its log is %s; kill %d ends it",
-                               (int)pid, osb_client_base_url(cli->client), keep_settings(cli, log),
-                               log, (int)pid);
+                               (int)pid, osb_client_base_url(cli->client),
+                               keep_settings(cli, log, from), log, (int)pid);
         osb_sleep(cli->client, UP_POLL_MS);
     }
+    if (pid > 0 && kill(pid, SIGTERM) == 0)
+        (void)waitpid(pid, &status, 0);
     return cli_error(cli, "Server", "%s did not answer at %s within %d s; see %s", program,
                      osb_client_base_url(cli->client), UP_MS / 1000, log);
 }

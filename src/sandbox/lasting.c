@@ -45,9 +45,14 @@ static int move_away(int parent, const char *name, bool is_dir, struct err *e)
                                                      : 0;
 }
 
-/* Makes parent/name, a directory or an empty file, instead of anything else that may be there. One
- * with an id outside of those of layers was made by a process that was killed before it could give
- * it away. */
+/* Whether it is what ensure() leaves when it is killed before it could give it away. Nothing else of
+ * root is given away: a caller that may write the parent could have moved it here. */
+static bool is_unfinished(const struct stat *st)
+{
+    return st->st_uid == 0 && (S_ISDIR(st->st_mode) || (st->st_size == 0 && st->st_nlink == 1));
+}
+
+/* Makes parent/name, a directory or an empty file, instead of anything else that may be there. */
 static int ensure(int parent, const char *name, mode_t mode, uint32_t id, struct err *e)
 {
     struct stat st;
@@ -56,8 +61,7 @@ static int ensure(int parent, const char *name, mode_t mode, uint32_t id, struct
         int r;
 
         if ((st.st_mode & S_IFMT) == (mode & S_IFMT))
-            return st.st_uid - LAYER_UID_FIRST <= LAYER_UID_COUNT ? 0
-                                                                  : give_away(parent, name, id, e);
+            return is_unfinished(&st) ? give_away(parent, name, id, e) : 0;
         r = move_away(parent, name, S_ISDIR(st.st_mode), e);
         if (r < 0)
             return r;

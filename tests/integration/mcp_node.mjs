@@ -105,9 +105,11 @@ tests.uses_every_tool = async (client) => {
   const sandbox_id = await make(client);
   const use = (name, args) => call(client, name, { sandbox_id, ...args });
   const until = async (read, done) => {
-    for (;;) {
-      const seen = await read();
+    const deadline = Date.now() + 120_000;
+    for (let seen; ; ) {
+      seen = await read();
       if (done(seen)) return seen;
+      assert.ok(Date.now() < deadline, `it stays at ${JSON.stringify(seen)}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   };

@@ -308,23 +308,41 @@ def merges_a_chain_of_snapshots():
 def refuses_more_jobs_than_a_worker_may_have():
     """Merges that are stopped in the act; the worker answers all the time."""
     with folder() as top, Broker(*PROGRAMS, workers=1) as broker:
-        layer, callers, stopped = top / "layer", [], []
+        layer, callers, stopped, targets = top / "layer", [], [], []
         layer.mkdir()
         for i in range(5000):
             (layer / f"f{i}").touch()
         shift(layer)
 
+        def stop_new_job():
+            """Stops the job that is not stopped yet; None when there is none, or it just ended."""
+            for pid in [pid for worker in broker.workers() for pid in children(worker)
+                        if comm(pid) == "layer copy" and pid not in stopped]:
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                    return pid
+                except ProcessLookupError:
+                    pass
+            return None
+
         def begin(name):
-            (top / name).mkdir()
-            callers.append(subprocess.Popen(
-                broker.ctl_command("merge", "copy", top / name, layer), stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True))
-            jobs = []
-            wait_for(lambda: jobs.extend(pid for worker in broker.workers()
-                                         for pid in children(worker) if comm(pid) == "layer copy"
-                                         and pid not in stopped) or jobs, "the job")
-            os.kill(jobs[0], signal.SIGSTOP)
-            stopped.append(jobs[0])
+            """Starts a merge and stops its job; once more when the job was done before that."""
+            for attempt in range(20):
+                target = top / f"{name}.{attempt}"
+                target.mkdir()
+                caller = subprocess.Popen(
+                    broker.ctl_command("merge", "copy", target, layer), stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, text=True)
+                found = []
+                wait_for(lambda: found.append(stop_new_job()) or found[-1]
+                         or caller.poll() is not None, "the job")
+                if found[-1]:
+                    callers.append(caller)
+                    stopped.append(found[-1])
+                    targets.append(target)
+                    return
+                caller.communicate()
+            raise AssertionError("every job ended before it could be stopped")
         try:
             for i in range(JOBS_MAX):
                 begin(str(i))
@@ -340,7 +358,7 @@ def refuses_more_jobs_than_a_worker_may_have():
                 os.kill(pid, signal.SIGCONT)
             for caller in callers:
                 caller.communicate()
-        assert len(list((top / "0").iterdir())) == 5000
+        assert len(list(targets[0].iterdir())) == 5000
 
 
 # --- writable layers that last ---

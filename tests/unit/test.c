@@ -68,9 +68,29 @@ static bool test_wanted(const struct test_case *t, int argc, char **argv)
     return argc == 1;
 }
 
+/* A word that no test has, as of a test that was renamed, must not pass for a test that ran. */
+static bool test_words_match(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        char *word[] = {argv[0], argv[i]};
+        bool matches = false;
+
+        for (struct test_case *t = test_first; t; t = t->next)
+            matches = matches || test_wanted(t, 2, word);
+        if (!matches) {
+            fprintf(stderr, "%s: no test has '%s' in its name\n", argv[0], argv[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     int count = 0, failed = 0;
+
+    if (!test_words_match(argc, argv))
+        return 2;
 
     for (struct test_case *t = test_first; t; t = t->next) {
         int status = 0;

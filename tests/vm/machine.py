@@ -25,7 +25,7 @@ DONE, FROZEN, OVERDUE, ENDED, LATE = "done", "frozen", "overdue", "ended", "late
 @dataclasses.dataclass
 class Limits:
     """Seconds, but for the last."""
-    total: float = 1800  # for all VMs together
+    total: float = 2400  # for all VMs together
     boot: float = 240  # until the guest's first line
     silence: float = 120  # of one CPU
     grace: float = 60  # beyond the limit of a program, which the guest keeps first

@@ -87,6 +87,33 @@ static int record_read(const struct embedded *em, const char *claim, struct reco
 
 /* --- one volume --- */
 
+static struct embedded_measure *measure_slot(struct embedded *em, const char *claim)
+{
+    struct embedded_measure *oldest = &em->measures[0];
+
+    for (size_t i = 0; i < MEASURES_MAX; i++) {
+        struct embedded_measure *m = &em->measures[i];
+
+        if (strcmp(m->claim, claim) == 0)
+            return m;
+        if (m->until < oldest->until)
+            oldest = m;
+    }
+    return oldest;
+}
+
+/* A volume of the same name that is made later holds something else. */
+static void measure_forget(struct embedded *em, const char *claim)
+{
+    struct embedded_measure *m;
+
+    (void)pthread_mutex_lock(&em->lock);
+    m = measure_slot(em, claim);
+    if (strcmp(m->claim, claim) == 0)
+        *m = (struct embedded_measure){0};
+    (void)pthread_mutex_unlock(&em->lock);
+}
+
 bool embedded_claim_exists(const struct embedded *em, const char *claim)
 {
     struct stat st;
@@ -117,8 +144,10 @@ int embedded_claim_erase(struct embedded *em, const char *claim, struct broker_c
 {
     int r = broker_erase(client, em->volumes, claim, e);
 
-    if (r == 0)
-        (void)unlinkat(em->claims_dir, claim, 0);
+    if (r < 0)
+        return r;
+    (void)unlinkat(em->claims_dir, claim, 0);
+    measure_forget(em, claim);
     return r;
 }
 
@@ -195,21 +224,6 @@ bool embedded_claim_is_used(const struct embedded *em, const char *claim)
 }
 
 /* --- how much it holds --- */
-
-static struct embedded_measure *measure_slot(struct embedded *em, const char *claim)
-{
-    struct embedded_measure *oldest = &em->measures[0];
-
-    for (size_t i = 0; i < MEASURES_MAX; i++) {
-        struct embedded_measure *m = &em->measures[i];
-
-        if (strcmp(m->claim, claim) == 0)
-            return m;
-        if (m->until < oldest->until)
-            oldest = m;
-    }
-    return oldest;
-}
 
 /* Whether a former result still counts. */
 static bool measure_recall(struct embedded *em, const char *claim, struct runtime_volume *ret)

@@ -24,7 +24,7 @@ struct embedded {
     struct embedded_host *host;        /* NULL until the start is complete */
     int sandboxes, volumes;            /* directories */
     int claims_dir;                    /* what is known of each volume */
-    struct embedded_measure *measures; /* EMBEDDED_MEASURES_MAX, under `lock` */
+    struct embedded_measure *measures; /* sizes of volumes, under `lock` */
     struct embedded_layers layers;
     struct image_hands hands; /* of base.images */
     pthread_mutex_t claims;   /* held while a claim is looked up, made or renamed for erasure */
@@ -100,7 +100,7 @@ int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_clien
 
 /* --- embedded_claims.c: volumes by name; the runtime_ops as in runtime.h --- */
 
-/* Opens what is known of them, and erases what was being made when the server was killed. */
+/* Opens the directory of what is known of them. */
 int embedded_claims_open(struct embedded *em, struct err *e);
 void embedded_claims_done(struct embedded *em);
 bool embedded_claim_exists(const struct embedded *em, const char *claim);

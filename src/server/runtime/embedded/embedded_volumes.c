@@ -250,7 +250,8 @@ static int make_claim(struct embedded *em, const struct api_volume *v, struct er
         return 0;
     if (!v->create_if_missing)
         return err_set(e, ENOENT, "there is no volume '%s'", claim);
-    return embedded_claim_make(em, claim, v->size_bytes, e);
+    /* `storage` says how much is wanted at least, as in a claim of Kubernetes: it is no limit. */
+    return embedded_claim_make(em, claim, 0, e);
 }
 
 /* When several requests name a new claim, one of them makes it, and its sandbox removes it. */
