@@ -197,7 +197,7 @@ int up(struct cli *cli)
 
     if (answers(cli))
         return cli_message(cli, "A server answers at %s%s", osb_client_base_url(cli->client),
-                           keep_settings(cli, NULL, 0));
+                           keep_settings(cli, log, 0));
     if (!log)
         log = "/var/log/opensandbox-server.log";
     if (geteuid() != 0)
