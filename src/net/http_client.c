@@ -661,8 +661,7 @@ void http_call_half_close(struct http_call *call)
 {
     struct client_conn *c = call->conn;
 
-    if (!c || !call->head_done || !call->request_done || !stream_is_open(&c->stream) ||
-        stream_queued(&c->stream) > 0)
+    if (!c || !call->head_done || !call->request_done || !stream_is_open(&c->stream))
         return;
     call->framing.keep_alive = false;
     stream_half_close(&c->stream);

@@ -102,7 +102,7 @@ void http_call_write_end(struct http_call *call);
  * seen nothing. */
 bool http_call_has_sent(const struct http_call *call);
 void http_call_resume(struct http_call *call); /* on_body may be called again */
-/* Ends our sending side (shutdown) after the server began its response. The connection is not kept.
- * Does nothing while part of the request is unsent. */
+/* Ends our sending side (shutdown) after the server began its response and the request is complete,
+ * once all of it is sent. The connection is not kept. */
 void http_call_half_close(struct http_call *call);
 void http_call_cancel(struct http_call *call); /* no more callbacks; frees the call */

@@ -323,6 +323,27 @@ def a_sandbox_hears_that_a_client_closed_its_side():
         assert backend.requests, "it was asked"
 
 
+def a_sandbox_hears_that_a_client_closed_its_side_after_its_body():
+    """The end of the body and that of the connection arrive together."""
+    def script(conn):
+        conn.read_head()
+        conn.send(CHUNKED + b"3\r\none\r\n")
+        assert conn.take_rest() == b"x" * 10
+        conn.send(b"3\r\ntwo\r\n0\r\n\r\n")
+
+    with gateway_to(script) as (_, gateway):
+        for _ in range(10):  # a second is all the gateway grants, and may be over too soon
+            with gateway.connect() as c, contextlib.suppress(EOFError, ConnectionError):
+                c.send(ask_for("POST", "/", "Content-Length: 10"))
+                c.take_until(b"one\r\n")
+                c.send(b"x" * 10)
+                c.half_close()
+                assert c.take_until(b"0\r\n\r\n") == b"3\r\ntwo\r\n"
+                gateway.is_well()
+                return
+    raise AssertionError("it never heard of it")
+
+
 # --- without a body ---
 
 
@@ -544,6 +565,7 @@ if __name__ == "__main__":
         a_client_that_leaves_within_its_body_frees_the_sandbox,
         a_client_that_only_closes_its_side_gets_its_answer,
         a_sandbox_hears_that_a_client_closed_its_side,
+        a_sandbox_hears_that_a_client_closed_its_side_after_its_body,
         heads_alone_have_no_body,
         http_1_0_clients_are_served,
         handshakes_pass_both_ways,

@@ -1,0 +1,103 @@
+/* A client whose server is this test, at the other end of a socket pair. */
+#include "test.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "net/http_client.h"
+
+enum { TURN_MS = 100 };
+
+struct answer {
+    int status, ends, error;
+};
+
+static void on_head(struct http_call *call)
+{
+    ((struct answer *)call->user)->status = call->head.status;
+}
+
+static ssize_t on_body(struct http_call *call UNUSED, struct str piece)
+{
+    return (ssize_t)piece.n;
+}
+
+static void on_drain(struct http_call *call UNUSED)
+{
+}
+
+static void on_end(struct http_call *call, int error)
+{
+    struct answer *a = call->user;
+
+    a->ends++;
+    a->error = error;
+}
+
+static const struct http_call_ops ops = {
+    .on_head = on_head, .on_body = on_body, .on_drain = on_drain, .on_end = on_end};
+
+/* The test's own deadline ends it when that never comes. */
+#define TURN_UNTIL(loop, condition)                                                                \
+    do                                                                                             \
+        CHECK(loop_turn(loop, TURN_MS, NULL) >= 0);                                                \
+    while (!(condition))
+
+static void say(int fd, struct str text)
+{
+    CHECK_EQ(write(fd, text.p, text.n), (ssize_t)text.n);
+}
+
+/* Takes what there is; true at the end of the stream. */
+static bool is_at_end(int fd)
+{
+    char bytes[65536];
+    ssize_t n;
+
+    while ((n = read(fd, bytes, sizeof(bytes))) > 0)
+        ;
+    CHECK(n == 0 || errno == EAGAIN);
+    return n == 0;
+}
+
+TEST(http_client, half_closes_once_the_rest_of_the_request_is_sent)
+{
+    struct http_call_spec spec = {.method = HTTP_POST,
+                                  .target = STR("/"),
+                                  .host = STR("x"),
+                                  .streams_body = true,
+                                  .body_length = HTTP_UNKNOWN_LENGTH,
+                                  .ops = &ops};
+    struct sock_addr nowhere = {0};
+    struct answer answer = {0};
+    struct http_client *client;
+    struct http_call *call;
+    struct loop *loop;
+    static const char bytes[65536];
+    int ends[2];
+
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    CHECK_EQ(loop_new(&loop, NULL), 0);
+    CHECK_EQ(http_client_new(loop, &(struct http_client_conf){0}, &client, NULL), 0);
+    spec.addr = &nowhere;
+    spec.fd = &ends[0];
+    spec.user = &answer;
+    CHECK_EQ(http_call_start(client, &spec, &call, NULL), 0);
+    say(ends[1], STR("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
+    TURN_UNTIL(loop, answer.status == 200);
+
+    while (http_call_write(call, str_make(bytes, sizeof(bytes))) > 0)
+        CHECK(loop_turn(loop, 0, NULL) >= 0); /* until the socket and the queue are full */
+    http_call_write_end(call);
+    http_call_half_close(call);
+    TURN_UNTIL(loop, is_at_end(ends[1]));
+
+    say(ends[1], STR("0\r\n\r\n"));
+    TURN_UNTIL(loop, answer.ends == 1);
+    CHECK_EQ(answer.error, 0);
+    http_client_free(client);
+    loop_free(loop);
+    close(ends[1]);
+}
