@@ -301,6 +301,16 @@ static void create_apply(struct pool_change *c)
     pool_wake(w);
 }
 
+/* Also counts those that wait to be made. */
+static size_t pool_count(const struct pools *p)
+{
+    size_t n = p->by_name.n;
+
+    LIST_EACH(&p->changes, at)
+    n += container_of(at, struct pool_change, link)->work == create_work;
+    return n;
+}
+
 static int create_prepare(struct pool_change *c, const struct api_pool *pool,
                           const struct api_create_host *host)
 {
@@ -313,7 +323,7 @@ static int create_prepare(struct pool_change *c, const struct api_pool *pool,
         fail_exists(c);
         return -EEXIST;
     }
-    if (c->all->by_name.n >= POOLS_MAX)
+    if (pool_count(c->all) >= POOLS_MAX)
         return api_fail_set(&c->fail, 503, "SERVICE_UNAVAILABLE",
                             "this server has %d pools, as many as it may have", POOLS_MAX);
     if (pool_template_write(pool->template, &body, &warm_up, &c->fail) < 0 ||

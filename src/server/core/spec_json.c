@@ -8,6 +8,8 @@
 
 enum { SPEC_KIB_MAX = 32, PRINT_ARENA_MAX = 1 << 20 };
 
+#define EXECD_TOKEN STR("EXECD_ACCESS_TOKEN")
+
 /* --- secrets --- */
 
 static bool is_alnum_at(struct str s, size_t at)
@@ -88,6 +90,14 @@ static void write_env(struct json_writer *w, const struct api_create *spec)
     json_write_object_end(w);
 }
 
+static bool has_execd_token(const struct api_create *spec)
+{
+    for (size_t i = 0; i < spec->env_count; i++)
+        if (str_eq(spec->env[i].key, EXECD_TOKEN))
+            return true;
+    return false;
+}
+
 static int write_spec(const struct api_create *spec, const char *request, bool with_env,
                       struct buf *out)
 {
@@ -102,6 +112,8 @@ static int write_spec(const struct api_create *spec, const char *request, bool w
         json_member_bool(&w, STR("persistent"), true);
     if (spec->stop_on_expiry)
         json_member_bool(&w, STR("stop_on_expiry"), true);
+    if (has_execd_token(spec))
+        json_member_bool(&w, STR("execd_token"), true);
     if (request)
         json_member_string(&w, STR("request"), str_of(request));
     if (spec->pool_ref.n)
@@ -145,7 +157,9 @@ struct spec_facts spec_json_facts(struct str json)
     facts.secure = secure && !(secure->type == JSON_BOOL && !secure->boolean);
     (void)!json_to_bool(json_get(root, STR("persistent")), &facts.persistent);
     (void)!json_to_bool(json_get(root, STR("stop_on_expiry")), &facts.stop_on_expiry);
-    facts.execd_token = json_get(json_get(root, STR("env")), STR("EXECD_ACCESS_TOKEN"));
+    (void)!json_to_bool(json_get(root, STR("execd_token")), &facts.execd_token);
+    if (json_get(json_get(root, STR("env")), EXECD_TOKEN))
+        facts.execd_token = true; /* an older server stored only the environment */
     return facts;
 }
 

@@ -6,7 +6,8 @@
 #include "base/buf.h"
 
 /* {"limits":{...},"secure_access":true,"request":"...","pool":"name","env":{...}}. "secure_access"
- * only if requested; "persistent" and "stop_on_expiry" the same; "pool" only if it comes from one.
+ * only if requested; "persistent" and "stop_on_expiry" the same; "execd_token": true if env has
+ * EXECD_ACCESS_TOKEN, however large it is; "pool" only if it comes from one.
  * The request is as of spec_request.h, with env only if it is persistent, and left out when it is
  * too large. Values of env that look secret, by name or form, are "***". "env" is null when it is
  * too large. NULL when out of memory; free() it. */

@@ -7,6 +7,7 @@
 #include "net/sock.h"
 #include "server/core/pool_template.h"
 #include "server/core/pools.h"
+#include "server/core/pools_internal.h"
 
 static struct pools *pools;
 static const struct seal key = {"0123456789abcdef0123456789abcde"};
@@ -71,17 +72,23 @@ static bool is_changed(struct house *h UNUSED)
     return changes > 0;
 }
 
-static int create(struct house *h, const char *template, struct api_capacity capacity)
+static void begin_create(struct house *h, struct str name, const char *template,
+                         struct api_capacity capacity)
 {
     struct api_create_host host = sandboxes_create_host(h->table, 0);
-    struct api_pool pool = {.name = STR("p"), .capacity = capacity};
+    struct api_pool pool = {.name = name, .capacity = capacity};
     AUTO_ARENA(arena, 1 << 20);
     struct json *tree;
 
-    changes = 0;
     CHECK_EQ(json_parse(&arena, str_of(template), NULL, &tree, NULL), 0);
     pool.template = tree;
     pools_create(pools, &ann, &pool, &host, on_change, h);
+}
+
+static int create(struct house *h, const char *template, struct api_capacity capacity)
+{
+    changes = 0;
+    begin_create(h, STR("p"), template, capacity);
     house_await(h, is_changed);
     return h->fail.status;
 }
@@ -187,6 +194,30 @@ TEST(pools, refuse_what_the_runtime_refuses)
     CHECK(strstr(h.fail.message, "template.image"));
     CHECK_EQ(create(&h, PLAIN, (struct api_capacity){0}), 0);
     CHECK_EQ(create(&h, PLAIN, (struct api_capacity){0}), 409);
+    end(&h);
+}
+
+static bool are_all_changed(struct house *h UNUSED)
+{
+    return changes == 1 + POOLS_MAX;
+}
+
+TEST(pools, count_those_that_wait_to_be_made)
+{
+    struct house h;
+    char name[16];
+
+    begin(&h);
+    for (int i = 0; i < POOLS_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "p%d", i);
+        begin_create(&h, str_of(name), PLAIN, (struct api_capacity){0, 0, 1, 0});
+    }
+    CHECK_EQ(changes, 0);
+    begin_create(&h, STR("p"), PLAIN, (struct api_capacity){0, 0, 1, 0});
+    CHECK_EQ(changes, 1);
+    CHECK_EQ(h.fail.status, 503);
+    house_await(&h, are_all_changed);
+    CHECK_EQ(h.fail.status, 0);
     end(&h);
 }
 

@@ -133,4 +133,18 @@ TEST(spec_json, keeps_whether_execd_has_a_token_of_its_own)
     CHECK(facts_of(&(struct api_create){.env = env, .env_count = 2}).execd_token);
     CHECK(!facts_of(&(struct api_create){.env = env, .env_count = 1}).execd_token);
     CHECK(!facts_of(&(struct api_create){0}).execd_token);
+    CHECK(spec_json_facts(STR("{\"env\":{\"EXECD_ACCESS_TOKEN\":\"***\"}}")).execd_token);
+}
+
+TEST(spec_json, keeps_it_also_when_the_environment_is_too_large)
+{
+    auto_free char *value = mem_alloc(1 << 20);
+    struct json_pair env[] = {
+        {STR("A"), str_make(value, 1 << 20)},
+        pair("EXECD_ACCESS_TOKEN", "x")
+    };
+
+    memset(value, 'v', 1 << 20);
+    CHECK(facts_of(&(struct api_create){.env = env, .env_count = 2}).execd_token);
+    CHECK(!facts_of(&(struct api_create){.env = env, .env_count = 1}).execd_token);
 }
