@@ -161,24 +161,25 @@ int pause_release(const struct broker *b, const struct slot_record *record, int 
 void pause_heal(const struct broker *b, const struct slot_record *record, int dir);
 
 /* trash.c: directories of callers with any number of files that are still to be erased. */
-/* Erases the directory parent/name, a single name: the name is free on return, the remover erases
+/* Erases the directory parent/name, a single name: the name is free on return, the eraser erases
  * the files, even if any process dies in between. -ENOENT when there is none. */
 int trash_put(const struct broker *b, int parent, const char *name, struct err *e);
 /* Erases all of the trash, after waiting for another process that does so. Returns the number of
  * directories. */
 int trash_empty(const struct broker *b, struct err *e);
-/* The same, but leaves it to the remover if there is one. */
+/* The same, but leaves it to the eraser if there is one. */
 int trash_sweep(const struct broker *b, struct err *e);
 
-/* remover.c: a process that removes large amounts of files for the others. */
-/* Enables the remover, for this process and those it forks. */
+/* remover.c: processes that remove large amounts of files for the others. */
+/* Enables the remover and the eraser, for this process and those it forks. */
 int remover_open(struct broker *b, struct err *e);
-/* Tells the remover that there is a slot without an owner, or something in the trash. */
+/* Tells both that there is a slot without an owner, or something in the trash. */
 void remover_wake(const struct broker *b);
-/* Whether it was woken since the last call: then start it. */
+/* Whether they were woken since the last call: then start them. */
 bool remover_is_wanted(const struct broker *b);
-/* Runs the remover, in a process of its own. */
+/* Each runs in a process of its own. The remover removes slots, the eraser empties the trash. */
 int remover_run(struct broker *b, struct err *e);
+int eraser_run(struct broker *b, struct err *e);
 
 /* sweep.c: removes what no living process owns. Returns the number of removed things. */
 int broker_sweep_all(struct broker *b, bool dead_too, struct err *e);

@@ -97,6 +97,23 @@ bool life_is_current(const struct broker *b, uint32_t slot, int dir)
            ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
+/* Makes a slot one of a dead worker: if we die now, any sweep removes the rest. Its record stays,
+ * so that no other process takes the name for a leftover and removes it, and a create gives it to a
+ * new sandbox, between the two steps of life_unname(). If the record cannot be written, the slot is
+ * abandoned, and that is possible. */
+static void life_disown(const struct broker *b, int dir)
+{
+    struct slot_record record;
+
+    if (slot_read_record(dir, &record, NULL) == 0) {
+        record.state = SLOT_READY;
+        record.owner = b->self;
+        if (slot_write_record(dir, &record, NULL) == 0)
+            return;
+    }
+    life_abandon(dir);
+}
+
 /* The name may have a new sandbox, if the process that removed the old one died before this. */
 static int life_unname(const struct broker *b, const char *id, uint32_t slot, struct err *e)
 {
@@ -148,8 +165,9 @@ static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const ch
     if (b->host.has_bridge)
         (void)netns_release(&b->host.net, slot, NULL);
     policy_forget(b, slot, dir);
-    life_abandon(dir); /* if we die now, any sweep removes the rest */
+    life_disown(b, dir);
     r = life_unname(b, id, slot, e);
+    life_abandon(dir);
     if (r == 0)
         r = b->remover < 0 ? slot_remove(&b->host, slot, e) : slot_remove_little(&b->host, slot, e);
     if (r > 0)

@@ -35,7 +35,8 @@ enum {
 
 enum {
     SWEEPER, /* removes ready and half-made slots of a dead worker */
-    REMOVER, /* removes any number of files */
+    REMOVER, /* removes slots with any number of files */
+    ERASER,  /* empties the trash: a volume with millions of files must not delay slots */
     TIDIER_COUNT,
 };
 
@@ -93,7 +94,18 @@ static pid_t start_worker(struct supervisor *s, unsigned index)
     return pid;
 }
 
-static NORETURN void tidier_main(const struct supervisor *s, bool removes)
+static int sweeper_run(struct broker *b, struct err *e)
+{
+    return broker_sweep_all(b, false, e);
+}
+
+static int (*const tidier_runs[TIDIER_COUNT])(struct broker *b, struct err *e) = {
+    [SWEEPER] = sweeper_run,
+    [REMOVER] = remover_run,
+    [ERASER] = eraser_run,
+};
+
+static NORETURN void tidier_main(const struct supervisor *s, unsigned which)
 {
     struct broker *b = s->broker;
     struct err e = {0};
@@ -109,7 +121,7 @@ static NORETURN void tidier_main(const struct supervisor *s, bool removes)
     fd_close(b->host.lock);
     r = b->host.lock = host_open_lock(&b->host, &e);
     if (r >= 0)
-        r = removes ? remover_run(b, &e) : broker_sweep_all(b, false, &e);
+        r = tidier_runs[which](b, &e);
     if (r < 0)
         log_event(LOG_ERROR, "cannot remove all leftovers", LOG_STR("error", e.msg));
     exit(r < 0);
@@ -123,7 +135,7 @@ static bool start_tidier(struct supervisor *s, unsigned which)
         return true;
     t->pid = fork();
     if (t->pid == 0)
-        tidier_main(s, which == REMOVER);
+        tidier_main(s, which);
     t->due = t->pid < 0;
     if (t->due)
         t->pid = 0;
@@ -207,7 +219,7 @@ static bool supervise_turn(struct supervisor *s, int timeout_ms)
         return false;
     }
     if (polls[2].revents && remover_is_wanted(s->broker))
-        s->tidiers[REMOVER].due = true;
+        s->tidiers[REMOVER].due = s->tidiers[ERASER].due = true;
     if (!polls[0].revents || read(s->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return true;
     if (info.ssi_signo == SIGCHLD)
@@ -232,7 +244,7 @@ static void supervise(struct supervisor *s)
     for (unsigned i = 0; i < s->options->workers; i++)
         if (s->workers[i] > 0)
             (void)waitpid(s->workers[i], NULL, 0);
-    /* Do not wait for the remover: unlink() of a large file takes long, uninterruptibly. */
+    /* Do not wait for the others: unlink() of a large file takes long, uninterruptibly. */
     if (s->tidiers[SWEEPER].pid > 0)
         (void)waitpid(s->tidiers[SWEEPER].pid, NULL, 0);
 }

@@ -1,9 +1,10 @@
-/* remover.c - a process that removes what sandboxes leave, in any amount.
+/* remover.c - two processes that remove what sandboxes and volumes leave, in any amount.
  *
  * A worker serves one request at a time, and a sandbox may hold millions of files: removing them
- * would block all other requests. So workers and sweeps remove small amounts, and wake this process
- * for the rest. The wake-up carries no data: it looks for slots without an owner and then into the
- * trash. So nothing is forgotten when it dies, and the first process starts it again. */
+ * would block all other requests. So workers and sweeps remove small amounts, and wake these
+ * processes for the rest: the remover looks for slots without an owner, the eraser looks into the
+ * trash. The wake-up carries no data, so nothing is forgotten when one dies, and the first process
+ * starts it again. */
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -33,14 +34,21 @@ bool remover_is_wanted(const struct broker *b)
     return eventfd_read(b->remover, &ignored) == 0;
 }
 
+static void begin(struct broker *b, const char *name)
+{
+    (void)prctl(PR_SET_NAME, name);
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* requests have priority */
+    fd_close(take_fd(&b->remover));           /* leave nothing to another process */
+}
+
 int remover_run(struct broker *b, struct err *e)
 {
-    int r, emptied;
+    begin(b, "remover");
+    return broker_sweep_slots(b, e);
+}
 
-    (void)prctl(PR_SET_NAME, "remover");
-    (void)setpriority(PRIO_PROCESS, 0, NICE); /* requests have priority */
-    fd_close(take_fd(&b->remover));           /* this is the remover: remove all of it here */
-    r = broker_sweep_slots(b, e);
-    emptied = trash_empty(b, r < 0 ? NULL : e);
-    return r < 0 ? r : emptied;
+int eraser_run(struct broker *b, struct err *e)
+{
+    begin(b, "eraser");
+    return trash_empty(b, e);
 }

@@ -1,10 +1,11 @@
 /* trash.c - directories of callers with files that are still to be erased.
  *
  * A volume may hold millions of files, and waiting for their removal would block other requests. So
- * the directory is renamed in place to ".erase-<number>", and the symbolic link
- * <state>/trash/<number> points to that path. The remover erases what these notes name. A note is
- * written before the rename and removed after the directory is gone: nothing is lost when a process
- * dies. */
+ * the directory is renamed in place to ".erase-<number>", and the target of the symbolic link
+ * <state>/trash/<number> is "<inode of the parent> <path>". The eraser erases what these notes name.
+ * A note is written before the rename and removed after the directory is gone: nothing is lost when
+ * a process dies. The inode number tells a directory that is gone from one whose file system is not
+ * mounted. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -28,6 +30,7 @@
 enum {
     NUMBER_BYTES = 17, /* 64 bits in hexadecimal digits */
     LINK_BYTES_MAX = 64,
+    UNMOUNTED_DAYS_MAX = 30, /* then the file system will not come back */
 };
 
 /* --- putting --- */
@@ -37,13 +40,14 @@ static int note_write(const struct broker *b, int parent, const char *number, co
 {
     char link[LINK_BYTES_MAX], path[PATH_MAX];
     AUTO_BUF(target, PATH_MAX - 1);
+    struct stat st;
     ssize_t n;
 
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", parent);
     n = readlink(link, path, sizeof(path));
-    if (n < 0)
+    if (n < 0 || fstat(parent, &st) < 0)
         return err_sys(e, errno, "find the directory that it is in");
-    if (buf_addf(&target, "%.*s/%s", (int)n, path, gone) < 0)
+    if (buf_addf(&target, "%ju %.*s/%s", (uintmax_t)st.st_ino, (int)n, path, gone) < 0)
         return err_set(e, ENAMETOOLONG, "the path is too long");
     return symlinkat(target.p, b->host.trash, number) < 0 ? err_sys(e, errno, "note what to erase")
                                                           : 0;
@@ -79,12 +83,51 @@ int trash_put(const struct broker *b, int parent, const char *name, struct err *
 
 /* --- emptying --- */
 
+struct note {
+    char text[PATH_MAX]; /* the link's target */
+    uint64_t inode;      /* of the parent; 0 = not noted */
+    char *path;          /* in the text */
+    bool is_old;         /* its file system need not be waited for any longer */
+};
+
+/* -ENOENT when there is no such note. */
+static int note_read(const struct broker *b, const char *number, struct note *ret, struct err *e)
+{
+    ssize_t n = readlinkat(b->host.trash, number, ret->text, sizeof(ret->text) - 1);
+    struct stat st;
+    struct str rest, inode;
+
+    if (n < 0 || fstatat(b->host.trash, number, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT || errno == EINVAL ? -ENOENT : err_sys(e, errno, "read a note");
+    ret->text[n] = '\0';
+    ret->path = strchr(ret->text, '/');
+    if (!ret->path)
+        ret->path = ret->text;
+    rest = str_make(ret->text, (size_t)(ret->path - ret->text));
+    ret->inode = 0;
+    if (str_cut(&rest, ' ', &inode))
+        (void)!str_to_u64(inode, &ret->inode);
+    ret->is_old = time(NULL) - st.st_ctime > UNMOUNTED_DAYS_MAX * 24 * 3600L;
+    return 0;
+}
+
+/* Whether the directory that a note names may be there when its file system is mounted. */
+static bool is_unmounted(const struct note *note, int parent)
+{
+    struct stat st;
+
+    return note->inode && !note->is_old &&
+           (parent < 0 || fstat(parent, &st) < 0 || st.st_ino != note->inode);
+}
+
 /* Opens the directory that a note names, and its parent. -ENOENT when it does not exist or is no
- * directory. Follows no symbolic link: any user may have put one there. */
-static int noted_open(const char *path, int *ret_parent, const char **ret_name, struct err *e)
+ * directory, -EAGAIN when its file system is not mounted. Follows no symbolic link: any user may
+ * have put one there. */
+static int noted_open(const struct note *note, int *ret_parent, const char **ret_name,
+                      struct err *e)
 {
     char parent[PATH_MAX];
-    const char *slash = strrchr(path, '/');
+    const char *path = note->path, *slash = strrchr(path, '/');
     auto_fd above = -EBADF;
     int fd;
 
@@ -92,6 +135,8 @@ static int noted_open(const char *path, int *ret_parent, const char **ret_name, 
         str_copy(parent, sizeof(parent), str_make(path, (size_t)(slash - path))) < 0)
         return -ENOENT;
     above = fd_open_at(AT_FDCWD, parent, O_PATH | O_DIRECTORY, 0, PATH_REAL, e);
+    if ((above >= 0 || above == -ENOENT) && is_unmounted(note, above))
+        return -EAGAIN;
     fd = above < 0 ? above : fd_open_at(above, slash + 1, O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
     if (fd < 0)
         return fd == -ELOOP || fd == -ENOTDIR ? -ENOENT : fd;
@@ -101,41 +146,41 @@ static int noted_open(const char *path, int *ret_parent, const char **ret_name, 
 }
 
 /* Removes a note without a directory. The lock makes sure that no rename is about to follow. */
-static void note_drop(const struct broker *b, const char *number, const char *path)
+static void note_drop(const struct broker *b, const char *number, const struct note *note)
 {
     auto_fd parent = -EBADF, dir = -EBADF;
     const char *name;
 
     if (flock(b->host.lock, LOCK_EX) < 0)
         return;
-    dir = noted_open(path, &parent, &name, NULL);
+    dir = noted_open(note, &parent, &name, NULL);
     if (dir == -ENOENT)
         (void)unlinkat(b->host.trash, number, 0);
     (void)flock(b->host.lock, LOCK_UN);
 }
 
-/* Returns 1, or 0 when there was nothing to erase. */
+/* Returns 1, or 0 when there was nothing to erase, or nothing yet. */
 static int note_carry_out(const struct broker *b, const char *number, struct err *e)
 {
-    char path[PATH_MAX];
-    ssize_t n = readlinkat(b->host.trash, number, path, sizeof(path) - 1);
+    static struct note note; /* too large for the stack; single-threaded */
     auto_fd parent = -EBADF, dir = -EBADF;
     const char *name;
-    int r;
+    int r = note_read(b, number, &note, e);
 
-    if (n < 0)
-        return errno == ENOENT || errno == EINVAL ? 0 : err_sys(e, errno, "read a note");
-    path[n] = '\0';
-    dir = noted_open(path, &parent, &name, e);
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    dir = noted_open(&note, &parent, &name, e);
+    if (dir == -EAGAIN)
+        return 0;
     if (dir == -ENOENT) {
-        note_drop(b, number, path);
+        note_drop(b, number, &note);
         return 0;
     }
     r = dir < 0 ? dir : erase_tree(dir, e);
     if (r == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = err_sys(e, errno, "remove the directory");
     if (r < 0)
-        return err_wrap(e, r, "erase '%s'", path);
+        return err_wrap(e, r, "erase '%s'", note.path);
     (void)unlinkat(b->host.trash, number, 0);
     return 1;
 }

@@ -7,7 +7,7 @@
  *   <state>/roots/host-root-<hash>  the root of PLAN_ROOT_HOST, see host_root.h
  *   <state>/slots/<k>  one sandbox each, see slot.h
  *   <state>/ids/<id>   a symbolic link to the number of the slot
- *   <state>/trash/<n>  a symbolic link to a directory of a caller that is to be erased
+ *   <state>/trash/<n>  a symbolic link that names a directory of a caller that is to be erased
  *   <state>/lock       protects the claiming of slots
  *   <state>/broker     locked by the one broker that serves this directory
  *

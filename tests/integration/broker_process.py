@@ -137,7 +137,7 @@ class Broker:
         found, queue = [], [self.process.pid] if self.process else []
         while queue:
             pid = queue.pop()
-            if comm(pid).startswith("opensandbox-br") or comm(pid) == "remover":
+            if comm(pid).startswith("opensandbox-br") or comm(pid) in ("remover", "eraser"):
                 found.append(pid)
                 queue += children(pid)
         return found
