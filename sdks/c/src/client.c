@@ -266,6 +266,7 @@ int osb_client_open(const struct osb_config *config, struct osb_client **ret_cli
 
     c->interrupt_fd = c->timer_fd = c->interrupt_io.fd = c->timer_io.fd = -EBADF;
     list_init(&c->tasks);
+    list_init(&c->ptys);
     map_init(&c->addresses, ADDRESSES_MAX, free);
     r = client_start(c, &conf, &e);
     if (r < 0) {
@@ -286,6 +287,7 @@ void osb_client_close(struct osb_client *client)
         return;
     if (c->loop) {
         client_tasks_done(c);
+        client_cut_ptys(c);
         http_client_free(c->http);
         pool_free(c->pool);
         loop_settle(c->loop);

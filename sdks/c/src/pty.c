@@ -21,7 +21,8 @@ enum frame { FRAME_STDIN = 0, FRAME_STDOUT = 1, FRAME_STDERR = 2, FRAME_REPLAY =
 
 struct osb_pty {
     struct osb_client *client;
-    struct ws *ws; /* NULL once it is closed */
+    struct ws *ws;    /* NULL once it is closed */
+    struct list link; /* in the client's while there is a connection */
     struct osb_task *reader, *writer;
     struct buf queue; /* pieces: kind, length, bytes */
     size_t at;        /* read of the queue */
@@ -129,6 +130,7 @@ static void on_close(struct ws *ws, uint16_t code, struct str reason UNUSED,
     struct osb_pty *p = ws_user(ws);
 
     p->ws = NULL;
+    list_remove(&p->link);
     if (p->lost) { /* the handle is gone already */
         buf_done(&p->queue);
         free(p);
@@ -192,6 +194,7 @@ static int connect_pty(struct osb_pty *p, const struct site *site, struct str ta
     spec.addr = &addr;
     if (ws_connect(c->http, &spec, &pty_ops, p, &p->ws, &e) < 0)
         return fail_err(c, &e);
+    list_push(&c->ptys, &p->link);
     while (r == 0 && !p->open && p->ws)
         r = client_wait(c, &p->reader, deadline_in_ms(c->request_ms));
     if (r < 0)
@@ -223,6 +226,7 @@ int osb_pty_open(struct osb_sandbox *sandbox, const char *id, const struct osb_p
         target_query(&t, "pty", "0");
     p = mem_new(struct osb_pty);
     p->client = c;
+    list_init(&p->link);
     p->exit_code = -1;
     p->offset = o.since < 0 ? 0 : o.since;
     buf_init(&p->queue, QUEUE_BYTES_MAX);
@@ -251,6 +255,19 @@ void osb_pty_close(struct osb_pty *pty)
     }
     buf_done(&pty->queue);
     free(pty);
+}
+
+void client_cut_ptys(struct osb_client *c)
+{
+    if (list_empty(&c->ptys))
+        return;
+    loop_settle(c->loop); /* sends what osb_pty_close queued */
+    while (!list_empty(&c->ptys)) {
+        struct osb_pty *p = container_of(c->ptys.next, struct osb_pty, link);
+
+        list_remove(&p->link);
+        ws_cut(p->ws, ECANCELED);
+    }
 }
 
 /* --- reading --- */

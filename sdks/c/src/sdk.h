@@ -83,6 +83,7 @@ struct osb_client {
     struct map addresses;   /* "host:port" -> struct address */
     struct osb_task main, *current;
     struct list tasks, ready;
+    struct list ptys;            /* terminals with a connection, also those that were closed */
     size_t task_count, unjoined; /* those that ended, detached, and are not freed yet */
     bool closing;
     int interrupt_fd, timer_fd;
@@ -112,6 +113,9 @@ void client_tasks_done(struct osb_client *c);
 /* For calls of several exchanges: sets the limit of all of them, gives back the one before. */
 uint64_t op_begin(struct osb_client *c);
 void op_end(struct osb_client *c, uint64_t before);
+
+/* Ends the connections of terminals, without waiting for the peers (pty.c). */
+void client_cut_ptys(struct osb_client *c);
 
 /* --- errors (error.c): set the error of the current task and return -errno --- */
 

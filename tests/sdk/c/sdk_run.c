@@ -281,6 +281,19 @@ static void read_until(struct osb_pty *pty, char *all, size_t size, const char *
     }
 }
 
+/* Nothing waits for the answer to the close, and nothing is leaked. */
+TEST(run, leaves_a_terminal_and_the_client_at_once)
+{
+    char id[OSB_ID_MAX];
+    struct osb_pty *pty;
+
+    open_box();
+    GOOD(osb_pty_create(box, "/tmp", NULL, id));
+    GOOD(osb_pty_open(box, id, NULL, &pty));
+    osb_pty_close(pty);
+    close_all();
+}
+
 TEST(run, talks_to_a_terminal)
 {
     char id[OSB_ID_MAX], all[65536] = "", again[65536] = "";
