@@ -441,7 +441,7 @@ class Deletions:
 
 
 def frees_a_name_before_the_record_of_its_slot():
-    """Others take a name without a record for a leftover: it may be that of a new sandbox by then."""
+    """Others take a name without a record for a leftover: it may be a new sandbox's by then."""
     with Broker(*PROGRAMS, workers=1) as broker:
         broker.ok("create", "x", "--", "tail", "-f", "/dev/null")
         slot = broker.state / "slots" / str(broker.sandbox("x").slot)
