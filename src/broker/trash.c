@@ -2,10 +2,10 @@
  *
  * A volume may hold millions of files, and waiting for their removal would block other requests. So
  * the directory is renamed in place to ".erase-<number>", and the target of the symbolic link
- * <state>/trash/<number> is "<inode of the parent> <path>". The eraser erases what these notes name.
- * A note is written before the rename and removed after the directory is gone: nothing is lost when
- * a process dies. The inode number tells a directory that is gone from one whose file system is not
- * mounted. */
+ * <state>/trash/<number> is "<inode of the parent> <path>". The eraser erases what these notes
+ * name. A note is written before the rename and removed after the directory is gone: nothing is
+ * lost when a process dies. The inode number tells a directory that is gone from one whose file
+ * system is not mounted. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
