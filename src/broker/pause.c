@@ -114,8 +114,8 @@ void pause_heal(const struct broker *b, const struct slot_record *record, int di
 
     if (!hold_read(dir, &hold) || slot_owner_alive(&hold.owner))
         return;
-    /* Without a wait, as a worker does this between requests. An operation that holds the lock looks
-     * at the hold itself, and so does the next one. */
+    /* Without a wait, as a worker does this between requests. An operation that holds the lock
+     * looks at the hold itself, and so does the next one. */
     if (flock(dir, LOCK_EX | LOCK_NB) < 0)
         return;
     if (!is_current(b, record, dir)) {

@@ -45,8 +45,8 @@ static int move_away(int parent, const char *name, bool is_dir, struct err *e)
                                                      : 0;
 }
 
-/* Whether it is what ensure() leaves when it is killed before it could give it away. Nothing else of
- * root is given away: a caller that may write the parent could have moved it here. */
+/* Whether it is what ensure() leaves when it is killed before it could give it away. Nothing else
+ * of root is given away: a caller that may write the parent could have moved it here. */
 static bool is_unfinished(const struct stat *st)
 {
     return st->st_uid == 0 && (S_ISDIR(st->st_mode) || (st->st_size == 0 && st->st_nlink == 1));
