@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_sdk_c.py [--tls] CLIENT UNPACK SERVER BROKER EXECD SANDBOXCTL - libopensandbox, the client
-in C, against the real server, broker and execd, by http or https. CLIENT is the program of
+"""test_sdk_c.py [--tls] CLIENT UNPACK EGRESS SERVER BROKER EXECD SANDBOXCTL - libopensandbox, the
+client in C, against the real server, broker and execd, by http or https. CLIENT is the program of
 tests/sdk/c; its TAP is passed on."""
 import os
 import pathlib
@@ -32,8 +32,9 @@ def with_registry(client, server, folder):
 
 def main():
     tls = sys.argv[1] == "--tls"
-    client, unpack, *programs = sys.argv[2 if tls else 1:]
-    config = {"embedded": {"unpack_program": os.path.abspath(unpack)}}
+    client, unpack, egress, *programs = sys.argv[2 if tls else 1:]
+    config = {"embedded": {"unpack_program": os.path.abspath(unpack)},
+              "egress": {"program": os.path.abspath(egress)}}
     skip_all(why_not())
     with tempfile.TemporaryDirectory() as folder:
         if not tls:

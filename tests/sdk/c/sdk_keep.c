@@ -335,3 +335,43 @@ TEST(sdk_states, goes_back_stops_and_starts)
     GOOD(osb_snapshot_delete(client, snapshot));
     close_all();
 }
+
+/* --- egress --- */
+
+TEST(sdk_egress, reads_and_changes_a_policy)
+{
+    const struct osb_rule more[] = {
+        {"allow", "b.example"},
+        {"deny",  "a.example"}
+    };
+    const char *gone[] = {"b.example", "unknown.example"};
+    struct osb_create create = {OSB_CREATE, .image = "host",
+                                .network_policy = "{\"defaultAction\":\"deny\",\"egress\":[{"
+                                                  "\"action\":\"allow\",\"target\":"
+                                                  "\"a.example\"}]}"};
+    struct osb_answer *a;
+
+    open_client();
+    GOOD(osb_sandbox_create(client, &create, &box));
+    GOOD(osb_egress_get(box, &a));
+    CHECK_STR(osb_answer_text(a, "policy.defaultAction"), "deny");
+    CHECK_STR(osb_answer_text(a, "policy.egress[0].target"), "a.example");
+    osb_answer_free(a);
+    GOOD(osb_egress_patch(box, more, 2, NULL));
+    GOOD(osb_egress_get(box, &a));
+    CHECK_EQ(osb_answer_count(a, "policy.egress"), 2);
+    osb_answer_free(a);
+    GOOD(osb_egress_delete(box, gone, 2, NULL));
+    GOOD(osb_egress_get(box, &a));
+    CHECK_EQ(osb_answer_count(a, "policy.egress"), 1);
+    CHECK_STR(osb_answer_text(a, "policy.egress[0].action"), "deny");
+    osb_answer_free(a);
+    GOOD(osb_egress_set(box, "{\"defaultAction\":\"allow\",\"egress\":[]}", &a));
+    osb_answer_free(a);
+    GOOD(osb_egress_get(box, &a));
+    CHECK_STR(osb_answer_text(a, "policy.defaultAction"), "allow");
+    osb_answer_free(a);
+    CHECK_EQ(osb_egress_set(box, "no policy", NULL), -EINVAL);
+    CHECK_EQ(osb_egress_patch(box, &(struct osb_rule){"perhaps", "a.example"}, 1, NULL), -EINVAL);
+    close_all();
+}

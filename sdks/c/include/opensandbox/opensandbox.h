@@ -21,6 +21,7 @@
 #include <opensandbox/client.h>
 #include <opensandbox/code.h>
 #include <opensandbox/command.h>
+#include <opensandbox/egress.h>
 #include <opensandbox/files.h>
 #include <opensandbox/image.h>
 #include <opensandbox/pool.h>
