@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "sandbox/netns_internal.h"
@@ -205,15 +206,37 @@ struct change {
     size_t learned_count;
 };
 
+/* The socket of this process, kept open: closing one waits until the kernel has freed what was
+ * deleted, an RCU grace period of some 10 ms. A forked child must not share it: replies would
+ * mix. */
+static struct {
+    struct netlink nl;
+    pid_t pid;
+} kept = {
+    {-1, 0},
+    0
+};
+
+static int kept_open(struct err *e)
+{
+    int r;
+
+    if (kept.pid == getpid() && kept.nl.fd >= 0)
+        return 0;
+    netlink_close(&kept.nl);
+    r = netlink_open(NETLINK_NETFILTER, &kept.nl, e);
+    kept.pid = getpid();
+    return r < 0 ? err_wrap(e, r, "nftables in the kernel") : 0;
+}
+
 static int transact(const struct netns_conf *conf, uint32_t slot, struct change *c,
                     void (*fill)(struct change *c), struct err *e)
 {
     auto_free char *room = mem_alloc(BATCH_BYTES);
-    auto_netlink nl = NETLINK_NONE;
-    int r = netlink_open(NETLINK_NETFILTER, &nl, e);
+    int r = kept_open(e);
 
     if (r < 0)
-        return err_wrap(e, r, "nftables in the kernel");
+        return r;
     c->conf = conf;
     c->slot = slot;
     names_fill(conf, slot, &c->names);
@@ -222,7 +245,9 @@ static int transact(const struct netns_conf *conf, uint32_t slot, struct change 
     nft_begin(&c->b);
     fill(c);
     nft_commit(&c->b);
-    r = netlink_send(&nl, &c->b, e);
+    r = netlink_send(&kept.nl, &c->b, e);
+    if (r < 0)
+        netlink_close(&kept.nl); /* with replies that nobody read */
     return r < 0 ? err_wrap(e, r, "nftables table '%s'", c->names.table) : 0;
 }
 
@@ -558,8 +583,8 @@ static void fill_slot(struct change *c)
 {
     nft_branch_add(&c->b, &c->table, c->names.chain);
     nft_chain_empty(&c->b, &c->table, c->names.chain);
-    remove_sets(c);
     if (c->policy) {
+        remove_sets(c); /* a closed slot has none, or those of a chain that does not use them */
         chain_sets(c);
         chain_rules(c);
     } else {
@@ -569,8 +594,8 @@ static void fill_slot(struct change *c)
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
         put_address(c, &versions[i], &versions[i].guard, true);
         put_address(c, &versions[i], &versions[i].member, true);
-        put_address(c, &versions[i], &versions[i].caught,
-                    c->policy && c->policy->flags & NETNS_INTERCEPT);
+        if (c->policy && c->policy->flags & NETNS_INTERCEPT)
+            put_address(c, &versions[i], &versions[i].caught, true);
     }
 }
 
