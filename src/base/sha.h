@@ -1,4 +1,4 @@
-/* sha.h - SHA-256, HMAC-SHA-256, and SHA-1 for the WebSocket handshake.
+/* sha.h - SHA-256, HMAC-SHA-256, SHA-512, and SHA-1 for the WebSocket handshake.
  *
  * Allocates nothing, cannot fail. A context is a plain value: copying it forks the hash. */
 #pragma once
@@ -28,6 +28,18 @@ void hmac_sha256_add(struct hmac_sha256 *h, struct str data);
 void hmac_sha256_end(struct hmac_sha256 *h, uint8_t ret_mac[SHA256_BYTES]); /* wipes the context */
 
 void hmac_sha256_of(struct str key, struct str data, uint8_t ret_mac[SHA256_BYTES]);
+
+enum { SHA512_BYTES = 64, SHA512_BLOCK_BYTES = 128 };
+
+struct sha512 {
+    uint64_t state[8];
+    uint64_t bytes; /* hashed so far; the last bytes % 128 of them are in block[] */
+    uint8_t block[SHA512_BLOCK_BYTES];
+};
+
+void sha512_init(struct sha512 *s);
+void sha512_add(struct sha512 *s, struct str data);
+void sha512_end(struct sha512 *s, uint8_t ret_digest[SHA512_BYTES]); /* wipes the context */
 
 /* Not secure as a hash. Only for the WebSocket handshake (RFC 6455, 4.2.2), where it only shows
  * that the peer speaks the protocol. */

@@ -32,9 +32,10 @@ static bool is_part(struct str path)
 {
     return str_eq(path, STR("index.json")) || str_eq(path, STR("oci-layout")) ||
            str_eq(path, STR("manifest.json")) || str_eq(path, STR("repositories")) ||
-           str_starts(path, STR("blobs/sha256/")) || str_ends(path, STR("/layer.tar")) ||
-           str_ends(path, STR(".json")) || str_ends(path, STR(".tar")) ||
-           str_ends(path, STR("/json")) || str_ends(path, STR("/VERSION"));
+           str_starts(path, STR("blobs/sha256/")) || str_starts(path, STR("blobs/sha512/")) ||
+           str_ends(path, STR("/layer.tar")) || str_ends(path, STR(".json")) ||
+           str_ends(path, STR(".tar")) || str_ends(path, STR("/json")) ||
+           str_ends(path, STR("/VERSION"));
 }
 
 static struct str clean(struct str path)
@@ -252,7 +253,7 @@ int archive_keep(const struct archive *a, struct image_store *s, struct str path
     to = image_store_temp_open(s, e);
     if (to < 0)
         return to;
-    image_hash_init(&hash);
+    image_hash_init_for(&hash, want);
     r = part_copy(a, part, to, &hash, e);
     if (r < 0)
         return r;

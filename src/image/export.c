@@ -73,7 +73,7 @@ static int put_content(const struct out *o, int fd, uint64_t bytes, struct err *
 /* Each blob once. */
 static int put_blob(struct out *o, const struct image_digest *digest, struct err *e)
 {
-    char path[sizeof("blobs/sha256/") + 2 * SHA256_BYTES];
+    char path[IMAGE_BLOB_PATH_MAX];
     uint64_t bytes = 0;
     auto_fd fd = -EBADF;
     int r = map_add(&o->written, str_of(digest->text), NULL);
@@ -85,7 +85,7 @@ static int put_blob(struct out *o, const struct image_digest *digest, struct err
     fd = image_store_blob_open(o->store, digest, e);
     if (fd < 0)
         return fd;
-    (void)snprintf(path, sizeof(path), "blobs/sha256/%.64s", image_digest_hex(digest));
+    image_digest_path(digest, path);
     r = put_head(
         o, (struct tar_entry){.type = TAR_FILE, .path = str_of(path), .mode = 0644, .size = bytes},
         e);

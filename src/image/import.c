@@ -130,10 +130,10 @@ static struct str entry_name(const struct import *m, const struct index_entry *e
 
 static int blob_keep(struct import *m, const struct image_digest *digest, struct err *e)
 {
-    char path[sizeof("blobs/sha256/") + 2 * SHA256_BYTES] = "blobs/sha256/";
+    char path[IMAGE_BLOB_PATH_MAX];
     struct image_digest kept;
 
-    memcpy(path + sizeof("blobs/sha256/") - 1, image_digest_hex(digest), 2 * SHA256_BYTES + 1);
+    image_digest_path(digest, path);
     return archive_keep(&m->archive, m->store, str_of(path), digest, m->pins, &kept, e);
 }
 

@@ -441,5 +441,10 @@ int image_config_check(const struct image_config *config, const struct image_man
     if (config->diff_ids_count != manifest->layers_count)
         return err_set(e, EPROTO, "its manifest has %zu layers, its configuration %zu",
                        manifest->layers_count, config->diff_ids_count);
+    /* They are computed where layers are unpacked, by SHA-256. */
+    for (size_t i = 0; i < config->diff_ids_count; i++)
+        if (image_digest_is_sha512(&config->diff_ids[i]))
+            return err_set(e, ENOTSUP, "its configuration names a layer by %.19s..., not by sha256",
+                           config->diff_ids[i].text);
     return 0;
 }

@@ -41,7 +41,11 @@ static int check_document(struct pull_job *job, struct image_digest *ret, struct
     struct str bytes = buf_str(&job->document);
     const struct image_digest *want = &job->expected;
 
-    image_digest_of(bytes, ret);
+    struct image_hash hash;
+
+    image_hash_init_for(&hash, want);
+    image_hash_add(&hash, bytes);
+    image_hash_end(&hash, ret);
     if (job->expected_bytes && bytes.n != job->expected_bytes)
         return err_set(e, EPROTO, "%s has %zu bytes, not %llu", want->text, bytes.n,
                        (unsigned long long)job->expected_bytes);
@@ -132,7 +136,7 @@ static int manifest_work(struct pull_work *w)
     int r = check_document(job, digest, &w->err);
 
     if (r == 0 && job->content_digest[0] && strcmp(job->content_digest, digest->text) != 0 &&
-        str_starts(str_of(job->content_digest), STR("sha256:")))
+        strncmp(job->content_digest, digest->text, STR("sha256:").n) == 0)
         r = err_set(&w->err, EBADMSG, "the registry calls %.19s... what it sent as %.19s...",
                     job->content_digest, digest->text);
     if (r == 0)

@@ -53,7 +53,7 @@ static int write_work(struct pull_work *w)
     int r;
 
     if (l->flush_restarts) {
-        image_hash_init(&l->hash);
+        image_hash_init_for(&l->hash, &l->descriptor->digest);
         if (ftruncate(l->fd, 0) < 0)
             return err_sys(&w->err, errno, "empty its file");
     }
@@ -316,7 +316,7 @@ static int hash_part(struct pull_layer *l, uint64_t have, struct err *e)
     AUTO_BUF(piece, REHASH_BYTES);
     size_t n = 0;
 
-    image_hash_init(&l->hash);
+    image_hash_init_for(&l->hash, &l->descriptor->digest);
     if (buf_reserve(&piece, REHASH_BYTES) < 0)
         return err_set(e, ENOMEM, "out of memory");
     if (have > l->descriptor->bytes)
@@ -326,7 +326,7 @@ static int hash_part(struct pull_layer *l, uint64_t have, struct err *e)
         int r = io_pread_full(l->fd, piece.p, want, (off_t)l->hash.bytes, &n);
 
         if (r < 0 || n < want) {
-            image_hash_init(&l->hash);
+            image_hash_init_for(&l->hash, &l->descriptor->digest);
             break;
         }
         image_hash_add(&l->hash, str_make(piece.p, n));

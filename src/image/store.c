@@ -14,13 +14,16 @@
 #include "base/mem.h"
 #include "image/store_internal.h"
 
-enum { PART_SECONDS_MAX = 24 * 3600, HEX_BYTES = 2 * SHA256_BYTES };
+enum { PART_SECONDS_MAX = 24 * 3600, HEX_BYTES = 2 * SHA512_BYTES };
 
 /* --- opening --- */
 
 bool image_store_is_hex(const char *name)
 {
-    return strlen(name) == HEX_BYTES && strspn(name, "0123456789abcdef") == HEX_BYTES;
+    size_t n = strlen(name);
+
+    return (n == (size_t)2 * SHA256_BYTES || n == HEX_BYTES) &&
+           strspn(name, "0123456789abcdef") == n;
 }
 
 static int dir_open(int parent, const char *name, int *ret, struct err *e)

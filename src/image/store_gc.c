@@ -174,7 +174,7 @@ static int blob_is_right(struct image_store *s, const struct image_digest *diges
 
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
-    image_hash_init(&hash);
+    image_hash_init_for(&hash, digest);
     for (off_t at = 0;; at += (off_t)n) {
         r = io_pread_full(fd, piece, VERIFY_PIECE_BYTES, at, &n);
         if (r < 0 || n == 0)
@@ -229,7 +229,8 @@ int image_store_verify(struct image_store *s, struct err *e)
         char text[IMAGE_DIGEST_TEXT_MAX];
         struct image_digest digest;
 
-        (void)snprintf(text, sizeof(text), "sha256:%.*s", STR_ARG(hex));
+        (void)snprintf(text, sizeof(text), "sha%s:%.*s",
+                       hex.n == (size_t)2 * SHA512_BYTES ? "512" : "256", STR_ARG(hex));
         r = image_digest_parse(str_of(text), &digest, e);
         if (r < 0 || blob_is_right(s, &digest) != 0)
             continue;

@@ -81,16 +81,22 @@ def digest(data):
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def oci(layers=None, change=None, name=NAME):
-    """An OCI archive. `change` may spoil its parts, a dict by path."""
+def oci(layers=None, change=None, name=NAME, kind="sha256"):
+    """An OCI archive, its blobs named by `kind`. `change` may spoil its parts, a dict by path."""
     layers = [layer()] if layers is None else layers
     config = json.dumps({"architecture": "amd64", "os": "linux", "config": {},
                          "rootfs": {"type": "layers", "diff_ids": [digest(x) for x in layers]}})
     packed = [gz(x) for x in layers]
 
+    def hexed(data):
+        return hashlib.new(kind, data).hexdigest()
+
+    def path_of(data):
+        return f"blobs/{kind}/{hexed(data)}"
+
     def describe(media, data):
-        return {"mediaType": f"application/vnd.oci.image.{media}", "digest": digest(data),
-                "size": len(data)}
+        return {"mediaType": f"application/vnd.oci.image.{media}",
+                "digest": f"{kind}:{hexed(data)}", "size": len(data)}
 
     manifest = json.dumps({"schemaVersion": 2,
                            "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -101,10 +107,9 @@ def oci(layers=None, change=None, name=NAME):
         index["manifests"][0]["annotations"] = {"io.containerd.image.name": name}
     parts = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index)}
     for data in (config.encode(), manifest.encode(), *packed):
-        parts["blobs/sha256/" + digest(data)[7:]] = data
-    names = {"config": "blobs/sha256/" + digest(config.encode())[7:],
-             "manifest": "blobs/sha256/" + digest(manifest.encode())[7:],
-             "layer": "blobs/sha256/" + digest(packed[0])[7:]}
+        parts[path_of(data)] = data
+    names = {"config": path_of(config.encode()), "manifest": path_of(manifest.encode()),
+             "layer": path_of(packed[0])}
     if change:
         change(parts, names)
     return pack(parts)
@@ -193,6 +198,26 @@ def what_is_used_again_is_not_unpacked_again(images):
     assert images.ok("gc", 1 << 40).startswith("images=0 layers=1 blobs=3")
 
 
+def blobs_may_be_named_by_sha512(images):
+    images.ok("import", images.file(oci(kind="sha512")))
+    before = images.ok("layers", NAME)
+    copy = images.file(b"")
+    images.ok("export", NAME, copy)
+    with tarfile.open(copy) as tar:
+        assert any(path.startswith("blobs/sha512/") for path in tar.getnames()), tar.getnames()
+    images.ok("remove", NAME)
+    images.ok("gc", 0)
+    images.ok("import", copy)
+    assert images.ok("layers", NAME) == before
+    assert images.ok("verify") == images.ok("verify")
+    blobs = [path for path in images.store.rglob("*") if len(path.name) == 128]
+    assert len(blobs) == 3, blobs
+    blobs[0].chmod(0o600)
+    blobs[0].write_bytes(blobs[0].read_bytes() + b"x")
+    images.run("verify")
+    assert images.ok("list") == "", images.ok("list")
+
+
 # --- what is refused: (what, archive, name or None, words) ---
 
 def spoil(part, data):
@@ -219,6 +244,8 @@ REFUSED = [
      "has the digest"),
     ("a layer with another digest", oci(change=spoil("layer", lambda d: d + b" ")), None,
      "has the digest"),
+    ("a layer with another SHA-512 digest", oci(change=spoil("layer", lambda d: d + b" "),
+                                                kind="sha512"), None, "has the digest"),
     ("a missing layer", oci(change=spoil("layer", None)), None, "lacks"),
     ("a missing configuration", oci(change=spoil("config", None)), None, "lacks"),
     ("an image without a name", oci(name=None), None, "give one"),
@@ -312,7 +339,8 @@ def a_full_disk_is_told_and_leaves_nothing(images):
 WORKS = [
     a_root_directory_becomes_an_image, an_oci_archive_is_imported,
     an_archive_of_docker_save_is_imported, an_export_is_an_archive_for_others_and_for_us,
-    what_is_used_again_is_not_unpacked_again, a_kill_at_any_moment_leaves_nothing_half_made,
+    what_is_used_again_is_not_unpacked_again, blobs_may_be_named_by_sha512,
+    a_kill_at_any_moment_leaves_nothing_half_made,
     a_full_disk_is_told_and_leaves_nothing,
 ]
 

@@ -104,8 +104,8 @@ static int find_by_id(const struct image_list *l, struct str digits, size_t *ret
 int image_list_find(const struct image_list *l, struct str text, size_t *ret_first,
                     const char **ret_name, struct err *e)
 {
-    struct str prefix = STR("sha256:");
-    struct str digits = str_starts(text, prefix) ? str_skip(text, prefix.n) : text;
+    bool by_digest = str_starts(text, STR("sha256:")) || str_starts(text, STR("sha512:"));
+    struct str digits = by_digest ? str_skip(text, STR("sha256:").n) : text;
     char name[IMAGE_REFERENCE_TEXT_MAX];
     struct image_reference reference;
     int r;
@@ -113,7 +113,7 @@ int image_list_find(const struct image_list *l, struct str text, size_t *ret_fir
     *ret_name = NULL;
     if (digits.n >= ID_DIGITS_MIN && is_hex(digits) && find_by_id(l, digits, ret_first) == 0)
         return 0;
-    if (str_starts(text, prefix))
+    if (by_digest)
         return err_set(e, ENOENT, "there is no image '%.*s'", STR_ARG(text));
     r = image_reference_parse(text, &reference, e);
     if (r < 0)

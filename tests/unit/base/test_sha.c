@@ -136,3 +136,60 @@ TEST(sha, answers_the_nist_vectors_of_sha1)
     CHECK_STR(sha1_hex(STR("dGhlIHNhbXBsZSBub25jZQ==258EAFA5-E914-47DA-95CA-C5AB0DC85B11")),
               "b37a4f2cc0624f1690f64606cf385945b2bec4ea");
 }
+
+static const char *sha512_hex(struct str data, size_t piece)
+{
+    static char text[2 * SHA512_BYTES + 1];
+    uint8_t digest[SHA512_BYTES];
+    struct sha512 s;
+
+    sha512_init(&s);
+    for (size_t at = 0; at < data.n; at += piece)
+        sha512_add(&s, str_make(data.p + at, min_size(piece, data.n - at)));
+    sha512_end(&s, digest);
+    for (size_t i = 0; i < sizeof(digest); i++)
+        snprintf(text + 2 * i, 3, "%02x", digest[i]);
+    return text;
+}
+
+TEST(sha, answers_vectors_of_sha512_in_pieces_of_any_length)
+{
+    static const struct {
+        size_t n;
+        const char *sha512;
+    } rows[] = {
+        {0,    "cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce"
+            "47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e"      },
+        {3,    "d6f644b19812e97b5d871658d6d3400ecd4787faeb9b8990c1e7608288664be7"
+            "7257104a58d033bcf1a0e0945ff06468ebe53e2dff36e248424c7273117dac09"      },
+        {111,  "fa9121c7b32b9e01733d034cfc78cbf67f926c7ed83e82200ef8681819692176"
+              "0b4beff48404df811b953828274461673c68d04e297b0eb7b2b4d60fc6b566a2"  },
+        {112,  "c01d080efd492776a1c43bd23dd99d0a2e626d481e16782e75d54c2503b5dc32"
+              "bd05f0f1ba33e568b88fd2d970929b719ecbb152f58f130a407c8830604b70ca"  },
+        {113,  "55ddd8ac210a6e18ba1ee055af84c966e0dbff091c43580ae1be703bdb85da31"
+              "acf6948cf5bd90c55a20e5450f22fb89bd8d0085e39f85a86cc46abbca75e24d"  },
+        {127,  "828613968b501dc00a97e08c73b118aa8876c26b8aac93df128502ab360f91ba"
+              "b50a51e088769a5c1eff4782ace147dce3642554199876374291f5d921629502"  },
+        {128,  "b73d1929aa615934e61a871596b3f3b33359f42b8175602e89f7e06e5f658a24"
+              "3667807ed300314b95cacdd579f3e33abdfbe351909519a846d465c59582f321"  },
+        {129,  "4f681e0bd53cda4b5a2041cc8a06f2eabde44fb16c951fbd5b87702f07aeab61"
+              "1565b19c47fde30587177ebb852e3971bbd8d3fd30da18d71037dfbd98420429"  },
+        {239,  "52c853cb8d907f3d4d6b889beb027985d7c273486d75f8baf26f80d24e90c74c"
+              "6c3de3e22131582380a7d14d43f2941a31385439cd6ddc469f628015e50bf286"  },
+        {240,  "4c296d90c61052a62ffb1dd196f1b7b09373b1f93e71836baebf89690546b759"
+              "5684dbe9467a8e484fa0d1094272b4344a7c24f5fee8daedeb0bf549c985ab5f"  },
+        {256,  "6a9169eb662f136d87374070e8828b3e615a7eca32a89446e9225b02832709be"
+              "095e635c824a2bb70213ba2ea0ababac0809827843992c851903b7ac0c136699"  },
+        {1000, "67ba5535a46e3f86dbfbed8cbbaf0125c76ed549ff8b0b9e03e0c88cf90fa634"
+               "fa7b12b47d77b694de488ace8d9a65967dc96df599727d3292a8d9d447709c97"},
+    };
+    static const size_t pieces[] = {1, 7, 128, 300, 1000};
+    char room[1000];
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (size_t k = 0; k < ARRAY_LEN(pieces); k++)
+            CHECK_STR(sha512_hex(repeat(room, 'a', rows[i].n), pieces[k]), rows[i].sha512);
+    CHECK_STR(sha512_hex(STR("abc"), 3),
+              "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
+              "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f");
+}
