@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from datetime import timedelta
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
@@ -34,7 +35,9 @@ def run_language(tap, client, sandbox, codes, language):
 def run_all(tap, client, image_has_typescript):
     # One sandbox for all: its contexts are apart. PATH is ours: a go or jdk of one's own counts.
     more = {} if image_has_typescript else {"env": {"PATH": os.environ["PATH"]}}
-    sandbox = client.run(client.create(sdk_code.IMAGE, entrypoint=sdk_code.ENTRYPOINT, **more))
+    # A busy machine needs longer than the usual ten minutes for all languages of an image.
+    sandbox = client.run(client.create(sdk_code.IMAGE, entrypoint=sdk_code.ENTRYPOINT,
+                                       timeout=timedelta(hours=2), **more))
     interpreter = client.run(sdk_code.open_interpreter(client, sandbox))
     codes = interpreter.codes
     if not image_has_typescript:

@@ -4,6 +4,9 @@ Usage: test_images.py SERVER BROKER EXECD SANDBOXCTL UNPACK. TAP on standard out
 """
 import asyncio
 import contextlib
+import gzip
+import hashlib
+import http.server
 import json
 import os
 import pathlib
@@ -20,13 +23,13 @@ from opensandbox.models.sandboxes import SandboxImageAuth, SandboxImageSpec
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
-from registry_process import HTPASSWD, Registry, run  # noqa: E402
+from registry_process import HTPASSWD, Registry, run, serving  # noqa: E402
 from server_process import ServerProcess, wait_for, why_not  # noqa: E402
 from server_use import Gateway  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
 PULLS = {"pull_policy": "IfNotPresent"}
-GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs/guides/images.md"
+GUIDES = pathlib.Path(__file__).resolve().parents[2] / "docs/guides"
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/images"
 UNPACK = os.path.abspath(sys.argv[5])
 TOOLS = "cat echo env id ls mkdir pwd sh sleep stat tail touch wc".split()
@@ -239,6 +242,100 @@ def names_what_is_wrong(w):
     assert w.server.request("GET", "/v1/sandboxes?state=Running")[2]["items"] == []
 
 
+def blob_name(data):
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+class Liar:
+    """A registry of one image, whose answers a test changes: by path, status, headers, body."""
+
+    def __init__(self, arch=None, layer=None):
+        self.layer = layer or gzip.compress(b"\0" * 10240)
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+        config = json.dumps({"architecture": arch or machine, "os": "linux", "config": {},
+                             "rootfs": {"type": "layers", "diff_ids": [blob_name(b"\0" * 10240)]}})
+        self.blobs = {blob_name(data): data for data in (config.encode(), self.layer)}
+        kind = "application/vnd.oci.image"
+        self.manifest = {
+            "schemaVersion": 2, "mediaType": f"{kind}.manifest.v1+json",
+            "config": {"mediaType": f"{kind}.config.v1+json", "size": len(config),
+                       "digest": blob_name(config.encode())},
+            "layers": [{"mediaType": f"{kind}.layer.v1.tar+gzip", "size": len(self.layer),
+                        "digest": blob_name(self.layer)}]}
+        self.kind = self.manifest["mediaType"]
+        self.circle = self.cut = False
+
+    def answer(self, path):
+        name = path.rpartition("/")[2]
+        if self.circle:
+            return 307, {"Location": path}, b""
+        if "/manifests/" in path:
+            return 200, {"Content-Type": self.kind}, json.dumps(self.manifest).encode()
+        if name in self.blobs:
+            return 200, {}, self.blobs[name]
+        return 200, {}, b"{}"  # of /v2/
+
+    def handler(self):
+        liar = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                status, headers, body = liar.answer(self.path)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body[:-10] if liar.cut and "/blobs/" in self.path else body)
+                self.close_connection = liar.cut
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+
+def lies():
+    """(registry, words of the message) for each way to lie."""
+    other = Liar()
+    other.blobs[blob_name(other.layer)] = other.layer[:-1] + b"x"
+    yield other, ["digest"]
+    circle = Liar()
+    circle.circle = True
+    yield circle, ["redirect"]
+    cut = Liar()
+    cut.cut = True
+    yield cut, []
+    larger = Liar()
+    larger.manifest["layers"][0]["size"] += 1
+    yield larger, ["bytes"]
+    other_type = Liar()
+    other_type.kind = "application/vnd.oci.image.index.v1+json"
+    yield other_type, ["index"]
+    page = Liar()
+    page.kind, page.manifest = "text/html", "<html>"
+    yield page, []
+    foreign = Liar()
+    foreign.kind = "application/vnd.oci.image.index.v1+json"
+    foreign.manifest = {"schemaVersion": 2, "mediaType": foreign.kind, "manifests": [{
+        "mediaType": "application/vnd.oci.image.manifest.v1+json", "size": 2,
+        "digest": blob_name(b"{}"), "platform": {"os": "linux", "architecture": "s390x"}}]}
+    yield foreign, ["s390x"]
+    yield Liar(layer=gzip.compress(b"x" * 10240)), ["layer"]  # neither an archive nor its diff id
+
+
+def a_lying_registry_is_named_and_leaves_nothing(w):
+    for liar, words in lies():
+        with serving(liar.handler()) as server:
+            host = f"localhost:{server.server_port}"
+            w.refused(f"{host}/me/app:1", PULL_FAILED, host, *words)
+        assert w.api("GET", "")[2]["items"] == []
+        assert w.api("POST", "prune", {"maxBytes": 0})[0] == 200
+        place = w.server.state / "server/images"
+        wait_for(lambda p=place: not [*(p / "layers").iterdir(), *(p / "images").iterdir(),
+                                      *(p / "blobs").iterdir()], "the store to be empty")
+
+
 def asks_by_password(w):
     (w.folder / "htpasswd").write_text(HTPASSWD)
     with w.registry(auth=f"htpasswd:\n  realm: test\n  path: {w.folder}/htpasswd") as registry:
@@ -396,6 +493,17 @@ def imports_archives(w):
     assert len(w.api("GET", "")[2]["items"]) == 2 + 1 - 1  # the first two are the same image
 
 
+def imports_layout_directories(w):
+    """A layout is a directory; its tar archive is the body, however its names begin."""
+    for words in (["."], ["index.json", "oci-layout", "blobs"]):
+        with subprocess.Popen(["tar", "-C", LAYOUT, "-c", *words], stdout=subprocess.PIPE) as tar:
+            data = tar.stdout.read()
+        status, _, body = w.api("POST", "import", data)
+        assert status == 201, (status, body)
+        assert w.api("GET", quote("docker.io/library/app:latest"))[0] == 200
+        assert w.output(w.create("app"), "cat file") == "of the image"
+
+
 def exports_what_it_pulled(w):
     with w.registry() as registry:
         registry.push(LAYOUT, "me/app:1")
@@ -418,6 +526,81 @@ def exports_what_it_pulled(w):
         assert seen == "\n".join(f"{before[n][0] & 0o7777:o} {before[n][1]} {before[n][2]} /{n}"
                                  for n in ("work/file", "bin/busybox")), seen
     assert w.api("GET", f"{quote('me/none')}/export")[0] == 404
+
+
+def make_odd_root(root):
+    """One of each kind of file that a layer can have."""
+    (root / "dir/below").mkdir(parents=True)
+    (root / "dir/file").write_text("text")
+    os.link(root / "dir/file", root / "dir/hard")
+    (root / "dir/soft").symlink_to("../nowhere")
+    (root / "dir/program").write_text("#!/bin/sh\n")
+    (root / "dir/program").chmod(0o4755)
+    (root / "dir/sticky").mkdir(mode=0o1777)
+    (root / "dir/sticky").chmod(0o1777)
+    os.mkfifo(root / "dir/fifo", 0o640)
+    with open(root / "dir/sparse", "wb") as sparse:
+        sparse.truncate(1 << 20)
+    long = root / ("long" * 40) / ("name" * 40)
+    long.mkdir(parents=True)
+    (long / "übergröße").write_text("")
+    os.setxattr(root / "dir/file", "user.colour", b"red\0green")
+    os.setxattr(root / "dir/program", "security.capability",
+                bytes.fromhex("0000000200040000000000000000000000000000"))
+    os.chown(root / "dir/below", 1234, 4321)
+    for number, path in enumerate(sorted(root.rglob("*"))):
+        os.utime(path, (0, 1_000_000_000 + number), follow_symlinks=False)
+
+
+def odd_tree(path):
+    """Of every file all that an image keeps."""
+    found = {}
+    for item in sorted(path.rglob("*")):
+        st = item.lstat()
+        attributes = {name: os.getxattr(item, name, follow_symlinks=False)
+                      for name in os.listxattr(item, follow_symlinks=False)}
+        content = os.readlink(item) if item.is_symlink() else \
+            item.read_bytes() if item.is_file() else b""
+        found[str(item.relative_to(path))] = (st.st_mode, st.st_uid, st.st_gid, int(st.st_mtime),
+                                              attributes, st.st_nlink, content)
+    return found
+
+
+def a_round_trip_changes_nothing(w):
+    """Pull, export, skopeo copy, pull, export: modes, owners, attributes, links and times."""
+    root, layout = w.folder / "odd", w.folder / "odd-layout"
+    root.mkdir()
+    make_odd_root(root)
+    run("umoci", "init", "--layout", layout)
+    run("umoci", "new", "--image", f"{layout}:app")
+    run("umoci", "insert", "--image", f"{layout}:app", root, "/")
+    trees = []
+    with w.registry() as registry:
+        registry.push(layout, "me/odd:1")
+        for number, name in enumerate((f"{registry.host}/me/odd:1", f"{registry.host}/me/odd:2")):
+            assert w.api("POST", "pull", {"image": {"uri": name}})[0] == 200
+            archive = w.folder / f"odd{number}.tar"
+            archive.write_bytes(w.api("GET", f"{quote(name)}/export")[2])
+            run("skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false",
+                f"oci-archive:{archive}", f"docker://{registry.host}/me/odd:2")
+            bundle = w.folder / f"odd-bundle{number}"
+            run("skopeo", "copy", "--insecure-policy", f"oci-archive:{archive}",
+                f"oci:{w.folder}/odd-copy{number}:x")
+            run("umoci", "unpack", "--image", f"{w.folder}/odd-copy{number}:x", bundle)
+            trees.append(odd_tree(bundle / "rootfs"))
+    expected = odd_tree(root)
+    assert trees[0] == trees[1] == expected, \
+        {name: (row, trees[1].get(name)) for name, row in expected.items()
+         if row != trees[1].get(name)}
+    # What a layer of ours has on disk is that tree, too; umoci's owner is shifted there.
+    layers = [path for path in (w.server.state / "server/images/layers").glob("*/fs")]
+    mine = odd_tree(layers[0])
+    assert mine.keys() == expected.keys()
+    for name, row in expected.items():
+        mode, uid, gid, mtime, attributes, links, content = mine[name]
+        assert (mode, mtime, links, content) == (row[0], row[3], row[5], row[6]), name
+        assert uid - mine["dir"][1] == row[1] and gid - mine["dir"][2] == row[2], name
+        assert attributes.get("user.colour") == row[4].get("user.colour"), name
 
 
 def survives_kill9_in_a_pull(w):
@@ -500,21 +683,34 @@ async def use_sdk(server, name):
         await sandbox.kill()
 
 
-def the_guide_works(w):
-    text = GUIDE.read_text(encoding="utf-8")
+def run_guide(w, page, block_count):
+    """What the blocks of a page print, run as one script."""
+    text = (GUIDES / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6, len(blocks)
+    assert len(blocks) == block_count, len(blocks)
     with w.registry() as registry:
         registry.push(LAYOUT, "library/python:3.12-slim")
         script = "".join(blocks).replace("http://127.0.0.1:8080", w.server.url) \
             .replace("/var/lib/opensandbox", str(w.server.state)) \
             .replace("localhost:5000", registry.host)
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=w.folder, timeout=120,
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=w.folder, timeout=240,
                               capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("sha256:") and "Running" in lines and int(lines[-1]) >= 0, lines
     assert w.api("GET", "")[2]["items"] == []
+    assert w.server.request("GET", "/v1/sandboxes")[2]["items"] == []
+    return done.stdout.splitlines()
+
+
+def the_guide_works(w):
+    lines = run_guide(w, "images.md", 6)
+    assert lines[0].startswith("sha256:") and "Running" in lines and int(lines[-1]) >= 0, lines
+
+
+def the_walkthrough_works(w):
+    lines = run_guide(w, "walkthrough.md", 7)
+    assert lines[0].startswith("sha256:"), lines
+    assert lines[1:-1] == ["('me', '/work', ['8080/tcp'])", "Running", "1000", "/work", "Running",
+                           *map(str, range(1, 11))] and int(lines[-1]) >= 0, lines
 
 
 def images_of_our_own_stand_for_their_names(w):
@@ -569,18 +765,22 @@ TESTS = [
     everything_runs_as_the_user_of_the_image,
     users_and_directories_of_images,
     names_what_is_wrong,
+    a_lying_registry_is_named_and_leaves_nothing,
     asks_by_password,
     survives_a_restart,
     snapshots_stand_on_images,
     shows_and_removes,
     pulls_with_events,
     imports_archives,
+    imports_layout_directories,
     exports_what_it_pulled,
     exports_a_few_at_a_time,
+    a_round_trip_changes_nothing,
     survives_kill9_in_a_pull,
     collects_to_a_limit,
     the_python_sdk_sends_credentials,
     the_guide_works,
+    the_walkthrough_works,
 ]
 
 

@@ -58,8 +58,8 @@ static int blobs_find(void *session, const struct image_reference *reference,
     if (at == text.n)
         return 0;
     at += strlen(line) - strlen("sha256:");
-    return image_digest_parse(str_make(text.p + at, IMAGE_DIGEST_TEXT_MAX - 1), ret_manifest,
-                              NULL) == 0;
+    return image_digest_parse(str_make(text.p + at, STR("sha256:").n + 64), ret_manifest, NULL) ==
+           0;
 }
 
 static int blobs_record(void *session, const struct image_record *record, struct err *e)
