@@ -47,6 +47,15 @@ void arena_done(struct arena *a)
     arena_init(a, a->max);
 }
 
+void arena_wipe(struct arena *a)
+{
+    for (struct arena_block *b = a->head; b; b = b->older) {
+        ASAN_UNPOISON_MEMORY_REGION(b->data, b->size);
+        mem_wipe(b->data, b->size);
+    }
+    arena_done(a);
+}
+
 void arena_reset(struct arena *a)
 {
     struct arena_block *keep = a->head;

@@ -19,6 +19,7 @@ struct arena {
 /* Cannot fail, allocates nothing. */
 void arena_init(struct arena *a, size_t max);
 void arena_done(struct arena *a);  /* frees everything; the arena can be used again */
+void arena_wipe(struct arena *a);  /* the same after overwriting it: for secrets */
 void arena_reset(struct arena *a); /* drops all allocations; keeps one block for reuse */
 
 void *arena_alloc(struct arena *a, size_t n) MUST_USE;  /* NULL past the limit */

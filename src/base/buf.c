@@ -12,9 +12,24 @@ char buf_empty[1];
 
 void buf_done(struct buf *b)
 {
+    if (b->cap && b->wipe)
+        mem_wipe(b->p, b->cap);
     if (b->cap)
         free(b->p);
     buf_init(b, b->max);
+}
+
+/* The larger block, with the content. A secret must not stay behind in the old one. */
+static char *buf_grow(const struct buf *b, size_t cap)
+{
+    char *p = mem_try_realloc(b->cap && !b->wipe ? b->p : NULL, cap);
+
+    if (!p || !b->cap || !b->wipe)
+        return p;
+    memcpy(p, b->p, b->n);
+    mem_wipe(b->p, b->cap);
+    free(b->p);
+    return p;
 }
 
 int buf_reserve(struct buf *b, size_t more)
@@ -30,7 +45,7 @@ int buf_reserve(struct buf *b, size_t more)
         return 0;
     cap = max_size(b->cap + b->cap / 2, BUF_FIRST_BYTES);
     cap = min_size(max_size(cap, need), max + 1);
-    p = mem_try_realloc(b->cap ? b->p : NULL, cap);
+    p = buf_grow(b, cap);
     if (!p)
         return -ENOMEM;
     b->p = p;

@@ -11,6 +11,7 @@
 struct buf {
     char *p;
     size_t n, cap, max;
+    bool wipe; /* holds secrets: memory is overwritten before it is freed or shared */
 };
 
 extern char buf_empty[1]; /* p points here until something is added */
@@ -18,7 +19,7 @@ extern char buf_empty[1]; /* p points here until something is added */
 /* Cannot fail, allocates nothing. */
 static inline void buf_init(struct buf *b, size_t max)
 {
-    *b = (struct buf){buf_empty, 0, 0, max};
+    *b = (struct buf){buf_empty, 0, 0, max, false};
 }
 
 void buf_done(struct buf *b); /* frees the memory; b is empty and usable again */
@@ -48,9 +49,16 @@ int buf_vaddf(struct buf *b, const char *fmt, va_list ap) PRINTF_LIKE(2, 0);
 void buf_drop_front(struct buf *b, size_t n); /* removes the first n bytes; n <= b->n */
 void buf_cut(struct buf *b, size_t n);        /* shortens to n bytes; n <= b->n */
 
+/* Sets `wipe`, for a buffer that will hold a secret. What was removed from it stays in its memory
+ * until buf_done. */
+static inline void buf_keep_secret(struct buf *b)
+{
+    b->wipe = true;
+}
+
 /* Hands the memory to the caller as a C string; b is empty again. NULL when memory is out. */
 char *buf_take(struct buf *b);
 
 #define auto_buf                __attribute__((cleanup(buf_done))) struct buf
 /* Declares a local buffer that frees itself. */
-#define AUTO_BUF(name, ceiling) auto_buf name = {buf_empty, 0, 0, (ceiling)}
+#define AUTO_BUF(name, ceiling) auto_buf name = {buf_empty, 0, 0, (ceiling), false}

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/url.h"
 #include "egress/egress.h"
 
 enum {
@@ -165,6 +166,8 @@ static bool writing_start(struct writing *w)
     if (r == 0 && g->conf.rules_max && p->count > g->conf.rules_max)
         reply_text(w->req, 413, "egress rule total count %zu exceeds limit %u", p->count,
                    g->conf.rules_max);
+    else if (r == 0 && catcher_check(w->guarded, p, &e) < 0)
+        reply_text(w->req, 400, "%s", e.msg);
     else if (r == 0) {
         change_start(w->guarded, take_ptr(&p), true, on_written, w);
         return true;
@@ -291,11 +294,16 @@ static void handle_attach(struct http_req *req)
 {
     struct guarded *b = require_guarded(req);
     struct writing *w;
+    struct err e = {0};
 
     if (!b)
         return;
     if (!b->given) {
         http_reply(req, 204, STR_NONE, STR_NONE);
+        return;
+    }
+    if (catcher_attach(b, &e) < 0) {
+        reply_text(req, 500, "%s", e.msg);
         return;
     }
     w = mem_new(struct writing);
@@ -304,6 +312,36 @@ static void handle_attach(struct http_req *req)
     req->user = w;
     req->ops = &writing_ops;
     change_start(b, NULL, false, on_attached, w);
+}
+
+/* The certificate that the sandbox must trust, before it starts. */
+static void handle_authority(struct http_req *req)
+{
+    struct guarded *b = require_guarded(req);
+    struct err e = {0};
+
+    if (!b)
+        return;
+    if (!b->intercept)
+        reply_text(req, 404, "the sandbox has no credential proxy");
+    else if (catcher_attach(b, &e) < 0)
+        reply_text(req, 500, "%s", e.msg);
+    else
+        http_reply(req, 200, STR("application/x-pem-file"), intercept_ca_certificate(b->box));
+}
+
+static void handle_vault(struct http_req *req)
+{
+    struct guarded *b = require_guarded(req);
+    size_t at = str_find_str(req->head.path, STR("/credential-vault"));
+    struct str path;
+
+    if (!b)
+        return;
+    if (url_decode_in(&req->arena, str_skip(req->head.path, at), 0, &path) < 0)
+        reply_text(req, 400, "the path does not decode");
+    else
+        catcher_serve_vault(req, b, path);
 }
 
 static void handle_detach(struct http_req *req)
@@ -408,15 +446,18 @@ static void handle_event_lines(struct http_req *req)
 }
 
 static const struct http_route routes[] = {
-    {HTTP_BIT(HTTP_GET),    "/healthz",                    0, handle_health,      0             },
-    {HTTP_BIT(HTTP_GET),    "/stats",                      0, handle_stats,       0             },
-    {HTTP_BIT(HTTP_POST),   "/check",                      0, handle_check,       BODY_BYTES_MAX},
-    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/attach",      0, handle_attach,      0             },
-    {HTTP_BIT(HTTP_DELETE), "/sandboxes/{id}",             0, handle_detach,      0             },
-    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/events",      0, handle_events,      0             },
-    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/event-lines", 0, handle_event_lines, 0             },
-    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/healthz", 0, handle_health,      0             },
-    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/policy",  0, handle_policy,      BODY_BYTES_MAX},
+    {HTTP_BIT(HTTP_GET),    "/healthz",                               0,                 handle_health,      0             },
+    {HTTP_BIT(HTTP_GET),    "/stats",                                 0,                 handle_stats,       0             },
+    {HTTP_BIT(HTTP_POST),   "/check",                                 0,                 handle_check,       BODY_BYTES_MAX},
+    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/attach",                 0,                 handle_attach,      0             },
+    {HTTP_BIT(HTTP_DELETE), "/sandboxes/{id}",                        0,                 handle_detach,      0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/events",                 0,                 handle_events,      0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/event-lines",            0,                 handle_event_lines, 0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/healthz",            0,                 handle_health,      0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/policy",             0,                 handle_policy,      BODY_BYTES_MAX},
+    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/authority",              0,                 handle_authority,   0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/credential-vault",   ROUTE_STREAM_BODY, handle_vault,       0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/credential-vault/*", ROUTE_STREAM_BODY, handle_vault,       0             },
 };
 
 static void on_unrouted(struct http_req *req, unsigned allowed)

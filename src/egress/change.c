@@ -246,6 +246,7 @@ static void change_done(struct pool_job *job, int error)
             b->policy = c->policy;
             b->given = true;
             c->policy = old;
+            catcher_policy_changed(b);
         }
         if (c->at.address.s_addr && !b->gone)
             guarded_place(b, &c->at);

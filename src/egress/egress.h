@@ -13,6 +13,7 @@
 #include "broker/client.h"
 #include "egress/dns/cache.h"
 #include "egress/dns/forward.h"
+#include "egress/intercept/intercept.h"
 #include "egress/policy/policy.h"
 #include "net/http_server.h"
 #include "net/pool.h"
@@ -38,7 +39,8 @@ struct egress_conf {
     uint32_t rules_max; /* 0 = no limit */
     uint32_t dns_timeout_ms;
     bool block_quic, block_doh;
-    int until_eof; /* end with this pipe; -EBADF = none */
+    const char *trust; /* file of authorities beside the system's; NULL */
+    int until_eof;     /* end with this pipe; -EBADF = none */
 };
 
 struct egress_stats {
@@ -57,6 +59,7 @@ struct egress {
     struct dns_forward *forward;
     struct dns_cache *cache;
     struct resolver *resolver;
+    struct catcher *catcher;     /* of connections to ports 80 and 443; NULL before it serves */
     struct broker_client client; /* of the worker */
     struct egress_stats stats;
     struct loop_timer sweep;
@@ -100,7 +103,9 @@ struct guarded {
     size_t questions;              /* DNS, under way */
     uint64_t tokens, tokens_at_ns; /* for questions that carry data */
     uint64_t queries, denied;
-    struct event *events; /* a ring; allocated with the first */
+    struct vault *vault;       /* NULL before catcher_attach, as the next */
+    struct intercept_box *box; /* its connections to ports 80 and 443 */
+    struct event *events;      /* a ring; allocated with the first */
     size_t event_count;
 };
 
@@ -146,9 +151,29 @@ int broker_call(struct egress *g, broker_fn *fn, void *user, struct err *e); /* 
 
 int resolver_start(struct egress *g, const struct broker_info *info, struct err *e);
 void resolver_free(struct resolver *r); /* accepts NULL */
+/* A socket for sandboxes at an address of the gateway; listens if it is of SOCK_STREAM. The bridge
+ * may not be there yet: its address is bound all the same. */
+int resolver_socket(const struct sock_addr *at, int type, struct err *e);
 /* Goes on with questions that waited for a change, or for the sandbox to be known. */
 void resolver_go_on(struct guarded *b);
 void resolver_forget(struct guarded *b); /* drops its questions */
+
+/* --- catcher.c: interception and the credential vault --- */
+
+#define EGRESS_CA_FILE "egress-ca.pem" /* in the directory of a sandbox: key and certificate */
+
+int catcher_start(struct egress *g, const struct broker_info *info, struct err *e);
+void catcher_free(struct catcher *c); /* accepts NULL; every sandbox is forgotten before */
+/* Makes what a sandbox with interception needs; does nothing for others, or twice. */
+int catcher_attach(struct guarded *b, struct err *e);
+void catcher_forget(struct guarded *b); /* cuts its connections, wipes its vault */
+/* Before a change of the policy: -EINVAL when it would uncover a host of the vault. */
+int catcher_check(struct guarded *b, const struct policy *policy, struct err *e);
+void catcher_policy_changed(struct guarded *b); /* connections are judged anew */
+void catcher_serve_vault(struct http_req *req, struct guarded *b, struct str path);
+/* Of an address that led to it by DNS, for this sandbox. */
+bool guarded_has_learned(const struct guarded *b, struct str name, const struct sock_addr *at,
+                         bool *ret_known);
 
 /* --- api.c: HTTP --- */
 

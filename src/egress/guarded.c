@@ -135,6 +135,7 @@ static void guarded_free(struct guarded *b)
         list_remove(&l->link);
         free(l);
     }
+    vault_free(b->vault);
     policy_free(b->policy);
     free(b->events);
     free(b);
@@ -188,6 +189,7 @@ void guarded_remove(struct guarded *b)
     unplace(b);
     b->gone = true;
     resolver_forget(b);
+    catcher_forget(b);
     api_forget(b);
     b->jobs++;
     guarded_unref_job(b);
@@ -240,10 +242,13 @@ static void load_one(struct egress *g, const char *id)
     (void)snprintf(path, sizeof(path), "%.*s/" EGRESS_STATE_FILE, PLAN_ID_MAX - 1, id);
     if (g->always->count == 0 && faccessat(g->sandboxes, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    if (guarded_open(g, str_of(id), &b, &e) < 0)
+    if (guarded_open(g, str_of(id), &b, &e) < 0) {
         (void)log_err(&e, "cannot read a policy; its sandbox keeps the rules it has");
-    else
-        change_start(b, NULL, false, on_loaded, b);
+        return;
+    }
+    if (catcher_attach(b, &e) < 0)
+        (void)log_err(&e, "cannot intercept; connections to ports 80 and 443 fail");
+    change_start(b, NULL, false, on_loaded, b);
 }
 
 int guarded_load(struct egress *g, struct err *e)
@@ -288,6 +293,26 @@ static void forget_oldest(struct guarded *b)
     list_remove(&l->link);
     free(l);
     b->learned_count--;
+}
+
+bool guarded_has_learned(const struct guarded *b, struct str name, const struct sock_addr *at,
+                         bool *ret_known)
+{
+    const void *addr = at->any.sa_family == AF_INET ? (const void *)&at->v4.sin_addr
+                                                    : (const void *)&at->v6.sin6_addr;
+    size_t bytes = at->any.sa_family == AF_INET ? 4 : 16;
+    bool found = false;
+
+    *ret_known = false;
+    for (struct list *i = b->learned.next; i != &b->learned; i = i->next) {
+        const struct learned *l = container_of(i, struct learned, link);
+
+        if (!str_eq_nocase(str_of(l->name), name))
+            continue;
+        *ret_known = true;
+        found |= l->family == at->any.sa_family && memcmp(l->addr, addr, bytes) == 0;
+    }
+    return found;
 }
 
 bool guarded_learn(struct guarded *b, struct str name, int family, const void *addr,

@@ -40,6 +40,8 @@ static const char help[] =
     "  --block-quic       deny UDP port 443\n"
     "  --max-rules N      of one policy; 0 = no limit\n"
     "  --dns-timeout MS   for an answer of a resolver\n"
+    "  --trust FILE       authorities (PEM) that servers of intercepted connections may have\n"
+    "                     beside those of the system\n"
     "  --until-eof FD     end when this inherited pipe reports end of file\n"
     "  --version, --help\n";
 
@@ -55,6 +57,7 @@ enum option_id {
     OPT_BLOCK_QUIC,
     OPT_MAX_RULES,
     OPT_DNS_TIMEOUT,
+    OPT_TRUST,
     OPT_UNTIL_EOF,
     OPT_VERSION,
     OPT_HELP,
@@ -71,6 +74,7 @@ static const struct option options[] = {
     {"block-quic",  no_argument,       NULL, OPT_BLOCK_QUIC },
     {"max-rules",   required_argument, NULL, OPT_MAX_RULES  },
     {"dns-timeout", required_argument, NULL, OPT_DNS_TIMEOUT},
+    {"trust",       required_argument, NULL, OPT_TRUST      },
     {"until-eof",   required_argument, NULL, OPT_UNTIL_EOF  },
     {"version",     no_argument,       NULL, OPT_VERSION    },
     {"help",        no_argument,       NULL, OPT_HELP       },
@@ -154,6 +158,9 @@ static int parse_option(struct egress_conf *conf, int id, const char *value)
         return set_number(&conf->rules_max, UINT32_MAX, value);
     case OPT_DNS_TIMEOUT:
         return set_number(&conf->dns_timeout_ms, 120 * 1000, value);
+    case OPT_TRUST:
+        conf->trust = value;
+        break;
     case OPT_UNTIL_EOF:
         r = set_number(&n, 1024, value);
         conf->until_eof = (int)n;
@@ -279,6 +286,8 @@ static int serve(struct life *l, struct err *e)
     if (r == 0)
         r = resolver_start(g, &info, e);
     if (r == 0)
+        r = catcher_start(g, &info, e);
+    if (r == 0)
         r = guarded_load(g, e);
     if (r == 0)
         r = api_start(g, e);
@@ -302,6 +311,7 @@ static void clean_up(struct life *l)
     if (g->loop)
         loop_timer_stop(g->loop, &g->sweep);
     guarded_free_all(g);
+    catcher_free(g->catcher);
     dns_forward_free(g->forward);
     dns_cache_free(g->cache);
     pool_free(g->pool);

@@ -608,15 +608,14 @@ static void on_accept(struct sock_listener *l, int fd, const struct sock_addr *p
 
 /* --- life --- */
 
-/* The bridge may not be there yet: its address is bound all the same. */
-static int open_socket(const struct sock_addr *at, int type, struct err *e)
+int resolver_socket(const struct sock_addr *at, int type, struct err *e)
 {
     auto_fd fd = socket(at->any.sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int on = 1;
     bool v4 = at->any.sa_family == AF_INET;
 
     if (fd < 0)
-        return err_sys(e, errno, "make a socket for DNS");
+        return err_sys(e, errno, "make a socket for sandboxes");
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (setsockopt(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_FREEBIND : IPV6_FREEBIND, &on,
                    sizeof(on)) < 0 ||
@@ -626,7 +625,7 @@ static int open_socket(const struct sock_addr *at, int type, struct err *e)
         int error = errno;
 
         sock_addr_format(at, text);
-        return err_sys(e, error, "listen for DNS at %s", text);
+        return err_sys(e, error, "listen for sandboxes at %s", text);
     }
     return take_fd(&fd);
 }
@@ -635,7 +634,7 @@ static int listen_at(struct resolver *r, const struct sock_addr *at, struct err 
 {
     struct udp_socket *u = &r->udp[r->count];
     struct tcp_socket *t = &r->tcp[r->count];
-    int fd = open_socket(at, SOCK_DGRAM, e);
+    int fd = resolver_socket(at, SOCK_DGRAM, e);
     int result;
 
     if (fd < 0)
@@ -644,7 +643,7 @@ static int listen_at(struct resolver *r, const struct sock_addr *at, struct err 
     u->fd = fd;
     r->count++;
     result = loop_io_start(r->egress->loop, &u->io, fd, EPOLLIN, on_udp, e);
-    fd = result < 0 ? result : open_socket(at, SOCK_STREAM, e);
+    fd = result < 0 ? result : resolver_socket(at, SOCK_STREAM, e);
     return fd < 0 ? fd : sock_listener_start(&t->listener, r->egress->loop, fd, on_accept, e);
 }
 

@@ -34,6 +34,7 @@ struct client_conn {
     struct sock_addr addr;
     struct stream_security *tls; /* NULL = plain */
     char *tls_host;              /* ours; NULL = plain */
+    uint64_t group;
     struct list link, addr_link;
     struct loop_timer timer; /* limits the wait for the response's head, or the idle time */
     struct http_call *call;
@@ -49,6 +50,7 @@ struct server_at {
     const struct sock_addr *addr;
     struct stream_security *tls;
     struct str tls_host;
+    uint64_t group;
     int *fd; /* connected already; NULL = not */
 };
 
@@ -83,6 +85,10 @@ static void call_free(struct http_call *call)
     struct arena a = call->arena;
 
     buf_done(&call->held);
+    if (call->secret) {
+        arena_wipe(&a);
+        return;
+    }
     arena_reset(&a);
     if (c->spare_count == SPARE_ARENAS_MAX || a.used > SPARE_ARENA_BYTES_MAX)
         arena_done(&a);
@@ -393,7 +399,8 @@ static void conn_on_eof(struct stream *st)
 static bool conn_retries_call(struct client_conn *c)
 {
     struct http_call *call = c->call;
-    struct server_at at = {&c->addr, c->tls, c->tls_host ? str_of(c->tls_host) : STR_NONE, NULL};
+    struct server_at at = {&c->addr, c->tls, c->tls_host ? str_of(c->tls_host) : STR_NONE, c->group,
+                           NULL};
     int r;
 
     if (!c->reused || !call->request.p || c->stream.bytes_in != c->bytes_in_before)
@@ -429,7 +436,9 @@ static const struct stream_ops conn_ops = {
 static int conn_open(struct http_client *client, const struct server_at *at,
                      struct client_conn **ret, struct err *e)
 {
-    auto_fd fd = at->fd ? take_fd(at->fd) : sock_connect_start(at->addr, e);
+    auto_fd fd =
+        at->fd ? take_fd(at->fd)
+               : sock_connect_start_as(at->addr, client->conf.on_socket, client->conf.user, e);
     struct client_conn *c;
     int r;
 
@@ -445,6 +454,7 @@ static int conn_open(struct http_client *client, const struct server_at *at,
     }
     c->given = at->fd != NULL;
     c->tls = at->tls;
+    c->group = at->group;
     if (at->tls) {
         c->tls_host = mem_zalloc(at->tls_host.n + 1); /* a name that TLS has taken is short */
         if (at->tls_host.n)
@@ -460,7 +470,7 @@ static int conn_open(struct http_client *client, const struct server_at *at,
 
 static bool conn_leads_to(const struct client_conn *c, const struct server_at *at)
 {
-    return sock_addr_eq(&c->addr, at->addr) && c->tls == at->tls &&
+    return sock_addr_eq(&c->addr, at->addr) && c->tls == at->tls && c->group == at->group &&
            (!c->tls || str_eq(str_of(c->tls_host), at->tls_host));
 }
 
@@ -543,7 +553,7 @@ static int call_send_on_new(struct http_call *call, const struct server_at *at, 
 int http_call_start(struct http_client *client, const struct http_call_spec *spec,
                     struct http_call **ret_call, struct err *e)
 {
-    struct server_at at = {spec->addr, spec->tls, spec->tls_host, spec->fd};
+    struct server_at at = {spec->addr, spec->tls, spec->tls_host, spec->group, spec->fd};
     struct client_conn *c = spec->fd ? NULL : conn_find_kept(client, &at);
     struct http_call *call;
     struct buf *out;
@@ -554,6 +564,8 @@ int http_call_start(struct http_client *client, const struct http_call_spec *spe
         if (r < 0)
             return r;
     }
+    if (spec->secret)
+        stream_keep_secret(&c->stream);
     out = stream_out(&c->stream);
     r = spec_write(spec, out);
     call = r < 0 ? NULL : call_new(client);
@@ -563,6 +575,8 @@ int http_call_start(struct http_client *client, const struct http_call_spec *spe
     }
     if (c->reused && !spec->streams_body && method_is_idempotent(spec->method))
         call->request = arena_str(&call->arena, buf_str(out));
+    call->secret = spec->secret;
+    call->held.wipe = spec->secret;
     call->ops = spec->ops;
     call->user = spec->user;
     call->method = spec->method;
@@ -647,6 +661,7 @@ void http_call_resume(struct http_call *call)
         return;
     held = call->held;
     buf_init(&call->held, LOOP_SCRATCH_BYTES);
+    call->held.wipe = call->secret;
     if (held.n && !conn_deliver(c, buf_str(&held)))
         return;
     if (call->held.n)

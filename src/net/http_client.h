@@ -22,6 +22,9 @@ struct http_client_conf {
     uint32_t idle_ms;      /* 15 s a connection is kept for the next call */
     uint32_t stall_ms;     /* 30 s during which the server takes nothing of a request */
     uint32_t kept_max;     /* 64 connections kept in all */
+    /* A new socket, before it connects: to mark or bind it. -errno fails the call. May be NULL. */
+    int (*on_socket)(void *user, int fd);
+    void *user; /* of on_socket */
 };
 
 int http_client_new(struct loop *loop, const struct http_client_conf *conf,
@@ -61,7 +64,7 @@ struct http_call {
     struct buf held;       /* part of the body that on_body did not take */
     uint64_t request_left; /* bytes announced and not written yet */
     uint32_t head_ms;
-    bool request_chunked, request_done, upgrade, head_done, in_callback, ended;
+    bool secret, request_chunked, request_done, upgrade, head_done, in_callback, ended;
 };
 
 struct http_call_spec {
@@ -71,6 +74,7 @@ struct http_call_spec {
      * address, context and name only. NULL = plain. The context outlives the client. */
     struct stream_security *tls;
     struct str tls_host;
+    uint64_t group; /* a kept connection serves calls of the same group only */
     /* A connected, non-blocking socket to use, such as a tunnel by CONNECT, in place of a
      * connection to addr. Taken over (-EBADF), also on failure, and not kept for other calls. NULL
      * = none. */
@@ -84,8 +88,9 @@ struct http_call_spec {
     struct str body;      /* a complete body, or: */
     bool streams_body;    /* the body follows by http_call_write */
     uint64_t body_length; /* its length, or HTTP_UNKNOWN_LENGTH: chunked */
-    bool upgrade;         /* accept a 101, with headers of the caller that ask for it, or CONNECT */
-    uint32_t head_ms;     /* from the end of the request to the response's head; 0 = no limit */
+    bool secret;      /* head or body hold secrets: what passes is overwritten once it was used */
+    bool upgrade;     /* accept a 101, with headers of the caller that ask for it, or CONNECT */
+    uint32_t head_ms; /* from the end of the request to the response's head; 0 = no limit */
     const struct http_call_ops *ops;
     void *user;
 };

@@ -68,7 +68,10 @@ static void req_free(struct http_req *req)
     req_drop_body(req);
     buf_done(&req->reply_headers);
     http_req_answered(req);
-    http_arena_give(s, &a);
+    if (req->secret)
+        arena_wipe(&a);
+    else
+        http_arena_give(s, &a);
 }
 
 void http_req_admit(struct http_req *req)
@@ -679,10 +682,10 @@ static const struct stream_ops conn_ops = {
     .on_close = conn_on_close,
 };
 
-int http_conn_start(struct http_conn *c, int fd, struct err *e)
+int http_conn_start(struct http_conn *c, int fd, struct stream_security *tls, struct str tls_host,
+                    struct err *e)
 {
-    int r = stream_start_secure(&c->stream, c->server->loop, fd, c->server->conf.tls, STR_NONE,
-                                &conn_ops, e);
+    int r = stream_start_secure(&c->stream, c->server->loop, fd, tls, tls_host, &conn_ops, e);
 
     c->timer.on_due = conn_on_timer;
     stream_set_recv(&c->stream, HTTP_HEAD_RECV_BYTES);
@@ -711,7 +714,22 @@ const struct sock_addr *http_req_peer(const struct http_req *req)
 
 bool http_req_is_secure(const struct http_req *req)
 {
-    return req->conn->server->conf.tls != NULL;
+    return req->conn->stream.session != NULL;
+}
+
+void *http_req_conn_user(const struct http_req *req)
+{
+    return req->conn->user;
+}
+
+const struct stream *http_req_stream(const struct http_req *req)
+{
+    return &req->conn->stream;
+}
+
+void http_req_close_after(struct http_req *req)
+{
+    req->keep_alive = false;
 }
 
 struct loop *http_req_loop(const struct http_req *req)

@@ -8,6 +8,7 @@
 
 enum {
     HANGUP_GRACE_MS = 1000,
+    FILTERED_BYTES_MAX = 8 << 20, /* of one piece of a body, after its filter */
     EARLY_BYTES_MAX = 256 * 1024, /* of a body received before the backend is connected */
     TAIL_BYTES = 2,
 };
@@ -20,6 +21,8 @@ struct proxy {
     struct loop_timer hangup; /* armed once the client closed its sending side */
     struct http_proxy_target target;
     struct second_try *second; /* NULL: no second try */
+    struct buf filtered;       /* of the request's body, not written yet */
+    bool body_ended;           /* all of the request's body came */
     char tail[TAIL_BYTES];     /* last bytes sent to the client, for on_cut */
     size_t tail_bytes;
 };
@@ -131,10 +134,56 @@ static void target_end(const struct http_proxy_target *t)
         t->on_end(t->user);
 }
 
+/* Writes what the filter made, as far as there is room. Returns whether all of it was written. */
+static bool proxy_write_filtered(struct proxy *p)
+{
+    ssize_t n = p->call ? http_call_write(p->call, buf_str(&p->filtered)) : (ssize_t)p->filtered.n;
+
+    if (n < 0)
+        return false;
+    buf_drop_front(&p->filtered, (size_t)n);
+    if (p->filtered.n)
+        return false;
+    buf_done(&p->filtered);
+    p->filtered.wipe = p->target.secret;
+    if (p->body_ended && p->call)
+        http_call_write_end(p->call);
+    return true;
+}
+
+static ssize_t proxy_on_filtered_body(struct proxy *p, struct str piece)
+{
+    const struct http_proxy_filter *f = &p->target.request_filter;
+    int r;
+
+    if (p->filtered.n)
+        return 0; /* on_drain of the call continues */
+    r = f->run(f->user, piece, false, &p->filtered);
+    if (r < 0)
+        return r;
+    (void)proxy_write_filtered(p);
+    return (ssize_t)piece.n;
+}
+
+static void proxy_on_filtered_end(struct proxy *p)
+{
+    const struct http_proxy_filter *f = &p->target.request_filter;
+
+    p->body_ended = true;
+    if (f->run(f->user, STR(""), true, &p->filtered) < 0)
+        http_reply_cut(p->req, EIO);
+    else
+        (void)proxy_write_filtered(p);
+}
+
 static ssize_t proxy_on_req_body(struct http_req *req, struct str piece)
 {
     struct proxy *p = req->user;
-    ssize_t n = p->call ? http_call_write(p->call, piece) : (ssize_t)piece.n;
+    ssize_t n;
+
+    if (p->target.request_filter.run)
+        return proxy_on_filtered_body(p, piece);
+    n = p->call ? http_call_write(p->call, piece) : (ssize_t)piece.n;
 
     if (p->second && n > 0 &&
         (http_call_has_sent(p->call) ||
@@ -149,7 +198,9 @@ static void proxy_on_req_body_end(struct http_req *req)
 
     if (p->second)
         p->second->body_ended = true;
-    if (p->call)
+    if (p->target.request_filter.run)
+        proxy_on_filtered_end(p);
+    else if (p->call)
         http_call_write_end(p->call);
 }
 
@@ -185,6 +236,7 @@ static void proxy_on_req_close(struct http_req *req, int error UNUSED)
 
     loop_timer_stop(p->loop, &p->hangup);
     proxy_settle(p);
+    buf_done(&p->filtered);
     if (p->call)
         http_call_cancel(p->call);
     target_end(&p->target);
@@ -258,10 +310,31 @@ static void proxy_on_head(struct http_call *call)
                         sized ? call->framing.body_bytes : HTTP_UNKNOWN_LENGTH);
 }
 
+/* Passes a piece through the filter. The reply takes all of it, even above its limit, which the
+ * size of a piece bounds; then the backend waits. */
+static ssize_t proxy_filter_reply(struct proxy *p, struct str piece, bool last)
+{
+    const struct http_proxy_filter *f = &p->target.response_filter;
+    AUTO_BUF(out, FILTERED_BYTES_MAX);
+    int r;
+
+    if (!last && http_reply_is_full(p->req))
+        return 0;
+    out.wipe = p->target.secret;
+    r = f->run(f->user, piece, last, &out);
+    if (r == 0 && out.n)
+        r = http_reply_push(p->req, buf_str(&out));
+    return r < 0 ? r : (ssize_t)piece.n;
+}
+
 static ssize_t proxy_on_body(struct http_call *call, struct str piece)
 {
     struct proxy *p = call->user;
-    ssize_t n = http_reply_write(p->req, piece);
+    ssize_t n;
+
+    if (p->target.response_filter.run)
+        return proxy_filter_reply(p, piece, false);
+    n = http_reply_write(p->req, piece);
 
     for (ssize_t i = n > TAIL_BYTES ? n - TAIL_BYTES : 0; p->target.on_cut && i < n; i++) {
         if (p->tail_bytes == TAIL_BYTES)
@@ -275,7 +348,8 @@ static void proxy_on_call_drain(struct http_call *call)
 {
     struct proxy *p = call->user;
 
-    http_req_resume(p->req);
+    if (!p->filtered.n || proxy_write_filtered(p))
+        http_req_resume(p->req);
 }
 
 /* Sends the request to addr_else, with the body given to the first backend. False when there is
@@ -312,6 +386,9 @@ static void proxy_on_end(struct http_call *call, int error)
         return;
     proxy_settle(p);
     if (p->req->reply_state != HTTP_REPLY_NONE) {
+        if (!error && p->target.response_filter.run && call->framing.body != H1_BODY_NONE &&
+            proxy_filter_reply(p, STR(""), true) < 0)
+            error = EIO;
         if (error && p->target.on_cut)
             p->target.on_cut(p->target.user, p->req, str_make(p->tail, p->tail_bytes));
         else
@@ -453,16 +530,22 @@ void http_proxy_forward(struct http_req *req, struct http_client *client,
     struct proxy *p = arena_new(&req->arena, struct proxy);
     bool upgrade = req_wants_upgrade(req);
     struct err e = {0};
+    bool resized = (target->request_filter.run && !target->request_keeps_length) ||
+                   req->framing.body == H1_BODY_CHUNKED;
     struct http_call_spec spec = {
         .addr = target->addr,
+        .tls = target->tls,
+        .tls_host = target->tls_host,
+        .group = target->group,
         .method = req->head.method,
         .method_name = req->head.method_name,
         .target = target->target,
         .host = target->host.p ? target->host : req->head.host,
         .headers = rows,
         .streams_body = req->body_state != HTTP_BODY_DONE,
-        .body_length =
-            req->framing.body == H1_BODY_CHUNKED ? HTTP_UNKNOWN_LENGTH : req->framing.body_bytes,
+        .body = target->body,
+        .body_length = resized ? HTTP_UNKNOWN_LENGTH : req->framing.body_bytes,
+        .secret = target->secret,
         .upgrade = upgrade,
         .head_ms = target->head_ms,
         .ops = &proxy_call_ops,
@@ -478,6 +561,8 @@ void http_proxy_forward(struct http_req *req, struct http_client *client,
     p->req = req;
     p->loop = http_req_loop(req);
     p->target = *target; /* only the fields for callbacks are used later */
+    buf_init(&p->filtered, FILTERED_BYTES_MAX);
+    p->filtered.wipe = target->secret;
     p->second = second_new(req, client, target, &spec);
     if (http_call_start(client, &spec, &p->call, &e) < 0) {
         proxy_fail(p, 502, &e);

@@ -22,8 +22,18 @@ struct http_tunnels {
 void http_tunnels_init(struct http_tunnels *t);
 void http_tunnels_cut(struct http_tunnels *t); /* they end at the end of the turn */
 
+/* Changes a body as it passes: appends to `out` what the next piece becomes. The last call has
+ * last = true, and may have an empty `in`. -errno breaks the transfer. */
+struct http_proxy_filter {
+    int (*run)(void *user, struct str in, bool last, struct buf *out); /* NULL = none */
+    void *user;
+};
+
 struct http_proxy_target {
     const struct sock_addr *addr;
+    struct stream_security *tls; /* as in http_call_spec, as the next */
+    struct str tls_host;
+    uint64_t group;
     /* Used when addr refuses the connection; NULL = none. All text here then lives as long as the
      * request. */
     const struct sock_addr *addr_else;
@@ -33,6 +43,12 @@ struct http_proxy_target {
     size_t header_count;
     const struct str *drop; /* names of headers to drop, such as our own API key */
     size_t drop_count;
+    struct str body; /* in place of the request's, which the caller has taken whole; STR_NONE */
+    /* A request with a filter is chunked, as its length is not known. */
+    struct http_proxy_filter request_filter;
+    bool request_keeps_length;                /* the filter does not */
+    struct http_proxy_filter response_filter; /* keeps the length */
+    bool secret;                              /* as in http_call_spec */
     uint32_t head_ms;             /* for the backend to begin its answer; 0 = no limit */
     uint32_t relay_idle_ms;       /* of an upgraded connection; 0 = no limit */
     struct http_tunnels *tunnels; /* for upgraded connections; NULL = not tracked */

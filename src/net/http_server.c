@@ -130,6 +130,8 @@ void http_conn_gone(struct http_conn *c)
     loop_timer_stop(s->loop, &c->timer);
     list_remove(&c->link);
     s->idle_count -= c->idle;
+    if (c->on_gone)
+        c->on_gone(c->user);
     free(c);
     s->connections--;
     server_update_listening(s);
@@ -177,23 +179,22 @@ static void server_on_make_room(struct loop_yield *y)
     server_make_room(container_of(y, struct http_server, make_room));
 }
 
-static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer)
+int http_server_adopt(struct http_server *s, int fd, const struct http_server_guest *guest,
+                      struct err *e)
 {
-    struct http_server *s = container_of(l, struct http_listener, sock)->server;
-    struct http_conn *c;
+    struct http_conn *c = mem_new(struct http_conn);
+    int r;
 
-    if (s->conf.peer_pid && sock_peer_pid(fd) != s->conf.peer_pid) {
-        fd_close(fd);
-        return;
-    }
-    c = mem_new(struct http_conn);
     c->server = s;
-    c->peer = *peer;
-    if (http_conn_start(c, fd, NULL) < 0) {
+    c->peer = guest->peer;
+    r = http_conn_start(c, fd, guest->tls, guest->tls_host, e);
+    if (r < 0) {
         fd_close(fd);
         free(c);
-        return;
+        return r;
     }
+    c->user = guest->user;
+    c->on_gone = guest->on_gone;
     s->accepted++;
     s->connections++;
     s->idle_count++;
@@ -203,6 +204,18 @@ static void server_on_accept(struct sock_listener *l, int fd, const struct sock_
     http_conn_deadline(c, s->conf.head_ms); /* a new connection must send a request */
     server_make_room(s);
     server_update_listening(s);
+    return 0;
+}
+
+static void server_on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer)
+{
+    struct http_server *s = container_of(l, struct http_listener, sock)->server;
+    struct http_server_guest guest = {.tls = s->conf.tls, .peer = *peer};
+
+    if (s->conf.peer_pid && sock_peer_pid(fd) != s->conf.peer_pid)
+        fd_close(fd);
+    else
+        (void)http_server_adopt(s, fd, &guest, NULL);
 }
 
 int http_server_listen(struct http_server *s, int fd, struct err *e)
@@ -237,6 +250,24 @@ static void server_close_all(struct http_server *s, struct list *connections, in
     (void)s;
     LIST_EACH(connections, at)
     stream_close(&container_of(at, struct http_conn, link)->stream, error);
+}
+
+static void cut_list(struct list *connections, bool (*which)(void *conn_user, void *user),
+                     void *user)
+{
+    LIST_EACH(connections, at)
+    {
+        struct http_conn *c = container_of(at, struct http_conn, link);
+
+        if (c->user && which(c->user, user))
+            stream_close(&c->stream, ECANCELED);
+    }
+}
+
+void http_server_cut(struct http_server *s, bool (*which)(void *conn_user, void *user), void *user)
+{
+    cut_list(&s->idle, which, user);
+    cut_list(&s->busy, which, user);
 }
 
 /* --- the end --- */

@@ -59,6 +59,7 @@ struct http_req {
     bool say_keep_alive;   /* send "Connection: keep-alive" also where HTTP/1.1 implies it */
     struct str id;         /* its id in logs: on_request sets it, in the arena */
     const void *principal; /* who sent it: on_request sets it, in the arena; may be NULL */
+    bool secret;           /* its arena holds secrets, and is overwritten at its end */
     bool admitted; /* counts in http_server_stats until it is answered: see http_req_admit */
 
     /* The remaining fields are private to the server. */
@@ -141,6 +142,22 @@ void http_server_free(struct http_server *s);
 /* Takes over the listening descriptor, also on failure. */
 int http_server_listen(struct http_server *s, int fd, struct err *e);
 
+/* A connection that the caller accepted, and knows more of than the server. */
+struct http_server_guest {
+    struct stream_security *tls; /* its handshake goes first; NULL = plain HTTP */
+    struct str tls_host;         /* for tls: the name to answer as */
+    struct sock_addr peer;
+    void *user;                  /* http_req_conn_user of its requests */
+    void (*on_gone)(void *user); /* the last callback of the connection; may be NULL */
+};
+/* Serves the connection as if the server had accepted it. Takes over fd; on failure it is closed
+ * and on_gone does not come. */
+int http_server_adopt(struct http_server *s, int fd, const struct http_server_guest *guest,
+                      struct err *e);
+
+/* Closes the connections for whose http_server_guest.user it returns true. */
+void http_server_cut(struct http_server *s, bool (*which)(void *conn_user, void *user), void *user);
+
 /* Stops listening, closes idle connections, lets requests finish for up to grace_ms, then cuts the
  * others. on_drained comes once, from the loop. */
 void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drained)(void *user),
@@ -164,6 +181,12 @@ struct str http_req_header(const struct http_req *req,
 const struct sock_addr *http_req_peer(const struct http_req *req);
 bool http_req_is_secure(const struct http_req *req); /* it came over TLS */
 struct loop *http_req_loop(const struct http_req *req);
+/* Of a connection that came by http_server_adopt; else NULL. */
+void *http_req_conn_user(const struct http_req *req);
+/* The connection itself: to read its facts. */
+const struct stream *http_req_stream(const struct http_req *req);
+/* Closes the connection after this reply, which has not begun. */
+void http_req_close_after(struct http_req *req);
 /* The row that `path` would match; NULL = none. */
 const struct http_route *http_req_route_at(const struct http_req *req, struct str path);
 /* For on_request: if only the path without the slash at its end has a row, redirects there, with

@@ -51,8 +51,10 @@ struct http_conn {
     struct loop_task task; /* handles a reply that was made outside our callbacks */
     struct h1_scan scan;
     struct h1_body_reader body;
-    struct http_req *req; /* being read or answered */
-    struct str ahead;     /* during on_data: the input after the current part */
+    struct http_req *req;        /* being read or answered */
+    struct str ahead;            /* during on_data: the input after the current part */
+    void *user;                  /* of http_server_guest, as the next */
+    void (*on_gone)(void *user); /* NULL = none */
     bool idle, head_begun, dead;
 };
 
@@ -64,7 +66,8 @@ struct arena http_arena_take(struct http_server *s);
 void http_arena_give(struct http_server *s, struct arena *a);
 
 /* http_conn.c */
-int http_conn_start(struct http_conn *c, int fd, struct err *e);
+int http_conn_start(struct http_conn *c, int fd, struct stream_security *tls, struct str tls_host,
+                    struct err *e);
 void http_conn_settle_soon(struct http_conn *c); /* body or reply may be complete */
 /* Whether to close the connection instead of reading the rest of the body: it is long, the client
  * waits for 100 Continue, or the request is refused and its body has not arrived yet. */

@@ -423,6 +423,9 @@ void loop_buf_return(struct loop *l, struct buf *b)
 
     if (!b->cap)
         return;
+    if (b->wipe)
+        mem_wipe(b->p, b->cap);
+    b->wipe = false;
     if (l->spare_count == SPARE_BUFS_MAX || b->cap > SPARE_BUF_BYTES_MAX) {
         buf_done(b);
         return;

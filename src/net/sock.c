@@ -256,14 +256,24 @@ pid_t sock_peer_pid(int fd)
 
 int sock_connect_start(const struct sock_addr *a, struct err *e)
 {
+    return sock_connect_start_as(a, NULL, NULL, e);
+}
+
+int sock_connect_start_as(const struct sock_addr *a, int (*on_socket)(void *user, int fd),
+                          void *user, struct err *e)
+{
     char text[SOCK_ADDR_TEXT_MAX];
     auto_fd fd = sock_new(a);
+    int r;
 
     sock_addr_format(a, text);
     if (fd < 0)
         return err_sys(e, -fd, "connect to %s", text);
     if (a->any.sa_family != AF_UNIX)
         sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    r = on_socket ? on_socket(user, fd) : 0;
+    if (r < 0)
+        return err_sys(e, -r, "prepare a socket to %s", text);
     if (connect(fd, &a->any, a->size) < 0 && errno != EINPROGRESS)
         return err_sys(e, errno, "connect to %s", text);
     if (a->ours && sock_peer_pid(fd) != getpid()) /* connect on a unix socket completes at once */

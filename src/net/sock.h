@@ -44,6 +44,9 @@ int sock_local_addr(int fd, struct sock_addr *ret); /* the port chosen for ":0" 
 /* Starts connecting; EPOLLOUT signals completion, sock_connect_result gives the result. With
  * a->ours, a socket of another process is -ECONNREFUSED. */
 int sock_connect_start(const struct sock_addr *a, struct err *e);
+/* The same; on_socket (NULL: none) gets the new socket before it connects, and may fail it. */
+int sock_connect_start_as(const struct sock_addr *a, int (*on_socket)(void *user, int fd),
+                          void *user, struct err *e);
 int sock_connect_result(int fd); /* 0 or -errno */
 /* Of a connected unix socket: the process that called listen(), or connect(), at the other end
  * (SO_PEERCRED). 0 when unknown. */

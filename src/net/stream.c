@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mem.h"
 #include "base/time.h"
 
 enum {
@@ -334,8 +335,16 @@ struct buf *stream_out(struct stream *s)
 {
     if (!s->out.cap)
         loop_buf_borrow(s->loop, &s->out);
+    s->out.wipe |= s->secret;
     stream_compact(s);
     return &s->out;
+}
+
+void stream_keep_secret(struct stream *s)
+{
+    s->secret = true;
+    s->in.wipe |= s->in.cap > 0;
+    s->out.wipe |= s->out.cap > 0;
 }
 
 int stream_write(struct stream *s, struct str data)
@@ -432,6 +441,7 @@ static void stream_offer(struct stream *s, char *p, size_t n, bool kept)
             loop_buf_return(s->loop, &s->in);
     } else if (taken < n) {
         loop_buf_borrow(s->loop, &s->in);
+        s->in.wipe |= s->secret;
         if (buf_add(&s->in, str_make(p + taken, n - taken)) < 0)
             stream_close(s, ENOBUFS);
     }
@@ -481,6 +491,8 @@ static bool stream_receive(struct stream *s)
         stream_offer(s, s->in.p, s->in.n, true);
     else
         stream_close(s, ENOBUFS);
+    if (s->secret)
+        mem_wipe(p, (size_t)r);
     return (size_t)r == room && s->state == STREAM_OPEN && !stream_is_held(s);
 }
 

@@ -102,6 +102,7 @@ struct stream {
     bool recv_blocked; /* recv returned -EBUSY: it is called again at EPOLLOUT */
     bool end_due;      /* stream_half_close: once the queue is sent */
     bool sendfile_ok;  /* what sendfile puts into the descriptor arrives as it is */
+    bool secret;       /* stream_keep_secret */
 };
 
 /* A connection being passed from one owner to the next. */
@@ -157,6 +158,10 @@ size_t stream_low(const struct stream *s);    /* on_drain comes when at most thi
 void stream_want_drain(struct stream *s);     /* calls on_drain once, when there is room again */
 /* Makes stream_room 0 earlier than STREAM_HIGH_BYTES: for thousands of peers that may lag. */
 void stream_set_high(struct stream *s, uint32_t high_bytes);
+
+/* From now on buffers of this stream are overwritten before they are reused, and the loop's scratch
+ * after each on_data: what passes holds secrets. */
+void stream_keep_secret(struct stream *s);
 
 /* For on_close: why the transport's session failed, or NULL. Valid until on_close returns. */
 const char *stream_problem(const struct stream *s);

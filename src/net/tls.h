@@ -31,10 +31,13 @@ void tls_server_free(struct tls_server *t); /* NULL is fine */
 struct stream_security *tls_server_security(struct tls_server *t);
 
 struct tls_client_conf {
-    const char *ca_file;             /* PEM: trusted authorities; NULL = the system's */
+    const char *ca_file;             /* PEM: trusted authorities; NULL = none of its own */
     const char *cert_file;           /* PEM: a certificate to show; NULL = none */
     const char *key_file;            /* of that certificate */
     bool insecure_skip_verification; /* believe any certificate, for any name */
+    const char *ca_dir;              /* as ca_file, a hashed directory; NULL = none */
+    bool and_system;                 /* trust the system's, too: implied without file and dir */
+    bool secret;                     /* overwrite what was received once it was read */
 };
 
 enum { TLS_SESSIONS_MAX = 64 }; /* hosts whose last session a client keeps, to resume it */

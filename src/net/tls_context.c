@@ -42,7 +42,7 @@ static int no_passphrase(char *p UNUSED, int size UNUSED, int write UNUSED, void
     return -1; /* OpenSSL would ask at the terminal */
 }
 
-static SSL_CTX *context_new(const SSL_METHOD *method, struct err *e)
+SSL_CTX *tls_context_new(const SSL_METHOD *method, struct err *e)
 {
     SSL_CTX *ctx = SSL_CTX_new(method);
 
@@ -104,8 +104,8 @@ static int trust_file(SSL_CTX *ctx, const char *ca_file, struct err *e)
 
 /* A client that speaks other protocols only is refused: it would take our answers for noise. One
  * that names none speaks HTTP/1.1. */
-static int choose_alpn(SSL *ssl UNUSED, const unsigned char **out, unsigned char *out_n,
-                       const unsigned char *in, unsigned in_n, void *user UNUSED)
+int tls_choose_alpn(SSL *ssl UNUSED, const unsigned char **out, unsigned char *out_n,
+                    const unsigned char *in, unsigned in_n, void *user UNUSED)
 {
     unsigned char *chosen;
 
@@ -133,7 +133,7 @@ static int require_clients_of(SSL_CTX *ctx, const char *ca_file, struct err *e)
 static SSL_CTX *server_context_new(const struct tls_server_conf *conf, struct err *e)
 {
     static const unsigned char id[] = "opensandbox";
-    SSL_CTX *ctx = context_new(TLS_server_method(), e);
+    SSL_CTX *ctx = tls_context_new(TLS_server_method(), e);
     int r;
 
     if (!ctx)
@@ -141,7 +141,7 @@ static SSL_CTX *server_context_new(const struct tls_server_conf *conf, struct er
     /* Tickets hold the sessions: nothing is kept here. Their keys end with the context. */
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_session_id_context(ctx, id, sizeof(id) - 1);
-    SSL_CTX_set_alpn_select_cb(ctx, choose_alpn, NULL);
+    SSL_CTX_set_alpn_select_cb(ctx, tls_choose_alpn, NULL);
     r = use_certificate(ctx, conf->cert_file, conf->key_file, e);
     if (r == 0 && conf->client_ca_file && conf->client_ca_file[0])
         r = require_clients_of(ctx, conf->client_ca_file, e);
@@ -232,7 +232,7 @@ static int client_on_ticket(SSL *ssl, SSL_SESSION *session)
     return 1;
 }
 
-static bool is_ip_address(const char *host)
+bool tls_is_address(const char *host)
 {
     unsigned char addr[sizeof(struct in6_addr)];
 
@@ -241,7 +241,7 @@ static bool is_ip_address(const char *host)
 
 static int client_expect(struct tls_session *s, struct err *e)
 {
-    bool ip = is_ip_address(s->host);
+    bool ip = tls_is_address(s->host);
     X509_VERIFY_PARAM *param = SSL_get0_param(s->ssl);
 
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -278,6 +278,18 @@ static int client_session_new(struct stream_security *security, int fd, struct s
     return 0;
 }
 
+static int client_trust(SSL_CTX *ctx, const struct tls_client_conf *conf, struct err *e)
+{
+    bool system = conf->and_system || (!conf->ca_file && !conf->ca_dir);
+    int r = conf->ca_file ? trust_file(ctx, conf->ca_file, e) : 0;
+
+    if (r == 0 && conf->ca_dir && SSL_CTX_load_verify_dir(ctx, conf->ca_dir) != 1)
+        r = tls_err(e, EINVAL, "%s: no directory of authorities", conf->ca_dir);
+    if (r == 0 && system && SSL_CTX_set_default_verify_paths(ctx) != 1)
+        r = tls_err(e, EINVAL, "the system's certificate authorities");
+    return r;
+}
+
 static int client_setup(SSL_CTX *ctx, const struct tls_client_conf *conf, struct err *e)
 {
     int r = 0;
@@ -286,12 +298,11 @@ static int client_setup(SSL_CTX *ctx, const struct tls_client_conf *conf, struct
         return tls_err(e, ENOMEM, "make a TLS context");
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
     SSL_CTX_sess_set_new_cb(ctx, client_on_ticket);
+    if (conf->secret)
+        SSL_CTX_set_options(ctx, SSL_OP_CLEANSE_PLAINTEXT);
     if (!conf->insecure_skip_verification) {
         SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-        if (conf->ca_file)
-            r = trust_file(ctx, conf->ca_file, e);
-        else if (SSL_CTX_set_default_verify_paths(ctx) != 1)
-            r = tls_err(e, EINVAL, "the system's certificate authorities");
+        r = client_trust(ctx, conf, e);
     }
     if (r == 0 && conf->cert_file)
         r = use_certificate(ctx, conf->cert_file, conf->key_file, e);
@@ -300,7 +311,7 @@ static int client_setup(SSL_CTX *ctx, const struct tls_client_conf *conf, struct
 
 int tls_client_new(const struct tls_client_conf *conf, struct tls_client **ret, struct err *e)
 {
-    SSL_CTX *ctx = context_new(TLS_client_method(), e);
+    SSL_CTX *ctx = tls_context_new(TLS_client_method(), e);
     struct tls_client *t;
     int r;
 

@@ -25,5 +25,10 @@ extern const struct stream_transport tls_transport;
 /* A session for the descriptor, which stays the caller's. */
 int tls_session_new(SSL_CTX *ctx, int fd, struct tls_session **ret, struct err *e);
 void tls_session_free(void *session);
+/* tls_context.c: a context with what both sides share; the name of the protocol; NULL = failed. */
+SSL_CTX *tls_context_new(const SSL_METHOD *method, struct err *e);
+int tls_choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n,
+                    const unsigned char *in, unsigned in_n, void *user);
+bool tls_is_address(const char *host); /* IPv4 or IPv6 */
 /* Puts OpenSSL's reason behind the text. Returns -code. */
 int tls_err(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);

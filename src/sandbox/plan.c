@@ -64,6 +64,33 @@ int plan_add_env(struct plan *p, struct str name, struct str value)
     return r;
 }
 
+static void reverse(char *p, size_t n)
+{
+    for (size_t i = 0; i < n / 2; i++) {
+        char c = p[i];
+
+        p[i] = p[n - 1 - i];
+        p[n - 1 - i] = c;
+    }
+}
+
+int plan_insert_env(struct plan *p, struct str name, struct str value)
+{
+    size_t at = 0, before = p->text_bytes;
+    int r;
+
+    for (uint32_t i = 0; i < p->arg_count + p->env_count; i++)
+        at += strlen(p->text + at) + 1;
+    r = plan_add_env(p, name, value);
+    if (r < 0)
+        return r;
+    /* It is at the end: exchange it with what follows the environment. */
+    reverse(p->text + at, before - at);
+    reverse(p->text + before, p->text_bytes - before);
+    reverse(p->text + at, p->text_bytes - at);
+    return 0;
+}
+
 int plan_set_cwd(struct plan *p, struct str cwd)
 {
     if (cwd.n == 0 || cwd.p[0] != '/')

@@ -80,6 +80,8 @@ struct plan {
 void plan_init(struct plan *p);
 int plan_add_arg(struct plan *p, struct str arg);
 int plan_add_env(struct plan *p, struct str name, struct str value);
+/* The same at any later time. */
+int plan_insert_env(struct plan *p, struct str name, struct str value);
 int plan_set_cwd(struct plan *p, struct str cwd); /* once */
 /* Volumes are mounted in this order: a later one may be inside an earlier one. */
 int plan_add_bind(struct plan *p, struct str target, bool read_only);

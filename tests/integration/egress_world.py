@@ -195,6 +195,8 @@ class Side:
         if not data:
             self.selector.unregister(peer)
             peer.close()
+        elif data.startswith(b"GET /headers"):
+            peer.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
         elif data.startswith(b"GET "):
             text = peer.getsockname()[0].encode()
             peer.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))

@@ -51,6 +51,14 @@ def web(name, port=80):
             return s.recv(4096).decode().rpartition("\\n")[2]
     except OSError as e:
         return "no " + type(e).__name__
+def headers(name, scheme="http"):
+    import http.client, ssl
+    try:
+        c = (http.client.HTTPSConnection(name, timeout=20, context=ssl.create_default_context())
+             if scheme == "https" else http.client.HTTPConnection(name, timeout=20))
+        c.request("GET", "/headers"); r = c.getresponse(); return r.status, r.read().decode()
+    except OSError as e:
+        return "no " + repr(e)
 def ask(name, kind=1, server="192.0.2.53", over="udp", wait=5):
     q = struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + b"".join(
         bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\\0"
@@ -236,6 +244,46 @@ def takes_addresses(w, tap):
         else:
             tap.check(sentence,
                       lambda code=code, wanted=wanted: same(w.inside(box, code, 5), wanted))
+    w.remove(box)
+
+
+def uses_credentials(w, tap):
+    box = w.create("allow", [("allow", "api.allowed.test")], credentialProxy={"enabled": True})
+
+    def vault(method="GET", body=None, path=""):
+        return w.server.request(
+            method, f"/sandboxes/{box}/proxy/18080/credential-vault{path}", body)
+
+    def binding(name="b", host="api.allowed.test"):
+        return {"name": name, "match": {"schemes": ["http"], "ports": [80], "hosts": [host]},
+                "auth": {"type": "bearer", "credential": "key"}}
+
+    key = {"name": "key", "source": {"value": "s3cr3t-of-the-owner"}}
+    plain = w.inside(box, "headers('api.allowed.test')", 5)
+    tap.check("without a vault nothing is added",
+              lambda: same((plain[0], "Authorization" in plain[1]), (200, False)))
+    tap.check("there is no vault at first", lambda: same(vault()[0], 404))
+    tap.check("a host without a rule is refused", lambda: same(vault("POST", {
+        "credentials": [key], "bindings": [binding(host="other.test")]})[0], 400))
+    made = vault("POST", {"credentials": [key], "bindings": [binding()]})
+    tap.check("a vault is created", lambda: same((made[0], made[2]["revision"]), (201, 1)))
+    got = w.inside(box, "headers('api.allowed.test')", 5)
+    tap.check("requests carry the credential, and echoes are redacted", lambda: same(
+        "authorization: bearer [redacted]" in got[1].lower() and "s3cr3t" not in got[1], True))
+    other = w.inside(box, "headers('other.test')", 5)
+    tap.check("requests to other hosts do not", lambda: same("Authorization" in other[1], False))
+    tap.check("a policy that uncovers the host is refused", lambda: same(
+        w.policy(box, "DELETE", ["api.allowed.test"])[0], 400))
+    tap.check("bindings change live", lambda: same(
+        (vault("PATCH", {"bindings": {"delete": ["b"]}})[2]["revision"],
+         "Authorization" in w.inside(box, "headers('api.allowed.test')", 5)[1]), (2, False)))
+    files = w.inside(box, "[open(os.environ[n]).read(28) for n in ('SSL_CERT_FILE', "
+                          "'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS')]", 5)
+    tap.check("the authority's certificate is inside", lambda: same(
+        files[2], "-----BEGIN CERTIFICATE-----\n"))
+    tls = w.inside(box, "headers('api.allowed.test', 'https')", 5)
+    tap.check("programs trust it; a server without TLS is 502", lambda: same(tls[0], 502))
+    tap.check("a vault is deleted", lambda: same((vault("DELETE")[0], vault()[0]), (204, 404)))
     w.remove(box)
 
 
@@ -438,7 +486,7 @@ def main():
     egress_world.enter()
     tap = Tap()
     tests = [answers_those_who_may, denies_by_default, opens_by_name, judges_dns, takes_addresses,
-             changes_live, cuts_open_connections, outlives_its_processes]
+             uses_credentials, changes_live, cuts_open_connections, outlives_its_processes]
     with World(programs) as w:
         for test in tests:
             before = tap.count

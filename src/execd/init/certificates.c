@@ -177,6 +177,36 @@ static bool make_bundle(void)
     return true;
 }
 
+void certificates_place(void)
+{
+    static const char name[] = "OPENSANDBOX_EGRESS_CA_CERTIFICATE";
+    const char *text = getenv(name);
+    AUTO_BUF(bundle, BUNDLE_BYTES_MAX + CA_BYTES_MAX + 1);
+    auto_fd dir = -EBADF;
+    struct err e = {0};
+    int r;
+
+    if (!text)
+        return;
+    (void)mkdir("/opt", 0755);
+    (void)mkdir("/opt/opensandbox", 0755);
+    dir = open("/opt/opensandbox", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    add_system(&bundle);
+    if (bundle.n > 0 && bundle.p[bundle.n - 1] != '\n')
+        (void)buf_add_char(&bundle, '\n');
+    r = buf_add(&bundle, str_of(text));
+    if (r == 0)
+        r = io_write_file_atomic(dir, "mitmproxy-ca-cert.pem", str_of(text), FILE_MODE, &e);
+    if (r == 0)
+        r = io_write_file_atomic(dir, "merged-ca-certificates.pem", buf_str(&bundle), FILE_MODE,
+                                 &e);
+    if (r < 0)
+        (void)log_err(&e, "place the certificate of the egress proxy");
+    else
+        certificates_announce(CERTIFICATES_BUNDLE);
+    (void)unsetenv(name);
+}
+
 enum certificates_kind certificates_install(void)
 {
     bool merged;

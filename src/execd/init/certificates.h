@@ -16,6 +16,10 @@ enum certificates_kind {
     CERTIFICATES_BUNDLE /* also a bundle of it and all other CAs */
 };
 
+/* If the runtime gives the CA's certificate in $OPENSANDBOX_EGRESS_CA_CERTIFICATE: writes it, and a
+ * merged bundle with the system's, and announces them. Removes the variable. */
+void certificates_place(void);
+
 /* Waits up to five minutes for the CA's certificate, then installs it in the system's store, a
  * merged bundle and the NSS database of browsers, as far as the image has them. A failed step is
  * logged as a warning. */

@@ -158,6 +158,7 @@ static int execd_init(const struct execd_options *o)
     conf.exit_fd = FD_EXIT_REPORT;
     conf.log_fd = FD_ENTRY_LOG;
     (void)envs_name_file();
+    certificates_place();
     return init_run(&conf);
 }
 

@@ -82,3 +82,16 @@ TEST(buf, may_have_no_ceiling_but_memory)
     CHECK_EQ(buf_add(&b, STR("def")), 0);
     CHECK_STR(b.p, "abcdef");
 }
+
+TEST(buf, keeps_the_content_of_a_secret_while_it_grows)
+{
+    AUTO_BUF(b, 1 << 20);
+
+    buf_keep_secret(&b);
+    for (int i = 0; i < 1000; i++)
+        CHECK_EQ(buf_addf(&b, "%04d", i), 0);
+    CHECK_EQ(b.n, 4000);
+    CHECK(memcmp(b.p, "00000001", 8) == 0 && memcmp(b.p + 3996, "0999", 4) == 0);
+    buf_done(&b);
+    CHECK_EQ(b.cap, 0);
+}

@@ -199,6 +199,26 @@ int embedded_egress_prepare(struct embedded *em, const struct runtime_create *cr
     return em->egress->always || faccessat(dir, STATE_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+int embedded_egress_trust(struct embedded *em, const char *id, struct plan *plan, struct err *e)
+{
+    char path[PLAN_ID_MAX + 32];
+    struct answer a = {0};
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s/authority", id);
+    buf_init(&a.text, ANSWER_BYTES_MAX);
+    r = request(em->egress, "POST", path, STR(""), &a, e);
+    if (r == 0) {
+        r = plan_insert_env(plan, STR("OPENSANDBOX_EGRESS_CA_CERTIFICATE"), a.body);
+        if (r == 0)
+            r = plan_insert_env(plan, STR("OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT"), STR("true"));
+        if (r < 0)
+            (void)err_sys(e, -r, "put the certificate into the environment");
+    }
+    buf_done(&a.text);
+    return r == -ENOENT ? 0 : r; /* it has no credential proxy */
+}
+
 int embedded_egress_attach(struct embedded *em, const char *id, struct err *e)
 {
     char path[PLAN_ID_MAX + 32];
@@ -457,7 +477,7 @@ int embedded_egress_start(struct embedded *em, struct err *e)
     if (r == 0)
         r = watch(g, e);
     if (r == 0)
-        em->base.can |= RUNTIME_CAN_NETWORK_POLICY;
+        em->base.can |= RUNTIME_CAN_NETWORK_POLICY | RUNTIME_CAN_CREDENTIAL_PROXY;
     if (r == 0 || g->always)
         return r;
     /* Nothing depends on it yet: sandboxes with a policy keep their rules, new ones are refused. */

@@ -464,6 +464,9 @@ static int create_guarded(struct call *c, struct embedded_plan *plan,
     if (r > 0) {
         memset(plan->plan.dns, 0, sizeof(plan->plan.dns));
         plan->plan.dns[0] = c->em->gateway.s_addr;
+        r = embedded_egress_trust(c->em, c->id, &plan->plan, e);
+        if (r < 0)
+            return r;
     }
     r = create_in(c, plan, image, create, dir, e);
     if (r < 0 || !plan->plan.guarded)
