@@ -14,8 +14,9 @@ static const size_t create_texts[] = {
 
 #define VOLUME_AT(field) offsetof(struct api_volume, field)
 static const size_t volume_texts[] = {
-    VOLUME_AT(name),      VOLUME_AT(mount_path), VOLUME_AT(sub_path),
-    VOLUME_AT(host_path), VOLUME_AT(claim_name),
+    VOLUME_AT(name),       VOLUME_AT(mount_path), VOLUME_AT(sub_path), VOLUME_AT(host_path),
+    VOLUME_AT(claim_name), VOLUME_AT(bucket),     VOLUME_AT(endpoint), VOLUME_AT(key_id),
+    VOLUME_AT(key_secret), VOLUME_AT(options),
 };
 
 static const size_t pair_texts[] = {offsetof(struct json_pair, key),
@@ -24,7 +25,7 @@ static const size_t only_text[] = {0};
 
 /* When a struct gets a new pointer member: copy it here, then change the size. */
 static_assert(sizeof(struct api_create) == 8 * sizeof(struct str) + 120, "is every member copied?");
-static_assert(sizeof(struct api_volume) == 5 * sizeof(struct str) + 24, "is every member copied?");
+static_assert(sizeof(struct api_volume) == 10 * sizeof(struct str) + 24, "is every member copied?");
 
 /* Replaces the texts at these offsets of the struct by copies. No text (NULL) stays none. */
 static int copy_texts(struct arena *a, void *in, const size_t *offsets, size_t count)

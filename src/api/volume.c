@@ -13,7 +13,6 @@ enum {
     OPTIONS_MAX = 64,
 };
 
-/* Object storage is not mounted here: its fields are only checked and not passed on. */
 struct ossfs_body {
     struct str bucket, endpoint, version, key_id, key_secret;
     struct str *options;
@@ -297,6 +296,37 @@ int api_volumes_check_shape(const struct api_volume_body *bodies, size_t count, 
     return r;
 }
 
+/* The options as one text. */
+static int join_options(struct arena *a, const struct ossfs_body *o, struct str *ret)
+{
+    size_t bytes = 1, at = 0;
+    char *text;
+
+    for (size_t i = 0; i < o->options_count; i++)
+        bytes += o->options[i].n + 1;
+    text = arena_zalloc(a, bytes);
+    if (!text)
+        return -ENOMEM;
+    for (size_t i = 0; i < o->options_count; i++) {
+        struct str option = str_trim(o->options[i]);
+
+        memcpy(text + at, option.p, option.n);
+        at += option.n;
+        text[at++] = '\n';
+    }
+    *ret = str_make(text, at);
+    return 0;
+}
+
+static int set_ossfs(struct arena *a, const struct ossfs_body *o, struct api_volume *v)
+{
+    v->bucket = o->bucket;
+    v->endpoint = o->endpoint;
+    v->key_id = o->key_id;
+    v->key_secret = o->key_secret;
+    return join_options(a, o, &v->options);
+}
+
 static struct api_volume volume_of(const struct api_volume_body *b)
 {
     struct api_volume v = b->v;
@@ -326,6 +356,8 @@ int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, siz
             r = check_unique(&volumes[i], &volumes[j], at.text, f);
         if (r == 0)
             r = check_rules(&bodies[i], at.text, f);
+        if (r == 0 && bodies[i].has_ossfs && set_ossfs(a, &bodies[i].ossfs, &volumes[i]) < 0)
+            r = api_fail_memory(f);
     }
     if (r == 0)
         *ret_volumes = volumes;

@@ -16,7 +16,10 @@ struct api_volume {
     struct str host_path;  /* HOST: absolute, without "", "." or ".." components */
     struct str claim_name; /* PVC */
     bool create_if_missing, delete_with_sandbox;
-    uint64_t size_bytes; /* PVC: of one that is made for it; 0 = no limit */
+    uint64_t size_bytes;           /* PVC: of one that is made for it; 0 = no limit */
+    struct str bucket, endpoint;   /* OSSFS */
+    struct str key_id, key_secret; /* OSSFS; never written, see api_volume_bodies */
+    struct str options;            /* OSSFS: each ends with a newline */
 };
 
 /* How the binder reads an element of volumes[]: into a private struct, for the checks below. */
@@ -29,6 +32,7 @@ int api_volumes_check_shape(const struct api_volume_body *bodies, size_t count, 
 int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, size_t count,
                       struct api_volume **ret_volumes, struct api_fail *f);
 
-/* For a client: the volumes as the element above writes them. NULL when the arena is full. */
+/* For a client: the volumes as the element above writes them; of OSSFS no key, and so
+ * nothing. NULL when the arena is full. */
 struct api_volume_body *api_volume_bodies(struct arena *a, const struct api_volume *volumes,
                                           size_t count);

@@ -35,6 +35,7 @@ static const uint32_t reply_ms[BROKER_OP_COUNT] = {
     [BROKER_FILL] = LONG_MS,   [BROKER_SWEEP] = LONG_MS,    [BROKER_INFO] = SHORT_MS,
     [BROKER_ERASE] = SHORT_MS, [BROKER_REACH] = SHORT_MS,   [BROKER_UNPACK] = SHORT_MS,
     [BROKER_MERGE] = SHORT_MS, [BROKER_MEASURE] = SHORT_MS, [BROKER_LEARN] = SHORT_MS,
+    [BROKER_OBJECTS] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -295,6 +296,17 @@ int broker_measure(struct broker_client *c, int dir, struct err *e)
     return r < 0 ? r : sock;
 }
 
+int broker_objects(struct broker_client *c, const struct objects_spec *spec, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_OBJECTS, .objects = *spec};
+    struct broker_reply reply;
+    int sock = -EBADF;
+    int r = exchange(c, &request, NULL, 0, &reply, &sock, e);
+
+    explicit_bzero(&request, sizeof(request)); /* it has the key */
+    return r < 0 ? r : sock;
+}
+
 /* The text has names of an archive in it: only what can be printed stays. */
 static void make_printable(char *text)
 {
@@ -332,6 +344,21 @@ int broker_copied_result(int sock, uint32_t timeout_ms, struct broker_copied *re
     if (ret->result < 0 && e)
         *e = ret->err;
     return ret->result;
+}
+
+int broker_objects_result(int sock, struct err *e)
+{
+    struct objects_message message;
+    int r = await_result(sock, OBJECTS_READY_MS_MAX + OBJECTS_STEP_MS_MAX, &message,
+                         sizeof(message), "opening object storage", e);
+
+    if (r < 0 || message.said == OBJECTS_READY)
+        return r;
+    message.err.msg[sizeof(message.err.msg) - 1] = '\0';
+    make_printable(message.err.msg);
+    if (e)
+        *e = message.err;
+    return message.err.code > 0 ? -message.err.code : -EIO;
 }
 
 static int ask_about_path(struct broker_client *c, struct broker_request *request, int dir,

@@ -52,6 +52,12 @@ int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err
  * again. Returns a socket as above. */
 int broker_merge(struct broker_client *c, const int *layers, size_t count, bool link, int dir,
                  struct err *e);
+/* Starts a program that serves a volume of object storage. Returns a socket for
+ * broker_objects_result, and then for broker_spawn, in place of the volume; closing it ends the
+ * program, unless a sandbox has it. */
+int broker_objects(struct broker_client *c, const struct objects_spec *spec, struct err *e);
+/* Waits until the program has seen the bucket. -EIO with the program's words when it could not. */
+int broker_objects_result(int sock, struct err *e);
 /* Starts to count what is below a directory: entries, bytes on disk. Returns a socket as above.
  * -E2BIG in the result: there is more than can be counted within BROKER_MEASURE_MS_MAX. */
 int broker_measure(struct broker_client *c, int dir, struct err *e);

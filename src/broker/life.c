@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/proc.h"
 #include "broker/broker.h"
+#include "sandbox/objects.h"
 
 enum {
     KILL_MS_MAX = 8 * 1000, /* below SHORT_MS of client.c: other callers of the worker wait */
@@ -152,7 +153,10 @@ static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const ch
                               struct err *e)
 {
     struct cgroup groups = cgroup_at(b->host.cgroups, slot);
-    int r = cgroup_kill(&groups, KILL_MS_MAX, e);
+    int r;
+
+    objects_kill(dir); /* first: until they end, processes that wait for them cannot */
+    r = cgroup_kill(&groups, KILL_MS_MAX, e);
 
     if (r < 0 && r != -ENOENT)
         return err_wrap(e, r, "kill");

@@ -25,6 +25,7 @@
 #include "base/time.h"
 #include "broker/broker.h"
 #include "broker/confine.h"
+#include "sandbox/objects.h"
 #include "sandbox/program.h"
 #include "version.h"
 
@@ -473,7 +474,11 @@ int main(int argc, char **argv)
     struct options o = {
         .state = HOST_STATE_DEFAULT, .execd = OPENSANDBOX_EXECD, .until_eof = -EBADF, .workers = 2};
     struct err e = {0};
-    int r = parse_options(argc, argv, &o);
+    int r;
+
+    if (objects_is_fusermount(argv[0]))
+        return objects_fusermount_main();
+    r = parse_options(argc, argv, &o);
 
     if (r)
         return r < 0 ? 2 : 0;

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "broker/broker.h"
 #include "broker/measure.h"
+#include "broker/objects.h"
 #include "broker/snapshot.h"
 #include "broker/unpack.h"
 #include "sandbox/lasting.h"
@@ -249,10 +250,16 @@ static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
  * access to them, so the caller must be allowed to name them. */
 static int check_may_use(const struct exchange *x, size_t count)
 {
+    const struct plan *plan = x->plan;
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < count; i++)
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        size_t bind = i - plan->layer_count; /* objects_mount() checks these */
+
+        if (i >= plan->layer_count && bind < plan->bind_count && plan->binds_objects >> bind & 1)
+            continue;
         r = allow_check(x->b, x->peer->uid, x->fds[i], x->e);
+    }
     return r;
 }
 
@@ -540,6 +547,16 @@ static int op_unpack(struct exchange *x)
     return 0;
 }
 
+static int op_objects(struct exchange *x)
+{
+    int fd = objects_watch(x->b, &x->request->objects, x->e);
+
+    if (fd < 0)
+        return fd;
+    x->files[x->file_count++] = fd;
+    return 0;
+}
+
 static int op_measure(struct exchange *x)
 {
     auto_fd dir = allow_open_dir(x->b, x->peer->uid, x->fds[0], false, x->e);
@@ -644,6 +661,7 @@ static const struct {
       [BROKER_MEASURE] = {1,           op_measure },
     [BROKER_POLICY] = {0,           op_policy  },
       [BROKER_LEARN] = {0,           op_learn   },
+    [BROKER_OBJECTS] = {0,           op_objects },
 };
 
 size_t broker_answer(struct broker *b, struct broker_peer *peer,

@@ -25,6 +25,7 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_MERGE] = PAYLOAD(struct broker_merge),
     [BROKER_MEASURE] = HEAD,
     [BROKER_LEARN] = PAYLOAD(struct broker_learn),
+    [BROKER_OBJECTS] = PAYLOAD(struct objects_spec),
 };
 
 static_assert(HEAD == offsetof(struct broker_spawn, plan), "one head for all");

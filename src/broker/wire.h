@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/netns_policy.h"
+#include "sandbox/objects.h"
 #include "sandbox/plan.h"
 #include "sandbox/unpack.h"
 #include <limits.h>
@@ -49,6 +50,8 @@ enum broker_op {
                        bytes below it */
     BROKER_POLICY, /* a policy up to its last entry: puts it in force for a sandbox. Reply: sandbox */
     BROKER_LEARN, /* broker_learn: addresses that a policy allows for a while */
+    BROKER_OBJECTS, /* objects_spec. Reply: a socket, on which a struct objects_message arrives; it is
+                       the volume's descriptor of a plan */
     BROKER_OP_COUNT,
 };
 
@@ -110,6 +113,7 @@ struct broker_request { /* all but BROKER_SPAWN */
         struct unpack_limits unpack;
         struct broker_merge merge;
         struct broker_learn learn;
+        struct objects_spec objects;
     };
 };
 

@@ -113,6 +113,15 @@ int plan_add_bind(struct plan *p, struct str target, bool read_only)
     return 0;
 }
 
+int plan_add_objects(struct plan *p, struct str target, bool read_only)
+{
+    int r = plan_add_bind(p, target, read_only);
+
+    if (r == 0)
+        p->binds_objects |= UINT32_C(1) << (p->bind_count - 1);
+    return r;
+}
+
 static bool is_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || ascii_is_digit(c);
@@ -262,6 +271,8 @@ static int check_binds(const struct plan *p, struct err *e)
 
     if (p->binds_read_only >> p->bind_count)
         return err_set(e, EINVAL, "plan: binds_read_only has bits beyond bind_count");
+    if (p->binds_objects >> p->bind_count)
+        return err_set(e, EINVAL, "plan: binds_objects has bits beyond bind_count");
     plan_targets(p, targets);
     for (size_t i = 0; i < p->bind_count; i++) {
         if (p->root == PLAN_ROOT_HOST && strcmp(targets[i], "/usr") == 0)

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/mount_api.h"
 #include "sandbox/host.h"
+#include "sandbox/objects.h"
 
 enum {
     LINK_MAX_BYTES = 64,
@@ -52,7 +53,9 @@ int volumes_prepare(struct mounts *m, const struct spawn_slot *slot, const struc
 
     plan_targets(plan, targets);
     for (size_t i = 0; i < plan->bind_count; i++) {
-        int r = volume_clone(binds[i], slot->userns, plan->binds_read_only >> i & 1, e);
+        bool read_only = plan->binds_read_only >> i & 1;
+        int r = plan->binds_objects >> i & 1 ? objects_mount(slot, binds[i], read_only, e)
+                                             : volume_clone(binds[i], slot->userns, read_only, e);
 
         if (r < 0)
             return err_wrap(e, r, "%.64s", targets[i]);
@@ -150,21 +153,28 @@ static int place_check(const struct mounts *m, int place, bool is_dir, struct er
     return 0;
 }
 
-static int volume_mount(const struct mounts *m, int mount, const char *target, struct err *e)
+/* Object storage is a directory. It is not looked at, as its program may not answer. */
+static int volume_is_dir(const struct mounts *m, size_t i)
+{
+    struct stat st;
+
+    if (m->plan->binds_objects >> i & 1)
+        return 1;
+    return fstat(m->binds[i], &st) < 0 ? -errno : S_ISDIR(st.st_mode);
+}
+
+static int volume_mount(const struct mounts *m, size_t i, const char *target, struct err *e)
 {
     auto_fd place = -EBADF;
-    struct stat st;
-    bool is_dir;
-    int r;
+    int is_dir = volume_is_dir(m, i), r;
 
-    if (fstat(mount, &st) < 0)
-        return err_sys(e, errno, "look at it");
-    is_dir = S_ISDIR(st.st_mode);
+    if (is_dir < 0)
+        return err_sys(e, -is_dir, "look at it");
     place = place_reach(m, target, is_dir, e);
     r = place < 0 ? place : place_check(m, place, is_dir, e);
     if (r < 0)
         return r;
-    r = mnt_attach(mount, place);
+    r = mnt_attach(m->binds[i], place);
     return r < 0 ? err_sys(e, -r, "mount") : 0;
 }
 
@@ -174,7 +184,7 @@ int volumes_mount(const struct mounts *m, struct err *e)
 
     plan_targets(m->plan, targets);
     for (size_t i = 0; i < m->bind_count; i++) {
-        int r = volume_mount(m, m->binds[i], targets[i], e);
+        int r = volume_mount(m, i, targets[i], e);
 
         if (r < 0)
             return err_wrap(e, r, "%.64s", targets[i]);

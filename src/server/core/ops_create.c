@@ -78,6 +78,8 @@ static void create_fail(struct op *op)
     if (op->sb->failing && store_delete(op->sb->table->conf.store, str_of(op->sb->id), &e) >= 0) {
         if (op->create.image_failed)
             (void)api_fail_set(&op->fail, 500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", "%s", why->msg);
+        else if (op->create.objects_failed)
+            (void)api_fail_set(&op->fail, 500, "VOLUME::OSSFS_MOUNT_FAILED", "%s", why->msg);
         else if (op->start_ended && is_bad_entrypoint(why->code))
             (void)api_fail_set(&op->fail, 400, "DOCKER::INVALID_ENTRYPOINT", "%s", why->msg);
         else

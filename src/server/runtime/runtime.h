@@ -142,6 +142,7 @@ struct runtime_create {
     void *plan;                    /* made by check() for create(), with one free(); NULL = none */
     struct runtime_birth birth;    /* the result */
     bool image_failed;             /* of a failure: it is for want of the image */
+    bool objects_failed;           /* the same for object storage */
 };
 
 struct runtime_snapshot {

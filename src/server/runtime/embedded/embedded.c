@@ -384,7 +384,7 @@ static int spawn(struct call *c, struct err *e)
     return r < 0 ? r : 0;
 }
 
-static int spawn_with(struct call *c, const struct runtime_create *create, int dir, struct err *e)
+static int spawn_with(struct call *c, struct runtime_create *create, int dir, struct err *e)
 {
     const struct api_create *spec = create->spec;
     int binds[PLAN_BINDS_MAX + 1];
@@ -395,7 +395,7 @@ static int spawn_with(struct call *c, const struct runtime_create *create, int d
     if (r >= 0 && !plan_is_idle(c->plan))
         c->started = r = ask_started(c->em, c->id, e);
     if (r >= 0)
-        r = embedded_volumes_open(c->em, spec, dir, binds, e);
+        r = embedded_volumes_open(c->em, create, dir, binds, e);
     if (r < 0)
         return r;
     if (c->plan->lasting) {
@@ -429,7 +429,7 @@ static int note_source(struct call *c, enum runtime_again again,
 }
 
 static int create_in(struct call *c, const struct embedded_plan *plan,
-                     const struct images_base *image, const struct runtime_create *create, int dir,
+                     const struct images_base *image, struct runtime_create *create, int dir,
                      struct err *e)
 {
     int layers[PLAN_LAYERS_MAX + 1];
@@ -856,7 +856,7 @@ int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runt
         .ops = &embedded_ops,
         .name = "embedded",
         .can = RUNTIME_CAN_PAUSE | RUNTIME_CAN_POOLS | RUNTIME_CAN_SNAPSHOT | RUNTIME_CAN_KEEP |
-               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM,
+               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM | RUNTIME_CAN_VOLUME_OBJECTS,
     };
     em->conf = *conf;
     em->sandboxes = em->volumes = em->claims_dir = em->layers.dir = -EBADF;

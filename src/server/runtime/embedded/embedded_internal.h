@@ -90,13 +90,23 @@ int embedded_volumes_check(struct embedded *em, const struct api_create *spec, s
 /* Makes the missing host paths of a request that passed the check. */
 int embedded_volumes_make(struct embedded *em, const struct api_create *spec, struct api_fail *f);
 /* Opens each volume, making it where allowed. Records in `sandbox`, the sandbox's directory, which
- * volumes to remove along with it. The caller owns the descriptors; on failure all are closed. */
-int embedded_volumes_open(struct embedded *em, const struct api_create *spec, int sandbox,
+ * volumes to remove along with it. The caller owns the descriptors; on failure all are closed, and
+ * create->objects_failed tells whether it is for want of object storage. */
+int embedded_volumes_open(struct embedded *em, struct runtime_create *create, int sandbox,
                           int fds[PLAN_BINDS_MAX], struct err *e);
 /* Removes the volumes recorded in `sandbox`, a sandbox's directory, unless another sandbox mounts
  * them. Their names are free on return; the broker erases the files in the background. */
 int embedded_volumes_erase(struct embedded *em, int sandbox, struct broker_client *client,
                            struct err *e);
+
+/* --- embedded_objects.c: volumes of object storage --- */
+
+/* Whether volumes[i] may be mounted. */
+int embedded_objects_check(struct embedded *em, size_t i, const struct api_create *spec,
+                           struct api_fail *f);
+/* Has the broker start the program for it. Returns the socket for the plan once the program has
+ * seen the bucket, else the error says what is wrong. BLOCKS up to OBJECTS_READY_MS_MAX. */
+int embedded_objects_open(struct embedded *em, const struct api_volume *v, struct err *e);
 
 /* --- embedded_claims.c: volumes by name; the runtime_ops as in runtime.h --- */
 

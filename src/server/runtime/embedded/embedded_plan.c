@@ -168,7 +168,8 @@ static int add_binds(struct plan *p, const struct api_create *spec, struct api_f
         if (p->root == PLAN_ROOT_HOST && str_eq(place, STR("/usr")))
             return api_fail_set(f, 400, "VOLUME::INVALID_MOUNT_PATH",
                                 "volumes[%zu].mountPath: the image \"host\" has its own /usr", i);
-        if (plan_add_bind(p, place, spec->volumes[i].read_only) < 0)
+        if ((spec->volumes[i].kind == API_VOLUME_OSSFS ? plan_add_objects : plan_add_bind)(
+                p, place, spec->volumes[i].read_only) < 0)
             return api_fail_invalid(f,
                                     "volumes[%zu]: at most %d volumes; their places, entrypoint "
                                     "and env take at most %d bytes together",

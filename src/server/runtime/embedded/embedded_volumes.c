@@ -193,7 +193,9 @@ int embedded_volumes_check(struct embedded *em, const struct api_create *spec, s
                                 "bytes, without '//', '.' and '..', and outside /proc, /sys and "
                                 "/dev",
                                 i, PLAN_TARGET_MAX - 1);
-        r = v->kind == API_VOLUME_HOST ? check_host(em, i, v, f) : check_claim(em, i, v, f);
+        r = v->kind == API_VOLUME_HOST    ? check_host(em, i, v, f)
+            : v->kind == API_VOLUME_OSSFS ? embedded_objects_check(em, i, spec, f)
+                                          : check_claim(em, i, v, f);
         if (r < 0)
             return r;
     }
@@ -260,6 +262,8 @@ static int note_and_open(struct embedded *em, const struct api_volume *v, int sa
 {
     int r;
 
+    if (v->kind == API_VOLUME_OSSFS)
+        return embedded_objects_open(em, v, e);
     if (v->kind != API_VOLUME_PVC)
         return reach_host(em, v, false, e);
     (void)pthread_mutex_lock(&em->claims);
@@ -272,13 +276,18 @@ static int note_and_open(struct embedded *em, const struct api_volume *v, int sa
     return r;
 }
 
-int embedded_volumes_open(struct embedded *em, const struct api_create *spec, int sandbox,
+int embedded_volumes_open(struct embedded *em, struct runtime_create *create, int sandbox,
                           int fds[PLAN_BINDS_MAX], struct err *e)
 {
+    const struct api_create *spec = create->spec;
+
     for (size_t i = 0; i < spec->volumes_count; i++) {
         fds[i] = note_and_open(em, &spec->volumes[i], sandbox, e);
         if (fds[i] < 0) {
-            int r = err_wrap(e, fds[i], "volume '%.*s'", STR_ARG(spec->volumes[i].name));
+            int r;
+
+            create->objects_failed = spec->volumes[i].kind == API_VOLUME_OSSFS;
+            r = err_wrap(e, fds[i], "volume '%.*s'", STR_ARG(spec->volumes[i].name));
             while (i > 0)
                 fd_close(fds[--i]);
             return r;
