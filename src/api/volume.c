@@ -220,17 +220,6 @@ static int check_host(const struct api_volume_body *b, const char *at, struct ap
                         at);
 }
 
-static int check_storage(const struct api_volume_body *b, const char *at, struct api_fail *f)
-{
-    uint64_t bytes;
-
-    if (!b->storage.p || api_quantity_parse(b->storage, &bytes) == 0)
-        return 0;
-    return api_fail_set(f, 400, "VOLUME::INVALID_SIZE",
-                        "%s.pvc.storage: expected a positive size, like 10Gi, of less than 8 Ei",
-                        at);
-}
-
 static int check_ossfs_options(const struct ossfs_body *o, const char *at, struct api_fail *f)
 {
     for (size_t i = 0; i < o->options_count; i++) {
@@ -255,8 +244,6 @@ static int check_rules(const struct api_volume_body *b, const char *at, struct a
                             "%s.subPath: expected a relative path without '..'", at);
     if (b->has_host)
         return check_host(b, at, f);
-    if (b->has_pvc)
-        return check_storage(b, at, f);
     return b->has_ossfs ? check_ossfs_options(&b->ossfs, at, f) : 0;
 }
 
@@ -333,8 +320,8 @@ static struct api_volume volume_of(const struct api_volume_body *b)
 
     v.kind = b->has_host ? API_VOLUME_HOST : b->has_pvc ? API_VOLUME_PVC : API_VOLUME_OSSFS;
     v.create_if_missing |= !b->create_given;
-    if (b->has_pvc && b->storage.p)
-        (void)api_quantity_parse(b->storage, &v.size_bytes); /* was checked */
+    if (b->has_pvc && b->storage.p && api_quantity_parse(b->storage, &v.size_bytes) < 0)
+        v.size_bytes = 0; /* a hint */
     while (v.mount_path.n > 1 && str_ends(v.mount_path, STR("/")))
         v.mount_path.n--;
     return v;

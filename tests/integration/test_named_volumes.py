@@ -3,10 +3,12 @@
 Usage: test_named_volumes.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
 import concurrent.futures
+import math
 import os
 import pathlib
 import sys
 import threading
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
@@ -164,8 +166,10 @@ def shows_volumes_that_sandboxes_made():
 
 
 def outlives_kills():
+    born = time.time()
     made = ask("POST", body={"name": "lasting"}, status=201)
     name = SERVER.create(volumes=[claim("lasting")])
+    wait_for(lambda: time.time() > math.floor(born) + 1, "another second")  # of the directory's own
     run(name, "echo kept >/data/f; sync")
     SERVER.kill9()
     SERVER.start()

@@ -78,7 +78,8 @@ static int record_read(const struct embedded *em, const char *claim, struct reco
     *ret = (struct record){.created_us = st.st_ctim.tv_sec * INT64_C(1000000)};
     if (fd < 0 || io_pread_full(fd, text, sizeof(text), 0, &n) < 0)
         return 0;
-    rest = str_trim(str_make(text, n));
+    rest = str_make(text, n);
+    rest.n = str_find(rest, '\n');
     if (str_cut(&rest, ' ', &created) && str_to_u64(created, &created_us) == 0 &&
         created_us <= INT64_MAX && str_to_u64(rest, &ret->size_bytes) == 0)
         ret->created_us = (int64_t)created_us;
