@@ -6,8 +6,10 @@ s3fs, and moto in that Python.
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -251,6 +253,21 @@ def leaves_nothing_of_a_kill_in_the_middle():
              "no sandbox left")
 
 
+# --- the guide ---
+
+
+def the_guide_works():
+    text = (tap.ROOT / "docs/guides/volumes.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 5, len(blocks)
+    env = {"PATH": os.environ["PATH"], "API": SERVER.url + "/v1", "KEY": SERVER.api_key,
+           "S3": STORE.endpoint}
+    done = subprocess.run(["sh", "-euc", "\n".join(blocks[1:])], env=env, capture_output=True,
+                          text=True, check=False, timeout=120)
+    assert done.returncode == 0, done
+    no_helpers()
+
+
 TESTS = [
     reads_and_writes_objects,
     root_inside_owns_what_it_writes,
@@ -264,6 +281,7 @@ TESTS = [
     a_store_that_hangs_holds_up_no_delete,
     outlives_server_and_broker,
     leaves_nothing_of_a_kill_in_the_middle,
+    the_guide_works,
 ]
 
 
