@@ -16,7 +16,7 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 7,
+    BROKER_WIRE_VERSION = 8,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
     BROKER_MEASURE_MS_MAX = 5 * 1000,
@@ -49,7 +49,7 @@ enum broker_op {
     BROKER_MEASURE, /* descriptor: a directory. Reply: as for BROKER_SNAPSHOT, with the entries and
                        bytes below it */
     BROKER_POLICY, /* a policy up to its last entry: puts it in force for a sandbox. Reply: sandbox */
-    BROKER_LEARN, /* broker_learn: addresses that a policy allows for a while */
+    BROKER_LEARN,   /* broker_learn: addresses that a policy allows for a while */
     BROKER_OBJECTS, /* objects_spec. Reply: a socket, on which a struct objects_message arrives; it is
                        the volume's descriptor of a plan */
     BROKER_OP_COUNT,

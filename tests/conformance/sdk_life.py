@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from opensandbox.exceptions import (SandboxApiException, SandboxException,
                                     SandboxReadyTimeoutException)
+from opensandbox.models import sandboxes as models
 from opensandbox.models.sandboxes import SandboxFilter
 
 from sdk_client import SECONDS_MAX, discard, done, raises
@@ -346,6 +347,36 @@ async def diagnostics_tell_of_log_and_life(client):
         await discard(sandbox)
 
 
+async def volumes_are_shared_and_refused_by_code(client):
+    """Host paths and object storage need what this server lacks: the codes come through."""
+    if not hasattr(models, "Volume"):
+        return  # an older release has none
+
+    def volume(**kind):
+        return [models.Volume(name="v", mountPath="/data", **kind)]
+
+    claim = volume(pvc=models.PVC(claimName="of-the-sdk", deleteOnSandboxTermination=True))
+    one = await client.create(volumes=claim)
+    two = await client.create(volumes=[claim[0].model_copy(update={"read_only": True})])
+    try:
+        await run(one, "echo shared >/data/f")
+        result = await run(two, "cat /data/f; touch /data/g || echo refused")
+        assert [line.text for line in result.logs.stdout] == ["shared", "refused"], result
+    finally:
+        await discard(one)
+        await discard(two)
+    key = {"accessKeyId": "id", "accessKeySecret": "secret"}
+    rows = [
+        (volume(host=models.Host(path="/etc")), "VOLUME::HOST_PATH_NOT_ALLOWED"),
+        (volume(ossfs=models.OSSFS(bucket="bucket", endpoint="http://127.0.0.1:9", **key)),
+         "VOLUME::INVALID_OSSFS_ENDPOINT"),
+    ]
+    for volumes, code in rows:
+        error = await raises(SandboxApiException,
+                             lambda volumes=volumes: client.create(volumes=volumes))
+        assert (error.status_code, error.error.code) == (400, code), error
+
+
 async def concurrent_sandboxes_do_not_mix(client):
     async def one(n):
         sandbox = await client.create(env={"NUMBER": str(n)})
@@ -408,6 +439,7 @@ TESTS = [
     an_endpoint_reaches_a_web_server_inside,
     metrics_are_those_of_the_sandbox,
     diagnostics_tell_of_log_and_life,
+    volumes_are_shared_and_refused_by_code,
     concurrent_sandboxes_do_not_mix,
     concurrent_calls_share_a_sandbox,
     kill_ends_it_for_good,
