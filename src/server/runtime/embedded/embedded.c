@@ -453,8 +453,8 @@ static int create_in(struct call *c, const struct embedded_plan *plan,
 
 /* A sandbox with a policy begins closed, and is opened as soon as it runs. */
 static int create_guarded(struct call *c, struct embedded_plan *plan,
-                          const struct images_base *image, const struct runtime_create *create,
-                          int dir, struct err *e)
+                          const struct images_base *image, struct runtime_create *create, int dir,
+                          struct err *e)
 {
     int r = embedded_egress_prepare(c->em, create, dir, e);
 
