@@ -106,6 +106,40 @@ static const char *refusal_of(enum sandbox_state state)
     return texts[state];
 }
 
+struct waking {
+    wake_done_fn *done;
+    void *user;
+};
+
+static void on_started(void *user, struct sandbox *sb UNUSED, const struct api_fail *fail)
+{
+    struct waking w = *(struct waking *)user;
+
+    free(user);
+    w.done(w.user, fail ? fail->message : NULL);
+}
+
+static void wake_sandbox(void *user, struct str sandbox_id, wake_done_fn *done, void *done_user)
+{
+    struct server *s = &((struct life *)user)->server;
+    struct sandbox *sb = sandboxes_find(s->sandboxes, sandbox_id);
+    struct waking *w;
+
+    if (!sb) {
+        done(done_user, "it is gone");
+        return;
+    }
+    w = mem_new(struct waking);
+    *w = (struct waking){done, done_user};
+    log_event(LOG_INFO, "starting a stopped sandbox for a request", LOG_STR("sandbox", sb->id));
+    sandbox_start(sb, &principal_server, on_started, w);
+}
+
+static uint32_t wake_ms(const struct server *s)
+{
+    return (uint32_t)s->config->runtime.auto_resume_seconds * 1000;
+}
+
 static bool find_target(void *user, struct str sandbox_id, struct gateway_target *ret)
 {
     struct server *s = &((struct life *)user)->server;
@@ -119,6 +153,7 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
         .has_egress = runtime_can(s->runtime, RUNTIME_CAN_NETWORK_POLICY),
         .secure = sb->facts.secure,
         .refusal = refusal_of(sb->state),
+        .stopped = sb->facts.persistent && sandbox_is_stopped(sb),
     };
     if (sb->state == SANDBOX_TERMINATED || sb->state == SANDBOX_FAILED)
         ret->cause = sb->message;
@@ -345,6 +380,7 @@ static void reload(struct life *l)
         logfile_reopen(l->server.access_log);
     }
     gateway_set_open(l->server.gateway, is_open(&l->server));
+    gateway_set_wake_ms(l->server.gateway, wake_ms(&l->server));
     log_event(LOG_INFO, "reloaded the configuration: keys, TLS certificate, log level, images, "
                         "endpoints, limits of timeouts; addresses, directories and the runtime "
                         "need a restart");
@@ -496,6 +532,8 @@ static int start_parts(struct life *l, struct err *e)
                            .is_signed = is_signed,
                            .find = find_target,
                            .on_access = on_access,
+                           .wake = wake_sandbox,
+                           .wake_ms = wake_ms(s),
                            .user = l,
                        },
                        &s->gateway, e);

@@ -48,6 +48,16 @@ def children(pid):
     return []
 
 
+def descendants(pid):
+    """Its children, theirs, and so on."""
+    found, queue = [], [pid]
+    while queue:
+        more = children(queue.pop())
+        found += more
+        queue += more
+    return found
+
+
 def comm(pid):
     with contextlib.suppress(OSError):
         return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()

@@ -5,6 +5,7 @@ Usage: test_pools.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Nee
 import base64
 import concurrent.futures
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -125,6 +126,70 @@ def a_claim_has_its_own_variables():
         for env in ({"A B": "x"}, {"EXECD_ACCESS_TOKEN": "x"}, {"X": "it's $HOME"}):
             status, body = claim("p", env=env)
             assert status == 400 and "env" in body["message"], body
+
+
+def holds(folder, *secrets):
+    """Files below it, by name or content."""
+    found = []
+    for path in folder.rglob("*"):
+        data = os.readlink(path).encode() if path.is_symlink() else \
+            path.read_bytes() if path.is_file() else b""
+        found += [str(path) for secret in secrets
+                  if secret.encode() in data or secret in path.name]
+    return found
+
+
+def a_snapshot_has_no_variable_token_or_expiry_of_a_claim():
+    with pool("p", capacity(1, 1)):
+        wait_available("p", 1)
+        box = claimed("p", env={"SECRET": "hush-4711"})["id"]
+        status, body = ask("GET", f"/sandboxes/{box}/endpoints/44772")
+        tokens = list(body["headers"].values())
+        assert status == 200 and tokens, body
+        with Gateway(SERVER, box) as execd:
+            assert execd.run("echo $SECRET; echo data >/srv/data").split() == ["hush-4711"]
+        made = ask("POST", f"/sandboxes/{box}/snapshots", {})[1]["id"]
+        wait_for(lambda: ask("GET", f"/snapshots/{made}")[1]["status"]["state"] == "Ready",
+                 "the snapshot")
+        expiry = ask("GET", f"/sandboxes/{box}")[1]["expiresAt"]
+        folder = SERVER.state / "server/snapshots"
+        assert (folder / made / "srv/data").read_text() == "data\n"
+        assert not holds(folder, "hush-4711", expiry, *tokens), "in the files of the snapshot"
+        shown = json.dumps(ask("GET", f"/snapshots/{made}")[1])
+        assert not [text for text in ("hush-4711", expiry, *tokens) if text in shown], shown
+        status, body = ask("POST", "/sandboxes", {
+            "snapshotId": made, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 600,
+            "resourceLimits": {}})
+        assert status == 202, body
+        SERVER.wait_state(body["id"], "Running")
+        with Gateway(SERVER, body["id"]) as execd:
+            seen = execd.run("cat /srv/data; echo s=$SECRET; cat /opt/opensandbox/.env; true")
+            assert seen.split() == ["data", "s="], seen
+        assert ask("GET", f"/sandboxes/{body['id']}/endpoints/44772")[1]["headers"] != tokens
+        for path in (f"sandboxes/{body['id']}", f"sandboxes/{box}", f"snapshots/{made}"):
+            assert ask("DELETE", f"/{path}")[0] == 204
+    with pool("q", capacity(1, 1), {"image": {"uri": "host"}, "env": {"EXECD_ENVS": "/root/env"}}):
+        wait_available("q", 1)
+        status, body = claim("q", env={"SECRET": "hush"})
+        assert status == 400 and "EXECD_ENVS" in body["message"], body
+        assert ask("DELETE", f"/sandboxes/{claimed('q')['id']}")[0] == 204
+
+
+def secrets_of_a_template_are_not_in_the_store():
+    template = {"image": {"uri": "host"}, "env": {"API_KEY": "hush-0815"},
+                "warmUp": "true hush-0816"}
+    with pool("p", capacity(1, 1), template):
+        wait_available("p", 1)
+        box = claimed("p")["id"]
+        with Gateway(SERVER, box) as execd:
+            assert execd.run("echo $API_KEY") == "hush-0815"
+        SERVER.restart()
+        wait_available("p", 1)
+        data = SERVER.state / "server"
+        found = [path.name for path in data.glob("store.db*")
+                 if b"hush-081" in path.read_bytes()]
+        assert found == [] and (data / "key").stat().st_mode & 0o777 == 0o600, found
+        assert ask("DELETE", f"/sandboxes/{box}")[0] == 204
 
 
 def a_claim_may_run_an_entrypoint():
@@ -381,6 +446,8 @@ if __name__ == "__main__":
         result = tap.run_tests([
             is_filled_and_hidden_until_claimed,
             a_claim_has_its_own_variables,
+            a_snapshot_has_no_variable_token_or_expiry_of_a_claim,
+            secrets_of_a_template_are_not_in_the_store,
             a_claim_may_run_an_entrypoint,
             tokens_are_new_and_different,
             twenty_at_once_get_twenty,

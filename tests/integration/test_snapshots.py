@@ -3,15 +3,19 @@
 Usage: test_snapshots.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
+from broker_process import comm, descendants  # noqa: E402
 from server_faults import seconds_of, stamp  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from server_use import Gateway  # noqa: E402
@@ -249,7 +253,10 @@ def a_kill_in_the_middle_leaves_it_failed_or_ready():
     run(source, "mkdir /srv/many; cd /srv/many; seq 40000 | xargs touch")
     asked = [take(source)["id"]]
     SERVER.kill9()
+    temporary = SERVER.state / "server/snapshots/.some.json.1knd28jzauca"  # of a cut write
+    temporary.touch()
     SERVER.start()
+    assert not temporary.exists()
     for name in asked:
         status = settled(name)["status"]
         assert (status["state"], status["reason"]) in (
@@ -488,6 +495,111 @@ def expiry_may_stop():
     nothing_is_left()
 
 
+@contextlib.contextmanager
+def resuming(seconds):
+    """A server that starts stopped sandboxes for requests. The setting takes a SIGHUP."""
+    def reload(value):
+        seen = SERVER.log().count("reloaded the configuration")
+        SERVER.config["runtime"] = {"auto_resume_seconds": value}
+        SERVER.write_config()
+        os.kill(SERVER.pid, signal.SIGHUP)
+        wait_for(lambda: SERVER.log().count("reloaded the configuration") > seen, "the reload")
+    reload(seconds)
+    try:
+        yield
+    finally:
+        reload(0)
+
+
+def state_of(box):
+    status = ask("GET", f"/v1/sandboxes/{box}")[1]["status"]
+    return status["state"], status["reason"]
+
+
+def starts():
+    return SERVER.log().count("starting a stopped sandbox for a request")
+
+
+def a_request_starts_one_that_is_stopped():
+    box = SERVER.create(persistent=True)
+    gateways = [Gateway(SERVER, box) for _ in range(8)]
+    run(box, "echo 1 >/srv/f")
+    do(box, "stop")
+    reply = gateways[0].start("true")
+    assert reply.status == 503 and b"paused" in reply.read(), "not unless configured"
+    assert state_of(box) == ("Paused", "STOPPED")
+    before = starts()
+    with resuming(120):
+        status, _, body = SERVER.request("GET", gateways[0].prefix + "/ping", key=None, headers={
+            "OpenSandbox-Secure-Access": "wrong"})
+        assert status == 401 and state_of(box) == ("Paused", "STOPPED"), (status, body)
+        large, seen = os.urandom(3 << 20), []
+
+        def visit(i, gateway):
+            gateway.upload(f"/srv/large{i}", large)
+            seen.append(gateway.run("cat /srv/f"))
+        visitors = [threading.Thread(target=visit, args=row) for row in enumerate(gateways)]
+        for visitor in visitors:
+            visitor.start()
+        for visitor in visitors:
+            visitor.join()
+        assert seen == ["1"] * 8, seen
+        assert starts() == before + 1, "requests join one start"
+        assert state_of(box)[0] == "Running"
+        assert gateways[3].download("/srv/large5") == large
+        status, body = ask("POST", f"/v1/sandboxes/{box}/pause")  # by a user: stays so
+        assert status == 202, body
+        reply = gateways[0].start("true")
+        assert reply.status == 503 and b"paused" in reply.read() and starts() == before + 1
+    for gateway in gateways:
+        gateway.connection.close()
+    delete(box)
+    nothing_is_left()
+
+
+def expiry_stops_and_a_request_starts():
+    with resuming(120):
+        box = SERVER.create(persistent=True, onExpiry="stop", timeout=600)
+        with Gateway(SERVER, box) as gateway:
+            gateway.run("echo 1 >/srv/f")
+            status, body = ask("POST", f"/v1/sandboxes/{box}/renew-expiration",
+                               {"expiresAt": stamp(1)})
+            assert status == 200, body
+            wait_for(lambda: state_of(box)[1] == "STOPPED", "its expiry")
+            assert gateway.run("cat /srv/f") == "1"
+        assert seconds_of(ask("GET", f"/v1/sandboxes/{box}")[1]["expiresAt"]) > time.time() + 300
+        delete(box)
+    nothing_is_left()
+
+
+def a_request_does_not_wait_for_ever():
+    box = SERVER.create(persistent=True, entrypoint=["env", "sleep", "1000000"])
+    with Gateway(SERVER, box) as gateway, resuming(1):
+        do(box, "stop")
+        workers = [pid for pid in descendants(SERVER.pid) if comm(pid).startswith("opensandbox-br")]
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            reply = gateway.start("true")
+            text = reply.read()
+            assert reply.status == 503 and b"longer than 1 s" in text, text
+            assert reply.headers["Retry-After"] == "1"
+            with Gateway(SERVER, box) as other:  # whose client leaves
+                other.connection.request("GET", other.prefix + "/ping", headers=other.headers)
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGCONT)
+        wait_for(lambda: state_of(box)[0] == "Running", "the start, which goes on")
+        gateway.run("rm /usr/bin/env")
+        do(box, "stop")
+        reply = gateway.start("true")
+        text = reply.read()
+        assert reply.status == 503 and b"could not be started" in text, (reply.status, text)
+        assert state_of(box) == ("Paused", "STOPPED")
+    delete(box)
+    nothing_is_left()
+
+
 def one_that_ended_may_be_started():
     line = "echo x >>/srv/n; while [ ! -e /srv/end ]; do sleep 0.1; done; rm /srv/end; exit 3"
     box = SERVER.create(persistent=True, entrypoint=["sh", "-c", line])
@@ -552,6 +664,9 @@ TESTS = [
     a_persistent_sandbox_of_a_snapshot_outlives_it,
     a_kill_in_the_middle_of_a_start_loses_nothing,
     expiry_may_stop,
+    a_request_starts_one_that_is_stopped,
+    expiry_stops_and_a_request_starts,
+    a_request_does_not_wait_for_ever,
     one_that_ended_may_be_started,
     refuses_to_keep_what_it_cannot,
     the_guide_works,

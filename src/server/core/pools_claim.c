@@ -336,8 +336,15 @@ static void claim_take(struct claim *c, struct sandbox *sb)
 
     c->waits_in = NULL;
     loop_timer_stop(c->all->conf.loop, &c->timer);
-    if (claim_prepare(c, sb->pool) < 0) {
+    if (claim_prepare(c, sb->pool) < 0)
         (void)api_fail_memory(&fail);
+    else if (c->env.n &&
+             strcmp(c->env_path, ENV_FILE) != 0) /* snapshots leave out that file only */
+        (void)api_fail_invalid(&fail,
+                               "env: the pool's template sets EXECD_ENVS, so variables of a claim "
+                               "would lie in snapshots of the sandbox; leave EXECD_ENVS out of the "
+                               "template, or env out of the claim");
+    if (fail.status) {
         claim_end(c, NULL, &fail);
         return;
     }

@@ -27,6 +27,7 @@ struct gateway {
     struct http_client *client;
     struct http_tunnels tunnels;
     struct gateway_stats stats;
+    struct wakes wakes;
 };
 
 /* A request to the gateway. */
@@ -336,8 +337,10 @@ static bool is_broken_websocket(const struct http_req *req)
             !ws_key_is_valid(http_header_get(h, STR("Sec-WebSocket-Key"))));
 }
 
-/* True when the request was refused, and answered. */
-static bool gateway_refuses(const struct gateway *g, const struct visit *v, struct http_req *req)
+/* True when the request was refused, and answered. `why`: why the sandbox could not be started for
+ * it; NULL = that was not tried. */
+static bool gateway_refuses(const struct gateway *g, const struct visit *v, struct http_req *req,
+                            const char *why)
 {
     bool open = g->conf.open && !(v->known && v->target.secure) && v->port != GATEWAY_EGRESS_PORT;
     enum credential c = open ? CREDENTIAL_RIGHT : gateway_check(g, v, req);
@@ -364,6 +367,9 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
         http_reply_error(req, 400, "GENERAL::UNKNOWN_ERROR",
                          "Upgrade: websocket needs a GET with Connection: Upgrade and a "
                          "Sec-WebSocket-Key of 16 bytes");
+    else if (why)
+        http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING",
+                         "the sandbox is stopped, and could not be started: %s", why);
     else if (v->target.refusal && !(v->port == GATEWAY_EGRESS_PORT && v->target.is_outside))
         http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING", "%s%s%s", v->target.refusal,
                          v->target.cause ? ": " : "", v->target.cause ? v->target.cause : "");
@@ -372,7 +378,26 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
     return true;
 }
 
-void gateway_serve(struct gateway *g, struct http_req *req)
+/* Whether all that is wrong with a request is that its sandbox does not run. */
+static bool gateway_wakes(struct gateway *g, struct visit *v, struct http_req *req)
+{
+    const char *refusal = v->target.refusal;
+    bool refused;
+
+    if (!v->known || !refusal || v->port == GATEWAY_EGRESS_PORT ||
+        !wakes_can(&g->wakes, v->sandbox_id, v->target.stopped))
+        return false;
+    v->target.refusal = NULL;
+    refused = gateway_refuses(g, v, req, NULL);
+    v->target.refusal = refusal;
+    if (refused)
+        g->stats.refused++;
+    else
+        wakes_wait(&g->wakes, v->sandbox_id, req);
+    return true;
+}
+
+static void gateway_serve_now(struct gateway *g, struct http_req *req, bool wakes, const char *why)
 {
     struct visit v = {
         .sandbox_id = http_req_param(req, "sandboxId"),
@@ -381,12 +406,24 @@ void gateway_serve(struct gateway *g, struct http_req *req)
 
     (void)str_to_u16(v.port_text, &v.port);
     v.known = g->conf.find(g->conf.user, v.sandbox_id, &v.target);
-    if (gateway_refuses(g, &v, req)) {
+    if (wakes && gateway_wakes(g, &v, req))
+        return;
+    if (gateway_refuses(g, &v, req, why)) {
         g->stats.refused++;
         return;
     }
     gateway_keep_secrets(g, &v, req);
     gateway_forward(g, &v, req);
+}
+
+static void gateway_serve_woken(void *owner, struct http_req *req, const char *why)
+{
+    gateway_serve_now(owner, req, false, why);
+}
+
+void gateway_serve(struct gateway *g, struct http_req *req)
+{
+    gateway_serve_now(g, req, true, NULL);
 }
 
 /* --- construction --- */
@@ -404,8 +441,22 @@ int gateway_new(const struct gateway_conf *conf, struct gateway **ret_gateway, s
     }
     g->conf = *conf;
     http_tunnels_init(&g->tunnels);
+    g->wakes = (struct wakes){
+        .loop = conf->loop,
+        .wait_ms = conf->wake_ms,
+        .start = conf->wake,
+        .serve = gateway_serve_woken,
+        .user = conf->user,
+        .owner = g,
+    };
+    list_init(&g->wakes.all);
     *ret_gateway = g;
     return 0;
+}
+
+void gateway_set_wake_ms(struct gateway *g, uint32_t wake_ms)
+{
+    g->wakes.wait_ms = wake_ms;
 }
 
 void gateway_set_open(struct gateway *g, bool open)
@@ -417,6 +468,7 @@ void gateway_free(struct gateway *g)
 {
     if (!g)
         return;
+    wakes_done(&g->wakes);
     http_tunnels_cut(&g->tunnels);
     http_client_free(g->client);
     loop_settle(g->conf.loop);

@@ -7,6 +7,7 @@
 #include "net/http_server.h"
 #include "net/sock.h"
 #include "server/core/principal.h"
+#include "server/gateway/wake.h"
 
 enum { GATEWAY_EXECD_PORT = 44772, GATEWAY_EGRESS_PORT = 18080, GATEWAY_TARGET_HEADERS_MAX = 4 };
 
@@ -30,6 +31,7 @@ struct gateway_target {
     bool secure;             /* requires a credential even when the gateway is open */
     const char *refusal;     /* NULL, or why forwarding is refused: "the sandbox is paused" */
     const char *cause;       /* NULL, or the cause of that: how the entrypoint ended */
+    bool stopped;            /* that is why, and a request may have it started: gateway_conf.wake */
 };
 
 struct gateway_conf {
@@ -47,12 +49,18 @@ struct gateway_conf {
     bool (*find)(void *user, struct str sandbox_id, struct gateway_target *ret);
     /* Called for each forwarded request, for auto-renewal. May be NULL. */
     void (*on_access)(void *user, struct str sandbox_id);
+    /* Starts a stopped sandbox for a request, see wake.h; wake_ms: how long requests wait for that,
+     * 0 = they are refused. */
+    void (*wake)(void *user, struct str sandbox_id, wake_done_fn *done, void *done_user);
+    uint32_t wake_ms;
     void *user;
 };
 
 int gateway_new(const struct gateway_conf *conf, struct gateway **ret_gateway, struct err *e);
 /* Changes gateway_conf.open. */
 void gateway_set_open(struct gateway *g, bool open);
+/* Changes gateway_conf.wake_ms. */
+void gateway_set_wake_ms(struct gateway *g, uint32_t wake_ms);
 /* Closes all forwarded connections. Free the server of the requests first. NULL is fine. */
 void gateway_free(struct gateway *g);
 

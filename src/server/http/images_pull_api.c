@@ -56,6 +56,16 @@ static void send_event(struct pulling *p, const struct buf *json)
     (void)sse_send(&p->sse, &(struct sse_event){.data = buf_str(json)});
 }
 
+/* The last event, which is sent however far the client lags. JSON has no line breaks. */
+static void send_last(struct pulling *p, const struct buf *json)
+{
+    AUTO_BUF(event, IMAGE_JSON_MAX + 64);
+
+    if (buf_addf(&event, "data: %.*s\n\n", STR_ARG(buf_str(json))) == 0)
+        (void)sse_push_bytes(&p->sse, buf_str(&event));
+    sse_end(&p->sse, 0);
+}
+
 static void on_progress(struct image_pull *pull, const char *text, uint64_t done, uint64_t total)
 {
     struct pulling *p = image_pull_user(pull);
@@ -92,9 +102,9 @@ static void tell_failure(struct pulling *p, const struct err *e)
     json_member_string(&w, STR("code"), str_of(f.code));
     json_member_string(&w, STR("message"), str_of(f.message));
     json_write_object_end(&w);
-    if (json_write_end(&w) == 0)
-        send_event(p, &json);
-    sse_end(&p->sse, 0);
+    if (json_write_end(&w) < 0)
+        buf_clear(&json);
+    send_last(p, &json);
 }
 
 static void tell_image(struct pulling *p)
@@ -105,9 +115,9 @@ static void tell_image(struct pulling *p)
         http_reply(p->req, 200, STR("application/json"), buf_str(&p->image));
         return;
     }
-    if (buf_addf(&json, "{\"type\":\"done\",\"image\":%.*s}", STR_ARG(buf_str(&p->image))) == 0)
-        send_event(p, &json);
-    sse_end(&p->sse, 0);
+    if (buf_addf(&json, "{\"type\":\"done\",\"image\":%.*s}", STR_ARG(buf_str(&p->image))) < 0)
+        buf_clear(&json);
+    send_last(p, &json);
 }
 
 static void look_work(struct pool_job *job)

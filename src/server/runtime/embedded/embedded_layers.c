@@ -399,6 +399,20 @@ static void sweep_name(struct embedded *em, const char *name)
                   LOG_STR("layer", name), LOG_STR("error", e.msg));
 }
 
+/* Temporary files of io_write_file_atomic() that a kill left: .<id>.json.<random>. */
+static void sweep_temporary(const struct embedded *em)
+{
+    DIR *list = fdopendir(openat(em->layers.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const struct dirent *entry;
+
+    while (list && (entry = readdir(list)))
+        if (entry->d_name[0] == '.' &&
+            str_find_str(str_of(entry->d_name), STR(SNAPSHOT_SUFFIX ".")) < strlen(entry->d_name))
+            (void)unlinkat(em->layers.dir, entry->d_name, 0);
+    if (list)
+        (void)closedir(list);
+}
+
 int embedded_layers_open(struct embedded *em, struct err *e)
 {
     (void)pthread_mutex_init(&em->layers.lock, NULL);
@@ -412,6 +426,7 @@ int embedded_layers_load(struct embedded *em, struct err *e)
 {
     int r = each_name(em->layers.dir, count_snapshot, em, e);
 
+    sweep_temporary(em);
     if (r == 0)
         r = each_name(em->sandboxes, count_sandbox, em, e);
     return r < 0 || em->layers.doubtful ? r : each_name(em->layers.dir, sweep_name, em, e);
