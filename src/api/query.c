@@ -191,6 +191,7 @@ int api_snapshot_query_parse(struct arena *a, struct str query, struct api_snaps
 {
     static const struct query_row rows[] = {
         QUERY_ROW("sandboxId", query_str, struct api_snapshot_query, sandbox_id),
+        QUERY_ROW("name", query_str, struct api_snapshot_query, name),
         {"state", snapshot_state, 0},
         PAGE_ROWS(struct api_snapshot_query),
     };

@@ -34,6 +34,7 @@ int api_port_parse(struct str text, uint16_t *ret_port, struct api_fail *f);
 
 struct api_snapshot_query {
     struct str sandbox_id; /* "" = any */
+    struct str name;       /* the whole name; p == NULL: any */
     unsigned states; /* STATE_BITs of enum snapshot_state; 0 = any, as in a list of sandboxes */
     bool unknown_state;
     uint32_t page, page_size;

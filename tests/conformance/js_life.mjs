@@ -265,6 +265,35 @@ export const tests = {
             })));
         assert.equal(new Set(ids).size, CONCURRENT);
     },
+    async "a snapshot is taken, listed, restored and deleted"() {
+        await withManager({}, (manager) => withSandbox({}, async (sandbox) => {
+            await output(sandbox, "echo of the snapshot > /root/kept");
+            const first = await manager.createSnapshot(sandbox.id, { name: "first" });
+            assert.equal(first.sandboxId, sandbox.id);
+            assert.equal(first.name, "first");
+            await until("the snapshot", async () =>
+                (await manager.getSnapshot(first.id)).status.state === "Ready");
+            await output(sandbox, "echo changed since > /root/kept");
+            const second = await manager.createSnapshot(sandbox.id);
+            await until("the snapshot", async () =>
+                (await manager.getSnapshot(second.id)).status.state === "Ready");
+            const listed = async (filter) =>
+                (await manager.listSnapshots({ sandboxId: sandbox.id, ...filter })).items
+                    .map((item) => item.id);
+            assert.deepEqual(await listed({}), [second.id, first.id]);
+            assert.deepEqual(await listed({ name: "first" }), [first.id]);
+            assert.deepEqual(await listed({ states: ["Failed"] }), []);
+            assert.deepEqual(await listed({ page: 2, pageSize: 1 }), [first.id]);
+            await withSandbox({ image: undefined, snapshotId: first.id }, async (restored) => {
+                assert.equal(await output(restored, "cat /root/kept"), "of the snapshot");
+                await manager.deleteSnapshot(first.id); // its files stay for the sandbox
+                assert.equal(await output(restored, "cat /root/kept"), "of the snapshot");
+            });
+            await refuses(404, "SNAPSHOT::NOT_FOUND", manager.getSnapshot(first.id));
+            await refuses(404, "SNAPSHOT::NOT_FOUND", manager.deleteSnapshot(UNKNOWN));
+            await manager.deleteSnapshot(second.id);
+        }));
+    },
     async "kill ends it for good"() {
         const sandbox = await create();
         assert.equal(await sandbox.isHealthy(), true);

@@ -13,6 +13,7 @@ import sdk_commands  # noqa: E402
 import sdk_files  # noqa: E402
 import sdk_life  # noqa: E402
 import sdk_sessions  # noqa: E402
+import sdk_snapshots  # noqa: E402
 from sdk_client import VERSION, Client, discard  # noqa: E402
 from server_process import ServerProcess, why_not  # noqa: E402
 from tap import Tap, skip_all  # noqa: E402
@@ -21,7 +22,7 @@ CONFIG = {"embedded.images": {"python:*": "host"}}
 
 
 def run_all(tap, client):
-    for test in sdk_life.TESTS:
+    for test in sdk_life.TESTS + sdk_snapshots.TESTS:
         tap.check(test.__name__, lambda t=test: client.run(t(client)))
     # One sandbox for the rest: they leave each other alone.
     sandbox = client.run(client.create())

@@ -64,19 +64,30 @@ def sums(files):
                    for name, (data, _) in files.items()).encode()
 
 
+def base_files(rng):
+    return {"bin/busybox": (pathlib.Path("/bin/busybox").read_bytes(), 0o755),
+            **{f"data/{i}": (rng.randbytes(LAYER_BYTES // 64), 0o644) for i in range(32)}}
+
+
+LINKS = [(f"bin/{name}", "busybox") for name in TOOLS]
+
+
+def make_archive(rng):
+    """A root as `docker import` takes it, with /sums; there is no other like it."""
+    files = {**base_files(rng), "own/x": (rng.randbytes(100), 0o644)}
+    return tar_of({**files, "sums": (sums(files), 0o644), "tmp/x": (b"", 0o644)}, LINKS)
+
+
 def make_layout(folder, rng):
     """An OCI layout with images `app0`, `app1`, ... Each has /sums, by which its files can be
     checked inside."""
     layout = folder / "layout"
     (layout / "blobs/sha256").mkdir(parents=True)
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-    base = {"bin/busybox": (pathlib.Path("/bin/busybox").read_bytes(), 0o755),
-            **{f"data/{i}": (rng.randbytes(LAYER_BYTES // 64), 0o644) for i in range(32)}}
-    links = [(f"bin/{name}", "busybox") for name in TOOLS]
-    index = []
+    base, index = base_files(rng), []
     for i in range(IMAGES):
         own = {f"own/{k}": (rng.randbytes(LAYER_BYTES // 16), 0o644) for k in range(16)}
-        layers = [tar_of(base, links),
+        layers = [tar_of(base, LINKS),
                   tar_of({**own, "sums": (sums({**base, **own}), 0o644), "tmp/x": (b"", 0o644)})]
         packed = [put_blob(layout, gzip.compress(layer, 1, mtime=0)) for layer in layers]
         config = put_blob(layout, json.dumps({
@@ -200,16 +211,17 @@ class Ledger:
 class Client(threading.Thread):
     """Asks for one thing after the other until told to stop, or until the server is gone."""
 
-    def __init__(self, calls, ledger, seed):
+    def __init__(self, calls, ledger, seed, prefers):
         super().__init__(daemon=True)
+        self.choices = ("create", "create", "pull", "snapshot", "snapshot", "snapshot", "restore",
+                        "fork", "drop_sandbox", "drop_snapshot", "drop_image", "prune",
+                        "bring") + prefers * 8
         self.calls, self.ledger, self.random = calls, ledger, random.Random(seed)
         self.over, self.findings, self.done, self.refused = threading.Event(), [], 0, []
 
     def run(self):
         while not self.over.is_set():
-            name = self.random.choice(("create", "create", "pull", "snapshot", "snapshot",
-                                       "snapshot", "restore", "fork", "drop_sandbox",
-                                       "drop_snapshot", "drop_image", "prune"))
+            name = self.random.choice(self.choices)
             try:
                 getattr(self, name)()
                 self.done += 1
@@ -224,6 +236,17 @@ class Client(threading.Thread):
 
     def pull(self):
         self.calls.pull(self.random.choice(self.calls.images))
+
+    def bring(self):
+        """Imports an image, uses it, and has it removed."""
+        name = f"mine/{self.ledger.marker()}:1"
+        self.calls.ask("POST", f"/v1/images/import?name={name}", make_archive(self.random))
+        if self.random.random() < 0.3:
+            sandbox = self.calls.create(image={"uri": name})
+            self.calls.verify(sandbox)
+            self.calls.ask("DELETE", f"/v1/sandboxes/{sandbox}")
+        self.calls.ask("DELETE", f"/v1/images/{urllib.parse.quote(name, safe='')}",
+                       good=(200, 204, 404))
 
     def create(self):
         if len(self.ledger.sandboxes) >= SANDBOXES_MAX:
@@ -366,8 +389,9 @@ def strike(server, victim, rng):
     end = time.monotonic() + 3
     while time.monotonic() < end:
         pids = helpers(server, KINDS[victim])
-        if victim == "worker":  # not the first process, whose children they are
-            pids = [pid for pid in pids if pid not in children(server.pid)]
+        if victim == "worker":  # not their own children, which become sandboxes
+            tops = children(server.pid)
+            pids = [pid for top in tops for pid in children(top) if pid in pids]
         if pids:
             time.sleep(rng.random() * 0.02)
             with contextlib.suppress(ProcessLookupError):
@@ -389,7 +413,8 @@ def end_server(server, victim):
 
 def one_round(server, calls, ledger, rng, killed, clients_count):
     victim = rng.choice(("server", "server", "broker", "worker", "unpack", "watch", "copy", "copy"))
-    clients = [Client(calls, ledger, rng.random()) for _ in range(clients_count)]
+    prefers = ("bring",) if victim in ("unpack", "watch") else ()
+    clients = [Client(calls, ledger, rng.random(), prefers) for _ in range(clients_count)]
     for client in clients:
         client.start()
     time.sleep(rng.random() * 0.7)

@@ -4,6 +4,7 @@ Usage: test_snapshots.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output.
 """
 import concurrent.futures
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -22,7 +23,7 @@ from server_use import Gateway  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
 SERVER = None
-CHAIN = 12  # several times what is merged at once
+CHAIN = 50  # many times what is merged at once
 
 
 def ask(method, path, body=None):
@@ -222,6 +223,8 @@ def a_long_chain_is_merged():
     assert run(box, "cat /srv/*; ls /usr/local/d | wc -l").split() == [
         str(CHAIN - 2), str(CHAIN - 1), str(CHAIN)]
     assert len(layers()) <= 1 + 4, layers()
+    record = json.loads((SERVER.state / f"server/snapshots/{last}.json").read_text())
+    assert len(record["layers"]) <= 5, record  # so that a long one restores as fast as a short one
     delete(box)
     forget(last)
     nothing_is_left()
@@ -267,6 +270,25 @@ def a_kill_in_the_middle_leaves_it_failed_or_ready():
     again = snapshot(source)
     delete(source)
     forget(again, *asked)
+    nothing_is_left()
+
+
+def a_paused_sandbox_keeps_its_memory_when_the_server_is_killed():
+    box = SERVER.create()
+    run(box, "nohup sh -c 'n=0; while :; do n=$((n+1)); echo $n >/tmp/n; sleep 0.02; done' "
+             ">/dev/null 2>&1 & echo $! >/tmp/pid")
+    wait_for(lambda: int(run(box, "cat /tmp/n 2>/dev/null || echo 0") or 0) > 5, "it to count")
+    do(box, "pause")
+    for end in (SERVER.kill9, SERVER.stop):
+        end()
+        SERVER.start()
+        assert state_of(box)[0] == "Paused"
+    do(box, "resume")
+    seen = int(run(box, "cat /tmp/n"))
+    assert seen > 5, "it went on from where it was"
+    wait_for(lambda: int(run(box, "cat /tmp/n") or 0) > seen, "it to count on")
+    assert run(box, "kill -0 $(cat /tmp/pid) && echo there") == "there"
+    delete(box)
     nothing_is_left()
 
 
@@ -654,6 +676,7 @@ TESTS = [
     a_long_chain_is_merged,
     survives_its_sandbox_and_restarts,
     a_kill_in_the_middle_leaves_it_failed_or_ready,
+    a_paused_sandbox_keeps_its_memory_when_the_server_is_killed,
     the_sandbox_may_go_while_it_is_copied,
     ten_forks_have_the_files_and_lives_of_their_own,
     forks_share_named_volumes,

@@ -75,6 +75,8 @@ static bool matches(const struct snapshot *s, const struct api_snapshot_query *q
 {
     if ((q->states || q->unknown_state) && !(q->states & STATE_BIT(s->state)))
         return false;
+    if (q->name.p && !str_eq(q->name, str_of(s->name)))
+        return false;
     return q->sandbox_id.n == 0 || str_eq(q->sandbox_id, str_of(s->sandbox_id));
 }
 

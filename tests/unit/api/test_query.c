@@ -203,7 +203,8 @@ TEST(query, reads_snapshot_parameters)
     struct api_snapshot_query q;
     struct api_fail f;
 
-    CHECK_EQ(api_snapshot_query_parse(&a, STR("sandboxId=a%2Db&page=2"), &q, &f), 0);
+    CHECK_EQ(api_snapshot_query_parse(&a, STR("sandboxId=a%2Db&page=2&name=my%20n"), &q, &f), 0);
+    CHECK(str_eq(q.name, STR("my n")));
     CHECK_SPAN(q.sandbox_id, "a-b");
     CHECK_EQ(q.page, 2);
     CHECK_EQ(q.page_size, 20);
