@@ -90,7 +90,8 @@ static void erase_at_end(struct erasure *w)
     w->levels[w->depth - 1].sought = false;
 }
 
-int erase_tree(int dir, struct err *e)
+/* 1 after that many turns. */
+static int erase_for(int dir, uint32_t turns_max, struct err *e)
 {
     static struct erasure w; /* too large for the stack; single-threaded */
     int r;
@@ -103,8 +104,8 @@ int erase_tree(int dir, struct err *e)
 
         w.levels[w.depth - 1].place = telldir(level);
         d = readdir(level);
-        if (turns == ERASE_TURNS_MAX)
-            r = err_set(e, EBUSY, "files are being made there faster than they are removed");
+        if (turns == turns_max)
+            r = 1;
         else if (d)
             r = erase_entry(&w, d->d_name);
         else
@@ -113,4 +114,17 @@ int erase_tree(int dir, struct err *e)
     while (w.depth > 0)
         erase_leave(&w);
     return r;
+}
+
+int erase_tree(int dir, struct err *e)
+{
+    int r = erase_for(dir, ERASE_TURNS_MAX, e);
+
+    return r == 1 ? err_set(e, EBUSY, "files are being made there faster than they are removed")
+                  : r;
+}
+
+int erase_some(int dir, uint32_t most, struct err *e)
+{
+    return erase_for(dir, most, e);
 }

@@ -31,6 +31,7 @@ enum {
     NUMBER_BYTES = 17, /* 64 bits in hexadecimal digits */
     LINK_BYTES_MAX = 64,
     UNMOUNTED_DAYS_MAX = 30, /* then the file system will not come back */
+    ERASED_AT_ONCE = 1000,   /* entries, on a full disk */
 };
 
 /* --- putting --- */
@@ -53,6 +54,29 @@ static int note_write(const struct broker *b, int parent, const char *number, co
                                                           : 0;
 }
 
+/* A full disk may have no room for the note: the directory is renamed without one, and erased here
+ * until there is room, or nothing left of it. */
+static int put_without_room(const struct broker *b, int parent, const char *name,
+                            const char *number, const char *gone, struct err *e)
+{
+    auto_fd dir = -EBADF;
+    int r = 1;
+
+    if (renameat2(parent, name, parent, gone, RENAME_NOREPLACE) < 0)
+        return err_sys(e, errno, "rename '%s'", name);
+    dir = fd_open_at(parent, gone, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, PATH_STRICT, e);
+    if (dir < 0)
+        return dir;
+    while (r == 1) {
+        r = erase_some(dir, ERASED_AT_ONCE, e);
+        if (r == 1 && note_write(b, parent, number, gone, NULL) == 0)
+            return 0;
+    }
+    if (r == 0 && unlinkat(parent, gone, AT_REMOVEDIR) < 0)
+        r = err_sys(e, errno, "remove '%s'", gone);
+    return r;
+}
+
 int trash_put(const struct broker *b, int parent, const char *name, struct err *e)
 {
     char number[NUMBER_BYTES], gone[sizeof(TRASH_PREFIX) + NUMBER_BYTES];
@@ -71,7 +95,9 @@ int trash_put(const struct broker *b, int parent, const char *name, struct err *
     if (flock(b->host.lock, LOCK_SH) < 0)
         return err_sys(e, errno, "lock the trash");
     r = note_write(b, parent, number, gone, e);
-    if (r == 0 && renameat2(parent, name, parent, gone, RENAME_NOREPLACE) < 0) {
+    if (r == -ENOSPC || r == -EDQUOT)
+        r = put_without_room(b, parent, name, number, gone, e);
+    else if (r == 0 && renameat2(parent, name, parent, gone, RENAME_NOREPLACE) < 0) {
         r = err_sys(e, errno, "rename '%s'", name);
         (void)unlinkat(b->host.trash, number, 0);
     }

@@ -1,6 +1,7 @@
 """The drill of images and snapshots, short. tests/drill/images is the long one.
 
-Usage: test_image_faults.py SERVER BROKER EXECD SANDBOXCTL UNPACK. TAP on standard output. Needs root.
+Usage: test_image_faults.py SERVER BROKER EXECD SANDBOXCTL UNPACK. TAP on standard output. Needs
+root.
 """
 import os
 import pathlib

@@ -49,7 +49,10 @@ TEST(erase, erases_all_where_positions_change)
             CHECK_EQ(mknodat(top, name, S_IFREG | 0600, 0), 0);
         }
     }
+    CHECK_EQ(erase_some(top, 20, NULL), 1);
+    CHECK(count_entries(top) > 0);
     CHECK_EQ(erase_tree(top, NULL), 0);
+    CHECK_EQ(erase_some(top, 20, NULL), 0);
     CHECK_EQ(count_entries(top), 0);
 }
 
