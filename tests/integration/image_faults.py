@@ -379,7 +379,7 @@ def helpers(server, name):
 
 
 KINDS = {  # victim -> how the name of its process begins
-    "worker": "opensandbox-br", "unpack": "opensandbox-un", "watch": "unpack watch",
+    "worker": "opensandbox-br", "unpack": "unpack watch", "watch": "unpack watch",
     "copy": "layer copy",
 }
 
@@ -392,6 +392,8 @@ def strike(server, victim, rng):
         if victim == "worker":  # not their own children, which become sandboxes
             tops = children(server.pid)
             pids = [pid for top in tops for pid in children(top) if pid in pids]
+        if victim == "unpack":  # the program, which is executed without a name
+            pids = [pid for watch in pids for pid in children(watch)]
         if pids:
             time.sleep(rng.random() * 0.02)
             with contextlib.suppress(ProcessLookupError):
