@@ -92,7 +92,7 @@ type PVCVolume struct {
 	AccessModes                []string `json:"accessModes,omitempty"`
 }
 
-// OSSFSVolume is OSSFSVolume of the HTTP API. An object store; this runtime has none and refuses it.
+// OSSFSVolume is OSSFSVolume of the HTTP API. A bucket of an object store, by s3fs or ossfs on the server. `subPath` is a prefix of its keys. Options are those of docs/guides/volumes.md.
 type OSSFSVolume struct {
 	Bucket          string   `json:"bucket"`
 	Endpoint        string   `json:"endpoint"`
