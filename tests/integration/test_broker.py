@@ -556,7 +556,7 @@ def keeps_as_many_slots_ready_as_wanted_by_all_workers_together():
 
         def connect():
             sock = stack.enter_context(broker.connect(configure=False))
-            reply = ask(sock, struct.pack("=I4xIII", CONFIG, WIRE_VERSION, wanted, 0))
+            reply = ask(sock, struct.pack("=I4xIIII", CONFIG, WIRE_VERSION, 0, wanted, 0))
             assert reply and reply[0] == 0, reply
 
         connections = iter(range(32))

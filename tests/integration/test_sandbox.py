@@ -345,8 +345,8 @@ def refuses_a_second_of_the_same_name():
 
 def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, lasting=0, binds=0,
          read_only=0, flags=b"", args=1, env=0, text=b"true\0/\0"):
-    head = struct.pack("=I4x64s64sII4Q4I2I12xIIII128sIII", SPAWN, name, b"", root, net, *limits,
-                       *ids, layers, lasting, binds, read_only, flags, args, env, len(text))
+    head = struct.pack("=I4x64s64sII4Q4I2I12x6I128sIII", SPAWN, name, b"", root, net, *limits,
+                       *ids, layers, lasting, 0, binds, read_only, 0, flags, args, env, len(text))
     return head + text
 
 
@@ -382,10 +382,10 @@ def drops_callers_that_talk_nonsense_and_serves_the_others():
             reply = ask(sock, message)
             assert reply is None or reply[0] < 0, (message[:8], reply)
     with BROKER.connect(configure=False) as sock:
-        result, text = ask(sock, struct.pack("=I4xIII", CONFIG, WIRE_VERSION - 1, 0, 0))
+        result, text = ask(sock, struct.pack("=I4xIIII", CONFIG, WIRE_VERSION - 1, 0, 0, 0))
         assert result < 0 and "of different releases" in text, text
     with BROKER.connect() as sock, open(os.devnull, "rb") as file:
-        again = ask(sock, struct.pack("=I4xIII", CONFIG, WIRE_VERSION, 0, 0))
+        again = ask(sock, struct.pack("=I4xIIII", CONFIG, WIRE_VERSION, 0, 0, 0))
         assert again[0] < 0 and "configured already" in again[1], again
         reply = ask(sock, struct.pack("=I4xI", LIST, 0), [file.fileno()] * 3)
         assert reply[0] < 0, reply
