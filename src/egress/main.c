@@ -176,10 +176,10 @@ static int parse_options(int argc, char **argv, struct egress_conf *conf)
 {
     int id, r = 0;
 
-    while (r == 0 && (id = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while (r == 0 && (id = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         if (id == OPT_VERSION)
             return printf("opensandbox-egress " OPENSANDBOX_VERSION "\n") < 0 ? -EIO : 1;
-        if (id == OPT_HELP)
+        if (id == OPT_HELP || id == 'h')
             return fputs(help, stdout) < 0 ? -EIO : 1;
         r = parse_option(conf, id, optarg);
     }
@@ -187,6 +187,8 @@ static int parse_options(int argc, char **argv, struct egress_conf *conf)
         fputs("opensandbox-egress: --broker, --dir and --socket are needed\n", stderr);
         r = -EINVAL;
     }
+    if (r < 0)
+        fputs("opensandbox-egress --help lists the options\n", stderr);
     return r;
 }
 
