@@ -105,11 +105,14 @@ def vim_draws_and_saves(tmux, osb, box):
     tmux.wait("^hello from vim$")
     tmux.wait("-- INSERT --")
     tmux.keys("Escape")
-    tmux.resize(90, 26)  # vim draws anew
-    tmux.type(":set columns? lines?")
-    tmux.keys("Enter")
-    tmux.wait(r"columns=90[\s\S]*lines=26")
-    tmux.keys("Enter")
+    tmux.resize(90, 26)
+    end = time.monotonic() + SECONDS_MAX
+    size = None
+    while size != "90x26":  # vim may be asked before the new size reaches it
+        assert time.monotonic() < end, f"vim has {size}"
+        tmux.type(":echo 'is-' . &columns . 'x' . &lines")
+        tmux.keys("Enter")
+        size = tmux.wait(r"is-(\d+x\d+)").group(1)
     tmux.type(":wq")
     tmux.keys("Enter")
     tmux.wait(r"^inside>\s*\Z")
