@@ -121,6 +121,8 @@ static const struct json_field sandbox_fields[] = {
     ROW_STATUS,
     ROW_METADATA,
     ROW_ENTRYPOINT,
+    JSON_FIELD("secretEnv", JSON_AS_CUSTOM, JSON_NULLABLE, struct api_sandbox, secrets,
+               .parse = parse_text, .print = print_metadata),
     ROW_EXPIRES,
     ROW_CREATED,
 };

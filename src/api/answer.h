@@ -26,6 +26,7 @@ struct api_sandbox {
     struct str id, image, snapshot_id, os, arch;
     struct api_status status;
     struct str metadata, entrypoint;
+    struct str secrets; /* secretEnv, by api_secrets_show */
     int64_t created_us, expires_us;
 };
 /* The answer of create has another field order, and neither image nor snapshot id. */

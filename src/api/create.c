@@ -14,7 +14,7 @@ struct egress_rule {
     int action;
     struct str target;
     struct str protocol;
-    const struct json *ports;
+    const struct json *ports, *methods, *paths;
 };
 
 struct network_policy {
@@ -87,6 +87,8 @@ static const struct json_field egress_fields[] = {
                .max = TEXT_BYTES_MAX),
     JSON_FIELD("protocol", JSON_AS_STR, JSON_NULLABLE, struct egress_rule, protocol, .max = 16),
     JSON_FIELD("ports", JSON_AS_RAW, JSON_NULLABLE, struct egress_rule, ports),
+    JSON_FIELD("methods", JSON_AS_RAW, JSON_NULLABLE, struct egress_rule, methods),
+    JSON_FIELD("paths", JSON_AS_RAW, JSON_NULLABLE, struct egress_rule, paths),
 };
 static const struct json_table egress_table = JSON_TABLE(struct egress_rule, egress_fields, 0);
 static const struct json_field egress_element = {.as = JSON_AS_OBJECT, .table = &egress_table};
@@ -135,6 +137,8 @@ static const struct json_field create_fields[] = {
                .table = &policy_table, .seen_at = JSON_SEEN(struct create_body, has_policy)),
     JSON_FIELD("credentialProxy", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, out,
                .table = &proxy_table),
+    JSON_FIELD("secretEnv", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.secrets,
+               .parse = api_parse_secrets, .print = api_print_secrets),
     JSON_FIELD("lifecycle", JSON_AS_OBJECT, JSON_NULLABLE, struct create_body, lifecycle,
                .table = &lifecycle_table),
     JSON_FIELD("secureAccess", JSON_AS_CUSTOM, JSON_NULLABLE, struct create_body, out.secure_access,
@@ -175,21 +179,35 @@ static int rule_sources(const struct create_rules *c)
     const struct lifecycle *life = &c->body->lifecycle;
     struct str pool = str_trim(extension_get(c->body, STR("poolRef")));
 
+    out->limit_texts = c->body->limits;
+    out->limit_texts_count = c->body->limits_count;
+    out->extensions = c->body->extensions;
+    out->extensions_count = c->body->extensions_count;
     out->image = str_trim(out->image);
     out->snapshot_id = str_trim(out->snapshot_id);
     out->pool_ref = pool;
-    out->network_policy = c->body->has_policy;
+    out->runtime = str_trim(extension_get(c->body, STR("runtime")));
+    out->network_policy = c->body->has_policy || out->secrets.count;
     out->hooks =
         life->pre_start ||
         (life->periodic && (life->periodic->type != JSON_ARRAY || life->periodic->count > 0));
     if (pool.n && out->snapshot_id.n)
         return api_fail_invalid(c->f, "snapshotId: a sandbox of a pool (extensions.poolRef) cannot "
                                       "come from a snapshot; leave one of them out");
+    if (pool.n && out->runtime.n)
+        return api_fail_invalid(c->f,
+                                "extensions.runtime: a sandbox of a pool (extensions.poolRef) "
+                                "has the pool's; leave one of them out");
+    if (pool.n && out->secrets.count)
+        return api_fail_invalid(c->f, "secretEnv: a sandbox of a pool (extensions.poolRef) cannot "
+                                      "have secrets; leave one of them out");
     if (pool.n && out->credential_proxy)
         return api_fail_invalid(c->f, "credentialProxy: a sandbox of a pool (extensions.poolRef) "
                                       "cannot have one; leave one of them out");
     if (pool.n)
         return 0;
+    if (out->secrets.count)
+        out->credential_proxy = true;
     if (out->credential_proxy && !out->network_policy)
         return api_fail_invalid(c->f, "credentialProxy: needs a networkPolicy; send one");
     if (out->image.n && out->snapshot_id.n)
@@ -295,6 +313,25 @@ static int rule_env(const struct create_rules *c)
     return 0;
 }
 
+static int rule_secrets(const struct create_rules *c)
+{
+    const struct api_create *out = &c->body->out;
+
+    for (size_t i = 0; i < out->secrets.count; i++) {
+        const struct api_secret *s = &out->secrets.rows[i];
+
+        if (!s->value.p && !c->host->secrets_kept)
+            return api_fail_invalid(c->f, "secretEnv.%s.value: required, but missing",
+                                    api_show(s->name).text);
+        for (size_t k = 0; k < out->env_count; k++)
+            if (str_eq(out->env[k].key, s->name))
+                return api_fail_invalid(
+                    c->f, "secretEnv.%s: env has the same variable; leave one of them out",
+                    api_show(s->name).text);
+    }
+    return 0;
+}
+
 static int rule_metadata(const struct create_rules *c)
 {
     return api_labels_check(c->body->out.metadata, c->body->out.metadata_count, c->f);
@@ -356,6 +393,15 @@ static struct str action_name(int action)
     return action == ACTION_ALLOW ? STR("allow") : STR("deny");
 }
 
+/* A list that the enforcer judges. */
+static void print_raw(struct json_writer *w, struct str key, const struct json *v)
+{
+    if (!v || v->type == JSON_NULL)
+        return;
+    json_write_key(w, key);
+    json_write_value(w, v);
+}
+
 static int policy_print(const struct network_policy *p, struct buf *out)
 {
     struct json_writer w;
@@ -372,15 +418,34 @@ static int policy_print(const struct network_policy *p, struct buf *out)
         json_member_string(&w, STR("target"), p->egress[i].target);
         if (p->egress[i].protocol.n)
             json_member_string(&w, STR("protocol"), p->egress[i].protocol);
-        if (p->egress[i].ports && p->egress[i].ports->type != JSON_NULL) {
-            json_write_key(&w, STR("ports"));
-            json_write_value(&w, p->egress[i].ports);
-        }
+        print_raw(&w, STR("ports"), p->egress[i].ports);
+        print_raw(&w, STR("methods"), p->egress[i].methods);
+        print_raw(&w, STR("paths"), p->egress[i].paths);
         json_write_object_end(&w);
     }
     json_write_array_end(&w);
     json_write_object_end(&w);
     return json_write_end(&w);
+}
+
+/* Secrets without a policy: everything is allowed, and their hosts by rules, as a vault needs. */
+static int policy_of_secrets(const struct create_rules *c)
+{
+    const struct api_secrets *s = &c->body->out.secrets;
+    struct network_policy *p = &c->body->policy;
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->count; i++)
+        n += s->rows[i].hosts_count;
+    p->default_action = ACTION_ALLOW;
+    p->egress = arena_new_array(c->arena, struct egress_rule, n + 1);
+    if (!p->egress)
+        return api_fail_memory(c->f);
+    for (size_t i = 0; i < s->count; i++)
+        for (size_t k = 0; k < s->rows[i].hosts_count; k++)
+            p->egress[p->egress_count++] =
+                (struct egress_rule){.action = ACTION_ALLOW, .target = s->rows[i].hosts[k]};
+    return 0;
 }
 
 /* An empty object is a policy, too. */
@@ -389,8 +454,10 @@ static int rule_policy(const struct create_rules *c)
     AUTO_BUF(json, POLICY_BYTES_MAX);
     struct str copy;
 
-    if (!c->body->has_policy)
+    if (!c->body->out.network_policy)
         return 0;
+    if (!c->body->has_policy && policy_of_secrets(c) < 0)
+        return -EBADMSG;
     if (policy_print(&c->body->policy, &json) < 0)
         return api_fail_memory(c->f);
     copy = arena_str(c->arena, buf_str(&json));
@@ -415,10 +482,9 @@ static int rule_volumes(const struct create_rules *c)
 
 /* Errors in the body as a whole come before errors in its values. */
 static int (*const rules[])(const struct create_rules *c) = {
-    rule_sources,        rule_limits,   rule_env,        rule_policy,
-    rule_volume_shapes,  rule_expiry,   rule_extensions, rule_host_source,
-    rule_entrypoint,     rule_metadata, rule_platform,   rule_timeout,
-    rule_host_abilities, rule_volumes,
+    rule_sources,       rule_limits,   rule_env,        rule_secrets,        rule_policy,
+    rule_volume_shapes, rule_expiry,   rule_extensions, rule_host_source,    rule_entrypoint,
+    rule_metadata,      rule_platform, rule_timeout,    rule_host_abilities, rule_volumes,
 };
 
 int api_create_parse(struct arena *a, struct str type, struct str body,

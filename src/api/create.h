@@ -5,6 +5,7 @@
 
 #include "api/fail.h"
 #include "api/limits.h"
+#include "api/secret.h"
 #include "api/volume.h"
 #include "base/arena.h"
 #include "base/json_bind.h"
@@ -36,6 +37,9 @@ struct api_create {
     struct str os, arch;    /* "" = not given; lower case, one of the known values */
     int64_t timeout_s;      /* 0 = no timeout */
     struct api_limits limits;
+    struct json_pair
+        *limit_texts; /* the same as written, with keys that `limits` has no room for */
+    size_t limit_texts_count;
     struct json_pair *env; /* nulls dropped; keys not empty, without '=' */
     size_t env_count;
     struct json_pair *metadata; /* labels */
@@ -46,10 +50,18 @@ struct api_create {
     bool persistent;     /* its files stay when it is stopped */
     bool stop_on_expiry; /* stopped when it expires, in place of deleted; only with the former */
     struct str network_policy_json; /* {"defaultAction":...,"egress":[...]}; "" = none */
+    /* secretEnv; with any, credential_proxy and network_policy are set, too. Without a policy of
+     * the request, everything is allowed, and the hosts by rules of their own. */
+    struct api_secrets secrets;
+    struct str idempotency;  /* not of the wire: see idempotency.h of the server; "" = none */
+    struct str secrets_from; /* not of the wire: the sandbox whose values these are; "" = given */
     struct api_volume *volumes;
     size_t volumes_count;
     struct str pool_ref;     /* "" = none; with a pool most other fields are optional */
     uint32_t renew_extend_s; /* from extensions; 0 = not given */
+    struct str runtime;      /* the same: a stronger or weaker runtime by name; "" = not given */
+    struct json_pair *extensions; /* all of them */
+    size_t extensions_count;
 };
 
 /* Must not block. On failure returns -errno and fills `f` with the answer. */
@@ -63,6 +75,7 @@ struct api_create_host {
     /* Whether the server supports what is requested, except volumes, which are not set yet. */
     api_create_check_fn *check_abilities;
     void *user;
+    bool secrets_kept; /* the body is a stored one: values of secretEnv are left out */
 };
 
 /* Parses the body of a request with content type `type`. On failure returns -errno and fills `f`
@@ -79,9 +92,9 @@ struct api_create_maps {
     size_t limits_count, extensions_count;
 };
 
-/* Appends the body of a request to `out`: all of `spec` but limits, pool_ref, renew_extend_s and
- * hooks, and the maps. Volumes are of a host path or a claim. Values are not judged, that is for
- * the server; -EBADMSG with a message only when network_policy_json is not a policy. Also
- * -EMSGSIZE, -ENOMEM. The arena is for work. */
+/* Appends the body of a request to `out`: all of `spec` but limits, pool_ref, renew_extend_s,
+ * runtime and hooks, and the maps. Volumes are of a host path or a claim. Values are not judged,
+ * that is for the server; -EBADMSG with a message only when network_policy_json is not a policy.
+ * Also -EMSGSIZE, -ENOMEM. The arena is for work. */
 int api_create_write(struct arena *a, const struct api_create *spec,
                      const struct api_create_maps *maps, struct buf *out, struct err *e);

@@ -219,6 +219,7 @@ int api_endpoint_query_parse(struct arena *a, struct str query, struct api_endpo
                              struct api_fail *f)
 {
     static const struct query_row rows[] = {
+        QUERY_ROW("by_host", query_bool, struct api_endpoint_query, by_host),
         QUERY_ROW("use_server_proxy", query_bool, struct api_endpoint_query, use_server_proxy),
         {"expires", endpoint_expires, 0, 0, UINT64_MAX},
     };

@@ -22,6 +22,7 @@ int api_list_query_parse(struct arena *a, struct str query, struct api_list_quer
                          struct api_fail *f);
 
 struct api_endpoint_query {
+    bool by_host; /* an address {port}-{id}.DOMAIN */
     bool use_server_proxy, signed_route;
     uint64_t expires_s; /* for signed_route */
 };

@@ -33,26 +33,24 @@ int api_renew_parse(struct arena *a, struct str type, struct str body, int64_t *
 
 /* --- snapshots --- */
 
-struct snapshot_body {
-    struct str name;
-};
 static const struct json_field snapshot_fields[] = {
-    JSON_FIELD("name", JSON_AS_STR, JSON_NULLABLE, struct snapshot_body, name, .min = 1,
+    JSON_FIELD("name", JSON_AS_STR, JSON_NULLABLE, struct api_snapshot_create, name, .min = 1,
                .max = SNAPSHOT_NAME_BYTES_MAX),
+    JSON_FIELD("memory", JSON_AS_BOOL, JSON_NULLABLE, struct api_snapshot_create, memory),
 };
 static const struct json_table snapshot_table =
-    JSON_TABLE(struct snapshot_body, snapshot_fields, 0);
+    JSON_TABLE(struct api_snapshot_create, snapshot_fields, 0);
 
 int api_snapshot_create_parse(struct arena *a, struct str type, struct str body,
-                              struct str *ret_name, struct api_fail *f)
+                              struct api_snapshot_create *ret, struct api_fail *f)
 {
-    struct snapshot_body b = {STR("")};
+    struct api_snapshot_create b = {.name = STR("")};
     int r = 0;
 
     if (body.n && !str_eq(str_trim(body), STR("null")))
         r = api_body_bind(a, type, body, &snapshot_table, &b, f);
     if (r == 0)
-        *ret_name = b.name;
+        *ret = b;
     return r;
 }
 
@@ -75,6 +73,7 @@ static const struct json_field fork_fields[] = {
               .max = API_METADATA_MAX, .seen_at = JSON_SEEN(struct fork_body, out.has_metadata)),
     JSON_LIST("entrypoint", JSON_AS_ARRAY, JSON_NULLABLE, struct fork_body, out.entrypoint,
               .min = 1, .max = API_ENTRYPOINT_MAX, .element = &text_element),
+    JSON_FIELD("memory", JSON_AS_BOOL, JSON_NULLABLE, struct fork_body, out.memory),
 };
 static const struct json_table fork_table = JSON_TABLE(struct fork_body, fork_fields, 0);
 
@@ -207,7 +206,7 @@ int api_renew_write(struct buf *out, int64_t expires_us)
 
 int api_snapshot_create_write(struct buf *out, struct str name)
 {
-    struct snapshot_body b = {name};
+    struct api_snapshot_create b = {.name = name};
 
     return write_bound(out, &snapshot_table, &b);
 }

@@ -10,9 +10,13 @@
 int api_renew_parse(struct arena *a, struct str type, struct str body, int64_t *ret_expires_us,
                     struct api_fail *f);
 
-/* {"name": ...}, or no body, or null. *ret_name is "" when none was given. */
+/* {"name": ..., "memory": ...}, or no body, or null. */
+struct api_snapshot_create {
+    struct str name; /* "" when none was given */
+    bool memory;     /* with the memory of its processes */
+};
 int api_snapshot_create_parse(struct arena *a, struct str type, struct str body,
-                              struct str *ret_name, struct api_fail *f);
+                              struct api_snapshot_create *ret, struct api_fail *f);
 
 /* POST .../fork: what differs from the source. All may be left out, and the body, too. */
 enum { API_FORK_MAX = 100 };
@@ -26,6 +30,7 @@ struct api_fork {
     size_t metadata_count;
     struct str *entrypoint;
     size_t entrypoint_count; /* 0 = as of the source */
+    bool memory;             /* they go on where the source is, with its processes */
 };
 int api_fork_parse(struct arena *a, struct str type, struct str body, struct api_fork *ret,
                    struct api_fail *f);

@@ -8,6 +8,7 @@ static const char *const state_names[] = {
     [SANDBOX_PAUSING] = "Pausing",       [SANDBOX_PAUSED] = "Paused",
     [SANDBOX_RESUMING] = "Resuming",     [SANDBOX_STOPPING] = "Stopping",
     [SANDBOX_TERMINATED] = "Terminated", [SANDBOX_FAILED] = "Failed",
+    [SANDBOX_ALLOCATED] = "Allocated",
 };
 static_assert(ARRAY_LEN(state_names) == SANDBOX_STATE_COUNT, "every state has a name");
 

@@ -12,6 +12,7 @@ enum sandbox_state {
     SANDBOX_STOPPING,
     SANDBOX_TERMINATED, /* its entrypoint ended with status 0 */
     SANDBOX_FAILED,     /* it never ran, or ended with another status */
+    SANDBOX_ALLOCATED,  /* on Kubernetes: it has an address, and may run */
     SANDBOX_STATE_COUNT,
 };
 

@@ -283,19 +283,19 @@ int api_volumes_check_shape(const struct api_volume_body *bodies, size_t count, 
     return r;
 }
 
-/* The options as one text. */
-static int join_options(struct arena *a, const struct ossfs_body *o, struct str *ret)
+/* The texts as one, each with a newline after it. */
+static int join_lines(struct arena *a, const struct str *lines, size_t count, struct str *ret)
 {
     size_t bytes = 1, at = 0;
     char *text;
 
-    for (size_t i = 0; i < o->options_count; i++)
-        bytes += o->options[i].n + 1;
+    for (size_t i = 0; i < count; i++)
+        bytes += lines[i].n + 1;
     text = arena_zalloc(a, bytes);
     if (!text)
         return -ENOMEM;
-    for (size_t i = 0; i < o->options_count; i++) {
-        struct str option = str_trim(o->options[i]);
+    for (size_t i = 0; i < count; i++) {
+        struct str option = str_trim(lines[i]);
 
         memcpy(text + at, option.p, option.n);
         at += option.n;
@@ -311,7 +311,7 @@ static int set_ossfs(struct arena *a, const struct ossfs_body *o, struct api_vol
     v->endpoint = o->endpoint;
     v->key_id = o->key_id;
     v->key_secret = o->key_secret;
-    return join_options(a, o, &v->options);
+    return join_lines(a, o->options, o->options_count, &v->options);
 }
 
 static struct api_volume volume_of(const struct api_volume_body *b)
@@ -322,6 +322,10 @@ static struct api_volume volume_of(const struct api_volume_body *b)
     v.create_if_missing |= !b->create_given;
     if (b->has_pvc && b->storage.p && api_quantity_parse(b->storage, &v.size_bytes) < 0)
         v.size_bytes = 0; /* a hint */
+    if (b->has_pvc) {
+        v.size_text = str_trim(b->storage);
+        v.storage_class = str_trim(b->storage_class);
+    }
     while (v.mount_path.n > 1 && str_ends(v.mount_path, STR("/")))
         v.mount_path.n--;
     return v;
@@ -344,6 +348,10 @@ int api_volumes_check(struct arena *a, const struct api_volume_body *bodies, siz
         if (r == 0)
             r = check_rules(&bodies[i], at.text, f);
         if (r == 0 && bodies[i].has_ossfs && set_ossfs(a, &bodies[i].ossfs, &volumes[i]) < 0)
+            r = api_fail_memory(f);
+        if (r == 0 && bodies[i].has_pvc &&
+            join_lines(a, bodies[i].access_modes, bodies[i].access_modes_count,
+                       &volumes[i].access_modes) < 0)
             r = api_fail_memory(f);
     }
     if (r == 0)

@@ -16,10 +16,12 @@ struct api_volume {
     struct str host_path;  /* HOST: absolute, without "", "." or ".." components */
     struct str claim_name; /* PVC */
     bool create_if_missing, delete_with_sandbox;
-    uint64_t size_bytes;           /* PVC: a hint for one that is made for it; 0 = none */
-    struct str bucket, endpoint;   /* OSSFS */
-    struct str key_id, key_secret; /* OSSFS; never written, see api_volume_bodies */
-    struct str options;            /* OSSFS: each ends with a newline */
+    uint64_t size_bytes;                 /* PVC: a hint for one that is made for it; 0 = none */
+    struct str size_text, storage_class; /* PVC: hints as written; "" = none */
+    struct str access_modes;             /* the same; each ends with a newline */
+    struct str bucket, endpoint;         /* OSSFS */
+    struct str key_id, key_secret;       /* OSSFS; never written, see api_volume_bodies */
+    struct str options;                  /* OSSFS: each ends with a newline */
 };
 
 /* How the binder reads an element of volumes[]: into a private struct, for the checks below. */

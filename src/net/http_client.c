@@ -118,6 +118,7 @@ static void call_end(struct http_call *call, int error)
 
 static void conn_forget_call(struct client_conn *c)
 {
+    c->call->sent = http_call_has_sent(c->call);
     c->call->conn = NULL;
     c->call = NULL;
 }
@@ -649,7 +650,7 @@ void http_call_write_end(struct http_call *call)
 
 bool http_call_has_sent(const struct http_call *call)
 {
-    return !call->conn || call->conn->reused || call->conn->stream.bytes_out > 0;
+    return call->conn ? call->conn->reused || call->conn->stream.bytes_out > 0 : call->sent;
 }
 
 void http_call_resume(struct http_call *call)

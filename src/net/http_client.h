@@ -65,6 +65,7 @@ struct http_call {
     uint64_t request_left; /* bytes announced and not written yet */
     uint32_t head_ms;
     bool secret, request_chunked, request_done, upgrade, head_done, in_callback, ended;
+    bool sent; /* some of the request, on a connection that is gone */
 };
 
 struct http_call_spec {

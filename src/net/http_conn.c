@@ -54,6 +54,7 @@ static struct http_req *req_new(struct http_conn *c, struct str head, struct htt
 
 static void req_drop_body(struct http_req *req)
 {
+    req->body_buf.wipe |= req->secret;
     buf_done(&req->body_buf);
     req->conn->server->held -= req->held;
     req->held = 0;

@@ -44,6 +44,8 @@ struct tunnel {
     struct relay *relay;
     struct stream_parts backend; /* until it relays */
     struct buf head;             /* the 101, for the client */
+    void (*on_end)(void *user);  /* NULL = none */
+    void *user;
     uint32_t idle_ms;
 };
 
@@ -291,12 +293,44 @@ static int response_rows(struct proxy *p, const struct http_call *call, struct h
     return 0;
 }
 
+/* Of a request that on_take_back gets. */
+static const struct http_req_ops taken_ops = {0};
+
+/* Offers the request to its owner, with an answer that may be a reason to try elsewhere. */
+static bool proxy_give_back(struct proxy *p, int status, const struct http_headers *rows)
+{
+    const struct http_proxy_target t = p->target;
+    struct http_call *call = p->call;
+    struct http_req *req = p->req;
+
+    if (!t.on_take_back || req->framing.body_bytes || req->framing.body == H1_BODY_CHUNKED)
+        return false;
+    p->call = NULL;
+    req->ops = &taken_ops;
+    req->user = NULL;
+    if (!t.on_take_back(t.user, req, status, rows)) {
+        p->call = call;
+        req->ops = &proxy_req_ops;
+        req->user = p;
+        return false;
+    }
+    loop_timer_stop(p->loop, &p->hangup); /* p lives until the turn ends, whatever was answered */
+    proxy_settle(p);
+    buf_done(&p->filtered);
+    target_end(&t);
+    if (call)
+        http_call_cancel(call);
+    return true;
+}
+
 static void proxy_on_head(struct http_call *call)
 {
     struct proxy *p = call->user;
     bool sized = call->framing.body == H1_BODY_LENGTH || call->framing.body == H1_BODY_NONE;
     struct http_headers rows;
 
+    if (proxy_give_back(p, call->head.status, &call->head.headers))
+        return;
     proxy_settle(p);
     if (response_rows(p, call, &rows) < 0) {
         p->call = NULL;
@@ -382,7 +416,7 @@ static void proxy_on_end(struct http_call *call, int error)
     if (!p->call) /* upgraded: the request is no longer ours */
         return;
     p->call = NULL;
-    if (error == ECONNREFUSED && proxy_try_again(p))
+    if (error == ECONNREFUSED && (proxy_try_again(p) || proxy_give_back(p, 0, NULL)))
         return;
     proxy_settle(p);
     if (p->req->reply_state != HTTP_REPLY_NONE) {
@@ -405,6 +439,8 @@ static void tunnel_free(struct tunnel *t)
 {
     stream_parts_done(&t->backend);
     buf_done(&t->head);
+    if (t->on_end)
+        t->on_end(t->user);
     free(t);
 }
 
@@ -492,6 +528,10 @@ static void proxy_on_upgrade(struct http_call *call, struct stream_parts *parts)
         err_set(&call->err, EPROTO, "its upgrade has no proper head");
         proxy_fail(p, 502, &call->err);
         return;
+    }
+    if (p->target.on_tunnel) {
+        t->user = p->target.on_tunnel(p->target.user, req);
+        t->on_end = p->target.on_tunnel_end;
     }
     http_req_upgrade(req, tunnel_on_client, t);
 }

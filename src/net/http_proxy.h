@@ -53,6 +53,12 @@ struct http_proxy_target {
     uint32_t relay_idle_ms;       /* of an upgraded connection; 0 = no limit */
     struct http_tunnels *tunnels; /* for upgraded connections; NULL = not tracked */
 
+    /* Called first with the head of the answer, or with status 0 and NULL when the backend refused
+     * the connection. True: the callee takes the request back, and answers it by itself, later or
+     * from here, also by another http_proxy_forward; this answer is discarded, and on_end came.
+     * Only for a request without a body. May be NULL. */
+    bool (*on_take_back)(void *user, struct http_req *req, int status,
+                         const struct http_headers *rows);
     /* Called with the head of the answer (101 too) before it is sent. May drop rows and add up to
      * HTTP_PROXY_ROWS_ADDED_MAX; their text lives as long as the request. May be NULL. */
     void (*on_answer)(void *user, struct http_req *req, int status, struct http_headers *rows);
@@ -62,6 +68,10 @@ struct http_proxy_target {
     /* The backend broke off within its answer; `tail` is the end of it, at most two bytes. May end
      * the reply with its own text instead of a broken transfer. May be NULL. */
     void (*on_cut)(void *user, struct http_req *req, struct str tail);
+    /* An upgrade begins, and its request ends; what is returned is the argument of on_tunnel_end,
+     * which comes once, at the end of the upgraded connection. May be NULL, both. */
+    void *(*on_tunnel)(void *user, struct http_req *req);
+    void (*on_tunnel_end)(void *tunnel_user);
     /* The last callback of a request that is not upgraded, exactly once. May be NULL. */
     void (*on_end)(void *user);
     void *user; /* argument of all callbacks */

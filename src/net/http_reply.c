@@ -224,8 +224,8 @@ static size_t reply_open_chunk(const struct http_req *req, size_t n)
 }
 
 /* Writes that wait for the end of the turn, or for the client, are merged into one chunk: for
- * clients a chunk costs as much as a line in it. The data moves up when the header needs one more
- * digit. */
+ * clients a chunk costs as much as a line in it. The data moves up only when the header needs one
+ * more digit: musl's memmove(3) copies byte by byte, also to the same place. */
 static int reply_write_chunk(struct http_req *req, struct str data)
 {
     struct stream *st = &req->conn->stream;
@@ -239,7 +239,8 @@ static int reply_write_chunk(struct http_req *req, struct str data)
 
     if (r < 0)
         return r;
-    memmove(out->p + begin + new, out->p + begin + old, had);
+    if (new != old)
+        memmove(out->p + begin + new, out->p + begin + old, had);
     memcpy(out->p + begin, header, new);
     out->n = begin + new + had;
     (void)buf_add(out, data);

@@ -15,6 +15,7 @@ struct http_listener {
     struct sock_listener sock;
     struct http_server *server;
     struct list link;
+    void (*on_note)(void *user, struct str note); /* of a channel */
 };
 
 static const struct http_server_conf conf_defaults = {
@@ -218,11 +219,21 @@ static void server_on_accept(struct sock_listener *l, int fd, const struct sock_
         (void)http_server_adopt(s, fd, &guest, NULL);
 }
 
-int http_server_listen(struct http_server *s, int fd, struct err *e)
+static void server_on_note(struct sock_listener *sock, struct str note)
+{
+    struct http_listener *l = container_of(sock, struct http_listener, sock);
+
+    l->on_note(l->server->conf.user, note);
+}
+
+static int server_listen(struct http_server *s, int fd,
+                         void (*on_note)(void *user, struct str note), struct err *e)
 {
     struct http_listener *l = mem_new(struct http_listener);
-    int r = sock_listener_start(&l->sock, s->loop, fd, server_on_accept, e);
+    int r = on_note ? sock_channel_start(&l->sock, s->loop, fd, server_on_accept, server_on_note, e)
+                    : sock_listener_start(&l->sock, s->loop, fd, server_on_accept, e);
 
+    l->on_note = on_note;
     if (r < 0) {
         fd_close(fd);
         free(l);
@@ -231,6 +242,17 @@ int http_server_listen(struct http_server *s, int fd, struct err *e)
     l->server = s;
     list_push(&s->listeners, &l->link);
     return 0;
+}
+
+int http_server_listen(struct http_server *s, int fd, struct err *e)
+{
+    return server_listen(s, fd, NULL, e);
+}
+
+int http_server_listen_channel(struct http_server *s, int fd,
+                               void (*on_note)(void *user, struct str note), struct err *e)
+{
+    return server_listen(s, fd, on_note, e);
 }
 
 static void server_stop_listening(struct http_server *s)
@@ -268,6 +290,12 @@ void http_server_cut(struct http_server *s, bool (*which)(void *conn_user, void 
 {
     cut_list(&s->idle, which, user);
     cut_list(&s->busy, which, user);
+}
+
+void http_server_cut_all(struct http_server *s)
+{
+    server_close_all(s, &s->idle, ECANCELED);
+    server_close_all(s, &s->busy, ECANCELED);
 }
 
 /* --- the end --- */

@@ -141,6 +141,10 @@ void http_server_free(struct http_server *s);
 
 /* Takes over the listening descriptor, also on failure. */
 int http_server_listen(struct http_server *s, int fd, struct err *e);
+/* The same for a channel of sock_channel_start; on_note gets messages without a connection, and the
+ * server's conf.user. */
+int http_server_listen_channel(struct http_server *s, int fd,
+                               void (*on_note)(void *user, struct str note), struct err *e);
 
 /* A connection that the caller accepted, and knows more of than the server. */
 struct http_server_guest {
@@ -155,6 +159,8 @@ struct http_server_guest {
 int http_server_adopt(struct http_server *s, int fd, const struct http_server_guest *guest,
                       struct err *e);
 
+/* Closes all connections at once; the server goes on. */
+void http_server_cut_all(struct http_server *s);
 /* Closes the connections for whose http_server_guest.user it returns true. */
 void http_server_cut(struct http_server *s, bool (*which)(void *conn_user, void *user), void *user);
 

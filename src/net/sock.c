@@ -12,6 +12,7 @@
 
 enum {
     ACCEPTS_PER_EVENT = 64,
+    NOTE_BYTES_MAX = 64,
     OUT_OF_FDS_PAUSE_NS = 100 * 1000 * 1000,
     KEEPALIVE_IDLE_S = 60,
     KEEPALIVE_EVERY_S = 15,
@@ -301,13 +302,42 @@ static void listener_on_pause_over(struct loop_timer *t)
         loop_io_set(l->loop, &l->io, EPOLLIN);
 }
 
+/* One message of a channel: a connection, or -1 with errno. A note is EINTR: there may be more. */
+static int channel_receive(struct sock_listener *l)
+{
+    char note[NOTE_BYTES_MAX];
+    int fds[FD_SEND_MAX];
+    size_t n = 0, count = 0;
+    int r = fd_recv(l->io.fd, note, sizeof(note), &n, fds, &count);
+
+    while (r == 0 && count > 1)
+        fd_close(fds[--count]);
+    if (r == 0 && count == 1 && fd_set_nonblock(fds[0], true) == 0)
+        return fds[0];
+    if (r == 0 && n == 0)
+        loop_io_set(l->loop, &l->io, 0); /* the other side is gone */
+    else if (r == 0 && count == 0 && l->on_note)
+        l->on_note(l, str_make(note, n));
+    errno = r == -EMSGSIZE || (r == 0 && n > 0) ? EINTR : r == 0 ? EAGAIN : -r;
+    return -1;
+}
+
+static int listener_accept(struct sock_listener *l, struct sock_addr *peer)
+{
+    if (!l->channel)
+        return accept4(l->io.fd, &peer->any, &peer->size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    peer->size = sizeof(peer->any.sa_family);
+    peer->any.sa_family = AF_UNIX;
+    return channel_receive(l);
+}
+
 static void listener_on_ready(struct loop_io *io, uint32_t events UNUSED)
 {
     struct sock_listener *l = container_of(io, struct sock_listener, io);
 
     for (int i = 0; i < ACCEPTS_PER_EVENT && !l->paused && io->fd >= 0; i++) {
         struct sock_addr peer = {.size = sizeof(peer.path)};
-        int fd = accept4(io->fd, &peer.any, &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = listener_accept(l, &peer);
 
         if (fd >= 0) {
             if (peer.any.sa_family != AF_UNIX)
@@ -330,6 +360,15 @@ int sock_listener_start(struct sock_listener *l, struct loop *loop, int fd,
                         struct err *e)
 {
     *l = (struct sock_listener){.loop = loop, .on_accept = on_accept};
+    return loop_io_start(loop, &l->io, fd, EPOLLIN, listener_on_ready, e);
+}
+
+int sock_channel_start(struct sock_listener *l, struct loop *loop, int fd,
+                       void (*on_accept)(struct sock_listener *, int, const struct sock_addr *),
+                       void (*on_note)(struct sock_listener *, struct str), struct err *e)
+{
+    *l = (struct sock_listener){
+        .loop = loop, .on_accept = on_accept, .on_note = on_note, .channel = true};
     return loop_io_start(loop, &l->io, fd, EPOLLIN, listener_on_ready, e);
 }
 

@@ -60,13 +60,20 @@ struct sock_listener {
     struct loop *loop;
     /* Takes over fd (non-blocking; TCP_NODELAY set). `peer` is valid during the call. */
     void (*on_accept)(struct sock_listener *l, int fd, const struct sock_addr *peer);
-    bool paused;
+    /* Of a channel: a message without a connection. */
+    void (*on_note)(struct sock_listener *l, struct str note);
+    bool paused, channel;
 };
 
 /* Takes over fd. */
 int sock_listener_start(struct sock_listener *l, struct loop *loop, int fd,
                         void (*on_accept)(struct sock_listener *, int, const struct sock_addr *),
                         struct err *e);
+/* The same for a connected unix socket, SOCK_SEQPACKET, over which another process passes
+ * connections that it accepted, one in a message. Connections have no address of their peer. */
+int sock_channel_start(struct sock_listener *l, struct loop *loop, int fd,
+                       void (*on_accept)(struct sock_listener *, int, const struct sock_addr *),
+                       void (*on_note)(struct sock_listener *, struct str), struct err *e);
 void sock_listener_pause(struct sock_listener *l); /* new connections wait in the backlog */
 void sock_listener_resume(struct sock_listener *l);
 void sock_listener_stop(struct sock_listener *l); /* closes; may be called twice */
