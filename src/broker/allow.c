@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "broker/broker.h"
+#include "broker/disks.h"
 
 enum { LINK_BYTES_MAX = 64, DIRECTORY_NAMES_BYTES = 1024 };
 
@@ -85,6 +86,9 @@ int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e)
 
     if (caller != 0 && b->allowed_count == 0)
         return err_set(e, EPERM, "only root may give directories to sandboxes, or fill them");
+    if (disks_has(b, fd)) /* it has no path; only disks_open() made it */
+        return (found = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0 ? err_sys(e, errno, "use a volume")
+                                                           : take_fd(&found);
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     n = readlink(link, path, sizeof(path) - 1);
     if (n < 0)
@@ -160,6 +164,7 @@ int allow_reach(const struct broker *b, uid_t caller, int dir, struct str path, 
 {
     /* In our mount namespace: the caller's service manager may have made it read-only there. */
     auto_fd at = allow_open(b, caller, dir, e);
+    char id[DISK_VOLUME_ID_BYTES];
     struct str name;
 
     while (at >= 0 && str_cut(&path, '/', &name)) {
@@ -170,6 +175,8 @@ int allow_reach(const struct broker *b, uid_t caller, int dir, struct str path, 
         next = reach_step(at, name, path.n == 0, make, e);
         fd_close(at);
         at = next;
+        if (at >= 0 && disks_id(at, id))
+            return disks_open(b, id, path, e);
     }
     return take_fd(&at);
 }

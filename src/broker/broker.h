@@ -18,6 +18,7 @@ struct ready {
     struct cgroup cgroup;
     int dir;
     struct parked parked;
+    bool has_host;           /* the host's root is mounted already */
     struct slot_owner child; /* the parked child; all 0 once it may have ended */
 };
 
@@ -30,7 +31,8 @@ struct broker_allowed {
 enum { BROKER_ALLOWED_MAX = 64, BROKER_CONNECTIONS_MAX = 64 };
 
 enum {
-    JOBS_MAX = 16, /* of one worker at a time */
+    JOBS_MAX = 16,       /* of one worker at a time, without counts */
+    JOBS_COUNTS_MAX = 4, /* counts of volumes, beside them: listing volumes stops no snapshot */
     JOBS_FDS_MAX = PLAN_LAYERS_MAX + 1,
     JOBS_HOST_FDS_MAX = 256,
     JOBS_HOST_FD_LAST = 1024, /* higher ones are not looked at: a worker begins with few */
@@ -38,12 +40,13 @@ enum {
 
 struct job_note {
     int pidfd;
+    bool counts;               /* a volume */
     char freezes[PLAN_ID_MAX]; /* id of the sandbox that it may leave frozen; "" = none */
 };
 
 /* Processes for long work, see jobs.h. */
 struct jobs {
-    struct job_note notes[JOBS_MAX];
+    struct job_note notes[JOBS_MAX + JOBS_COUNTS_MAX];
     size_t count;
     int ended; /* epoll, readable when one has ended */
     int host_fds[JOBS_HOST_FDS_MAX];
@@ -59,13 +62,15 @@ struct broker {
     uint32_t ready_count[2];
     uint32_t ready_total[2];  /* that all workers together keep ready */
     uint32_t worker, workers; /* our index, and the number of workers */
-    bool expects_host;        /* the last plan used the host's root, so expect the next to */
-    bool expects_shifted;     /* the same for shifted layers */
+    uint16_t plans_host;      /* bit per plan, the last in bit 0: it used the host's root alone */
+    uint16_t plans_shifted;   /* the same: it had shifted layers */
+    uint32_t plans;           /* how many bits count; new slots are made as these plans were */
     bool tied;                /* ends with the process that started it (--until-eof) */
     struct err blocked;       /* why the last user namespace could not be made; code 0 = it could */
     uint32_t slot_hint;       /* where the search for a free number begins */
     int unpack;               /* program that unpacks layers; negative = none */
     int remover;              /* eventfd that wakes it; -EBADF = none: remove everything here */
+    int leftovers[2];         /* pipe to the cleaner with numbers of slots; -EBADF = none */
     struct jobs jobs;         /* of this worker */
 };
 
@@ -98,8 +103,11 @@ void ready_want(struct broker *b, const struct broker_config *c);
 /* This worker's share of that total. */
 uint32_t ready_share(const struct broker *b, enum plan_net net);
 int ready_make(struct broker *b, enum plan_net net, struct ready **ret, struct err *e);
-void ready_free(struct broker *b, struct ready *r);            /* releases the slot */
-struct ready *ready_take(struct broker *b, enum plan_net net); /* NULL when there is none */
+void ready_free(struct broker *b, struct ready *r); /* releases the slot */
+/* Notes which plans there are, for the slots that are made from now on. */
+void ready_note(struct broker *b, const struct plan *plan);
+/* The slot that needs least changes for this plan. NULL when there is none. */
+struct ready *ready_take(struct broker *b, const struct plan *plan);
 /* Makes one slot if fewer than wanted are ready: 1 = made, 0 = enough, -errno. */
 int ready_fill_one(struct broker *b, const uint32_t wanted[2], struct err *e);
 void ready_free_all(struct broker *b);
@@ -135,6 +143,9 @@ int life_name(const struct broker *b, const char *id, uint32_t slot, struct err 
  * found it; its flock excludes other processes. -ENOENT when another process was faster, and the
  * number may have been reused. */
 int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
+/* Kills a sandbox and frees its name: no process and no id of it is left on return. The cleaner
+ * removes the rest, or this call if too many slots wait for that. Otherwise as life_destroy. */
+int life_end(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
 /* Leaves a slot that could not be destroyed to the next sweep. */
 void life_abandon(int dir);
 
@@ -145,6 +156,8 @@ int policy_set(const struct broker *b, const struct slot_record *record, int dir
                const struct netns_policy *policy, struct err *e);
 int policy_learn(const struct broker *b, const struct slot_record *record, int dir,
                  const struct netns_entry *entries, size_t count, struct err *e);
+int policy_traffic_of(const struct broker *b, const struct slot_record *record,
+                      struct netns_traffic *ret, struct err *e);
 void policy_forget(const struct broker *b, uint32_t slot, int dir); /* of a removed sandbox */
 
 /* pause.c: freezing. `dir` is the slot's directory; -ESRCH when the sandbox has ended. */
@@ -170,18 +183,24 @@ int trash_empty(const struct broker *b, struct err *e);
 /* The same, but leaves it to the eraser if there is one. */
 int trash_sweep(const struct broker *b, struct err *e);
 
-/* remover.c: processes that remove large amounts of files for the others. */
-/* Enables the remover and the eraser, for this process and those it forks. */
+/* remover.c: processes that remove what takes long, for the others. */
+/* Enables the remover, the eraser and the cleaner, for this process and those it forks. */
 int remover_open(struct broker *b, struct err *e);
 /* Tells both that there is a slot without an owner, or something in the trash. */
 void remover_wake(const struct broker *b);
 /* Whether they were woken since the last call: then start them. */
 bool remover_is_wanted(const struct broker *b);
-/* Each runs in a process of its own. The remover removes slots, the eraser empties the trash. */
+/* Leaves a slot without processes, name and record to the cleaner. False when too many wait. */
+bool leftover_put(const struct broker *b, uint32_t slot);
+/* Each runs in a process of its own. The remover removes slots, the eraser empties the trash. The
+ * cleaner removes the slots of leftover_put(), and ends when there was none for a while. */
 int remover_run(struct broker *b, struct err *e);
 int eraser_run(struct broker *b, struct err *e);
+int cleaner_run(struct broker *b, struct err *e);
 
 /* sweep.c: removes what no living process owns. Returns the number of removed things. */
 int broker_sweep_all(struct broker *b, bool dead_too, struct err *e);
+/* Removes this slot, if it has no owner. */
+int broker_sweep_slot(struct broker *b, uint32_t slot, struct err *e);
 /* Slots only, without dead sandboxes. */
 int broker_sweep_slots(struct broker *b, struct err *e);

@@ -23,6 +23,7 @@ enum {
     TURN_MS = 30 * 1000,
     LONG_MS = 60 * 1000,
     SPAWN_MS = 120 * 1000,
+    HAND_OVER_MS = 1000, /* to begin a connection for another process */
     SLOT_MS = 20 * 1000, /* to make a slot, and to remove it after a failure */
 };
 static_assert((int)SHORT_MS > (int)BROKER_FREEZE_MS_MAX, "a sandbox that does not thaw is told");
@@ -35,7 +36,7 @@ static const uint32_t reply_ms[BROKER_OP_COUNT] = {
     [BROKER_FILL] = LONG_MS,     [BROKER_SWEEP] = LONG_MS,    [BROKER_INFO] = SHORT_MS,
     [BROKER_ERASE] = SHORT_MS,   [BROKER_REACH] = SHORT_MS,   [BROKER_UNPACK] = SHORT_MS,
     [BROKER_MERGE] = SHORT_MS,   [BROKER_MEASURE] = SHORT_MS, [BROKER_LEARN] = SHORT_MS,
-    [BROKER_OBJECTS] = SHORT_MS,
+    [BROKER_OBJECTS] = SHORT_MS, [BROKER_TRAFFIC] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -77,19 +78,13 @@ static size_t files_of(uint32_t op)
 
 /* Descriptors of the reply go to ret_files, which has room for those of the operation; NULL when
  * none is expected. */
-static int exchange_bytes(struct broker_client *c, const void *message, size_t bytes,
-                          uint32_t timeout_ms, const int *fds, size_t fd_count,
-                          struct broker_reply *reply, int *ret_files, struct err *e)
+static int await_answer(struct broker_client *c, uint32_t timeout_ms, struct broker_reply *reply,
+                        int *ret_files, size_t wanted, struct err *e)
 {
     int got[FD_SEND_MAX];
-    size_t n = 0, count = 0, wanted = 0;
-    int r;
+    size_t n = 0, count = 0;
+    int r = await_reply(c->sock, timeout_ms);
 
-    if (ret_files)
-        wanted = files_of(*(const uint32_t *)message);
-    r = fd_send(c->sock, message, bytes, fds, fd_count);
-    if (r == 0)
-        r = await_reply(c->sock, timeout_ms);
     if (r == 0)
         r = fd_recv(c->sock, reply, sizeof(*reply), &n, got, &count);
     if (r == 0 && n == 0)
@@ -113,6 +108,21 @@ static int exchange_bytes(struct broker_client *c, const void *message, size_t b
     return reply->result;
 }
 
+static int exchange_bytes(struct broker_client *c, const void *message, size_t bytes,
+                          uint32_t timeout_ms, const int *fds, size_t fd_count,
+                          struct broker_reply *reply, int *ret_files, struct err *e)
+{
+    size_t wanted = ret_files ? files_of(*(const uint32_t *)message) : 0;
+    int r = fd_send(c->sock, message, bytes, fds, fd_count);
+
+    if (r < 0) {
+        broker_close(c);
+        return is_silence(r) ? err_set(e, ETIMEDOUT, "the broker does not answer")
+                             : err_sys(e, -r, "talk to the broker");
+    }
+    return await_answer(c, timeout_ms, reply, ret_files, wanted, e);
+}
+
 static int exchange(struct broker_client *c, const struct broker_request *request, const int *fds,
                     size_t fd_count, struct broker_reply *reply, int *ret_files, struct err *e)
 {
@@ -132,32 +142,57 @@ static int ask_about(struct broker_client *c, enum broker_op op, const char *id,
 
 /* --- the calls --- */
 
+static int connect_to(const char *path, uint32_t patience_ms, struct err *e)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    const struct timeval patience = {.tv_sec = patience_ms / 1000};
+    auto_fd sock = -EBADF;
+
+    if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_of(path)) < 0)
+        return err_set(e, ENAMETOOLONG, "socket path '%s' is too long", path);
+    sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (sock < 0)
+        return err_sys(e, errno, "make a socket");
+    fd_set_send_room(sock, sizeof(struct broker_spawn));
+    /* connect() blocks while the backlog is full: forever if the broker never accepts. */
+    (void)setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+        return is_silence(-errno) ? err_set(e, ETIMEDOUT, "the broker does not answer")
+                                  : err_sys(e, errno, "connect to the broker at '%s'", path);
+    return take_fd(&sock);
+}
+
 int broker_connect(struct broker_client *c, const char *path, const struct broker_config *config,
                    struct err *e)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct broker_request request = {.op = BROKER_CONFIG, .config = *config};
-    const struct timeval patience = {.tv_sec = SHORT_MS / 1000};
     struct broker_reply reply;
+    int sock = connect_to(path, SHORT_MS, e);
 
     request.config.version = BROKER_WIRE_VERSION;
-    c->sock = -EBADF;
-    if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_of(path)) < 0)
-        return err_set(e, ENAMETOOLONG, "socket path '%s' is too long", path);
-    c->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (c->sock < 0)
-        return err_sys(e, errno, "make a socket");
-    fd_set_send_room(c->sock, sizeof(struct broker_spawn));
-    /* connect() blocks while the backlog is full: forever if the broker never accepts. */
-    (void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    if (connect(c->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-        int r = is_silence(-errno) ? err_set(e, ETIMEDOUT, "the broker does not answer")
-                                   : err_sys(e, errno, "connect to the broker at '%s'", path);
+    c->sock = sock < 0 ? -EBADF : sock;
+    return sock < 0 ? sock : exchange(c, &request, NULL, 0, &reply, NULL, e);
+}
 
-        broker_close(c);
-        return r;
-    }
-    return exchange(c, &request, NULL, 0, &reply, NULL, e);
+int broker_connect_for(const char *path, const struct broker_config *config, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_CONFIG, .config = *config};
+    auto_fd sock = connect_to(path, HAND_OVER_MS, e);
+    int r;
+
+    if (sock < 0)
+        return sock;
+    request.config.version = BROKER_WIRE_VERSION;
+    r = fd_send(sock, &request, broker_request_bytes(&request), NULL, 0);
+    return r < 0 ? err_sys(e, -r, "talk to the broker") : take_fd(&sock);
+}
+
+int broker_adopt(struct broker_client *c, int sock, struct err *e)
+{
+    struct broker_reply reply;
+
+    c->sock = sock;
+    return await_answer(c, TURN_MS, &reply, NULL, 0, e);
 }
 
 int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers,
@@ -165,7 +200,7 @@ int broker_spawn(struct broker_client *c, const struct plan *plan, const int *la
 {
     auto_free struct broker_spawn *message = NULL;
     struct broker_reply reply;
-    int fds[PLAN_LAYERS_MAX + PLAN_BINDS_MAX + 2];
+    int fds[PLAN_LAYERS_MAX + PLAN_BINDS_MAX + 3];
     size_t count = 0;
     int r = plan_check(plan, e);
 
@@ -176,7 +211,7 @@ int broker_spawn(struct broker_client *c, const struct plan *plan, const int *la
     memcpy(&message->plan, plan, plan_bytes(plan));
     for (size_t i = 0; i < plan->layer_count; i++)
         fds[count++] = layers[i];
-    for (size_t i = 0; i < plan->bind_count + plan->lasting; i++)
+    for (size_t i = 0; i < plan->bind_count + plan->lasting + plan->memory; i++)
         fds[count++] = binds[i];
     fds[count++] = listener;
     r = exchange_bytes(c, message, broker_spawn_bytes(plan), SPAWN_MS, fds, count, &reply,
@@ -231,6 +266,21 @@ int broker_learn(struct broker_client *c, const char *id, const struct netns_ent
     return exchange(c, &request, NULL, 0, &reply, NULL, e);
 }
 
+int broker_traffic(struct broker_client *c, const char *id, struct netns_traffic *ret,
+                   struct err *e)
+{
+    struct broker_request request = {.op = BROKER_TRAFFIC};
+    struct broker_reply reply;
+    int r;
+
+    if (str_copy(request.id.id, sizeof(request.id.id), str_of(id)) < 0)
+        return err_set(e, EINVAL, "'%.64s' is not a valid sandbox id", id);
+    r = exchange(c, &request, NULL, 0, &reply, NULL, e);
+    if (r >= 0)
+        *ret = reply.traffic;
+    return r;
+}
+
 int broker_signal(struct broker_client *c, const char *id, int signal, struct err *e)
 {
     struct broker_request request = {.op = BROKER_SIGNAL, .signal.signal = signal};
@@ -262,11 +312,16 @@ int broker_remove(struct broker_client *c, const char *id, struct err *e)
     return ask_about(c, BROKER_REMOVE, id, NULL, 0, &reply, NULL, e);
 }
 
-int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e)
+int broker_snapshot(struct broker_client *c, const char *id, int dir, int memory, struct err *e)
 {
+    struct broker_request request = {.op = BROKER_SNAPSHOT, .snapshot.memory = memory >= 0};
     struct broker_reply reply;
-    int sock = -EBADF;
-    int r = ask_about(c, BROKER_SNAPSHOT, id, &dir, 1, &reply, &sock, e);
+    const int fds[] = {dir, memory};
+    int sock = -EBADF, r;
+
+    if (str_copy(request.snapshot.id, sizeof(request.snapshot.id), str_of(id)) < 0)
+        return err_set(e, ENAMETOOLONG, "the id is too long");
+    r = exchange(c, &request, fds, 1 + request.snapshot.memory, &reply, &sock, e);
 
     return r < 0 ? r : sock;
 }
@@ -385,6 +440,17 @@ int broker_reach(struct broker_client *c, int dir, const char *path, bool make, 
     int r = ask_about_path(c, &request, dir, path, &fd, e);
 
     return r < 0 ? r : fd;
+}
+
+int broker_make_volume(struct broker_client *c, int dir, const char *name, uint64_t bytes,
+                       struct err *e)
+{
+    struct broker_request request = {.op = BROKER_REACH, .path.make = 1, .path.disk_bytes = bytes};
+    int fd = -EBADF;
+    int r = ask_about_path(c, &request, dir, name, &fd, e);
+
+    fd_close(fd);
+    return r;
 }
 
 int broker_info(struct broker_client *c, struct broker_info *ret, struct err *e)

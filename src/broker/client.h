@@ -22,10 +22,16 @@ void broker_handle_done(struct broker_handle *h); /* closes the files; the sandb
 /* Connects and sends BROKER_CONFIG. */
 int broker_connect(struct broker_client *c, const char *path, const struct broker_config *config,
                    struct err *e);
+/* Begins a connection for another process, which needs no right to connect: connects and sends
+ * BROKER_CONFIG, whose role is settled by that, and does not wait for the answer. Returns the
+ * socket. Blocks for at most a second. */
+int broker_connect_for(const char *path, const struct broker_config *config, struct err *e);
+/* Takes over such a socket, in that process, and waits for the answer to its configuration. */
+int broker_adopt(struct broker_client *c, int sock, struct err *e);
 void broker_close(struct broker_client *c);
 
 /* layers: plan->layer_count directories; binds: plan->bind_count volumes, and the directory of a
- * lasting layer if plan->lasting; all may be O_PATH.
+ * lasting layer if plan->lasting, and that of saved memory if plan->memory; all may be O_PATH.
  * listener: the socket for execd. The caller keeps all of them. */
 int broker_spawn(struct broker_client *c, const struct plan *plan, const int *layers,
                  const int *binds, int listener, struct broker_handle *ret, struct err *e);
@@ -37,6 +43,9 @@ int broker_policy(struct broker_client *c, const char *id, const struct netns_po
 /* Adds addresses to the policy in force; each is forgotten after its time. */
 int broker_learn(struct broker_client *c, const char *id, const struct netns_entry *entries,
                  size_t count, struct err *e);
+/* What it has sent and received; -ENOENT when it has no policy, or is gone. */
+int broker_traffic(struct broker_client *c, const char *id, struct netns_traffic *ret,
+                   struct err *e);
 int broker_signal(struct broker_client *c, const char *id, int signal, struct err *e);
 int broker_pause(struct broker_client *c, const char *id, struct err *e);
 int broker_resume(struct broker_client *c, const char *id, struct err *e);
@@ -44,9 +53,10 @@ int broker_stat(struct broker_client *c, const char *id, struct broker_sandbox *
                 struct cgroup_stat *ret_stat, struct err *e);
 int broker_remove(struct broker_client *c, const char *id, struct err *e);
 /* Starts to copy the files that the sandbox wrote into an empty directory, as a layer with
- * PLAN_LAYER_SHIFTED, while the sandbox is frozen. Returns a socket for broker_copied_result;
+ * PLAN_LAYER_SHIFTED, while the sandbox is frozen; and its memory into another, unless that is
+ * negative: -ENOTSUP when its runtime cannot. Returns a socket for broker_copied_result;
  * closing it stops the work. -EBUSY in the result: another snapshot of it is being made. */
-int broker_snapshot(struct broker_client *c, const char *id, int dir, struct err *e);
+int broker_snapshot(struct broker_client *c, const char *id, int dir, int memory, struct err *e);
 /* Starts to merge shifted layers, topmost first, into an empty directory: one layer with the same
  * effect. `link` makes hard links to their files where possible: then they must never be written
  * again. Returns a socket as above. */
@@ -72,6 +82,10 @@ int broker_erase(struct broker_client *c, int dir, const char *name, struct err 
  * directories, owned by root, mode 0755. Follows no symbolic link: -ELOOP. The caller owns the
  * descriptor. */
 int broker_reach(struct broker_client *c, int dir, const char *path, bool make, struct err *e);
+/* Makes the directory dir/name, a volume that holds at most so many bytes: a file system of its
+ * own. broker_reach() of it or below it returns a mount, for one plan. -EEXIST when it exists. */
+int broker_make_volume(struct broker_client *c, int dir, const char *name, uint64_t bytes,
+                       struct err *e);
 /* Starts unpacking a layer, an archive open for reading, into an empty directory: its files get the
  * owners of sandbox/layer_ids.h. Returns a socket for broker_unpack_result; the caller closes it,
  * and so cancels work that goes on. After a failure the directory has files that only broker_erase

@@ -102,39 +102,59 @@ void jobs_tend(struct broker *b)
     }
 }
 
-static void job_note(struct broker *b, const struct job *j, pid_t pid)
+/* Must be called while a descriptor is free, else the job would run on without being counted. */
+static int job_note(struct broker *b, const struct job *j, pid_t pid, struct err *e)
 {
     struct jobs *jobs = &b->jobs;
     struct job_note *note = &jobs->notes[jobs->count];
     struct proc proc;
+    int r;
 
-    *note = (struct job_note){.pidfd = -EBADF};
+    *note = (struct job_note){.pidfd = -EBADF, .counts = j->counts};
     if (j->freezes)
         (void)!str_copy(note->freezes, sizeof(note->freezes), str_of(j->freezes));
-    if (proc_open(pid, &proc) < 0) { /* it has ended already */
+    r = proc_open(pid, &proc);
+    if (r == -ESRCH) { /* it has ended already */
         heal(b, note->freezes);
-        return;
+        return 0;
     }
+    if (r < 0)
+        return err_sys(e, -r, "watch a process"); /* it ends when its caller's socket closes */
     note->pidfd = proc.pidfd;
     jobs->count++;
     if (epoll_ctl(jobs->ended, EPOLL_CTL_ADD, proc.pidfd,
                   &(struct epoll_event){.events = EPOLLIN}) < 0)
         log_event(LOG_WARN, "the end of a job will be noticed late");
+    return 0;
+}
+
+static int check_room(const struct jobs *jobs, bool counts, struct err *e)
+{
+    size_t same = 0;
+
+    for (size_t i = 0; i < jobs->count; i++)
+        same += jobs->notes[i].counts == counts;
+    if (counts && same == JOBS_COUNTS_MAX)
+        return err_set(e, EBUSY, "%d volumes are being counted already: try again when one is done",
+                       JOBS_COUNTS_MAX);
+    if (!counts && same == JOBS_MAX)
+        return err_set(e, EBUSY,
+                       "%d layers and volumes are being copied, merged, unpacked or started "
+                       "already: try again when one is done",
+                       JOBS_MAX);
+    return 0;
 }
 
 int job_start(struct broker *b, const struct job *j, struct err *e)
 {
     auto_fd ours = -EBADF, theirs = -EBADF;
     pid_t self = getpid(), pid;
-    int socks[2];
+    int socks[2], r;
 
     jobs_tend(b);
-    if (b->jobs.count == JOBS_MAX)
-        return err_set(
-            e, EBUSY,
-            "%d layers and volumes are being copied, merged, unpacked or counted already: "
-            "try again when one is done",
-            JOBS_MAX);
+    r = check_room(&b->jobs, j->counts, e);
+    if (r < 0)
+        return r;
     if (j->fd_count > JOBS_FDS_MAX)
         return err_set(e, EMFILE, "more than %d descriptors for one job", JOBS_FDS_MAX);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
@@ -146,6 +166,7 @@ int job_start(struct broker *b, const struct job *j, struct err *e)
         job_main(b, j, ours, self); /* closes the caller's end, else it would never see it closed */
     if (pid < 0)
         return err_sys(e, errno, "make a process");
-    job_note(b, j, pid);
-    return take_fd(&theirs);
+    fd_close(take_fd(&ours)); /* a free descriptor for job_note() */
+    r = job_note(b, j, pid, e);
+    return r < 0 ? r : take_fd(&theirs);
 }

@@ -12,6 +12,7 @@ struct job {
     size_t fd_count;
     bool needs_host;     /* also those of struct host */
     const char *freezes; /* id of the sandbox that it may freeze; NULL = none */
+    bool counts;         /* a volume: has places of its own */
     /* Runs in the process, which ends when it returns, with its result as the exit status. `client`
      * is the caller's socket. */
     int (*run)(void *user, int client);
@@ -22,7 +23,8 @@ struct job {
  * Call it before the worker opens any; `listener` is not one of them. Returns a descriptor that is
  * readable when jobs_tend() has something to do. */
 int jobs_open(struct broker *b, int listener, struct err *e);
-/* Starts a job and returns the caller's end of its socket. -EBUSY when there are JOBS_MAX. */
+/* Starts a job and returns the caller's end of its socket. -EBUSY when all places
+ * are taken: JOBS_MAX, or JOBS_COUNTS_MAX for one that counts. */
 int job_start(struct broker *b, const struct job *j, struct err *e);
 /* Forgets the jobs that have ended, and thaws what they left frozen. */
 void jobs_tend(struct broker *b);

@@ -1,5 +1,6 @@
 /* life.c - sandboxes by id: <state>/ids/<id> is a symbolic link to the number of its slot. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -149,21 +150,23 @@ static int life_kill_owner(int dir, struct err *e)
     return r > 0 ? 0 : err_set(e, ETIMEDOUT, "its first process outlives SIGKILL");
 }
 
-static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const char *id,
-                              struct err *e)
+static int life_kill(const struct broker *b, uint32_t slot, int dir, struct err *e)
 {
     struct cgroup groups = cgroup_at(b->host.cgroups, slot);
     int r;
 
     objects_kill(dir); /* first: until they end, processes that wait for them cannot */
     r = cgroup_kill(&groups, KILL_MS_MAX, e);
-
     if (r < 0 && r != -ENOENT)
         return err_wrap(e, r, "kill");
-    r = life_kill_owner(dir, e);
-    if (r < 0)
-        return r;
-    r = cgroup_remove(b->host.cgroups, slot, e);
+    return life_kill_owner(dir, e);
+}
+
+static int life_remove_parts(const struct broker *b, uint32_t slot, int dir, const char *id,
+                             struct err *e)
+{
+    int r = cgroup_remove(b->host.cgroups, slot, e);
+
     if (r < 0)
         return err_wrap(e, r, "remove cgroups");
     if (b->host.has_bridge)
@@ -179,19 +182,72 @@ static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const ch
     return r < 0 ? err_wrap(e, r, "remove files") : 0;
 }
 
+static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const char *id,
+                              struct err *e)
+{
+    int r = life_kill(b, slot, dir, e);
+
+    return r < 0 ? r : life_remove_parts(b, slot, dir, id, e);
+}
+
+/* A sandbox with a lasting layer may start again at once. Its overlay must be unmounted by then,
+ * and the kernel may do that a moment after the last process ended. */
+static bool life_may_linger(int dir)
+{
+    return faccessat(dir, "layer", F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
+/* 1: its cgroups, network and files are left. -ENOENT when another process was here since the
+ * caller found the slot: its record is gone then, though its directory is not. */
+static int life_end_taken(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    struct slot_record record;
+    int r;
+
+    if (slot_read_record(dir, &record, NULL) < 0 || !str_eq(str_of(record.id), str_of(id)))
+        return err_set(e, ENOENT, "it was removed already");
+    r = life_kill(b, slot, dir, e);
+    if (r < 0)
+        return r;
+    if (!life_may_linger(dir))
+        return life_remove_parts(b, slot, dir, id, e);
+    life_disown(b, dir);
+    r = life_unname(b, id, slot, e);
+    life_abandon(dir);
+    return r < 0 ? r : 1;
+}
+
 void life_abandon(int dir)
 {
     (void)unlinkat(dir, "record", 0);
 }
 
-int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+typedef int life_taken_fn(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
+
+static int life_take(struct broker *b, uint32_t slot, int dir, const char *id, life_taken_fn *fn,
+                     struct err *e)
 {
     int r;
 
     if (flock(dir, LOCK_EX) < 0)
         return err_sys(e, errno, "lock slot %u", slot);
-    r = life_is_current(b, slot, dir) ? life_destroy_taken(b, slot, dir, id, e)
+    r = life_is_current(b, slot, dir) ? fn(b, slot, dir, id, e)
                                       : err_set(e, ENOENT, "it was removed already");
     (void)flock(dir, LOCK_UN); /* parked children may hold copies of the descriptor */
     return r;
+}
+
+int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    return life_take(b, slot, dir, id, life_destroy_taken, e);
+}
+
+int life_end(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    int r = life_take(b, slot, dir, id, life_end_taken, e);
+
+    if (r <= 0 || leftover_put(b, slot))
+        return r < 0 ? r : 0;
+    r = life_destroy(b, slot, dir, NULL, e);
+    return r == -ENOENT ? 0 : r; /* a sweep was faster */
 }

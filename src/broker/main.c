@@ -26,18 +26,23 @@
 #include "broker/broker.h"
 #include "broker/confine.h"
 #include "sandbox/objects.h"
+#include "sandbox/oci.h"
 #include "sandbox/program.h"
 #include "version.h"
 
 enum {
     WORKERS_MAX = 16,
     RESTART_PAUSE_MS = 200, /* after a worker died */
+    END_MS_MAX = 5000,      /* for what the cleaner had still to do */
+    END_POLL_MS = 2,
 };
 
 enum {
     SWEEPER, /* removes ready and half-made slots of a dead worker */
     REMOVER, /* removes slots with any number of files */
     ERASER,  /* empties the trash: a volume with millions of files must not delay slots */
+    CLEANER, /* removes what is left of ended sandboxes */
+    LAST,    /* does so when the broker ends */
     TIDIER_COUNT,
 };
 
@@ -45,6 +50,8 @@ struct options {
     const char *state, *socket, *execd, *unpack;
     const char *allowed[BROKER_ALLOWED_MAX];
     size_t allowed_count;
+    const char *runtimes[OCI_RUNTIMES_MAX];
+    size_t runtime_count;
     int until_eof; /* end at end of file of this pipe; -EBADF = none */
     unsigned workers;
     uid_t caller; /* uid that may connect, beside root */
@@ -101,9 +108,8 @@ static int sweeper_run(struct broker *b, struct err *e)
 }
 
 static int (*const tidier_runs[TIDIER_COUNT])(struct broker *b, struct err *e) = {
-    [SWEEPER] = sweeper_run,
-    [REMOVER] = remover_run,
-    [ERASER] = eraser_run,
+    [SWEEPER] = sweeper_run, [REMOVER] = remover_run,     [ERASER] = eraser_run,
+    [CLEANER] = cleaner_run, [LAST] = broker_sweep_slots,
 };
 
 static NORETURN void tidier_main(const struct supervisor *s, unsigned which)
@@ -207,9 +213,11 @@ static bool is_at_end(int pipe)
 static bool supervise_turn(struct supervisor *s, int timeout_ms)
 {
     struct pollfd polls[] = {
-        {.fd = s->signals,            .events = POLLIN},
-        {.fd = s->options->until_eof, .events = POLLIN},
-        {.fd = s->broker->remover,    .events = POLLIN},
+        {.fd = s->signals,                                             .events = POLLIN},
+        {.fd = s->options->until_eof,                                  .events = POLLIN},
+        {.fd = s->broker->remover,                                     .events = POLLIN},
+ /* The cleaner reads it while it runs. */
+        {.fd = s->tidiers[CLEANER].pid ? -1 : s->broker->leftovers[0], .events = POLLIN},
     };
     struct signalfd_siginfo info;
 
@@ -221,11 +229,35 @@ static bool supervise_turn(struct supervisor *s, int timeout_ms)
     }
     if (polls[2].revents && remover_is_wanted(s->broker))
         s->tidiers[REMOVER].due = s->tidiers[ERASER].due = true;
+    if (polls[3].revents)
+        s->tidiers[CLEANER].due = true;
     if (!polls[0].revents || read(s->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return true;
     if (info.ssi_signo == SIGCHLD)
         reap(s);
     return info.ssi_signo == SIGCHLD;
+}
+
+/* Another process does what the cleaner had still to do, and gets little time: it may have to wait
+ * for locks. The next broker continues its work. */
+static void end_cleaner(struct supervisor *s)
+{
+    const struct timespec pause = {.tv_nsec = END_POLL_MS * 1000000L};
+    struct tidier *last = &s->tidiers[LAST];
+    uint64_t deadline = deadline_in_ms(END_MS_MAX);
+
+    if (s->tidiers[CLEANER].pid > 0)
+        (void)waitpid(s->tidiers[CLEANER].pid, NULL, 0);
+    last->due = true;
+    if (!start_tidier(s, LAST))
+        return;
+    while (waitpid(last->pid, NULL, WNOHANG) == 0) {
+        if (deadline_passed(deadline)) {
+            (void)kill(last->pid, SIGKILL);
+            return;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 /* Restarts workers that die, until told to stop. */
@@ -248,6 +280,7 @@ static void supervise(struct supervisor *s)
     /* Do not wait for the others: unlink() of a large file takes long, uninterruptibly. */
     if (s->tidiers[SWEEPER].pid > 0)
         (void)waitpid(s->tidiers[SWEEPER].pid, NULL, 0);
+    end_cleaner(s);
 }
 
 /* --- options --- */
@@ -255,7 +288,7 @@ static void supervise(struct supervisor *s)
 static const char help[] =
     "usage: opensandbox-broker [--state DIR] [--socket PATH] [--execd PATH] [--unpack PATH]\n"
     "                          [--workers N] [--caller UID] [--allow DIR]... [--until-eof FD]\n"
-    "                          [--sweep] [--version] [--help]\n"
+    "                          [--runtime NAME=PATH]... [--sweep] [--version] [--help]\n"
     "Makes and ends sandboxes for an unprivileged caller. Needs root.\n"
     "\n"
     "  --state DIR    where sandboxes live (default /var/lib/opensandbox)\n"
@@ -269,6 +302,9 @@ static const char help[] =
     "  --caller UID   uid that may connect, beside root (default 0)\n"
     "  --allow DIR    where that caller may take layers and volumes from, and have snapshots put;\n"
     "                 all of DIR is then the caller's to read and write. Up to 64 times\n"
+    "  --runtime NAME=PATH\n"
+    "                 an OCI runtime that plans may name, with further arguments after the path:\n"
+    "                 'gvisor=/usr/local/bin/runsc'. Up to 8 times\n"
     "  --until-eof FD end when this inherited pipe reports end of file\n"
     "  --sweep        remove what dead sandboxes and brokers left behind, say how much, and exit\n";
 
@@ -289,6 +325,16 @@ static int add_allowed(struct options *o, const char *path)
         return -1;
     }
     o->allowed[o->allowed_count++] = path;
+    return 0;
+}
+
+static int add_runtime(struct options *o, const char *text)
+{
+    if (o->runtime_count == OCI_RUNTIMES_MAX) {
+        fprintf(stderr, "opensandbox-broker: at most %d runtimes\n", OCI_RUNTIMES_MAX);
+        return -1;
+    }
+    o->runtimes[o->runtime_count++] = text;
     return 0;
 }
 
@@ -333,6 +379,7 @@ static int parse_options(int argc, char **argv, struct options *o)
         {"workers",   required_argument, NULL, 'w'},
         {"caller",    required_argument, NULL, 'c'},
         {"allow",     required_argument, NULL, 'a'},
+        {"runtime",   required_argument, NULL, 'r'},
         {"until-eof", required_argument, NULL, 'u'},
         {"sweep",     no_argument,       NULL, 'S'},
         {"version",   no_argument,       NULL, 'V'},
@@ -358,6 +405,8 @@ static int parse_options(int argc, char **argv, struct options *o)
             return fputs(help, stdout) < 0 ? -1 : 1;
         else if (c == 'a')
             r = add_allowed(o, optarg);
+        else if (c == 'r')
+            r = add_runtime(o, optarg);
         else
             r = c == '?' ? -1 : parse_numeric(o, c, optarg);
     }
@@ -427,6 +476,18 @@ static int open_unpack(struct broker *b, const struct options *o, struct err *e)
     return 0;
 }
 
+static int open_runtimes(struct broker *b, const struct options *o, struct err *e)
+{
+    int r = 0;
+
+    b->host.oci = mem_new_array(struct oci_runtime, OCI_RUNTIMES_MAX);
+    for (size_t i = 0; r == 0 && i < o->runtime_count; i++) {
+        r = oci_runtime_parse(o->runtimes[i], &b->host.oci[i], e);
+        b->host.oci_count += r == 0;
+    }
+    return r;
+}
+
 static int run(struct broker *b, const struct options *o, struct err *e)
 {
     char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -438,6 +499,8 @@ static int run(struct broker *b, const struct options *o, struct err *e)
     if (r < 0)
         return r;
     r = open_unpack(b, o, e);
+    if (r == 0)
+        r = open_runtimes(b, o, e);
     if (r < 0)
         return r;
     (void)snprintf(socket_path, sizeof(socket_path), "%s/broker.sock", o->state);
@@ -470,7 +533,9 @@ static int run(struct broker *b, const struct options *o, struct err *e)
 
 int main(int argc, char **argv)
 {
-    static struct broker b = {.unpack = -EBADF, .remover = -EBADF};
+    static struct broker b = {
+        .unpack = -EBADF, .remover = -EBADF, .leftovers = {-EBADF, -EBADF}
+    };
     struct options o = {
         .state = HOST_STATE_DEFAULT, .execd = OPENSANDBOX_EXECD, .until_eof = -EBADF, .workers = 2};
     struct err e = {0};

@@ -113,6 +113,7 @@ int measure_start(struct broker *b, int dir, struct err *e)
                          .name = "volume count",
                          .fds = &dir,
                          .fd_count = 1,
+                         .counts = true,
                          .run = measure_main,
                          .user = &dir,
                      },

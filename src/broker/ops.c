@@ -11,11 +11,14 @@
 #include "base/proc.h"
 #include "base/time.h"
 #include "broker/broker.h"
+#include "broker/disks.h"
 #include "broker/measure.h"
+#include "broker/memory.h"
 #include "broker/objects.h"
 #include "broker/snapshot.h"
 #include "broker/unpack.h"
 #include "sandbox/lasting.h"
+#include "sandbox/oci.h"
 
 enum { READY_MAX = 1024 };
 
@@ -169,6 +172,38 @@ static int spawn_open_disk(struct exchange *x, struct ready *r, int *ret_disk)
     return 0;
 }
 
+/* The allowed runtime of a plan; NULL when it names none. */
+static int find_oci(const struct exchange *x, const struct oci_runtime **ret)
+{
+    const struct host *h = &x->b->host;
+
+    *ret = NULL;
+    for (size_t i = 0; x->plan->runtime[0] && i < h->oci_count; i++)
+        if (strcmp(h->oci[i].name, x->plan->runtime) == 0)
+            *ret = &h->oci[i];
+    return *ret || !x->plan->runtime[0]
+               ? 0
+               : err_set(x->e, EINVAL, "the broker was started without a runtime '%s'",
+                         x->plan->runtime);
+}
+
+static int spawn_make_bundle(const struct exchange *x, const struct ready *r, int *ret_bundle)
+{
+    struct oci_bundle bundle = {x->plan, r->slot.uid_first};
+    AUTO_BUF(text, OCI_BUNDLE_BYTES_MAX);
+    auto_fd fd = -EBADF;
+    int error = oci_bundle_write(&bundle, &text, x->e);
+
+    if (error < 0)
+        return error;
+    fd = fd_memory("config.json");
+    error = fd < 0 ? fd : fd_pwrite_all(fd, text.p, text.n, 0);
+    if (error < 0)
+        return err_sys(x->e, -error, "make config.json");
+    *ret_bundle = take_fd(&fd);
+    return 0;
+}
+
 /* Turns a ready slot into a live one. Writes SLOT_LIVE last: until then the slot belongs to the
  * broker, and is removed when that ends. */
 static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *record,
@@ -182,12 +217,18 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
         .listener = x->fds[x->fd_count - 1],
         .exit_file = -EBADF,
         .log_file = -EBADF,
+        .bundle = -EBADF,
+        .memory = plan->memory ? x->fds[x->fd_count - 2] : -EBADF,
         .disk = -EBADF,
         .has_address = plan->net == PLAN_NET_BRIDGE,
         .address = netns_slot_v4(&x->b->host.net, r->slot.slot),
     };
     int error = cgroup_limit(&r->cgroup, &plan->limits, x->e);
 
+    if (error == 0)
+        error = find_oci(x, &args.oci);
+    if (error == 0 && args.oci)
+        error = spawn_make_bundle(x, r, &args.bundle);
     if (error == 0 && (plan->lasting || plan_has_shifted_layer(plan)))
         error = ready_layer_userns(&r->slot, x->e);
     if (error == 0)
@@ -201,6 +242,7 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
     fd_close(args.exit_file);
     fd_close(args.log_file);
     fd_close(args.disk);
+    fd_close(args.bundle);
     if (error < 0)
         return error;
     record->state = SLOT_LIVE;
@@ -229,6 +271,7 @@ static int spawn_named(struct exchange *x, struct ready *r, struct proc *ret)
     };
     int error;
 
+    memcpy(record.runtime, x->plan->runtime, sizeof(record.runtime));
     memcpy(record.id, id, sizeof(record.id));
     if (flock(x->b->host.lock, LOCK_SH) < 0)
         return err_sys(x->e, errno, "lock the slots");
@@ -287,19 +330,19 @@ static int op_spawn(struct exchange *x)
 
     if (error < 0)
         return error;
-    given = plan->layer_count + plan->bind_count + plan->lasting;
+    given = plan->layer_count + plan->bind_count + plan->lasting + plan->memory;
     if (x->fd_count != given + 1)
         return err_set(x->e, EINVAL,
-                       "expected %u layers, %u volumes, %u writable layers and a listener",
-                       plan->layer_count, plan->bind_count, plan->lasting);
+                       "expected %u layers, %u volumes, %u writable layers, %u directories with "
+                       "memory and a listener",
+                       plan->layer_count, plan->bind_count, plan->lasting, plan->memory);
     error = check_may_use(x, given);
     if (error == 0)
         error = check_listener(x->fds[given], x->e);
     if (error < 0)
         return error;
-    x->b->expects_host = plan->root == PLAN_ROOT_HOST && plan->layer_count == 0 && !plan->lasting;
-    x->b->expects_shifted = plan->lasting || plan_has_shifted_layer(plan);
-    r = ready_take(x->b, plan->net);
+    ready_note(x->b, plan);
+    r = ready_take(x->b, plan);
     if (!r) {
         error = ready_make(x->b, plan->net, &r, x->e);
         if (error < 0)
@@ -451,18 +494,28 @@ static int op_remove(struct exchange *x)
         r = life_find_leftover(x->b, x->request->id.id, &record, &dir, x->e);
     if (r < 0)
         return r;
-    r = life_destroy(x->b, record.slot, dir, record.id, x->e);
+    r = life_end(x->b, record.slot, dir, record.id, x->e);
     return r < 0 ? err_wrap(x->e, r, "remove sandbox '%s'", record.id) : 0;
 }
 
 static int op_snapshot(struct exchange *x)
 {
     struct slot_record record;
-    auto_fd dir = -EBADF, target = allow_open_dir(x->b, x->peer->uid, x->fds[0], true, x->e);
-    int r = target < 0 ? target : find(x, &record, &dir);
+    bool with_memory = x->request->snapshot.memory != 0;
+    auto_fd dir = -EBADF, target = -EBADF, memory = -EBADF;
+    int r;
 
+    if (x->fd_count != 1 + (size_t)with_memory)
+        return err_set(x->e, EPROTO, "expected an empty directory, and another with memory");
+    r = target = allow_open_dir(x->b, x->peer->uid, x->fds[0], true, x->e);
+    if (r >= 0 && with_memory)
+        r = memory = allow_open_dir(x->b, x->peer->uid, x->fds[1], true, x->e);
+    if (r >= 0)
+        r = find(x, &record, &dir);
+    if (r == 0 && with_memory)
+        r = memory_check(x->b, &record, x->e);
     if (r == 0)
-        r = snapshot_start(x->b, &record, dir, target, x->e);
+        r = snapshot_start(x->b, &record, dir, target, memory, x->e);
     if (r < 0)
         return r;
     x->files[x->file_count++] = r;
@@ -522,12 +575,15 @@ static int op_erase(struct exchange *x)
         return err_set(x->e, EINVAL, "expected the name of a directory, without a '/'");
     /* In our mount namespace: the caller's service manager may have made it read-only there. */
     parent = allow_open(x->b, x->peer->uid, x->fds[0], x->e);
-    return parent < 0 ? parent : trash_put(x->b, parent, name, x->e);
+    return parent < 0 ? parent : disks_erase(x->b, parent, name, x->e);
 }
 
 static int op_reach(struct exchange *x)
 {
-    int fd = allow_reach(x->b, x->peer->uid, x->fds[0], path_of(x), x->request->path.make, x->e);
+    const struct broker_path *path = &x->request->path;
+    int fd = path->disk_bytes
+                 ? disks_make(x->b, x->peer->uid, x->fds[0], path_of(x), path->disk_bytes, x->e)
+                 : allow_reach(x->b, x->peer->uid, x->fds[0], path_of(x), path->make, x->e);
 
     if (fd < 0)
         return fd;
@@ -594,6 +650,15 @@ static int op_learn(struct exchange *x)
     return r < 0 ? r : policy_learn(x->b, &record, dir, learn->entries, learn->count, x->e);
 }
 
+static int op_traffic(struct exchange *x)
+{
+    struct slot_record record;
+    auto_fd dir = -EBADF;
+    int r = find(x, &record, &dir);
+
+    return r < 0 ? r : policy_traffic_of(x->b, &record, &x->reply->traffic, x->e);
+}
+
 static void info_count(void *user, uint32_t slot)
 {
     const struct exchange *x = user;
@@ -650,7 +715,7 @@ static const struct {
     [BROKER_STAT] = {0,           op_stat    },
       [BROKER_LIST] = {0,           op_list    },
     [BROKER_REMOVE] = {0,           op_remove  },
-      [BROKER_SNAPSHOT] = {1,           op_snapshot},
+      [BROKER_SNAPSHOT] = {FDS_ANY,     op_snapshot},
     [BROKER_FILL] = {0,           op_fill    },
       [BROKER_SWEEP] = {0,           op_sweep   },
     [BROKER_INFO] = {0,           op_info    },
@@ -662,6 +727,7 @@ static const struct {
     [BROKER_POLICY] = {0,           op_policy  },
       [BROKER_LEARN] = {0,           op_learn   },
     [BROKER_OBJECTS] = {0,           op_objects },
+      [BROKER_TRAFFIC] = {0,           op_traffic },
 };
 
 size_t broker_answer(struct broker *b, struct broker_peer *peer,
@@ -688,7 +754,7 @@ size_t broker_answer(struct broker *b, struct broker_peer *peer,
         reply->result = err_set(x.e, EPROTO, "a connection begins with its configuration");
     else if (peer->configured && peer->config.role == BROKER_ROLE_EGRESS &&
              message->op != BROKER_POLICY && message->op != BROKER_LEARN &&
-             message->op != BROKER_INFO)
+             message->op != BROKER_TRAFFIC && message->op != BROKER_INFO)
         reply->result = err_set(x.e, EPERM, "this connection may only ask for policies");
     else if (ops[message->op].fds >= 0 && fd_count != (size_t)ops[message->op].fds)
         reply->result = err_set(x.e, EPROTO, "expected %d descriptors", ops[message->op].fds);

@@ -65,6 +65,14 @@ int policy_learn(const struct broker *b, const struct slot_record *record, int d
     return r;
 }
 
+int policy_traffic_of(const struct broker *b, const struct slot_record *record,
+                      struct netns_traffic *ret, struct err *e)
+{
+    if (record->net != PLAN_NET_BRIDGE)
+        return err_set(e, EINVAL, "sandbox '%s' has no network", record->id);
+    return netns_policy_traffic(&b->host.net, record->slot, ret, e);
+}
+
 void policy_forget(const struct broker *b, uint32_t slot, int dir)
 {
     if (faccessat(dir, MARKER, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

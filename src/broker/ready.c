@@ -48,6 +48,49 @@ int ready_layer_userns(struct spawn_slot *slot, struct err *e)
     return slot->layer_userns < 0 ? slot->layer_userns : 0;
 }
 
+/* --- what is expected --- */
+
+enum { PLANS_MAX = 16 }; /* bits of broker.plans_host */
+
+/* Such a plan uses a root that can be mounted ahead. */
+static bool plan_is_plain(const struct plan *plan)
+{
+    return plan->root == PLAN_ROOT_HOST && plan->layer_count == 0 && !plan->lasting;
+}
+
+static bool plan_is_shifted(const struct plan *plan)
+{
+    return plan->lasting || plan_has_shifted_layer(plan);
+}
+
+void ready_note(struct broker *b, const struct plan *plan)
+{
+    b->plans_host = (uint16_t)(b->plans_host << 1 | plan_is_plain(plan));
+    b->plans_shifted = (uint16_t)(b->plans_shifted << 1 | plan_is_shifted(plan));
+    b->plans += b->plans < PLANS_MAX;
+}
+
+/* Whether the next slot gets the host's root: the share of slots that have it is that of the plans
+ * that used it, with one of each kind if there was any such plan. */
+static bool expects_host(const struct broker *b, enum plan_net net)
+{
+    uint32_t used = (uint32_t)__builtin_popcount(b->plans_host), have = 0, wanted;
+    uint32_t all = b->ready_count[net] + 1;
+
+    LIST_EACH(&b->ready[net], at)
+    {
+        have += container_of(at, struct ready, link)->has_host;
+    }
+    if (used == 0 || used >= b->plans)
+        return used > 0;
+    wanted = all * used / b->plans;
+    if (wanted == 0)
+        wanted = 1;
+    else if (wanted == all && all > 1)
+        wanted = all - 1;
+    return have < wanted;
+}
+
 static int ready_build(struct broker *b, struct ready *r, struct err *e)
 {
     int error = ready_claim(b, r, e);
@@ -62,13 +105,14 @@ static int ready_build(struct broker *b, struct ready *r, struct err *e)
     r->slot.userns = ready_userns(b, r->slot.slot, e);
     if (r->slot.userns < 0)
         return r->slot.userns;
-    error = b->expects_shifted ? ready_layer_userns(&r->slot, e) : 0;
+    r->has_host = expects_host(b, r->net);
+    error = b->plans_shifted && !r->has_host ? ready_layer_userns(&r->slot, e) : 0;
     if (error < 0)
         return error;
     r->slot.netns = netns_make(&b->host.net, r->net, r->slot.slot, e);
     if (r->slot.netns < 0)
         return r->slot.netns;
-    error = spawn_park(&r->slot, b->expects_host, &r->parked, e);
+    error = spawn_park(&r->slot, r->has_host, &r->parked, e);
     if (error == 0 && slot_owner_of(r->parked.proc.pid, &r->child) < 0)
         r->child = (struct slot_owner){0}; /* it has failed already; spawn_go reports why */
     return error;
@@ -132,17 +176,31 @@ void ready_free(struct broker *b, struct ready *r)
     free(r);
 }
 
-struct ready *ready_take(struct broker *b, enum plan_net net)
+static struct ready *take(struct broker *b, enum plan_net net, struct ready *r)
 {
-    struct ready *r;
-
-    if (b->ready_count[net] == 0)
-        return NULL;
-    r = container_of(b->ready[net].next, struct ready, link);
     list_remove(&r->link);
     assert(b->ready[net].next != &r->link);
     b->ready_count[net]--;
     return r;
+}
+
+struct ready *ready_take(struct broker *b, const struct plan *plan)
+{
+    bool shifted = plan_is_shifted(plan), plain = plan_is_plain(plan);
+    struct ready *best = NULL;
+    int best_fit = -1;
+
+    LIST_EACH(&b->ready[plan->net], at)
+    {
+        struct ready *r = container_of(at, struct ready, link);
+        int fit = 2 * (r->has_host == plain) + (!shifted || r->slot.layer_userns >= 0);
+
+        if (fit > best_fit) { /* of equal ones the oldest */
+            best = r;
+            best_fit = fit;
+        }
+    }
+    return best ? take(b, plan->net, best) : NULL;
 }
 
 int ready_fill_one(struct broker *b, const uint32_t wanted[2], struct err *e)
@@ -166,6 +224,6 @@ int ready_fill_one(struct broker *b, const uint32_t wanted[2], struct err *e)
 void ready_free_all(struct broker *b)
 {
     for (enum plan_net net = PLAN_NET_NONE; net <= PLAN_NET_BRIDGE; net++)
-        for (struct ready *r; (r = ready_take(b, net));)
-            ready_free(b, r);
+        while (b->ready_count[net] > 0)
+            ready_free(b, take(b, net, container_of(b->ready[net].next, struct ready, link)));
 }

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "broker/jobs.h"
+#include "broker/memory.h"
 #include "sandbox/lasting.h"
 #include "sandbox/layer_ids.h"
 
@@ -21,6 +22,7 @@ struct copying {
     int dir;
     const struct layer_merge *merge;
     int target;
+    int memory; /* directory for it; -EBADF: none is saved */
     int caller;
     uint64_t deadline;
 };
@@ -50,6 +52,24 @@ static bool is_there(const struct copying *j)
 
     return life_is_current(j->b, j->record->slot, j->dir) &&
            slot_read_record(j->dir, &now, &e) == 0;
+}
+
+/* Files and memory of one moment: the runtime keeps the sandbox paused for both. */
+static int make_memory_snapshot(const struct copying *j, struct broker_copied *ret,
+                                struct layer_size *size)
+{
+    uint64_t before = time_mono_ns();
+    struct memory_hold hold;
+    int r = memory_save(j->b, j->record, j->memory, &hold, &ret->err);
+
+    if (r == 0)
+        r = copy_layer(j, size, &ret->err);
+    memory_release(j->b, j->record, &hold);
+    ret->frozen_us = (time_mono_ns() - before) / 1000;
+    if (r == 0 && !is_there(j))
+        r = err_set(&ret->err, ESTALE, "the sandbox was removed while it was copied");
+    size->bytes += memory_bytes(j->memory);
+    return r;
 }
 
 /* One that has ended need not be held. */
@@ -82,7 +102,7 @@ static int copying_main(void *user, int client)
     j->caller = client;
     j->deadline = deadline_in_ms(SNAPSHOT_MS_MAX);
     if (j->record) {
-        copied.result = make_snapshot(j, &copied, &size);
+        copied.result = (j->memory >= 0 ? make_memory_snapshot : make_snapshot)(j, &copied, &size);
     } else {
         struct layer_merge merge = *j->merge;
 
@@ -99,16 +119,16 @@ static int copying_main(void *user, int client)
 }
 
 int snapshot_start(struct broker *b, const struct slot_record *record, int dir, int target,
-                   struct err *e)
+                   int memory, struct err *e)
 {
-    struct copying j = {.b = b, .record = record, .dir = dir, .target = target};
-    const int fds[] = {dir, target};
+    struct copying j = {.b = b, .record = record, .dir = dir, .target = target, .memory = memory};
+    const int fds[] = {dir, target, memory};
 
     return job_start(b,
                      &(struct job){
                          .name = "layer copy",
                          .fds = fds,
-                         .fd_count = ARRAY_LEN(fds),
+                         .fd_count = memory >= 0 ? 3 : 2,
                          .needs_host = true,
                          .freezes = record->id,
                          .run = copying_main,
@@ -119,7 +139,7 @@ int snapshot_start(struct broker *b, const struct slot_record *record, int dir, 
 
 int merge_start(struct broker *b, const struct layer_merge *merge, int target, struct err *e)
 {
-    struct copying j = {.b = b, .merge = merge, .target = target};
+    struct copying j = {.b = b, .merge = merge, .target = target, .memory = -EBADF};
     int fds[JOBS_FDS_MAX];
 
     memcpy(fds, merge->layers, merge->count * sizeof(fds[0]));

@@ -13,5 +13,5 @@ enum { SNAPSHOT_MS_MAX = 15 * 60 * 1000 };
 /* Freezes the sandbox, copies its writable layer, and thaws it unless a user had paused it. `dir`
  * is the slot's directory. */
 int snapshot_start(struct broker *b, const struct slot_record *record, int dir, int target,
-                   struct err *e);
+                   int memory, struct err *e);
 int merge_start(struct broker *b, const struct layer_merge *merge, int target, struct err *e);

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "broker/broker.h"
+#include "broker/disks.h"
 
 enum { KILL_MS_MAX = 10 * 1000 };
 
@@ -175,7 +176,19 @@ int broker_sweep_all(struct broker *b, bool dead_too, struct err *e)
         sweep_names(&s);
     if (r == 0)
         sweep_trash(&s);
+    if (r == 0 && sweep_lock(&s) == 0) {
+        s.removed += disks_sweep(b);
+        sweep_unlock(&s);
+    }
     return r < 0 ? r : s.error ? s.error : s.removed;
+}
+
+int broker_sweep_slot(struct broker *b, uint32_t slot, struct err *e)
+{
+    struct sweep s = {.b = b, .e = e};
+
+    sweep_slot(&s, slot);
+    return s.error;
 }
 
 int broker_sweep_slots(struct broker *b, struct err *e)

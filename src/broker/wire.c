@@ -15,7 +15,7 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_STAT] = PAYLOAD(struct broker_id),
     [BROKER_LIST] = PAYLOAD(struct broker_list),
     [BROKER_REMOVE] = PAYLOAD(struct broker_id),
-    [BROKER_SNAPSHOT] = PAYLOAD(struct broker_id),
+    [BROKER_SNAPSHOT] = PAYLOAD(struct broker_snapshot),
     [BROKER_FILL] = PAYLOAD(struct broker_config),
     [BROKER_SWEEP] = PAYLOAD(struct broker_sweep),
     [BROKER_INFO] = HEAD,
@@ -25,6 +25,7 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_MERGE] = PAYLOAD(struct broker_merge),
     [BROKER_MEASURE] = HEAD,
     [BROKER_LEARN] = PAYLOAD(struct broker_learn),
+    [BROKER_TRAFFIC] = PAYLOAD(struct broker_id),
     [BROKER_OBJECTS] = PAYLOAD(struct objects_spec),
 };
 

@@ -16,7 +16,7 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 8,
+    BROKER_WIRE_VERSION = 10,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
     BROKER_MEASURE_MS_MAX = 5 * 1000,
@@ -24,40 +24,42 @@ enum {
 
 enum broker_op {
     BROKER_CONFIG = 1, /* broker_config; once per connection, before anything else */
-    BROKER_SPAWN,      /* plan; descriptors: layers, volumes, a lasting layer if the plan has
-                          one, execd's listener. Reply: sandbox;
+    BROKER_SPAWN,    /* plan; descriptors: layers, volumes, a lasting layer and saved memory if the
+                          plan has them, execd's listener. Reply: sandbox;
                           broker_files */
-    BROKER_OPEN,       /* broker_id: opens a sandbox. Reply: sandbox; broker_files */
-    BROKER_SIGNAL,     /* broker_signal: sent to its PID 1 */
-    BROKER_PAUSE,      /* broker_id */
-    BROKER_RESUME,     /* broker_id */
-    BROKER_STAT,       /* broker_id. Reply: sandbox and stat */
-    BROKER_LIST,       /* broker_list. Reply: list */
-    BROKER_REMOVE,     /* broker_id: kills its processes and removes all of it */
-    BROKER_SNAPSHOT,   /* broker_id; descriptor: an empty directory for the copy. Reply: a socket,
-                          on which a struct broker_copied arrives */
-    BROKER_FILL,       /* broker_config: makes slots ahead before it replies */
-    BROKER_SWEEP,      /* broker_sweep. Reply: number of removed leftovers */
-    BROKER_INFO,       /* Reply: info */
-    BROKER_ERASE,      /* broker_path, one name; descriptor: its directory */
-    BROKER_REACH,      /* broker_path; descriptor: the directory it is relative to. Reply: the file,
-                          opened with O_PATH */
-    BROKER_UNPACK,  /* unpack_limits; descriptors: the layer's archive, an empty directory. Reply:
+    BROKER_OPEN,     /* broker_id: opens a sandbox. Reply: sandbox; broker_files */
+    BROKER_SIGNAL,   /* broker_signal: sent to its PID 1 */
+    BROKER_PAUSE,    /* broker_id */
+    BROKER_RESUME,   /* broker_id */
+    BROKER_STAT,     /* broker_id. Reply: sandbox and stat */
+    BROKER_LIST,     /* broker_list. Reply: list */
+    BROKER_REMOVE,   /* broker_id: kills its processes and removes all of it */
+    BROKER_SNAPSHOT, /* broker_snapshot; descriptors: an empty directory for the copy, and with
+                          `memory` another. Reply: a socket, on which a struct broker_copied
+                          arrives */
+    BROKER_FILL,     /* broker_config: makes slots ahead before it replies */
+    BROKER_SWEEP,    /* broker_sweep. Reply: number of removed leftovers */
+    BROKER_INFO,     /* Reply: info */
+    BROKER_ERASE,    /* broker_path, one name; descriptor: its directory */
+    BROKER_REACH,    /* broker_path; descriptor: the directory it is relative to. Reply: the file,
+                          opened with O_PATH; in a volume of limited size, a mount of it */
+    BROKER_UNPACK,   /* unpack_limits; descriptors: the layer's archive, an empty directory. Reply:
                       a socket, on which a struct unpack_report arrives */
-    BROKER_MERGE,   /* broker_merge; descriptors: shifted layers, topmost first, and an empty
+    BROKER_MERGE,    /* broker_merge; descriptors: shifted layers, topmost first, and an empty
                       directory. Reply: as for BROKER_SNAPSHOT */
-    BROKER_MEASURE, /* descriptor: a directory. Reply: as for BROKER_SNAPSHOT, with the entries and
+    BROKER_MEASURE,  /* descriptor: a directory. Reply: as for BROKER_SNAPSHOT, with the entries and
                        bytes below it */
     BROKER_POLICY, /* a policy up to its last entry: puts it in force for a sandbox. Reply: sandbox */
     BROKER_LEARN,   /* broker_learn: addresses that a policy allows for a while */
     BROKER_OBJECTS, /* objects_spec. Reply: a socket, on which a struct objects_message arrives; it is
                        the volume's descriptor of a plan */
+    BROKER_TRAFFIC, /* broker_id: of a sandbox with a policy. Reply: traffic */
     BROKER_OP_COUNT,
 };
 
 enum broker_role {
     BROKER_ROLE_ALL,
-    BROKER_ROLE_EGRESS, /* BROKER_POLICY, BROKER_LEARN, BROKER_INFO */
+    BROKER_ROLE_EGRESS, /* BROKER_POLICY, BROKER_LEARN, BROKER_TRAFFIC, BROKER_INFO */
 };
 
 struct broker_config {
@@ -70,6 +72,11 @@ struct broker_config {
 
 struct broker_id {
     char id[PLAN_ID_MAX];
+};
+
+struct broker_snapshot {
+    char id[PLAN_ID_MAX];
+    uint32_t memory; /* 1: and its memory, of a sandbox on a runtime that can save it */
 };
 
 struct broker_signal {
@@ -87,6 +94,7 @@ struct broker_sweep {
 
 struct broker_path {
     uint32_t make;       /* BROKER_REACH: create missing directories */
+    uint64_t disk_bytes; /* BROKER_REACH: make a single directory, a volume of this size */
     char path[PATH_MAX]; /* relative */
 };
 
@@ -107,6 +115,7 @@ struct broker_request { /* all but BROKER_SPAWN */
         struct broker_config config;
         struct broker_id id;
         struct broker_signal signal;
+        struct broker_snapshot snapshot;
         struct broker_list list;
         struct broker_sweep sweep;
         struct broker_path path;
@@ -194,6 +203,7 @@ struct broker_reply {
         struct broker_sandbox sandbox;
         struct broker_sandbox list[BROKER_LIST_MAX]; /* `result` entries */
         struct broker_info info;
+        struct netns_traffic traffic;
     };
     struct cgroup_stat stat;
 };

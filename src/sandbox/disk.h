@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/err.h"
+#include <stdbool.h>
 
 enum {
     DISK_BYTES_MIN = 4 << 20,
@@ -57,6 +58,28 @@ int disk_limit(struct disk_host *d, int dir, const struct disk_limit *limit, int
 /* Opens the directory with the layer of the slot directory `dir`, for reading, whether the sandbox
  * runs or has ended. */
 int disk_open_layer(int dir, struct err *e);
+
+/* --- images of volumes ---
+ *
+ * A volume of limited size is a file system of its own, too: disk.img in a directory that only the
+ * broker can reach. It has a journal, as it outlives sandboxes and the host's crashes. Its files
+ * are in the directory "files" of it. */
+
+enum {
+    DISK_VOLUME_BYTES_MIN = 16 << 20, /* a journal takes 4 MiB */
+    DISK_VOLUME_ID_BYTES = 17,        /* 64 bits in hexadecimal digits, and the NUL */
+};
+#define DISK_VOLUME_BYTES_MAX (UINT64_C(8) << 40) /* half of what 32-bit block numbers reach */
+
+/* Makes the image in `dir`. */
+int disk_volume_make(int dir, uint64_t bytes, struct err *e);
+/* A detached mount of it. All mounts of an image are of one file system: `dir` is locked (flock)
+ * meanwhile, so that only one loop device gets it. `id` is written into the loop device. */
+int disk_volume_mount(int dir, const char *id, struct err *e);
+/* Whether `fd` is a file on an image of disk_volume_mount(); *ret_id is its id, and the last two
+ * are what fstat() of the image says. */
+bool disk_volume_of(int fd, char ret_id[DISK_VOLUME_ID_BYTES], uint64_t *ret_device,
+                    uint64_t *ret_inode);
 
 /* Removes the limit of a slot without files; `slots` is a directory on the same file system. */
 void disk_forget(const struct disk_host *d, int slots, uint32_t slot);

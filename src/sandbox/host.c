@@ -317,6 +317,7 @@ int host_open_lock(const struct host *h, struct err *e)
 
 static int host_open_parts(struct host *h, const char *execd_path, struct err *e)
 {
+    char path[PATH_MAX];
     int r = state_tmpfs(h, "dev", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, dev_fill, e);
 
     if (r == 0)
@@ -335,6 +336,8 @@ static int host_open_parts(struct host *h, const char *execd_path, struct err *e
     if (r >= 0)
         r = h->trash = state_dir(h, "trash", e);
     if (r >= 0)
+        r = h->disks = state_dir(h, "disks", e);
+    if (r >= 0)
         r = state_hide_roots(h, e);
     if (r >= 0)
         r = h->lock = host_open_lock(h, e);
@@ -344,6 +347,9 @@ static int host_open_parts(struct host *h, const char *execd_path, struct err *e
         r = h->host_usr = fd_open_at(AT_FDCWD, "/usr", O_PATH | O_DIRECTORY, 0, PATH_FREE, e);
     if (r >= 0)
         r = h->execd = program_copy(execd_path, e);
+    if (r >= 0 && (!realpath(execd_path, path) ||
+                   str_copy(h->execd_path, sizeof(h->execd_path), str_of(path)) < 0))
+        r = err_sys(e, ENAMETOOLONG, "'%s'", execd_path);
     return r < 0 ? r : 0;
 }
 
@@ -359,6 +365,7 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
         .ids = -EBADF,
         .roots = -EBADF,
         .trash = -EBADF,
+        .disks = -EBADF,
         .lock = -EBADF,
         .host_root = -EBADF,
         .host_usr = -EBADF,
@@ -391,8 +398,8 @@ int host_open(struct host *h, const char *state_path, const char *execd_path, bo
 
 void host_close(struct host *h)
 {
-    int fds[] = {h->state, h->mnt,       h->slots,    h->ids,     h->roots, h->trash,
-                 h->lock,  h->host_root, h->host_usr, h->serving, h->execd};
+    int fds[] = {h->state, h->mnt,  h->slots,     h->ids,      h->roots,   h->trash,
+                 h->disks, h->lock, h->host_root, h->host_usr, h->serving, h->execd};
 
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         fd_close(fds[i]);

@@ -8,6 +8,7 @@
  *   <state>/slots/<k>  one sandbox each, see slot.h
  *   <state>/ids/<id>   a symbolic link to the number of the slot
  *   <state>/trash/<n>  a symbolic link that names a directory of a caller that is to be erased
+ *   <state>/disks/<id> the image of a volume of limited size
  *   <state>/lock       protects the claiming of slots
  *   <state>/broker     locked by the one broker that serves this directory
  *
@@ -24,13 +25,18 @@
 enum { HOST_STAGE_DIRS = 4 };
 extern const char *const host_stage_dirs[HOST_STAGE_DIRS]; /* file systems that every root gets */
 
+struct oci_runtime; /* see oci.h */
+
 struct host {
-    int state;                         /* directory, O_PATH */
-    int mnt, slots, ids, roots, trash; /* in it, O_PATH */
+    int state;                                /* directory, O_PATH */
+    int mnt, slots, ids, roots, trash, disks; /* in it, O_PATH */
     int lock;                /* flock: shared to claim or release slots, exclusive for a sweep */
     int host_root, host_usr; /* lower layers of PLAN_ROOT_HOST */
     int serving;             /* -EBADF unless host_serve was called */
     int execd;               /* the first program of every sandbox, see program.h */
+    char execd_path[256];    /* its file, for sandboxes behind an OCI runtime */
+    struct oci_runtime *oci; /* those that the operator allows */
+    size_t oci_count;
     char state_path[256];
     struct seccomp_program seccomp;
     char name[32]; /* of our cgroups: "opensandbox", or derived from state_path */

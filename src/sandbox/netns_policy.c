@@ -9,12 +9,13 @@
 
 #include "base/mem.h"
 #include "sandbox/netns_internal.h"
-#include "sandbox/nft.h"
+#include "sandbox/netns_policy_internal.h"
 
 enum {
     PRIORITY_REDIRECT = -110, /* before other programs redirect; all NAT is after netns_rules.c */
     PRIORITY_FILTER = 0,
     CT_STATE_INVALID = 1 << 0,
+    CT_STATE_NEW = 1 << 3,
     CT_STATE_UNTRACKED = 1 << 6,
     BATCH_BYTES = 192 * 1024, /* below the room of a socket's send buffer */
     ELEMENTS_PER_MESSAGE = 256,
@@ -23,25 +24,14 @@ enum {
     PORT_HTTP = 80,
     PORT_HTTPS = 443,
     LEARNED_KEY_MAX = 24, /* address, protocol, port */
-    NAME_MAX_BYTES = 32,
 };
 
-/* What differs between the IP versions. */
-struct version {
-    int family;
-    uint8_t nfproto;
-    uint8_t bytes;
-    uint8_t type;
-    char digit;
-    struct nft_at saddr, daddr;
-    struct nft_set guard, member, caught;
-};
 #define SETS(digit, type, bytes)                                                                   \
     {"guard" digit, type, bytes, 0, true}, {"member" digit, type, bytes, 0, false},                \
     {                                                                                              \
         "caught" digit, type, bytes, 0, false                                                      \
     }
-static const struct version versions[] = {
+const struct policy_version policy_versions[POLICY_VERSIONS] = {
     {AF_INET,
      NFPROTO_IPV4, 4,
      NFT_TYPE_V4, '4',
@@ -56,30 +46,26 @@ static const struct version versions[] = {
      SETS("6", NFT_TYPE_V6, 16)},
 };
 
-static const struct version *version_of(int family)
+static const struct policy_version *version_of(int family)
 {
-    return &versions[family == AF_INET6];
+    return &policy_versions[family == AF_INET6];
 }
 
-/* Names of a slot's chain and sets. */
-struct names {
-    char table[40], chain[NAME_MAX_BYTES];
-    char deny[2][NAME_MAX_BYTES], allow[2][NAME_MAX_BYTES], learned[2][NAME_MAX_BYTES];
-};
-
-static void names_fill(const struct netns_conf *conf, uint32_t slot, struct names *n)
+static void names_fill(const struct netns_conf *conf, uint32_t slot, struct policy_names *n)
 {
     bool usual = strcmp(conf->bridge, netns_conf_default.bridge) == 0;
 
     (void)snprintf(n->table, sizeof(n->table), "opensandbox-egress%s%.9s", usual ? "" : "-",
                    usual ? "" : conf->bridge);
     (void)snprintf(n->chain, sizeof(n->chain), "sb%u", slot);
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        char digit = versions[i].digit;
+    (void)snprintf(n->all, sizeof(n->all), "sb%u-all", slot);
+    (void)snprintf(n->begun, sizeof(n->begun), "sb%u-begun", slot);
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        char digit = policy_versions[i].digit;
 
-        (void)snprintf(n->deny[i], NAME_MAX_BYTES, "sb%u-deny%c", slot, digit);
-        (void)snprintf(n->allow[i], NAME_MAX_BYTES, "sb%u-allow%c", slot, digit);
-        (void)snprintf(n->learned[i], NAME_MAX_BYTES, "sb%u-learned%c", slot, digit);
+        (void)snprintf(n->deny[i], POLICY_NAME_MAX, "sb%u-deny%c", slot, digit);
+        (void)snprintf(n->allow[i], POLICY_NAME_MAX, "sb%u-allow%c", slot, digit);
+        (void)snprintf(n->learned[i], POLICY_NAME_MAX, "sb%u-learned%c", slot, digit);
     }
 }
 
@@ -133,7 +119,7 @@ int netns_policy_check(const struct netns_policy *p, struct err *e)
 /* --- the table --- */
 
 static void redirect_rules(struct netlink_batch *b, const struct nft_table *t,
-                           const struct netns_conf *conf, const struct version *v)
+                           const struct netns_conf *conf, const struct policy_version *v)
 {
     static const struct {
         uint8_t protocol;
@@ -161,7 +147,7 @@ static void redirect_rules(struct netlink_batch *b, const struct nft_table *t,
 }
 
 static void guard_rules(struct netlink_batch *b, const struct nft_table *t,
-                        const struct netns_conf *conf, const struct version *v)
+                        const struct netns_conf *conf, const struct policy_version *v)
 {
     nft_rule(b, t, "forward");
     nft_match_iif(b, NFT_CMP_EQ, conf->bridge);
@@ -184,27 +170,16 @@ static void fill_table(struct netlink_batch *b, const struct nft_table *t,
     nft_table_make(b, t);
     for (size_t i = 0; i < ARRAY_LEN(chains); i++)
         nft_chain_add(b, t, &chains[i]);
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        nft_set_add(b, t, &versions[i].guard);
-        nft_set_add(b, t, &versions[i].member);
-        nft_set_add(b, t, &versions[i].caught);
-        redirect_rules(b, t, conf, &versions[i]);
-        guard_rules(b, t, conf, &versions[i]);
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        nft_set_add(b, t, &policy_versions[i].guard);
+        nft_set_add(b, t, &policy_versions[i].member);
+        nft_set_add(b, t, &policy_versions[i].caught);
+        redirect_rules(b, t, conf, &policy_versions[i]);
+        guard_rules(b, t, conf, &policy_versions[i]);
     }
 }
 
 /* --- transactions --- */
-
-struct change {
-    const struct netns_conf *conf;
-    uint32_t slot;
-    struct names names;
-    struct nft_table table;
-    struct netlink_batch b;
-    const struct netns_policy *policy; /* NULL = closed */
-    const struct netns_entry *learned;
-    size_t learned_count;
-};
 
 /* The socket of this process, kept open: closing one waits until the kernel has freed what was
  * deleted, an RCU grace period of some 10 ms. A forked child must not share it: replies would
@@ -229,17 +204,13 @@ static int kept_open(struct err *e)
     return r < 0 ? err_wrap(e, r, "nftables in the kernel") : 0;
 }
 
-static int transact(const struct netns_conf *conf, uint32_t slot, struct change *c,
-                    void (*fill)(struct change *c), struct err *e)
+int policy_transact(struct policy_change *c, void (*fill)(struct policy_change *c), struct err *e)
 {
     auto_free char *room = mem_alloc(BATCH_BYTES);
     int r = kept_open(e);
 
     if (r < 0)
         return r;
-    c->conf = conf;
-    c->slot = slot;
-    names_fill(conf, slot, &c->names);
     c->table = (struct nft_table){NFPROTO_INET, c->names.table};
     netlink_batch_init(&c->b, room, BATCH_BYTES);
     nft_begin(&c->b);
@@ -251,19 +222,28 @@ static int transact(const struct netns_conf *conf, uint32_t slot, struct change 
     return r < 0 ? err_wrap(e, r, "nftables table '%s'", c->names.table) : 0;
 }
 
-static void fill_setup(struct change *c)
+static int transact(const struct netns_conf *conf, uint32_t slot, struct policy_change *c,
+                    void (*fill)(struct policy_change *c), struct err *e)
+{
+    c->conf = conf;
+    c->slot = slot;
+    names_fill(conf, slot, &c->names);
+    return policy_transact(c, fill, e);
+}
+
+static void fill_setup(struct policy_change *c)
 {
     fill_table(&c->b, &c->table, c->conf);
 }
 
-static void fill_teardown(struct change *c)
+static void fill_teardown(struct policy_change *c)
 {
     nft_table_remove(&c->b, &c->table);
 }
 
 int netns_policy_setup(const struct netns_conf *conf, struct err *e)
 {
-    struct change c = {0};
+    struct policy_change c = {0};
     struct err ignored = {0};
     int r = transact(conf, 0, &c, fill_setup, &ignored);
 
@@ -276,7 +256,7 @@ int netns_policy_setup(const struct netns_conf *conf, struct err *e)
 
 int netns_policy_teardown(const struct netns_conf *conf, struct err *e)
 {
-    struct change c = {0};
+    struct policy_change c = {0};
 
     return transact(conf, 0, &c, fill_teardown, e);
 }
@@ -285,8 +265,8 @@ int netns_policy_teardown(const struct netns_conf *conf, struct err *e)
 
 /* Adds or removes the slot's addresses in the table's sets. Adding what is there changes nothing,
  * so that it can be removed afterwards. */
-static void put_address(struct change *c, const struct version *v, const struct nft_set *set,
-                        bool present)
+static void put_address(struct policy_change *c, const struct policy_version *v,
+                        const struct nft_set *set, bool present)
 {
     const struct netns_addr addr = netns_addr_of(c->conf, c->slot);
     const struct nft_element el = {
@@ -304,25 +284,25 @@ static void put_address(struct change *c, const struct version *v, const struct 
     nft_elements_end(&c->b);
 }
 
-static struct nft_set prefix_set(const struct version *v, const char *name)
+static struct nft_set prefix_set(const struct policy_version *v, const char *name)
 {
     return (struct nft_set){name, v->type, v->bytes, NFT_SET_INTERVAL, false};
 }
 
-static struct nft_set learned_set(const struct version *v, const char *name)
+static struct nft_set learned_set(const struct policy_version *v, const char *name)
 {
     return (struct nft_set){name, NFT_TYPE_JOIN(v->type, NFT_TYPE_PROTO, NFT_TYPE_PORT),
                             v->bytes + 8U, NFT_SET_TIMEOUT, false};
 }
 
 /* Removes the sets of the slot, which no rule uses. */
-static void remove_sets(struct change *c)
+static void remove_sets(struct policy_change *c)
 {
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
         const struct nft_set sets[] = {
-            prefix_set(&versions[i], c->names.deny[i]),
-            prefix_set(&versions[i], c->names.allow[i]),
-            learned_set(&versions[i], c->names.learned[i]),
+            prefix_set(&policy_versions[i], c->names.deny[i]),
+            prefix_set(&policy_versions[i], c->names.allow[i]),
+            learned_set(&policy_versions[i], c->names.learned[i]),
         };
 
         for (size_t k = 0; k < ARRAY_LEN(sets); k++)
@@ -372,8 +352,8 @@ static bool prefix_range(const struct netns_entry *entry, size_t bytes, uint8_t 
     return false;
 }
 
-static void add_prefixes(struct change *c, const struct version *v, const struct nft_set *set,
-                         enum netns_entry_kind kind)
+static void add_prefixes(struct policy_change *c, const struct policy_version *v,
+                         const struct nft_set *set, enum netns_entry_kind kind)
 {
     const struct netns_policy *p = c->policy;
     size_t n = 0;
@@ -401,7 +381,7 @@ static void add_prefixes(struct change *c, const struct version *v, const struct
         nft_elements_end(&c->b);
 }
 
-static void learned_key(const struct netns_entry *entry, const struct version *v,
+static void learned_key(const struct netns_entry *entry, const struct policy_version *v,
                         uint8_t key[LEARNED_KEY_MAX])
 {
     uint16_t port = htons(entry->port_from);
@@ -418,8 +398,8 @@ static bool same_learned(const struct netns_entry *a, const struct netns_entry *
            a->port_from == b->port_from && memcmp(a->addr, b->addr, sizeof(a->addr)) == 0;
 }
 
-static void learned_elements(struct change *c, const struct version *v, const struct nft_set *set,
-                             bool remove)
+static void learned_elements(struct policy_change *c, const struct policy_version *v,
+                             const struct nft_set *set, bool remove)
 {
     size_t n = 0;
 
@@ -446,32 +426,32 @@ static void learned_elements(struct change *c, const struct version *v, const st
         nft_elements_end(&c->b);
 }
 
-static void rule_accept(struct change *c)
+static void rule_accept(struct policy_change *c)
 {
     nft_set_ct_mark(&c->b, c->policy->mark);
     nft_accept(&c->b);
 }
 
-static void rule_drop(struct change *c)
+static void rule_drop(struct policy_change *c)
 {
     nft_count(&c->b);
     nft_drop(&c->b);
 }
 
-static void rule(struct change *c)
+void policy_rule(struct policy_change *c)
 {
     nft_rule(&c->b, &c->table, c->names.chain);
 }
 
-static void drop_port(struct change *c, uint8_t protocol, uint16_t port)
+static void drop_port(struct policy_change *c, uint8_t protocol, uint16_t port)
 {
-    rule(c);
+    policy_rule(c);
     nft_match_ct_protocol(&c->b, protocol);
     nft_match_ct_port(&c->b, port, port);
     rule_drop(c);
 }
 
-static void rule_end_of(struct change *c, enum netns_entry_kind kind)
+static void rule_end_of(struct policy_change *c, enum netns_entry_kind kind)
 {
     if (kind == NETNS_DENY)
         rule_drop(c);
@@ -481,13 +461,14 @@ static void rule_end_of(struct change *c, enum netns_entry_kind kind)
 
 /* One rule for a prefix with protocol or ports; ports without a protocol are those of TCP and
  * UDP. */
-static void qualified_rule(struct change *c, const struct netns_entry *entry, uint8_t protocol)
+static void qualified_rule(struct policy_change *c, const struct netns_entry *entry,
+                           uint8_t protocol)
 {
-    const struct version *v = version_of(entry->family);
+    const struct policy_version *v = version_of(entry->family);
     uint8_t first[16], end[16];
 
     (void)prefix_range(entry, v->bytes, first, end);
-    rule(c);
+    policy_rule(c);
     nft_match_nfproto(&c->b, v->nfproto);
     nft_match_ct_protocol(&c->b, protocol);
     if (entry->bits > 0)
@@ -497,7 +478,7 @@ static void qualified_rule(struct change *c, const struct netns_entry *entry, ui
     rule_end_of(c, entry->kind);
 }
 
-static void prefix_rules(struct change *c, enum netns_entry_kind kind)
+static void prefix_rules(struct policy_change *c, enum netns_entry_kind kind)
 {
     for (size_t i = 0; i < c->policy->count; i++) {
         const struct netns_entry *entry = &c->policy->entries[i];
@@ -513,42 +494,34 @@ static void prefix_rules(struct change *c, enum netns_entry_kind kind)
             qualified_rule(c, entry, IPPROTO_UDP);
         }
     }
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        rule(c);
-        nft_match_nfproto(&c->b, versions[i].nfproto);
-        nft_match_ct_in(&c->b, versions[i].nfproto,
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        policy_rule(c);
+        nft_match_nfproto(&c->b, policy_versions[i].nfproto);
+        nft_match_ct_in(&c->b, policy_versions[i].nfproto,
                         kind == NETNS_DENY ? c->names.deny[i] : c->names.allow[i]);
         rule_end_of(c, kind);
     }
 }
 
-static void learned_rules(struct change *c)
+static void learned_rules(struct policy_change *c)
 {
     static const enum nft_ct_key keys[] = {NFT_CT_KEY_ADDRESS, NFT_CT_KEY_PROTOCOL,
                                            NFT_CT_KEY_PORT};
     static const uint8_t protocols[] = {IPPROTO_TCP, IPPROTO_UDP};
 
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
+    for (size_t i = 0; i < POLICY_VERSIONS; i++)
         for (size_t p = 0; p < ARRAY_LEN(protocols); p++)
             for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
-                rule(c);
-                nft_match_nfproto(&c->b, versions[i].nfproto);
+                policy_rule(c);
+                nft_match_nfproto(&c->b, policy_versions[i].nfproto);
                 nft_match_ct_protocol(&c->b, protocols[p]);
-                nft_match_ct_key(&c->b, versions[i].nfproto, keys[k], c->names.learned[i]);
+                nft_match_ct_key(&c->b, policy_versions[i].nfproto, keys[k], c->names.learned[i]);
                 rule_accept(c);
             }
 }
 
-static void chain_rules(struct change *c)
+void policy_chain_judge(struct policy_change *c)
 {
-    rule(c);
-    nft_match_ct_state(&c->b, CT_STATE_INVALID | CT_STATE_UNTRACKED);
-    rule_drop(c);
-    rule(c);
-    nft_match_ct_mark(&c->b, c->policy->mark);
-    nft_accept(&c->b);
-    drop_port(c, IPPROTO_UDP, PORT_DNS); /* of before the policy: now it is redirected */
-    drop_port(c, IPPROTO_TCP, PORT_DNS);
     drop_port(c, IPPROTO_TCP, PORT_DOT);
     drop_port(c, IPPROTO_UDP, PORT_DOT);
     if (c->policy->flags & (NETNS_NO_QUIC | NETNS_INTERCEPT))
@@ -560,14 +533,56 @@ static void chain_rules(struct change *c)
     prefix_rules(c, NETNS_DENY);
     learned_rules(c);
     prefix_rules(c, NETNS_ALLOW);
-    rule(c);
+    policy_rule(c);
     rule_end_of(c, c->policy->flags & NETNS_DEFAULT_ALLOW ? NETNS_ALLOW : NETNS_DENY);
 }
 
-static void chain_sets(struct change *c)
+void policy_chain_count(struct policy_change *c)
 {
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        const struct version *v = &versions[i];
+    nft_counter_add(&c->b, &c->table, c->names.all);
+    nft_counter_add(&c->b, &c->table, c->names.begun);
+    policy_rule(c);
+    nft_count_as(&c->b, c->names.all);
+    policy_rule(c);
+    nft_match_ct_state(&c->b, CT_STATE_NEW);
+    nft_count_as(&c->b, c->names.begun);
+}
+
+int policy_traffic(const struct policy_names *names, struct netns_traffic *ret, struct err *e)
+{
+    const struct nft_table table = {NFPROTO_INET, names->table};
+    struct nft_counts all, begun;
+    int r = kept_open(e);
+
+    if (r == 0)
+        r = nft_counter_read(&kept.nl, &table, names->all, &all, e);
+    if (r == 0)
+        r = nft_counter_read(&kept.nl, &table, names->begun, &begun, e);
+    if (r == 0)
+        *ret = (struct netns_traffic){all.packets, all.bytes, begun.packets};
+    else if (r != -ENOENT)
+        netlink_close(&kept.nl);
+    return r;
+}
+
+static void chain_rules(struct policy_change *c)
+{
+    policy_chain_count(c);
+    policy_rule(c);
+    nft_match_ct_state(&c->b, CT_STATE_INVALID | CT_STATE_UNTRACKED);
+    rule_drop(c);
+    policy_rule(c);
+    nft_match_ct_mark(&c->b, c->policy->mark);
+    nft_accept(&c->b);
+    drop_port(c, IPPROTO_UDP, PORT_DNS); /* of before the policy: now it is redirected */
+    drop_port(c, IPPROTO_TCP, PORT_DNS);
+    policy_chain_judge(c);
+}
+
+void policy_chain_sets(struct policy_change *c)
+{
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        const struct policy_version *v = &policy_versions[i];
         const struct nft_set deny = prefix_set(v, c->names.deny[i]);
         const struct nft_set allow = prefix_set(v, c->names.allow[i]);
         const struct nft_set learned = learned_set(v, c->names.learned[i]);
@@ -579,53 +594,55 @@ static void chain_sets(struct change *c)
     }
 }
 
-static void fill_slot(struct change *c)
+static void fill_slot(struct policy_change *c)
 {
     nft_branch_add(&c->b, &c->table, c->names.chain);
     nft_chain_empty(&c->b, &c->table, c->names.chain);
     if (c->policy) {
         remove_sets(c); /* a closed slot has none, or those of a chain that does not use them */
-        chain_sets(c);
+        policy_chain_sets(c);
         chain_rules(c);
     } else {
-        rule(c);
+        policy_rule(c);
         rule_drop(c);
     }
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        put_address(c, &versions[i], &versions[i].guard, true);
-        put_address(c, &versions[i], &versions[i].member, true);
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        put_address(c, &policy_versions[i], &policy_versions[i].guard, true);
+        put_address(c, &policy_versions[i], &policy_versions[i].member, true);
         if (c->policy && c->policy->flags & NETNS_INTERCEPT)
-            put_address(c, &versions[i], &versions[i].caught, true);
+            put_address(c, &policy_versions[i], &policy_versions[i].caught, true);
     }
 }
 
-static void fill_clear(struct change *c)
+static void fill_clear(struct policy_change *c)
 {
     nft_branch_add(&c->b, &c->table, c->names.chain);
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        put_address(c, &versions[i], &versions[i].guard, false);
-        put_address(c, &versions[i], &versions[i].member, false);
-        put_address(c, &versions[i], &versions[i].caught, false);
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        put_address(c, &policy_versions[i], &policy_versions[i].guard, false);
+        put_address(c, &policy_versions[i], &policy_versions[i].member, false);
+        put_address(c, &policy_versions[i], &policy_versions[i].caught, false);
     }
     nft_chain_empty(&c->b, &c->table, c->names.chain);
     remove_sets(c);
+    nft_counter_remove(&c->b, &c->table, c->names.all);
+    nft_counter_remove(&c->b, &c->table, c->names.begun);
     nft_branch_remove(&c->b, &c->table, c->names.chain);
 }
 
-static void fill_learn(struct change *c)
+void policy_fill_learn(struct policy_change *c)
 {
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        const struct nft_set set = learned_set(&versions[i], c->names.learned[i]);
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        const struct nft_set set = learned_set(&policy_versions[i], c->names.learned[i]);
 
         /* Older kernels keep the time of an element that is added again. */
-        learned_elements(c, &versions[i], &set, false);
-        learned_elements(c, &versions[i], &set, true);
-        learned_elements(c, &versions[i], &set, false);
+        learned_elements(c, &policy_versions[i], &set, false);
+        learned_elements(c, &policy_versions[i], &set, true);
+        learned_elements(c, &policy_versions[i], &set, false);
     }
 }
 
 /* The table may be missing: an administrator removed it, or it could not be made at start. */
-static int transact_slot(const struct netns_conf *conf, uint32_t slot, struct change *c,
+static int transact_slot(const struct netns_conf *conf, uint32_t slot, struct policy_change *c,
                          struct err *e)
 {
     int r = transact(conf, slot, c, fill_slot, e);
@@ -638,7 +655,7 @@ static int transact_slot(const struct netns_conf *conf, uint32_t slot, struct ch
 
 int netns_policy_close(const struct netns_conf *conf, uint32_t slot, struct err *e)
 {
-    struct change c = {0};
+    struct policy_change c = {0};
 
     return transact_slot(conf, slot, &c, e);
 }
@@ -646,7 +663,7 @@ int netns_policy_close(const struct netns_conf *conf, uint32_t slot, struct err 
 int netns_policy_set(const struct netns_conf *conf, uint32_t slot, const struct netns_policy *p,
                      struct err *e)
 {
-    struct change c = {.policy = p, .learned = p->entries, .learned_count = p->count};
+    struct policy_change c = {.policy = p, .learned = p->entries, .learned_count = p->count};
     int r = netns_policy_check(p, e);
 
     return r < 0 ? r : transact_slot(conf, slot, &c, e);
@@ -655,7 +672,7 @@ int netns_policy_set(const struct netns_conf *conf, uint32_t slot, const struct 
 int netns_policy_learn(const struct netns_conf *conf, uint32_t slot,
                        const struct netns_entry *entries, size_t count, struct err *e)
 {
-    struct change c = {.learned = entries, .learned_count = count};
+    struct policy_change c = {.learned = entries, .learned_count = count};
 
     for (size_t i = 0; i < count; i++) {
         int r = netns_entry_check(&entries[i], e);
@@ -663,12 +680,21 @@ int netns_policy_learn(const struct netns_conf *conf, uint32_t slot,
         if (r < 0)
             return r;
     }
-    return transact(conf, slot, &c, fill_learn, e);
+    return transact(conf, slot, &c, policy_fill_learn, e);
+}
+
+int netns_policy_traffic(const struct netns_conf *conf, uint32_t slot, struct netns_traffic *ret,
+                         struct err *e)
+{
+    struct policy_names names;
+
+    names_fill(conf, slot, &names);
+    return policy_traffic(&names, ret, e);
 }
 
 int netns_policy_clear(const struct netns_conf *conf, uint32_t slot, struct err *e)
 {
-    struct change c = {0};
+    struct policy_change c = {0};
 
     int r = transact(conf, slot, &c, fill_clear, e);
 

@@ -82,5 +82,13 @@ int netns_policy_set(const struct netns_conf *conf, uint32_t slot, const struct 
 /* Adds learned addresses, or begins their time anew. -ENOENT when the slot has no policy. */
 int netns_policy_learn(const struct netns_conf *conf, uint32_t slot,
                        const struct netns_entry *entries, size_t count, struct err *e);
+/* What a sandbox under a policy has sent and received through this host. */
+struct netns_traffic {
+    uint64_t packets, bytes; /* in both directions, those that were dropped included */
+    uint64_t connections;    /* first packets of connections, in both directions */
+};
+/* -ENOENT when the slot has no policy. */
+int netns_policy_traffic(const struct netns_conf *conf, uint32_t slot, struct netns_traffic *ret,
+                         struct err *e);
 /* Removes all rules of a slot; absent is fine. */
 int netns_policy_clear(const struct netns_conf *conf, uint32_t slot, struct err *e);

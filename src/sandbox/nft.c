@@ -86,7 +86,7 @@ void nft_chain_add(struct netlink_batch *b, const struct nft_table *t, const str
     netlink_add_be32(b, NFTA_HOOK_HOOKNUM, c->hook);
     netlink_add_be32(b, NFTA_HOOK_PRIORITY, (uint32_t)c->priority);
     netlink_nest_end(b);
-    netlink_add_be32(b, NFTA_CHAIN_POLICY, NF_ACCEPT);
+    netlink_add_be32(b, NFTA_CHAIN_POLICY, c->drops ? NF_DROP : NF_ACCEPT);
     netlink_add_str(b, NFTA_CHAIN_TYPE, c->type);
 }
 
@@ -336,6 +336,29 @@ void nft_match_l4proto(struct netlink_batch *b, uint8_t ipproto)
     compare(b, NFT_CMP_EQ, &ipproto, sizeof(ipproto));
 }
 
+void nft_match_mark(struct netlink_batch *b, uint32_t mark)
+{
+    load_meta(b, NFT_META_MARK);
+    compare(b, NFT_CMP_EQ, &mark, sizeof(mark));
+}
+
+void nft_match_skuid(struct netlink_batch *b, uint32_t uid)
+{
+    load_meta(b, NFT_META_SKUID);
+    compare(b, NFT_CMP_EQ, &uid, sizeof(uid));
+}
+
+void nft_match_ct_reply(struct netlink_batch *b)
+{
+    const uint8_t reply = 1; /* IP_CT_DIR_REPLY */
+
+    expression(b, "ct");
+    netlink_add_be32(b, NFTA_CT_KEY, NFT_CT_DIRECTION);
+    netlink_add_be32(b, NFTA_CT_DREG, REG_A);
+    expression_end(b);
+    compare(b, NFT_CMP_EQ, &reply, sizeof(reply));
+}
+
 void nft_match_ct_state(struct netlink_batch *b, uint32_t state_bits)
 {
     const uint32_t none = 0;
@@ -547,6 +570,76 @@ void nft_count(struct netlink_batch *b)
 {
     expression(b, "counter");
     expression_end(b);
+}
+
+void nft_count_as(struct netlink_batch *b, const char *counter)
+{
+    expression(b, "objref");
+    netlink_add_be32(b, NFTA_OBJREF_IMM_TYPE, NFT_OBJECT_COUNTER);
+    netlink_add_str(b, NFTA_OBJREF_IMM_NAME, counter);
+    expression_end(b);
+}
+
+static void counter_message(struct netlink_batch *b, uint16_t type, uint16_t flags,
+                            const struct nft_table *t, const char *name)
+{
+    rule_end(b);
+    message(b, name, type, flags, t->family);
+    netlink_add_str(b, NFTA_OBJ_TABLE, t->name);
+    netlink_add_str(b, NFTA_OBJ_NAME, name);
+    netlink_add_be32(b, NFTA_OBJ_TYPE, NFT_OBJECT_COUNTER);
+}
+
+void nft_counter_add(struct netlink_batch *b, const struct nft_table *t, const char *name)
+{
+    counter_message(b, NFT_MSG_NEWOBJ, NLM_F_CREATE, t, name);
+    netlink_nest(b, NFTA_OBJ_DATA);
+    netlink_nest_end(b);
+}
+
+void nft_counter_remove(struct netlink_batch *b, const struct nft_table *t, const char *name)
+{
+    nft_counter_add(b, t, name);
+    counter_message(b, NFT_MSG_DELOBJ, 0, t, name);
+}
+
+static uint64_t be64_of(struct str attributes, uint16_t wanted)
+{
+    while (attributes.n >= NLA_HDRLEN) {
+        struct nlattr a;
+        uint64_t value;
+
+        memcpy(&a, attributes.p, sizeof(a));
+        if (a.nla_len < NLA_HDRLEN || a.nla_len > attributes.n)
+            break;
+        if ((a.nla_type & NLA_TYPE_MASK) == wanted && a.nla_len == NLA_HDRLEN + sizeof(value)) {
+            memcpy(&value, attributes.p + NLA_HDRLEN, sizeof(value));
+            return be64toh(value);
+        }
+        attributes = str_skip(attributes, min_size(NLA_ALIGN(a.nla_len), attributes.n));
+    }
+    return 0;
+}
+
+static int take_counts(void *user, const struct nlmsghdr *reply)
+{
+    struct str inner = netlink_attr(reply, sizeof(struct nfgenmsg), NFTA_OBJ_DATA);
+    struct nft_counts *ret = user;
+
+    if (inner.p)
+        *ret = (struct nft_counts){be64_of(inner, NFTA_COUNTER_PACKETS),
+                                   be64_of(inner, NFTA_COUNTER_BYTES)};
+    return 0;
+}
+
+int nft_counter_read(struct netlink *nl, const struct nft_table *t, const char *name,
+                     struct nft_counts *ret, struct err *e)
+{
+    NETLINK_BATCH(b, 512);
+
+    counter_message(&b, NFT_MSG_GETOBJ, 0, t, name);
+    *ret = (struct nft_counts){0};
+    return netlink_query(nl, &b, take_counts, ret, e);
 }
 
 void nft_redirect(struct netlink_batch *b, uint16_t port)

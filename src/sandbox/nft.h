@@ -32,6 +32,7 @@ struct nft_chain {
     const char *type; /* "filter", "nat" */
     uint32_t hook;    /* NF_INET_*, NF_BR_* */
     int32_t priority;
+    bool drops; /* what its rules leave undecided; else that is accepted */
 };
 void nft_chain_add(struct netlink_batch *b, const struct nft_table *t, const struct nft_chain *c);
 /* Makes a table that must not exist: -EEXIST from netlink_send when it does. */
@@ -72,6 +73,17 @@ void nft_elements_begin(struct netlink_batch *b, const struct nft_table *t, cons
 void nft_element(struct netlink_batch *b, const struct nft_set *s, const struct nft_element *el);
 void nft_elements_end(struct netlink_batch *b);
 
+/* A counter that rules share, and that stays when they are replaced. Adding one that exists changes
+ * nothing; removing makes sure that it is gone, and no rule may use it any more. */
+void nft_counter_add(struct netlink_batch *b, const struct nft_table *t, const char *name);
+void nft_counter_remove(struct netlink_batch *b, const struct nft_table *t, const char *name);
+struct nft_counts {
+    uint64_t packets, bytes;
+};
+/* -ENOENT when there is none. */
+int nft_counter_read(struct netlink *nl, const struct nft_table *t, const char *name,
+                     struct nft_counts *ret, struct err *e);
+
 /* Adds a set of all pairs of equal bytes, for nft_match_same. */
 void nft_same_bytes_add(struct netlink_batch *b, const struct nft_table *t, const char *set);
 
@@ -87,6 +99,11 @@ void nft_match_nfproto(struct netlink_batch *b, uint8_t nfproto);
 void nft_match_l4proto(struct netlink_batch *b, uint8_t ipproto);
 void nft_match_ct_state(struct netlink_batch *b, uint32_t state_bits); /* any of them */
 void nft_match_daddr_type(struct netlink_batch *b, uint32_t rtn);      /* RTN_LOCAL and so on */
+
+void nft_match_mark(struct netlink_batch *b, uint32_t mark); /* of the packet, by SO_MARK */
+void nft_match_skuid(struct netlink_batch *b, uint32_t uid); /* of the socket that sends it */
+/* Packets that answer a connection, in the direction opposite to the one it was opened in. */
+void nft_match_ct_reply(struct netlink_batch *b);
 
 /* A position in the packet: a header, and an offset in it. */
 struct nft_at {
@@ -126,6 +143,7 @@ void nft_match_in(struct netlink_batch *b, struct nft_at at, size_t n, const cha
 void nft_jump_by(struct netlink_batch *b, struct nft_at at, size_t n, const char *map);
 void nft_set_ct_mark(struct netlink_batch *b, uint32_t mark);
 void nft_count(struct netlink_batch *b); /* packets and bytes that came this far */
+void nft_count_as(struct netlink_batch *b, const char *counter); /* the same, shared */
 void nft_redirect(struct netlink_batch *b, uint16_t port); /* to this host; in chains of type nat */
 
 void nft_accept(struct netlink_batch *b); /* for this chain; others of the hook still decide */

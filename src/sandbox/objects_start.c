@@ -3,23 +3,17 @@
  * uses the host's network, as it must reach the endpoint. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sched.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/caps.h"
 #include "base/fd.h"
 #include "base/mount_api.h"
+#include "sandbox/confined.h"
 #include "sandbox/host.h"
 #include "sandbox/layer_ids.h"
 #include "sandbox/objects.h"
@@ -33,14 +27,13 @@
 enum {
     OPEN_FILES = 4096,
     OPTION_MAX = 64,
-    PROPAGATION_PRIVATE = 0x44000, /* MS_REC | MS_PRIVATE */
 };
 
 struct child {
     const struct host *host;
     const struct objects_spec *spec;
     const char *program;
-    int userns, sock, output, report;
+    int userns, sock, output;
     int root;
 };
 
@@ -132,16 +125,12 @@ static int bind_one(const struct child *c, const char *path, bool is_dir, struct
     return r < 0 ? err_sys(e, -r, "bind /%s", path) : 0;
 }
 
-static int step_root(struct child *c, struct err *e)
+static int step_root(void *user, struct err *e)
 {
-    char path[sizeof(c->host->state_path) + sizeof("/mnt")];
-    auto_fd place = -EBADF;
+    struct child *c = user;
+    auto_fd place = confined_open_place(c->host, e);
     int r;
 
-    if (syscall(SYS_mount, NULL, "/", NULL, (unsigned long)PROPAGATION_PRIVATE, NULL) < 0)
-        return err_sys(e, errno, "make mounts private");
-    (void)snprintf(path, sizeof(path), "%s/mnt", c->host->state_path);
-    place = fd_open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, PATH_FREE, e);
     if (place < 0)
         return place;
     c->root = r = tmpfs_make("1m", "0755");
@@ -173,8 +162,9 @@ static int make_node(int dev, const char *name, unsigned major, unsigned minor)
                : 0;
 }
 
-static int step_files(struct child *c, struct err *e)
+static int step_files(void *user, struct err *e)
 {
+    const struct child *c = user;
     auto_fd dev = fd_open_at(c->root, "dev", O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e), tmp, key;
     auto_fd place = fd_open_at(c->root, "tmp", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
     size_t bytes = strlen(c->spec->key);
@@ -201,58 +191,42 @@ static int step_files(struct child *c, struct err *e)
     return 0;
 }
 
-static int step_pivot(struct child *c, struct err *e)
+static int step_pivot(void *user, struct err *e)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
-    int r;
+    const struct child *c = user;
+    int r = confined_pivot(c->root, e);
 
-    if (fchdir(c->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-        syscall(SYS_umount2, ".", MNT_DETACH) < 0 || chdir("/") < 0)
-        return err_sys(e, errno, "pivot");
+    if (r < 0)
+        return r;
     r = mnt_set(c->root, &attr, AT_EMPTY_PATH);
     return r < 0 ? err_sys(e, -r, "make the root read-only") : 0;
 }
 
-static int step_limits(struct child *c UNUSED, struct err *e)
+static int step_limits(void *user UNUSED, struct err *e)
 {
-    static const struct {
-        int which;
-        rlim_t value;
-    } rows[] = {
+    static const struct confined_limit rows[] = {
         {RLIMIT_CORE,     0         },
         {RLIMIT_NOFILE,   OPEN_FILES},
         {RLIMIT_MSGQUEUE, 0         },
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (syscall(SYS_prlimit64, 0, rows[i].which, &(struct rlimit){rows[i].value, rows[i].value},
-                    NULL) < 0)
-            return err_sys(e, errno, "set limits");
-    return 0;
+    return confined_limit(rows, ARRAY_LEN(rows), e);
 }
 
-static int step_user(struct child *c, struct err *e)
+static int step_user(void *user, struct err *e)
 {
-    int r;
-
-    if (setns(c->userns, CLONE_NEWUSER) < 0)
-        return err_sys(e, errno, "enter");
-    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
-        syscall(SYS_setresuid, 0, 0, 0) < 0)
-        return err_sys(e, errno, "become root inside");
-    r = caps_limit(0);
-    if (r < 0)
-        return err_sys(e, -r, "drop capabilities");
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? err_sys(e, errno, "no_new_privs") : 0;
+    return confined_enter_user(((const struct child *)user)->userns, 0, e);
 }
 
-static int step_exec(struct child *c, struct err *e)
+static int step_exec(void *user, struct err *e)
 {
+    const struct child *c = user;
     static const char *argv[OBJECTS_ARGS_MAX + 2];
     static const char *const env[] = {"PATH=/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp",
                                       "LC_ALL=C.UTF-8", NULL};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int from[] = {null, c->output, c->output, c->sock, c->report};
+    int from[] = {null, c->output, c->output, c->sock};
     const char *at = c->spec->text;
 
     argv[0] = c->program;
@@ -268,96 +242,20 @@ static int step_exec(struct child *c, struct err *e)
             return err_sys(e, errno, "place descriptors");
     if (syscall(SYS_close_range, OBJECTS_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         return err_sys(e, errno, "close the others");
-    c->report = from[4];
     (void)execve(c->program, (char *const *)argv, (char *const *)env);
     return err_sys(e, errno, "run %s", c->program);
 }
 
-static NORETURN void child_main(struct child *c)
-{
-    static const struct {
-        const char *name;
-        int (*run)(struct child *c, struct err *e);
-    } steps[] = {
-        {"mount root",           step_root  }, /* as real root ... */
-        {"make files",           step_files },
-        {"pivot",                step_pivot },
-        {"set limits",           step_limits},
-        {"enter user namespace", step_user  }, /* ... to here */
-        {"start",                step_exec  },
-    };
-    struct err e = {0};
-    sigset_t none;
-
-    (void)setsid();
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-        int r = steps[i].run(c, &e);
-
-        if (r < 0) {
-            (void)err_wrap(&e, r, "%s", steps[i].name);
-            (void)write(c->report, &e, sizeof(e));
-            _exit(1);
-        }
-    }
-    _exit(1);
-}
+static const struct confined_step steps[] = {
+    {"mount root",           step_root  }, /* as real root ... */
+    {"make files",           step_files },
+    {"pivot",                step_pivot },
+    {"set limits",           step_limits},
+    {"enter user namespace", step_user  }, /* ... to here */
+    {"start",                step_exec  },
+};
 
 /* --- the parent --- */
-
-/* Waits until the child runs the program: then the pipe ends, else it has an error. */
-static int start_result(int report, struct err *e)
-{
-    struct pollfd p = {.fd = report, .events = POLLIN};
-    struct err said;
-    ssize_t n;
-
-    if (poll(&p, 1, OBJECTS_STEP_MS_MAX) <= 0)
-        return err_set(e, ETIMEDOUT, "the steps take longer than %d s", OBJECTS_STEP_MS_MAX / 1000);
-    n = read(report, &said, sizeof(said));
-    if (n == 0)
-        return 0;
-    if (n != (ssize_t)sizeof(said) || said.code <= 0)
-        return err_set(e, EIO, "the child ended");
-    said.msg[sizeof(said.msg) - 1] = '\0';
-    if (e)
-        *e = said;
-    return -said.code;
-}
-
-static int child_start(struct child *c, struct proc *ret, struct err *e)
-{
-    int pidfd = -EBADF, ends[2];
-    struct clone_args args = {
-        .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP |
-                 CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
-        .pidfd = (uint64_t)(uintptr_t)&pidfd,
-        .exit_signal = SIGCHLD,
-    };
-    long pid;
-    int r;
-
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "make a pipe");
-    c->report = ends[1];
-    pid = syscall(SYS_clone3, &args, sizeof(args));
-    if (pid == 0)
-        child_main(c);
-    r = pid < 0 ? err_sys(e, errno, "make namespaces") : 0;
-    fd_close(ends[1]);
-    if (r == 0) {
-        *ret = (struct proc){(pid_t)pid, pidfd};
-        r = start_result(ends[0], e);
-    }
-    fd_close(ends[0]);
-    if (r < 0 && pid > 0) {
-        (void)!proc_signal(pidfd, SIGKILL);
-        proc_close(ret);
-        *ret = PROC_NONE;
-    }
-    return r;
-}
 
 static bool is_as(const struct stat *copy, const struct stat *from)
 {
@@ -415,7 +313,14 @@ int objects_start(const struct host *host, const struct objects_spec *spec, stru
     c.userns = userns;
     c.sock = theirs;
     c.output = output;
-    r = child_start(&c, ret_proc, e);
+    r = confined_start(
+        &(struct confined){
+            .steps = steps,
+            .step_count = ARRAY_LEN(steps),
+            .user = &c,
+            .steps_ms_max = OBJECTS_STEP_MS_MAX,
+        },
+        ret_proc, e);
     if (r < 0)
         return r;
     *ret_sock = take_fd(&ours);

@@ -127,14 +127,24 @@ static bool is_name_char(char c)
     return (c >= 'a' && c <= 'z') || ascii_is_digit(c);
 }
 
-bool plan_id_is_valid(struct str id)
+static bool name_is_valid(struct str id, size_t max)
 {
-    if (id.n == 0 || id.n >= PLAN_ID_MAX)
+    if (id.n == 0 || id.n >= max)
         return false;
     for (size_t i = 0; i < id.n; i++)
         if (!is_name_char(id.p[i]) && (id.p[i] != '-' || i == 0 || i + 1 == id.n))
             return false;
     return true;
+}
+
+bool plan_id_is_valid(struct str id)
+{
+    return name_is_valid(id, PLAN_ID_MAX);
+}
+
+bool plan_runtime_is_valid(struct str name)
+{
+    return name.n == 0 || name_is_valid(name, PLAN_RUNTIME_MAX);
 }
 
 bool plan_target_is_valid(struct str target)
@@ -180,11 +190,14 @@ static int check_names(const struct plan *p, struct err *e)
 {
     struct str id = field_str(p->id, sizeof(p->id));
     struct str hostname = field_str(p->hostname, sizeof(p->hostname));
+    struct str runtime = field_str(p->runtime, sizeof(p->runtime));
 
     if (!plan_id_is_valid(id))
         return err_set(e, EINVAL, "plan: id is not of a-z, 0-9 and '-'");
     if (!hostname.p || !hostname_is_valid(hostname))
         return err_set(e, EINVAL, "plan: hostname is not of letters, digits, '-' and '.'");
+    if (!runtime.p || !plan_runtime_is_valid(runtime))
+        return err_set(e, EINVAL, "plan: runtime is not of a-z, 0-9 and '-'");
     return 0;
 }
 
@@ -199,6 +212,7 @@ static int check_numbers(const struct plan *p, struct err *e)
         {"net",                   (uint64_t)p->net,  PLAN_NET_NONE,            PLAN_NET_BRIDGE          },
         {"layer_count",           p->layer_count,    p->root == PLAN_ROOT_DIR, PLAN_LAYERS_MAX          },
         {"lasting",               p->lasting,        0,                        l->disk_bytes == 0       },
+        {"memory",                p->memory,         0,                        p->runtime[0] != '\0'    },
         {"guarded",               p->guarded,        0,                        p->net == PLAN_NET_BRIDGE},
         {"bind_count",            p->bind_count,     0,                        PLAN_BINDS_MAX           },
         {"uid",                   p->uid,            0,                        PLAN_UID_RANGE - 1       },

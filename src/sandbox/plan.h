@@ -24,6 +24,7 @@ enum {
     PLAN_STRING_MAX = 128 * 1024, /* limit of each string, with the NUL: that of execve(2) */
     PLAN_UID_RANGE = 65536,       /* ids of a sandbox: 0..65535 inside */
     PLAN_MILLICORES_MAX = 1024 * 1000,
+    PLAN_RUNTIME_MAX = 16, /* with the NUL; as PLAN_ID_MAX */
 };
 #define PLAN_BYTES_MAX (UINT64_C(1) << 50) /* a pebibyte: sums of these cannot overflow */
 
@@ -57,6 +58,7 @@ struct plan_limits {
 struct plan {
     char id[PLAN_ID_MAX];
     char hostname[PLAN_HOSTNAME_MAX]; /* "" = the id */
+    char runtime[PLAN_RUNTIME_MAX];   /* name of an OCI runtime, see oci.h; "" = none */
     enum plan_root root;
     enum plan_net net;
     struct plan_limits limits;
@@ -65,7 +67,9 @@ struct plan {
     uint32_t layer_count; /* descriptors that follow: layers, volumes, a lasting layer if ... */
     uint32_t lasting;     /* ... this is 1, execd's listener. Files that the sandbox writes are
                              kept in that directory; without limits.disk_bytes */
-    uint32_t guarded;     /* 1: its network is closed from the start, until a policy opens it */
+    uint32_t memory;  /* 1: the next descriptor is a directory of saved memory; the sandbox goes on
+                             where that was saved. With a runtime that can */
+    uint32_t guarded; /* 1: its network is closed from the start, until a policy opens it */
     uint32_t bind_count;
     uint32_t binds_read_only;                 /* bit i: volume i is read-only inside */
     uint32_t binds_objects;                   /* bit i: its descriptor is a socket, see objects.h */
@@ -102,6 +106,8 @@ bool plan_has_shifted_layer(const struct plan *p);
 int plan_check(const struct plan *p, struct err *e);
 
 bool plan_id_is_valid(struct str id);
+/* Whether it may be plan.runtime. */
+bool plan_runtime_is_valid(struct str name);
 
 /* Whether a volume may be there: an absolute path without empty, "." and ".." components; not /,
  * and not at or below /proc, /sys and /dev. (plan_check refuses /usr of PLAN_ROOT_HOST.) */

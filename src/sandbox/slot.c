@@ -13,7 +13,7 @@
 
 enum {
     RECORD_MAGIC = 0x6f736231,
-    RECORD_VERSION = 2,
+    RECORD_VERSION = 3,
     NAME_MAX_BYTES = 16,
     LITTLE_ENTRIES = 1000, /* about ten milliseconds */
 };

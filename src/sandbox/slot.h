@@ -36,9 +36,10 @@ struct slot_record {
     uint32_t magic, version;
     uint32_t slot, state; /* enum slot_state */
     struct slot_owner owner;
-    uint64_t created_us;  /* wall clock */
-    uint32_t net, root;   /* enum plan_net, plan_root */
-    char id[PLAN_ID_MAX]; /* of SLOT_READY: the sandbox being made; "" before a create */
+    uint64_t created_us;            /* wall clock */
+    uint32_t net, root;             /* enum plan_net, plan_root */
+    char runtime[PLAN_RUNTIME_MAX]; /* plan.runtime */
+    char id[PLAN_ID_MAX];           /* of SLOT_READY: the sandbox being made; "" before a create */
 };
 
 static inline uint32_t slot_uid_first(uint32_t slot)

@@ -21,9 +21,11 @@
 #include "base/caps.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/mount_api.h"
 #include "base/time.h"
 #include "sandbox/host.h"
 #include "sandbox/mounts.h"
+#include "sandbox/oci.h"
 #include "sandbox/volumes.h"
 
 enum {
@@ -52,15 +54,16 @@ struct spawn {
 };
 
 /* The plan as sent to the child. Descriptors with it: lowers, the mounts they are on, then those of
- * /usr and the disk if any, then volumes, then execd's. */
+ * /usr and the disk if any, then volumes, then execd's, then the bundle and the memory if any. */
 struct spawn_message {
     uint32_t lower_count, base_count;
-    bool has_usr, has_address, has_disk;
+    bool has_usr, has_address, has_disk, has_bundle, has_memory;
+    uint32_t oci; /* index of the runtime, if has_bundle */
     struct in_addr address;
     struct plan plan;
 };
 
-static_assert(MOUNTS_LOWERS_MAX + MOUNTS_BASES_MAX + PLAN_BINDS_MAX + EXECD_FDS + 2 <= FD_SEND_MAX,
+static_assert(MOUNTS_LOWERS_MAX + MOUNTS_BASES_MAX + PLAN_BINDS_MAX + EXECD_FDS + 4 <= FD_SEND_MAX,
               "all descriptors fit into a message");
 
 /* With a disk limit the layer is elsewhere, or must be limited before anything is made in it. */
@@ -323,6 +326,36 @@ static int step_descriptors(struct spawn *s, struct err *e)
     return 0;
 }
 
+static struct oci_child oci_child_of(const struct spawn *s)
+{
+    const struct spawn_args *a = &s->args;
+
+    return (struct oci_child){
+        .runtime = a->oci,
+        .plan = a->plan,
+        .cgroup = s->slot->cgroup,
+        .listener = a->listener,
+        .exit_file = a->exit_file,
+        .log_file = a->log_file,
+        .bundle = a->bundle,
+        .memory = a->memory,
+    };
+}
+
+static int step_world(struct spawn *s, struct err *e)
+{
+    struct oci_child child = oci_child_of(s);
+
+    return oci_world_make(&s->mounts, &child, e);
+}
+
+static int step_guard(struct spawn *s, struct err *e)
+{
+    struct oci_child child = oci_child_of(s);
+
+    return oci_guard_run(&child, e);
+}
+
 static int step_seccomp(struct spawn *s, struct err *e)
 {
     int r = seccomp_install(&s->slot->host->seccomp);
@@ -365,6 +398,19 @@ static const struct spawn_step steps_with_plan[] = {
     {"place descriptors",       step_descriptors},
     {"load system call filter", step_seccomp    },
     {"exec",                    step_exec       },
+};
+
+/* Of a sandbox behind an OCI runtime: that makes the rest of it. */
+static const struct spawn_step steps_with_oci[] = {
+    {"mount disk",    step_disk    },
+    {"mount root",    step_root    },
+    {"write /etc",    step_etc     },
+    {"mount volumes", step_volumes },
+    {"mount world",   step_world   },
+    {"pivot root",    step_pivot   },
+    {"set hostname",  step_hostname},
+    {"set limits",    step_rlimits },
+    {"start runtime", step_guard   }, /* stays there */
 };
 
 /* --- the child --- */
@@ -429,7 +475,8 @@ static void child_await(struct spawn *s, struct spawn_message *room)
     s->root_fits = s->mounts.root >= 0 && plan_takes_ready_root(&room->plan);
     if (room->lower_count > MOUNTS_LOWERS_MAX || room->base_count > MOUNTS_BASES_MAX ||
         count != room->lower_count + room->base_count + room->has_usr + room->has_disk +
-                     room->plan.bind_count + EXECD_FDS)
+                     room->plan.bind_count + EXECD_FDS + room->has_bundle + room->has_memory ||
+        (room->has_bundle && room->oci >= s->slot->host->oci_count))
         _exit(125);
     while (s->mounts.lower_count < room->lower_count)
         s->mounts.lowers[s->mounts.lower_count++] = fds[at++];
@@ -448,6 +495,9 @@ static void child_await(struct spawn *s, struct spawn_message *room)
         .log_file = fds[at + 2],
         .has_address = room->has_address,
         .address = room->address,
+        .oci = room->has_bundle ? &s->slot->host->oci[room->oci] : NULL,
+        .bundle = room->has_bundle ? fds[at + EXECD_FDS] : -EBADF,
+        .memory = room->has_memory ? fds[at + EXECD_FDS + 1] : -EBADF,
     };
 }
 
@@ -467,7 +517,10 @@ static NORETURN void child_main(const struct spawn_slot *slot, const struct moun
     child_run(&s, steps_ahead, ARRAY_LEN(steps_ahead));
     child_await(&s, &message);
     child_build_argv(&s);
-    child_run(&s, steps_with_plan, ARRAY_LEN(steps_with_plan));
+    if (s.args.oci)
+        child_run(&s, steps_with_oci, ARRAY_LEN(steps_with_oci));
+    else
+        child_run(&s, steps_with_plan, ARRAY_LEN(steps_with_plan));
     _exit(127);
 }
 
@@ -530,7 +583,8 @@ void parked_kill(struct parked *p)
     p->proc = PROC_NONE;
 }
 
-static int spawn_send(struct parked *p, const struct spawn_args *args, const struct mounts *m)
+static int spawn_send(struct parked *p, const struct host *host, const struct spawn_args *args,
+                      const struct mounts *m, int memory)
 {
     static struct spawn_message message; /* too large for the stack; single-threaded */
     int fds[FD_SEND_MAX];
@@ -541,6 +595,9 @@ static int spawn_send(struct parked *p, const struct spawn_args *args, const str
     message.has_usr = m->usr_lower >= 0;
     message.has_address = args->has_address;
     message.has_disk = args->disk >= 0;
+    message.has_bundle = args->oci != NULL;
+    message.has_memory = memory >= 0;
+    message.oci = args->oci ? (uint32_t)(args->oci - host->oci) : 0;
     message.address = args->address;
     memcpy(&message.plan, args->plan, plan_bytes(args->plan));
     for (size_t i = 0; i < m->lower_count; i++)
@@ -556,6 +613,10 @@ static int spawn_send(struct parked *p, const struct spawn_args *args, const str
     fds[count++] = args->listener;
     fds[count++] = args->exit_file;
     fds[count++] = args->log_file;
+    if (args->oci)
+        fds[count++] = args->bundle;
+    if (memory >= 0)
+        fds[count++] = memory;
     return fd_send(p->channel, &message,
                    offsetof(struct spawn_message, plan) + plan_bytes(args->plan), fds, count);
 }
@@ -627,6 +688,31 @@ static int spawn_prepare(struct mounts *m, const struct spawn_slot *slot, bool h
     return err_wrap(e, r, "mount volumes");
 }
 
+/* A mount of saved memory for the child; -EBADF when there is none. */
+static int spawn_clone_memory(const struct spawn_args *args, struct err *e)
+{
+    auto_fd here = args->memory < 0 ? -EBADF : mounts_reopen(args->memory, O_DIRECTORY, e);
+    int r;
+
+    if (args->memory < 0 || here < 0)
+        return here;
+    r = mnt_clone(here, "", AT_EMPTY_PATH);
+    return r < 0 ? err_sys(e, -r, "mount saved memory") : r;
+}
+
+static int spawn_tell(const struct spawn_slot *slot, struct parked *p,
+                      const struct spawn_args *args, const struct mounts *m, struct err *e)
+{
+    auto_fd memory = spawn_clone_memory(args, e);
+    int r;
+
+    if (memory < 0 && args->memory >= 0)
+        return memory;
+    r = spawn_send(p, slot->host, args, m, memory);
+    /* A child that failed ahead has closed its end: its report is read. */
+    return r == 0 || r == -EPIPE ? 0 : err_sys(e, -r, "send the plan");
+}
+
 int spawn_go(const struct spawn_slot *slot, struct parked *p, const struct spawn_args *args,
              struct proc *ret, struct err *e)
 {
@@ -634,14 +720,11 @@ int spawn_go(const struct spawn_slot *slot, struct parked *p, const struct spawn
     int r = spawn_prepare(&m, slot, p->has_root, args, e);
 
     if (r == 0) {
-        r = spawn_send(p, args, &m);
+        r = spawn_tell(slot, p, args, &m, e);
         mounts_done(&m);
-        /* A child that failed ahead has closed its end: read its report. */
-        if (r == 0 || r == -EPIPE)
-            r = spawn_await(p, args, e);
-        else
-            r = err_sys(e, -r, "send the plan");
     }
+    if (r == 0)
+        r = spawn_await(p, args, e);
     if (r < 0) {
         parked_kill(p);
         return r;

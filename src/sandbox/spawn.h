@@ -18,6 +18,7 @@
 
 /* Shared by all sandboxes of a host; see host.h. */
 struct host;
+struct oci_runtime; /* see oci.h */
 
 /* What a slot has before there is a plan. The caller owns it, see src/broker/ready.c. */
 struct spawn_slot {
@@ -47,7 +48,10 @@ struct spawn_args {
     const int *layers;                 /* plan->layer_count lower directories, topmost first */
     const int *binds;                  /* plan->bind_count volumes */
     int listener, exit_file, log_file; /* descriptors 3, 4 and 5 of execd */
-    int disk; /* detached mount with the writable layer; -EBADF: it is in the slot's directory */
+    const struct oci_runtime *oci;     /* of plan->runtime; NULL: none */
+    int bundle;                        /* its config.json; -EBADF = none */
+    int memory; /* directory of saved memory that it goes on with; -EBADF = none */
+    int disk;   /* detached mount with the writable layer; -EBADF: it is in the slot's directory */
     bool has_address;
     struct in_addr address; /* of eth0, for /etc/hosts */
 };

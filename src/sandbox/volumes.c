@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/mount_api.h"
+#include "sandbox/disk.h"
 #include "sandbox/host.h"
 #include "sandbox/objects.h"
 
@@ -19,6 +20,15 @@ enum {
 
 /* --- in the parent --- */
 
+/* Volumes of limited size are detached mounts already. */
+static bool volume_is_mount(int fd)
+{
+    char id[DISK_VOLUME_ID_BYTES];
+    uint64_t device, inode;
+
+    return disk_volume_of(fd, id, &device, &inode);
+}
+
 static int volume_clone(int given, int userns, bool read_only, struct err *e)
 {
     struct mount_attr attr = {
@@ -27,17 +37,20 @@ static int volume_clone(int given, int userns, bool read_only, struct err *e)
         .propagation = PROPAGATION_PRIVATE,
         .userns_fd = (uint64_t)userns,
     };
-    auto_fd ours = mounts_reopen(given, O_NOFOLLOW, e), mount = -EBADF;
+    bool is_mount = volume_is_mount(given); /* the caller made it for this sandbox */
+    auto_fd ours =
+        is_mount ? fcntl(given, F_DUPFD_CLOEXEC, 0) : mounts_reopen(given, O_NOFOLLOW, e);
+    auto_fd mount = -EBADF;
     struct stat st;
     int r;
 
     if (ours < 0)
-        return ours;
+        return is_mount ? err_sys(e, errno, "use it") : ours;
     if (fstat(ours, &st) < 0)
         return err_sys(e, errno, "look at it");
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
         return err_set(e, EINVAL, "it is neither a directory nor a regular file");
-    mount = mnt_clone(ours, "", AT_EMPTY_PATH);
+    mount = is_mount ? take_fd(&ours) : mnt_clone(ours, "", AT_EMPTY_PATH);
     if (mount < 0)
         return err_sys(e, -mount, "clone it");
     r = mnt_set(mount, &attr, AT_EMPTY_PATH);
