@@ -9,16 +9,20 @@
 #include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "base/url.h"
 #include "egress/egress.h"
+#include "egress/secrets.h"
 
 enum {
     BODY_BYTES_MAX = POLICY_TEXT_BYTES_MAX,
     ANSWER_BYTES_MAX = 4 * 1024 * 1024,
     LISTEN_BACKLOG = 128,
+    RULES_SHOWN_MAX = 1024,
 };
 
+#define NEEDS_PROXY                                                                                \
+    "rules with methods and paths need interception: create the sandbox with credentialProxy "     \
+    "{\"enabled\":true}"
 #define POLICY_METHODS "GET, POST, PUT, PATCH, DELETE"
 
 /* A request that changes a policy. */
@@ -37,7 +41,7 @@ static struct egress *egress_of(const struct http_req *req)
     return req->server_user;
 }
 
-static void PRINTF_LIKE(3, 4) reply_text(struct http_req *req, int status, const char *fmt, ...)
+void api_reply_text(struct http_req *req, int status, const char *fmt, ...)
 {
     AUTO_BUF(text, 1024);
     va_list ap;
@@ -50,16 +54,15 @@ static void PRINTF_LIKE(3, 4) reply_text(struct http_req *req, int status, const
     http_reply(req, status, STR("text/plain; charset=utf-8"), buf_str(&text));
 }
 
-/* NULL when there is no such sandbox, and the request is answered. */
-static struct guarded *require_guarded(struct http_req *req)
+struct guarded *api_guarded(struct http_req *req)
 {
     struct guarded *b = NULL;
     struct err e = {0};
     int r = guarded_open(egress_of(req), http_req_param(req, "id"), &b, &e);
 
     if (r < 0)
-        reply_text(req, r == -ENOENT ? 404 : 500, "%s",
-                   r == -ENOENT ? "there is no such sandbox" : e.msg);
+        api_reply_text(req, r == -ENOENT ? 404 : 500, "%s",
+                       r == -ENOENT ? "there is no such sandbox" : e.msg);
     return b;
 }
 
@@ -78,7 +81,8 @@ static void reply_status(struct http_req *req, const struct policy *p, const cha
     json_member_string(&w, STR("status"), STR("ok"));
     json_member_string(&w, STR("mode"), str_of(policy_mode(p)));
     if (!plain)
-        json_member_string(&w, STR("enforcementMode"), STR("dns+nft"));
+        json_member_string(&w, STR("enforcementMode"),
+                           egress_of(req)->conf.dns_only ? STR("dns") : STR("dns+nft"));
     if (reason)
         json_member_string(&w, STR("reason"), str_of(reason));
     r = with_policy ? policy_write(p, &text) : 0;
@@ -88,7 +92,7 @@ static void reply_status(struct http_req *req, const struct policy *p, const cha
     }
     json_write_object_end(&w);
     if (json_write_end(&w) < 0 || r < 0 || buf_add_char(&out, '\n') < 0)
-        reply_text(req, 500, "internal error: the answer is too long");
+        api_reply_text(req, 500, "internal error: the answer is too long");
     else
         http_reply(req, 200, STR("application/json"), buf_str(&out));
 }
@@ -103,6 +107,26 @@ static void writing_free(struct writing *w)
     free(w);
 }
 
+static void log_updated(const struct writing *w)
+{
+    const struct guarded *b = w->guarded;
+    struct str rules = buf_str(&w->body);
+
+    rules.n = min_size(rules.n, RULES_SHOWN_MAX);
+    log_event(
+        LOG_INFO, "policy updated", LOG_STR("opensandbox.event", "egress.updated"),
+        LOG_STR("sandbox", b->id), LOG_STR("method", http_method_name(w->method)),
+        LOG_STR("rules", rules),
+        LOG_STR("egress.default", b->policy->default_action == POLICY_ALLOW ? "allow" : "deny"));
+}
+
+static void log_failed(const struct guarded *b, int status, const char *why)
+{
+    log_event(status < 500 ? LOG_WARN : LOG_ERROR, "cannot change a policy",
+              LOG_STR("opensandbox.event", "egress.update_failed"), LOG_STR("sandbox", b->id),
+              LOG_I64("status", status), LOG_STR("error", why));
+}
+
 static void on_written(void *user, int result, const struct err *e)
 {
     struct writing *w = user;
@@ -110,16 +134,17 @@ static void on_written(void *user, int result, const struct err *e)
 
     list_remove(&w->link);
     b->request_count--;
-    if (result == 0)
+    if (result == 0) {
         guarded_event(b, "policy.change", http_method_name(w->method).p,
                       str_of(policy_mode(b->policy)));
-    else
-        log_event(LOG_ERROR, "cannot change a policy", LOG_STR("sandbox", b->id),
-                  LOG_STR("error", e->msg));
+        log_updated(w);
+    } else {
+        log_failed(b, 500, e->msg);
+    }
     if (w->req && result == 0)
         reply_status(w->req, b->policy, w->reason, w->plain, false);
     else if (w->req)
-        reply_text(w->req, 500, "failed to apply nftables policy: %s", e->msg);
+        api_reply_text(w->req, 500, "%s", e->msg);
     writing_free(w);
     if (!b->gone)
         writing_next(b);
@@ -155,6 +180,12 @@ static int writing_policy(struct writing *w, struct policy **ret, struct err *e)
     return r < 0 ? err_wrap(e, r, "invalid policy") : 0;
 }
 
+static void refuse(struct writing *w, int status, const struct err *e)
+{
+    log_failed(w->guarded, status, e->msg);
+    api_reply_text(w->req, status, "%s", e->msg);
+}
+
 /* Begins a request; false when it was answered at once. */
 static bool writing_start(struct writing *w)
 {
@@ -164,24 +195,27 @@ static bool writing_start(struct writing *w)
     int r = w->req ? writing_policy(w, &p, &e) : 1;
 
     if (r == 0 && g->conf.rules_max && p->count > g->conf.rules_max)
-        reply_text(w->req, 413, "egress rule total count %zu exceeds limit %u", p->count,
-                   g->conf.rules_max);
+        api_reply_text(w->req, 413, "egress rule total count %zu exceeds limit %u", p->count,
+                       g->conf.rules_max);
+    else if (r == 0 && policy_has_http(p) && !w->guarded->intercept)
+        api_reply_text(w->req, 400, "%s", NEEDS_PROXY);
     else if (r == 0 && catcher_check(w->guarded, p, &e) < 0)
-        reply_text(w->req, 400, "%s", e.msg);
+        refuse(w, 400, &e);
     else if (r == 0) {
         change_start(w->guarded, take_ptr(&p), true, on_written, w);
         return true;
     } else if (r == 1 && w->req)
         reply_status(w->req, p ? p : w->guarded->policy, w->reason, w->plain, false);
     else if (r < 0)
-        reply_text(w->req, r == -ENOMEM ? 500 : 400, "%s", e.msg);
+        refuse(w, r == -ENOMEM ? 500 : 400, &e);
     return false;
 }
 
 static void writing_next(struct guarded *b)
 {
-    while (!list_empty(&b->requests)) {
-        struct writing *w = container_of(b->requests.next, struct writing, link);
+    LIST_EACH(&b->requests, at)
+    {
+        struct writing *w = container_of(at, struct writing, link);
 
         if (writing_start(w))
             return;
@@ -204,7 +238,7 @@ void api_forget(struct guarded *b)
         list_remove(&w->link);
         b->request_count--;
         if (w->req)
-            reply_text(w->req, 404, "the sandbox was removed");
+            api_reply_text(w->req, 404, "the sandbox was removed");
         writing_free(w);
     }
 }
@@ -219,7 +253,7 @@ static void on_close(struct http_req *req, int error UNUSED)
 
 static const struct http_req_ops writing_ops = {.on_close = on_close};
 
-static void handle_policy(struct http_req *req)
+void api_policy(struct http_req *req)
 {
     static const unsigned writes =
         HTTP_BIT(HTTP_POST) | HTTP_BIT(HTTP_PUT) | HTTP_BIT(HTTP_PATCH) | HTTP_BIT(HTTP_DELETE);
@@ -228,10 +262,10 @@ static void handle_policy(struct http_req *req)
 
     if (req->head.method != HTTP_GET && !(writes & HTTP_BIT(req->head.method))) {
         (void)http_reply_header(req, STR("Allow"), STR(POLICY_METHODS));
-        reply_text(req, 405, "method not allowed");
+        api_reply_text(req, 405, "method not allowed");
         return;
     }
-    b = require_guarded(req);
+    b = api_guarded(req);
     if (!b)
         return;
     if (req->head.method == HTTP_GET) {
@@ -239,7 +273,7 @@ static void handle_policy(struct http_req *req)
         return;
     }
     if (b->request_count >= EGRESS_REQUESTS_MAX) {
-        reply_text(req, 503, "too many changes of this policy at once");
+        api_reply_text(req, 503, "too many changes of this policy at once");
         return;
     }
     w = mem_new(struct writing);
@@ -271,9 +305,11 @@ static void handle_check(struct http_req *req)
     uint32_t max = egress_of(req)->conf.rules_max;
 
     if (policy_parse(req->body, &p, &e) < 0)
-        reply_text(req, 400, "%s", e.msg);
+        api_reply_text(req, 400, "%s", e.msg);
     else if (max && p->count > max)
-        reply_text(req, 413, "egress rule total count %zu exceeds limit %u", p->count, max);
+        api_reply_text(req, 413, "egress rule total count %zu exceeds limit %u", p->count, max);
+    else if (policy_has_http(p) && !str_eq(req->head.query, STR("credentialProxy=true")))
+        api_reply_text(req, 400, "%s", NEEDS_PROXY);
     else
         http_reply(req, 204, STR_NONE, STR_NONE);
 }
@@ -285,14 +321,14 @@ static void on_attached(void *user, int result, const struct err *e)
     if (w->req && result == 0)
         http_reply(w->req, 204, STR_NONE, STR_NONE);
     else if (w->req)
-        reply_text(w->req, result == -ENOENT ? 404 : 500, "%s", e->msg);
+        api_reply_text(w->req, result == -ENOENT ? 404 : 500, "%s", e->msg);
     writing_free(w);
 }
 
 /* Puts the policy of a sandbox that runs now in force. */
 static void handle_attach(struct http_req *req)
 {
-    struct guarded *b = require_guarded(req);
+    struct guarded *b = api_guarded(req);
     struct writing *w;
     struct err e = {0};
 
@@ -303,7 +339,7 @@ static void handle_attach(struct http_req *req)
         return;
     }
     if (catcher_attach(b, &e) < 0) {
-        reply_text(req, 500, "%s", e.msg);
+        api_reply_text(req, 500, "%s", e.msg);
         return;
     }
     w = mem_new(struct writing);
@@ -317,31 +353,37 @@ static void handle_attach(struct http_req *req)
 /* The certificate that the sandbox must trust, before it starts. */
 static void handle_authority(struct http_req *req)
 {
-    struct guarded *b = require_guarded(req);
+    struct guarded *b = api_guarded(req);
     struct err e = {0};
 
     if (!b)
         return;
     if (!b->intercept)
-        reply_text(req, 404, "the sandbox has no credential proxy");
+        api_reply_text(req, 404, "the sandbox has no credential proxy");
     else if (catcher_attach(b, &e) < 0)
-        reply_text(req, 500, "%s", e.msg);
+        api_reply_text(req, 500, "%s", e.msg);
     else
         http_reply(req, 200, STR("application/x-pem-file"), intercept_ca_certificate(b->box));
 }
 
-static void handle_vault(struct http_req *req)
+static void vault_act(struct http_req *req, struct str body, void *user UNUSED)
 {
-    struct guarded *b = require_guarded(req);
+    struct guarded *b = api_guarded(req);
     size_t at = str_find_str(req->head.path, STR("/credential-vault"));
     struct str path;
 
     if (!b)
         return;
     if (url_decode_in(&req->arena, str_skip(req->head.path, at), 0, &path) < 0)
-        reply_text(req, 400, "the path does not decode");
+        api_reply_text(req, 400, "the path does not decode");
     else
-        catcher_serve_vault(req, b, path);
+        catcher_serve_vault(req, b, path, body);
+}
+
+/* The body first: the sandbox may be removed before it is complete. */
+void api_vault(struct http_req *req)
+{
+    vault_collect(req, vault_act, NULL);
 }
 
 static void handle_detach(struct http_req *req)
@@ -353,50 +395,12 @@ static void handle_detach(struct http_req *req)
     http_reply(req, 204, STR_NONE, STR_NONE);
 }
 
-static void write_events(struct json_writer *w, const struct guarded *b)
-{
-    size_t n = min_size(b->event_count, EGRESS_EVENTS_MAX);
-
-    json_write_key(w, STR("events"));
-    json_write_array(w);
-    for (size_t i = b->event_count - n; i < b->event_count; i++) {
-        const struct event *event = &b->events[i % EGRESS_EVENTS_MAX];
-
-        json_write_object(w);
-        json_member_time(w, STR("timestamp"), event->at_us);
-        json_member_string(w, STR("event"), str_of(event->kind));
-        json_member_string(w, STR("target"), str_of(event->detail));
-        json_member_string(w, STR("reason"), str_of(event->reason));
-        json_write_object_end(w);
-    }
-    json_write_array_end(w);
-}
-
 static void reply_json(struct http_req *req, struct json_writer *w, struct buf *out)
 {
     if (json_write_end(w) < 0)
-        reply_text(req, 500, "internal error: the answer is too long");
+        api_reply_text(req, 500, "internal error: the answer is too long");
     else
         http_reply(req, 200, STR("application/json"), buf_str(out));
-}
-
-static void handle_events(struct http_req *req)
-{
-    AUTO_BUF(out, ANSWER_BYTES_MAX);
-    struct guarded *b = require_guarded(req);
-    struct json_writer w;
-
-    if (!b)
-        return;
-    json_write_begin(&w, &out);
-    json_write_object(&w);
-    json_member_bool(&w, STR("inForce"), b->attached);
-    json_member_u64(&w, STR("queries"), b->queries);
-    json_member_u64(&w, STR("denied"), b->denied);
-    json_member_u64(&w, STR("learned"), b->learned_count);
-    write_events(&w, b);
-    json_write_object_end(&w);
-    reply_json(req, &w, &out);
 }
 
 static void handle_stats(struct http_req *req)
@@ -428,44 +432,33 @@ static void handle_stats(struct http_req *req)
     reply_json(req, &w, &out);
 }
 
-/* For people: a line per event, as the server's diagnostics have them. */
-static void handle_event_lines(struct http_req *req)
-{
-    AUTO_BUF(out, ANSWER_BYTES_MAX);
-    const struct guarded *b = guarded_find(egress_of(req), http_req_param(req, "id"));
-    size_t n = b ? min_size(b->event_count, EGRESS_EVENTS_MAX) : 0;
-
-    for (size_t i = b ? b->event_count - n : 0; b && i < b->event_count; i++) {
-        const struct event *event = &b->events[i % EGRESS_EVENTS_MAX];
-        char at[TIME_TEXT_MAX];
-
-        time_format(event->at_us, at);
-        (void)buf_addf(&out, "%s  %-13s  %s  %s\n", at, event->kind, event->detail, event->reason);
-    }
-    http_reply(req, 200, STR("text/plain; charset=utf-8"), buf_str(&out));
-}
-
 static const struct http_route routes[] = {
-    {HTTP_BIT(HTTP_GET),    "/healthz",                               0,                 handle_health,      0             },
-    {HTTP_BIT(HTTP_GET),    "/stats",                                 0,                 handle_stats,       0             },
-    {HTTP_BIT(HTTP_POST),   "/check",                                 0,                 handle_check,       BODY_BYTES_MAX},
-    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/attach",                 0,                 handle_attach,      0             },
-    {HTTP_BIT(HTTP_DELETE), "/sandboxes/{id}",                        0,                 handle_detach,      0             },
-    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/events",                 0,                 handle_events,      0             },
-    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/event-lines",            0,                 handle_event_lines, 0             },
-    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/healthz",            0,                 handle_health,      0             },
-    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/policy",             0,                 handle_policy,      BODY_BYTES_MAX},
-    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/authority",              0,                 handle_authority,   0             },
-    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/credential-vault",   ROUTE_STREAM_BODY, handle_vault,       0             },
-    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/credential-vault/*", ROUTE_STREAM_BODY, handle_vault,       0             },
+    {HTTP_BIT(HTTP_GET),    "/healthz",                               0,                 handle_health,        0             },
+    {HTTP_BIT(HTTP_GET),    "/stats",                                 0,                 handle_stats,         0             },
+    {HTTP_BIT(HTTP_POST),   "/check",                                 0,                 handle_check,         BODY_BYTES_MAX},
+    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/attach",                 0,                 handle_attach,        0             },
+    {HTTP_BIT(HTTP_POST),   "/check-secrets",                         ROUTE_STREAM_BODY, secrets_handle_check, 0             },
+    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/secrets",                ROUTE_STREAM_BODY, secrets_handle_put,   0             },
+    {HTTP_BIT(HTTP_DELETE), "/sandboxes/{id}",                        0,                 handle_detach,        0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/events",                 0,                 api_events,           0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/event-lines",            0,                 api_event_lines,      0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/api/events",             0,                 api_events,           0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/api/events/stream",      0,                 api_event_stream,     0             },
+    {HTTP_BIT(HTTP_GET),    "/sandboxes/{id}/api/metrics",            0,                 api_metrics,          0             },
+    {HTTP_BIT(HTTP_GET),    "/metrics",                               0,                 api_metrics,          0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/healthz",            0,                 handle_health,        0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/policy",             0,                 api_policy,           BODY_BYTES_MAX},
+    {HTTP_BIT(HTTP_POST),   "/sandboxes/{id}/authority",              0,                 handle_authority,     0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/credential-vault",   ROUTE_STREAM_BODY, api_vault,            0             },
+    {HTTP_ANY_METHOD,       "/sandboxes/{id}/api/credential-vault/*", ROUTE_STREAM_BODY, api_vault,            0             },
 };
 
-static void on_unrouted(struct http_req *req, unsigned allowed)
+void api_on_unrouted(struct http_req *req, unsigned allowed)
 {
     if (allowed)
-        reply_text(req, 405, "method not allowed");
+        api_reply_text(req, 405, "method not allowed");
     else
-        reply_text(req, 404, "404 page not found");
+        api_reply_text(req, 404, "404 page not found");
 }
 
 int api_start(struct egress *g, struct err *e)
@@ -474,7 +467,7 @@ int api_start(struct egress *g, struct err *e)
         .routes = routes,
         .route_count = ARRAY_LEN(routes),
         .user = g,
-        .on_unrouted = on_unrouted,
+        .on_unrouted = api_on_unrouted,
     };
     struct sock_addr addr = {.size = sizeof(addr.path)};
     mode_t mask;

@@ -10,13 +10,14 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "egress/dns/message.h"
 #include "egress/egress.h"
 
 enum {
     ORIGINAL_DST = 80
 }; /* SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST; their headers do not go with
                              * those of the C library */
-enum { LISTENERS_MAX = 2, KEYS_BYTES_MAX = 16 * 1024 };
+enum { LISTENERS_MAX = 2, KEYS_BYTES_MAX = 16 * 1024, DOH_PORT = 443, QUERY_MAX = 512 };
 
 struct door {
     struct sock_listener sock;
@@ -75,8 +76,18 @@ static bool is_never_meant(const struct sock_addr *to)
            IN6_IS_ADDR_MULTICAST(v6) || IN6_IS_ADDR_V4MAPPED(v6);
 }
 
+/* Encrypted DNS, as the kernel's rules have it for connections that are not intercepted. */
+static bool is_doh(const struct egress *g, const struct sock_addr *to)
+{
+    if (sock_addr_port(to) != DOH_PORT)
+        return false;
+    return policy_judge_addr(g->doh, g->doh, to->any.sa_family, addr_of(to), 0, 0) == POLICY_DENY ||
+           (g->conf.block_doh && g->doh->count == 0);
+}
+
 /* As the kernel judges a packet, and the resolver a name: the connection that is made for it leaves
- * from this host, outside of the sandbox's chain. */
+ * from this host, outside of the sandbox's chain. Under default deny the name must have led to the
+ * address: plain HTTP would carry the name of an allowed host anywhere. */
 static int may_connect(void *user, void *sandbox, struct str name, const struct sock_addr *to,
                        struct err *e)
 {
@@ -85,6 +96,7 @@ static int may_connect(void *user, void *sandbox, struct str name, const struct 
     int family = to->any.sa_family;
     uint16_t port = sock_addr_port(to);
     const struct policy_rule *rule = NULL;
+    bool known;
     enum policy_action by_addr =
         policy_judge_addr(g->always, b->policy, family, addr_of(to), IPPROTO_TCP, port);
     enum policy_action by_name =
@@ -94,32 +106,112 @@ static int may_connect(void *user, void *sandbox, struct str name, const struct 
         return deny(b, name, to, "the address is the host's own", e);
     if (by_addr == POLICY_DENY)
         return deny(b, name, to, "a rule denies the address", e);
+    if (is_doh(g, to))
+        return deny(b, name, to, "the address is of encrypted DNS", e);
     if (name.n && by_name == POLICY_DENY)
         return deny(b, name, to, rule ? "a rule denies the name" : "no rule allows the name", e);
     if (name.n && rule && !policy_rule_covers(rule, IPPROTO_TCP, port))
         return deny(b, name, to, "no rule allows this port of the name", e);
     if (by_addr == POLICY_ALLOW)
         return 0;
-    if (is_never_meant(to) ||
-        (b->policy->default_action != POLICY_ALLOW && policy_addr_is_special(family, addr_of(to))))
+    if (is_never_meant(to) || (b->policy->default_action != POLICY_ALLOW &&
+                               guarded_addr_is_inside(b, family, addr_of(to))))
         return deny(b, name, to, "the address is not public, and no rule allows it", e);
     if (b->policy->default_action == POLICY_ALLOW)
         return 0;
     if (name.n == 0)
         return deny(b, name, to, "no rule allows the address", e);
+    if (!guarded_has_learned(b, name, to, &known))
+        return deny(b, name, to, "DNS did not give this sandbox the address for the name", e);
     return 0;
 }
 
-/* Plain HTTP proves nothing. An address that DNS gave this sandbox for the name will do; so will
- * any that the policy allows where the sandbox never asked DNS for it, and the owner allows every
- * address by default: it pinned the name by itself. */
-static void is_address_of(void *user UNUSED, void *sandbox, struct str name,
-                          const struct sock_addr *to, struct intercept_ask *ask)
+/* Rules with methods and paths; the name was judged before. */
+static int may_request(void *user, void *sandbox, const struct intercept_request *r, struct err *e)
 {
+    const struct egress *g = user;
+    struct guarded *b = sandbox;
+
+    if (policy_judge_request(g->always, b->policy, r->host, r->method,
+                             r->devious ? STR_NONE : r->path) != POLICY_DENY)
+        return 0;
+    b->denied++;
+    return err_set(e, EACCES, "the network policy denies this method and path of the host");
+}
+
+/* --- whose address, for credentials over plain HTTP --- */
+
+struct asking {
+    struct dns_query asked;
+    uint8_t addr[16];
+    int family;
+    bool found;
+    struct intercept_ask *ask;
+};
+
+static int compare_record(void *user, const struct dns_record *record)
+{
+    struct asking *a = user;
+
+    if (record->family == a->family &&
+        memcmp(record->addr, a->addr, a->family == AF_INET ? 4 : 16) == 0)
+        a->found = true;
+    return 0;
+}
+
+/* A name that no resolver knows can only have been pinned by the owner of the sandbox. */
+static void on_answer(void *user, struct str answer)
+{
+    struct asking *a = user;
+    int rcode = answer.p ? dns_answer_read(answer, answer, &a->asked, compare_record, a) : -EIO;
+
+    intercept_answer(a->ask, rcode == DNS_NXDOMAIN || a->found);
+    free(a);
+}
+
+/* A question for the addresses of a name; 0 when it is no name. */
+static size_t write_question(struct str name, uint16_t type, char out[QUERY_MAX])
+{
+    static const char head[12] = {0, 1, 1, 0, 0, 1};
+    struct str label;
+    size_t n = sizeof(head);
+
+    memcpy(out, head, sizeof(head));
+    while (str_cut(&name, '.', &label)) {
+        if (label.n == 0 || label.n > 63 || n + label.n + 6 > QUERY_MAX)
+            return 0;
+        out[n++] = (char)label.n;
+        memcpy(out + n, label.p, label.n);
+        n += label.n;
+    }
+    memcpy(out + n, (const char[]){0, (char)(type >> 8), (char)type, 0, 1}, 5);
+    return n + 5;
+}
+
+/* Plain HTTP proves nothing: the address must be one that DNS gave this sandbox for the name. Where
+ * every address is allowed, and the sandbox did not ask, the resolvers are asked. */
+static void is_address_of(void *user, void *sandbox, struct str name, const struct sock_addr *to,
+                          struct intercept_ask *ask)
+{
+    const struct egress *g = user;
     const struct guarded *b = sandbox;
+    struct asking *a;
+    char question[QUERY_MAX];
+    size_t n = write_question(name, to->any.sa_family == AF_INET ? DNS_A : DNS_AAAA, question);
     bool known, learned = guarded_has_learned(b, name, to, &known);
 
-    intercept_answer(ask, learned || (!known && b->policy->default_action == POLICY_ALLOW));
+    if (learned || known || n == 0 || b->policy->default_action != POLICY_ALLOW) {
+        intercept_answer(ask, learned);
+        return;
+    }
+    a = mem_new(struct asking);
+    *a = (struct asking){.family = to->any.sa_family, .ask = ask};
+    memcpy(a->addr, addr_of(to), a->family == AF_INET ? 4 : 16);
+    if (dns_query_read(str_make(question, n), &a->asked) != 0 ||
+        !dns_forward_ask(g->forward, str_make(question, n), false, on_answer, a)) {
+        free(a);
+        intercept_answer(ask, false);
+    }
 }
 
 static void on_event(void *user UNUSED, void *sandbox, const struct intercept_event *v)
@@ -160,19 +252,25 @@ static int host_allowed_now(void *user, struct str host)
     return policy_allows_explicitly(b->egress->always, b->policy, host);
 }
 
-void catcher_serve_vault(struct http_req *req, struct guarded *b, struct str path)
+struct vault_host catcher_vault_host(struct guarded *b)
 {
-    struct vault_host host = {.intercepting = b->intercept,
-                              .ready = b->box != NULL,
-                              .host_allowed = host_allowed_now,
-                              .user = b};
+    return (struct vault_host){.intercepting = b->intercept,
+                               .insecure = b->egress->conf.insecure,
+                               .ready = b->box != NULL,
+                               .host_allowed = host_allowed_now,
+                               .user = b};
+}
+
+void catcher_serve_vault(struct http_req *req, struct guarded *b, struct str path, struct str body)
+{
+    struct vault_host host = catcher_vault_host(b);
     struct err e = {0};
 
     if (!b->vault)
         b->vault = vault_new();
     if (b->intercept && catcher_attach(b, &e) == 0)
         host.ready = true;
-    vault_serve(b->vault, &host, req, path);
+    vault_serve(b->vault, &host, req, path, body);
 }
 
 void catcher_policy_changed(struct guarded *b)
@@ -183,17 +281,18 @@ void catcher_policy_changed(struct guarded *b)
 
 /* --- sandboxes --- */
 
-static int read_keys(struct guarded *b, int dir, struct buf *keys, struct err *e)
+static int read_keys(int dir, const char *file, struct buf *keys, struct err *e)
 {
-    int r = io_read_regular(dir, EGRESS_CA_FILE, KEYS_BYTES_MAX, keys, e);
+    int r = io_read_regular(dir, file, KEYS_BYTES_MAX, keys, e);
 
-    (void)b;
     return r == -ENOENT ? 0 : r;
 }
 
 int catcher_attach(struct guarded *b, struct err *e)
 {
-    struct catcher *c = b->egress->catcher;
+    const struct egress *g = b->egress;
+    const char *file = g->conf.ca_file ? g->conf.ca_file : EGRESS_CA_FILE;
+    struct catcher *c = g->catcher;
     struct intercept_box_conf conf = {.sandbox = b, .id = str_of(b->id)};
     AUTO_BUF(keys, KEYS_BYTES_MAX);
     auto_fd dir = -EBADF;
@@ -201,11 +300,11 @@ int catcher_attach(struct guarded *b, struct err *e)
 
     if (!b->intercept || b->box)
         return 0;
-    dir = openat(b->egress->sandboxes, b->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    dir = g->enforcer->open_dir(b, e);
     if (dir < 0)
-        return err_sys(e, errno, "directory of sandbox %s", b->id);
+        return dir;
     buf_keep_secret(&keys);
-    r = read_keys(b, dir, &keys, e);
+    r = read_keys(dir, file, &keys, e);
     if (r < 0)
         return r;
     if (!b->vault)
@@ -214,7 +313,7 @@ int catcher_attach(struct guarded *b, struct err *e)
     conf.ca_keys = buf_str(&keys);
     r = intercept_attach(c->intercept, &conf, &b->box, e);
     if (r == 0 && keys.n == 0)
-        r = io_write_file_atomic(dir, EGRESS_CA_FILE, intercept_ca_keys(b->box), 0600, e);
+        r = io_write_file_atomic(dir, file, intercept_ca_keys(b->box), 0600, e);
     if (r < 0)
         catcher_forget(b);
     return r < 0 ? err_wrap(e, r, "authority of sandbox %s", b->id) : 0;
@@ -269,9 +368,14 @@ int catcher_start(struct egress *g, const struct broker_info *info, struct err *
     struct intercept_conf conf = {.loop = g->loop,
                                   .user = g,
                                   .may_connect = may_connect,
+                                  .may_request = may_request,
                                   .is_address_of = is_address_of,
                                   .event = on_event,
-                                  .trust_file = g->conf.trust};
+                                  .on_socket = g->enforcer->on_socket,
+                                  .trust_file = g->conf.trust,
+                                  .trust_dir = g->conf.trust_dir,
+                                  .insecure = g->conf.insecure};
+    uint16_t port = htons(g->conf.tls_port ? g->conf.tls_port : NETNS_TLS_PORT);
     struct sock_addr v4 = {.size = sizeof(v4.v4)}, v6 = {.size = sizeof(v6.v6)};
     struct catcher *c = mem_new(struct catcher);
     int r;
@@ -282,10 +386,10 @@ int catcher_start(struct egress *g, const struct broker_info *info, struct err *
     if (r < 0)
         return r;
     v4.v4.sin_family = AF_INET;
-    v4.v4.sin_port = htons(NETNS_TLS_PORT);
+    v4.v4.sin_port = port;
     v4.v4.sin_addr = info->gateway;
     v6.v6.sin6_family = AF_INET6;
-    v6.v6.sin6_port = htons(NETNS_TLS_PORT);
+    v6.v6.sin6_port = port;
     v6.v6.sin6_addr = info->gateway6;
     r = open_door(c, &v4, e);
     if (r >= 0 && !IN6_IS_ADDR_UNSPECIFIED(&info->gateway6))

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sha.h"
 #include "egress/egress.h"
 
 enum {
@@ -13,6 +15,8 @@ enum {
     REMEMBER_S = 3600, /* for connections that outlive the time of their address */
     LEARNED_ENTRIES_MAX = 1024,
     DOH_PORT = 443,
+    DNS_PORT = 53,
+    MARK_TEXT_BYTES_MAX = 4 * POLICY_TEXT_BYTES_MAX,
     NS_PER_S = 1000000000,
 };
 
@@ -37,6 +41,9 @@ static int connect_broker(struct egress *g, struct err *e)
 {
     const struct broker_config config = {.role = BROKER_ROLE_EGRESS};
 
+    if (!g->conf.broker)
+        return g->conf.broker_fd >= 0 ? broker_adopt(&g->client, take_fd(&g->conf.broker_fd), e)
+                                      : err_set(e, EPIPE, "the connection to the broker is lost");
     return broker_connect(&g->client, g->conf.broker, &config, e);
 }
 
@@ -158,6 +165,30 @@ static void put_learned(struct netns_policy *p, const struct guarded *b,
     }
 }
 
+static uint32_t random_mark(void)
+{
+    uint32_t mark;
+
+    while (getrandom(&mark, sizeof(mark), 0) != sizeof(mark) || mark == 0)
+        ;
+    return mark;
+}
+
+/* The same for the same rules: connections outlive a restart of a sidecar, which has no memory of
+ * the addresses that names led to. */
+static uint32_t mark_of(const struct policy *always, const struct policy *policy)
+{
+    AUTO_BUF(text, MARK_TEXT_BYTES_MAX);
+    uint8_t digest[SHA256_BYTES];
+    uint32_t mark;
+
+    if (policy_write(always, &text) < 0 || policy_write(policy, &text) < 0)
+        return random_mark();
+    sha256_of(buf_str(&text), digest);
+    memcpy(&mark, digest, sizeof(mark));
+    return mark ? mark : 1;
+}
+
 static struct netns_policy *compile(const struct guarded *b, const struct policy *policy)
 {
     const struct egress *g = b->egress;
@@ -166,11 +197,12 @@ static struct netns_policy *compile(const struct guarded *b, const struct policy
     p->count = 0;
     p->flags = (policy->default_action == POLICY_ALLOW ? NETNS_DEFAULT_ALLOW : 0) |
                (g->conf.block_quic ? NETNS_NO_QUIC : 0) | (b->intercept ? NETNS_INTERCEPT : 0);
-    while (getrandom(&p->mark, sizeof(p->mark), 0) != sizeof(p->mark) || p->mark == 0)
-        ;
+    p->mark = g->only ? mark_of(g->always, policy) : random_mark();
     put_rules(p, g->always, 0);
     put_rules(p, policy, 0);
     put_rules(p, g->doh, DOH_PORT);
+    if (g->exempt)
+        put_rules(p, g->exempt, DNS_PORT);
     if (g->conf.block_doh && g->doh->count == 0)
         put_no_https(p);
     put_learned(p, b, policy);
@@ -179,14 +211,6 @@ static struct netns_policy *compile(const struct guarded *b, const struct policy
 
 /* --- one change --- */
 
-static int set_policy(struct egress *g UNUSED, struct broker_client *client, void *user,
-                      struct err *e)
-{
-    struct change *c = user;
-
-    return broker_policy(client, c->guarded->id, c->rules, &c->at, e);
-}
-
 /* Program, then store: what a client was told is in force and stays so. If storing fails the old
  * policy, which the loop has kept, is put in force again. */
 static void change_work(struct pool_job *job)
@@ -194,13 +218,17 @@ static void change_work(struct pool_job *job)
     struct change *c = container_of(job, struct change, job);
     struct guarded *b = c->guarded;
 
-    c->result = broker_call(b->egress, set_policy, c, &c->err);
+    c->result = b->egress->enforcer->set(b, c->rules, &c->at, &c->err);
     c->programmed = c->result == 0;
     if (c->result == -ENOENT && c->store)
         c->result = 0; /* not running: in force when it does */
-    if (c->result == 0 && c->store)
-        c->result = guarded_save(b->egress, b->id, c->policy ? c->policy : b->policy, b->intercept,
-                                 &c->err);
+    if (c->result < 0)
+        (void)err_wrap(&c->err, c->result, "failed to apply nftables policy");
+    if (c->result == 0 && c->store) {
+        c->result = b->egress->enforcer->save(b, c->policy ? c->policy : b->policy, &c->err);
+        if (c->result < 0)
+            (void)err_wrap(&c->err, c->result, "failed to persist policy");
+    }
 }
 
 static void change_next(struct guarded *b);
@@ -251,6 +279,8 @@ static void change_done(struct pool_job *job, int error)
         if (c->at.address.s_addr && !b->gone)
             guarded_place(b, &c->at);
         b->egress->stats.changes++;
+        b->egress->stats.updates++;
+        b->egress->stats.rules = c->rules->count;
     } else if (c->result != -ENOENT) {
         b->egress->stats.broker_errors++;
     }

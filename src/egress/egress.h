@@ -1,4 +1,5 @@
-/* egress.h - shared by the files of opensandbox-egress: who the sandboxes of a host may talk to.
+/* egress.h - shared by the files of opensandbox-egress: which destinations the
+ * sandboxes of a host may reach.
  *
  * One process for all sandboxes, outside of all of them. It answers their DNS, judges names by
  * their policies, and has the broker program the kernel; it holds no privilege. One loop, and one
@@ -18,6 +19,9 @@
 #include "net/http_server.h"
 #include "net/pool.h"
 
+struct sse_hub;
+struct webhook;
+
 enum {
     EGRESS_GUARDED_MAX = 20 * 1000,
     EGRESS_LEARNED_MAX = 1024, /* names with addresses, remembered per sandbox */
@@ -25,11 +29,13 @@ enum {
     EVENT_DETAIL_MAX = 128,
     EGRESS_REQUESTS_MAX = 64,  /* that change the policy of one sandbox and wait */
     EGRESS_TARGETS_MAX = 1024, /* of each list of the operator */
+    EGRESS_DURATION_BOUNDS = 13,
 };
 #define EGRESS_STATE_FILE "egress.json" /* in the directory of a sandbox */
 
 struct egress_conf {
-    const char *broker; /* its socket */
+    const char *broker; /* its socket; NULL: */
+    int broker_fd;      /* an inherited connection that may ask for policies only; -EBADF */
     const char *dir;    /* the server's data directory */
     const char *socket; /* where to serve HTTP */
     struct sock_addr upstreams[DNS_UPSTREAMS_MAX];
@@ -39,23 +45,59 @@ struct egress_conf {
     uint32_t rules_max; /* 0 = no limit */
     uint32_t dns_timeout_ms;
     bool block_quic, block_doh;
-    const char *trust; /* file of authorities beside the system's; NULL */
-    int until_eof;     /* end with this pipe; -EBADF = none */
+    const char *webhook;   /* URL for denied names; NULL = none */
+    const char *trust;     /* file of authorities beside the system's; NULL */
+    const char *trust_dir; /* hashed directory in place of the system's; NULL */
+    bool insecure;         /* servers of intercepted connections need no valid certificate */
+    bool dns_only;         /* packets are not filtered: what the API calls mode "dns" */
+    bool private_names;    /* allowed names may lead to private addresses */
+    uint16_t tls_port;     /* where redirected connections arrive; 0 = NETNS_TLS_PORT */
+    const char *ca_file;   /* key and certificate, in the directory of a sandbox; NULL = ours */
+    int until_eof;         /* end with this pipe; -EBADF = none */
 };
+
+struct guarded;
 
 struct egress_stats {
     uint64_t queries, denied, answered, cached, failed, changes, learned, broker_errors;
+    uint64_t updates;    /* of nftables: policies applied, and answers learned */
+    uint64_t rules;      /* entries of the policy last applied */
+    uint64_t vault_uses; /* requests that got a credential */
+    /* of allowed questions, until their answer */
+    uint64_t duration_buckets[EGRESS_DURATION_BOUNDS + 1], duration_count;
+    double duration_sum, duration_min, duration_max; /* s */
+};
+
+/* How policies get into the kernel and onto the disk. All run on the worker and may block. */
+struct enforcer {
+    /* Replaces the rules of a sandbox in one step; fills *ret where the sandbox has addresses of
+     * its own. -ENOENT when it does not run. */
+    int (*set)(struct guarded *b, const struct netns_policy *rules, struct broker_sandbox *ret,
+               struct err *e);
+    int (*learn)(struct guarded *b, const struct netns_entry *entries, size_t count, struct err *e);
+    int (*save)(struct guarded *b, const struct policy *policy, struct err *e);
+    int (*traffic)(struct guarded *b, struct netns_traffic *ret, struct err *e);
+    /* A directory for files of the sandbox. */
+    int (*open_dir)(struct guarded *b, struct err *e);
+    /* A new socket towards a server of an intercepted connection; may be NULL. */
+    int (*on_socket)(void *egress, int fd);
 };
 
 struct egress {
     struct egress_conf conf;
+    const struct enforcer *enforcer;
+    struct guarded *only;    /* of a sidecar: all traffic is of this one; else NULL */
+    struct str sandbox_id;   /* of a sidecar, for reports; may be empty */
+    struct webhook *webhook; /* of denied names; NULL = none */
     struct loop *loop;
     struct pool *pool;
     struct http_server *http;
     struct policy *always;
-    struct policy *doh; /* addresses denied at port 443 */
-    struct map guarded; /* by id */
-    struct map by_addr; /* by the 4 or 16 bytes of an address */
+    struct policy *doh;      /* addresses denied at port 443 */
+    struct policy *log_skip; /* names whose answers a sidecar does not log; NULL = none */
+    struct policy *exempt;   /* resolvers that may be asked directly, at port 53; NULL = none */
+    struct map guarded;      /* by id */
+    struct map by_addr;      /* by the 4 or 16 bytes of an address */
     struct dns_forward *forward;
     struct dns_cache *cache;
     struct resolver *resolver;
@@ -63,8 +105,9 @@ struct egress {
     struct broker_client client; /* of the worker */
     struct egress_stats stats;
     struct loop_timer sweep;
-    int sandboxes; /* <data>/sandboxes */
-    bool broker_lost;
+    int sandboxes;            /* <data>/sandboxes */
+    struct loop_io broker_io; /* of an inherited connection: tells its end */
+    bool broker_lost;         /* the process ends: the server starts another, with a new one */
 };
 
 /* A name that led to an address, remembered so that a change of the policy keeps it. */
@@ -77,7 +120,7 @@ struct learned {
 
 struct event {
     int64_t at_us;
-    const char *kind; /* "egress.deny", "policy.change" */
+    const char *kind; /* "egress.deny", "egress.allow", "policy.change", "vault.use" */
     const char *reason;
     char detail[EVENT_DETAIL_MAX];
 };
@@ -107,6 +150,10 @@ struct guarded {
     struct intercept_box *box; /* its connections to ports 80 and 443 */
     struct event *events;      /* a ring; allocated with the first */
     size_t event_count;
+    struct sse_hub *watchers; /* of events; NULL = none yet */
+    uint64_t allowed_at_ns;   /* the second that allowed_now counts in */
+    uint64_t allowed_now;
+    struct netns_traffic traffic; /* as last read */
 };
 
 /* --- guarded.c: the table --- */
@@ -125,10 +172,12 @@ int guarded_load(struct egress *g, struct err *e);
 void guarded_free_all(struct egress *g);
 /* Sets its addresses, after the broker told them. */
 void guarded_place(struct guarded *b, const struct broker_sandbox *at);
-/* BLOCKS, worker. */
-int guarded_save(struct egress *g, const char *id, const struct policy *policy, bool intercept,
-                 struct err *e);
-void guarded_event(struct guarded *b, const char *kind, const char *reason, struct str detail);
+/* The one of a sidecar, in force; takes the policy. */
+struct guarded *guarded_make_only(struct egress *g, struct str id, struct policy *policy,
+                                  bool intercept);
+extern const struct enforcer guarded_enforcer; /* by the broker, and the server's directories */
+/* Whether a name must not lead to this address unless a rule allows the address. */
+bool guarded_addr_is_inside(const struct guarded *b, int family, const void *addr);
 /* Remembers an address of a name. True when the kernel must be told, too. */
 bool guarded_learn(struct guarded *b, struct str name, int family, const void *addr,
                    uint32_t seconds);
@@ -143,7 +192,6 @@ void change_start(struct guarded *b, struct policy *policy, bool store, change_d
  * entries. */
 size_t change_entries(const struct policy_rule *rule, int family, const void *addr,
                       uint32_t seconds, struct netns_entry *ret, size_t max);
-/* Calls fn on the worker and done on the loop. */
 typedef int broker_fn(struct egress *g, struct broker_client *client, void *user, struct err *e);
 int broker_call(struct egress *g, broker_fn *fn, void *user, struct err *e); /* BLOCKS, worker */
 
@@ -169,13 +217,34 @@ int catcher_attach(struct guarded *b, struct err *e);
 void catcher_forget(struct guarded *b); /* cuts its connections, wipes its vault */
 /* Before a change of the policy: -EINVAL when it would uncover a host of the vault. */
 int catcher_check(struct guarded *b, const struct policy *policy, struct err *e);
-void catcher_policy_changed(struct guarded *b); /* connections are judged anew */
-void catcher_serve_vault(struct http_req *req, struct guarded *b, struct str path);
+void catcher_policy_changed(struct guarded *b);          /* connections are judged anew */
+struct vault_host catcher_vault_host(struct guarded *b); /* of its vault, by its policy */
+void catcher_serve_vault(struct http_req *req, struct guarded *b, struct str path, struct str body);
 /* Of an address that led to it by DNS, for this sandbox. */
 bool guarded_has_learned(const struct guarded *b, struct str name, const struct sock_addr *at,
                          bool *ret_known);
 
+/* --- events.c --- */
+
+extern const double egress_duration_bounds[EGRESS_DURATION_BOUNDS]; /* s */
+void guarded_event(struct guarded *b, const char *kind, const char *reason, struct str detail);
+/* A name was answered: becomes an event now and then, and a line of a sidecar's log. */
+void guarded_allowed(struct guarded *b, struct str name, struct str addresses, const char *error);
+void api_events(struct http_req *req);
+void api_event_lines(struct http_req *req);
+void api_event_stream(struct http_req *req);
+void api_metrics(struct http_req *req); /* of the sandbox {id}, or of the process */
+/* Reads the traffic of a sandbox, then calls `then`, if the client is still there. */
+void api_with_traffic(struct http_req *req, struct guarded *b, void (*then)(struct http_req *req));
+
 /* --- api.c: HTTP --- */
+
+/* The sandbox that a request names; NULL when there is none, and the request is answered. */
+struct guarded *api_guarded(struct http_req *req);
+void api_reply_text(struct http_req *req, int status, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void api_policy(struct http_req *req); /* /policy; of the sandbox {id}, or of the only one */
+void api_vault(struct http_req *req);  /* /credential-vault and below */
+void api_on_unrouted(struct http_req *req, unsigned allowed);
 
 int api_start(struct egress *g, struct err *e);
 void api_forget(struct guarded *b); /* answers the requests that wait */

@@ -11,12 +11,11 @@
 #include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "egress/egress.h"
+#include "net/sse.h"
 
 enum {
     STATE_BYTES_MAX = POLICY_TEXT_BYTES_MAX + 4096,
-    LOGGED_EVENTS = 100,
     FRESH_S = 30, /* an address with more time left is not programmed again */
     NS_PER_S = 1000000000,
 };
@@ -28,6 +27,8 @@ struct guarded *guarded_find(struct egress *g, struct str id)
 
 struct guarded *guarded_by_addr(struct egress *g, const struct sock_addr *from)
 {
+    if (g->only)
+        return g->only;
     if (from->any.sa_family == AF_INET)
         return map_get(&g->by_addr, str_make((const char *)&from->v4.sin_addr, 4));
     if (from->any.sa_family == AF_INET6)
@@ -70,31 +71,93 @@ void guarded_place(struct guarded *b, const struct broker_sandbox *at)
 
 /* --- state --- */
 
-static int open_dir(struct egress *g, const char *id, struct err *e)
+static int open_dir_of(struct egress *g, const char *id, struct err *e)
 {
     int fd = openat(g->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     return fd < 0 ? err_sys(e, errno, "directory of sandbox %s", id) : fd;
 }
 
-int guarded_save(struct egress *g, const char *id, const struct policy *policy, bool intercept,
-                 struct err *e)
+static int open_dir(struct guarded *b, struct err *e)
 {
-    auto_fd dir = open_dir(g, id, e);
+    return open_dir_of(b->egress, b->id, e);
+}
+
+static int save(struct guarded *b, const struct policy *policy, struct err *e)
+{
+    auto_fd dir = open_dir(b, e);
     AUTO_BUF(text, STATE_BYTES_MAX);
     int r;
 
     if (dir < 0)
         return dir;
-    r = buf_addf(&text, "{\"credentialProxy\":%s,\"policy\":", intercept ? "true" : "false");
+    r = buf_addf(&text, "{\"credentialProxy\":%s,\"policy\":", b->intercept ? "true" : "false");
     if (r == 0)
         r = policy_write(policy, &text);
     if (r == 0)
         r = buf_add(&text, STR("}\n"));
     if (r < 0)
-        return err_sys(e, -r, "write the policy of sandbox %s", id);
+        return err_sys(e, -r, "write the policy of sandbox %s", b->id);
     return io_write_file_atomic(dir, EGRESS_STATE_FILE, buf_str(&text), 0600, e);
 }
+
+struct request {
+    struct guarded *guarded;
+    const struct netns_policy *rules;
+    const struct netns_entry *entries;
+    size_t count;
+    struct broker_sandbox *ret;
+    struct netns_traffic *traffic;
+};
+
+static int set_call(struct egress *g UNUSED, struct broker_client *client, void *user,
+                    struct err *e)
+{
+    const struct request *r = user;
+
+    return broker_policy(client, r->guarded->id, r->rules, r->ret, e);
+}
+
+static int set(struct guarded *b, const struct netns_policy *rules, struct broker_sandbox *ret,
+               struct err *e)
+{
+    struct request r = {.guarded = b, .rules = rules, .ret = ret};
+
+    return broker_call(b->egress, set_call, &r, e);
+}
+
+static int learn_call(struct egress *g UNUSED, struct broker_client *client, void *user,
+                      struct err *e)
+{
+    const struct request *r = user;
+
+    return broker_learn(client, r->guarded->id, r->entries, r->count, e);
+}
+
+static int learn(struct guarded *b, const struct netns_entry *entries, size_t count, struct err *e)
+{
+    struct request r = {.guarded = b, .entries = entries, .count = count};
+
+    return broker_call(b->egress, learn_call, &r, e);
+}
+
+static int traffic_call(struct egress *g UNUSED, struct broker_client *client, void *user,
+                        struct err *e)
+{
+    const struct request *r = user;
+
+    return broker_traffic(client, r->guarded->id, r->traffic, e);
+}
+
+static int traffic(struct guarded *b, struct netns_traffic *ret, struct err *e)
+{
+    struct request r = {.guarded = b, .traffic = ret};
+
+    return broker_call(b->egress, traffic_call, &r, e);
+}
+
+const struct enforcer guarded_enforcer = {
+    .set = set, .learn = learn, .save = save, .traffic = traffic, .open_dir = open_dir};
 
 /* Fills the policy of a new entry: that of its file, or allow-all. */
 static int read_state(struct guarded *b, int dir, struct err *e)
@@ -135,10 +198,46 @@ static void guarded_free(struct guarded *b)
         list_remove(&l->link);
         free(l);
     }
+    sse_hub_free(b->watchers);
     vault_free(b->vault);
     policy_free(b->policy);
     free(b->events);
     free(b);
+}
+
+static struct guarded *guarded_new(struct egress *g, const char id[PLAN_ID_MAX])
+{
+    struct guarded *b = mem_new(struct guarded);
+
+    b->egress = g;
+    memcpy(b->id, id, sizeof(b->id));
+    list_init(&b->learned);
+    list_init(&b->changes);
+    list_init(&b->requests);
+    list_init(&b->waiting);
+    return b;
+}
+
+struct guarded *guarded_make_only(struct egress *g, struct str id, struct policy *policy,
+                                  bool intercept)
+{
+    char text[PLAN_ID_MAX] = "sandbox";
+    struct guarded *b;
+
+    if (id.n) {
+        size_t n = min_size(id.n, sizeof(text) - 1);
+
+        memcpy(text, id.p, n);
+        text[n] = '\0';
+    }
+    b = guarded_new(g, text);
+    b->policy = policy;
+    b->given = b->attached = true;
+    b->intercept = intercept;
+    if (map_add(&g->guarded, str_of(b->id), b) < 0) /* the first of all: there is room */
+        log_event(LOG_ERROR, "cannot remember the sandbox", LOG_STR("sandbox", b->id));
+    g->only = b;
+    return b;
 }
 
 int guarded_open(struct egress *g, struct str id, struct guarded **ret, struct err *e)
@@ -148,6 +247,8 @@ int guarded_open(struct egress *g, struct str id, struct guarded **ret, struct e
     char text[PLAN_ID_MAX];
     int r;
 
+    if (g->only)
+        b = g->only;
     if (b) {
         *ret = b;
         return 0;
@@ -155,16 +256,10 @@ int guarded_open(struct egress *g, struct str id, struct guarded **ret, struct e
     if (!plan_id_is_valid(id) || str_copy(text, sizeof(text), id) < 0)
         return err_set(e, ENOENT, "'%.*s' cannot be the id of a sandbox", (int)min_size(id.n, 64),
                        id.p);
-    dir = open_dir(g, text, e);
+    dir = open_dir_of(g, text, e);
     if (dir < 0)
         return dir;
-    b = mem_new(struct guarded);
-    b->egress = g;
-    memcpy(b->id, text, sizeof(text));
-    list_init(&b->learned);
-    list_init(&b->changes);
-    list_init(&b->requests);
-    list_init(&b->waiting);
+    b = guarded_new(g, text);
     r = read_state(b, dir, e);
     if (r >= 0)
         r = map_add(&g->guarded, id, b);
@@ -191,6 +286,8 @@ void guarded_remove(struct guarded *b)
     resolver_forget(b);
     catcher_forget(b);
     api_forget(b);
+    sse_hub_free(b->watchers);
+    b->watchers = NULL;
     b->jobs++;
     guarded_unref_job(b);
 }
@@ -267,23 +364,12 @@ int guarded_load(struct egress *g, struct err *e)
     return 0;
 }
 
-/* --- what it did --- */
+/* --- addresses of names --- */
 
-void guarded_event(struct guarded *b, const char *kind, const char *reason, struct str detail)
+bool guarded_addr_is_inside(const struct guarded *b, int family, const void *addr)
 {
-    struct event *event;
-
-    if (!b->events)
-        b->events = mem_new_array(struct event, EGRESS_EVENTS_MAX);
-    event = &b->events[b->event_count++ % EGRESS_EVENTS_MAX];
-    *event = (struct event){.at_us = time_wall_us(), .kind = kind, .reason = reason};
-    detail.n = min_size(detail.n, sizeof(event->detail) - 1);
-    memcpy(event->detail, detail.p, detail.n);
-    /* A sandbox must not fill the log: after the first hundred, one line each time that the number
-     * has doubled. */
-    if (b->event_count <= LOGGED_EVENTS || (b->event_count & (b->event_count - 1)) == 0)
-        log_event(LOG_INFO, kind, LOG_STR("sandbox", b->id), LOG_STR("reason", reason),
-                  LOG_STR("target", detail), LOG_U64("events", b->event_count));
+    return policy_addr_is_special(family, addr) &&
+           !(b->egress->conf.private_names && policy_addr_is_private(family, addr));
 }
 
 static void forget_oldest(struct guarded *b)

@@ -13,7 +13,9 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "egress/confine.h"
 #include "egress/egress.h"
+#include "egress/sidecar.h"
 #include "version.h"
 
 enum {
@@ -26,13 +28,18 @@ enum {
 };
 
 static const char help[] =
-    "usage: opensandbox-egress --broker SOCKET --dir DIR --socket PATH --upstream ADDRESS...\n"
+    "usage: opensandbox-egress --broker SOCKET|--broker-fd FD --dir DIR --socket PATH --upstream "
+    "ADDRESS...\n"
+    "       opensandbox-egress --sidecar\n"
     "Judges and answers the DNS of the sandboxes of this host, and has the broker filter their\n"
-    "packets. The server starts it.\n"
+    "packets. The server starts it. As a sidecar it filters the network namespace that it shares\n"
+    "with one sandbox, configured by variables OPENSANDBOX_EGRESS_...; so it does without any\n"
+    "option when it is called 'egress'.\n"
     "  --broker SOCKET    of opensandbox-broker\n"
+    "  --broker-fd FD     an inherited connection to it, of the role for egress\n"
     "  --dir DIR          data directory of the server\n"
     "  --socket PATH      where it serves HTTP to the server\n"
-    "  --upstream ADDRESS resolver, an IP address with an optional port; up to 4\n"
+    "  --upstream ADDRESS resolver, an IP address with an optional port; up to 10\n"
     "  --deny TARGET      name, address or network that no sandbox may reach\n"
     "  --allow TARGET     one that every sandbox with a policy may reach\n"
     "  --doh TARGET       address or network of encrypted DNS, denied at port 443\n"
@@ -42,11 +49,14 @@ static const char help[] =
     "  --dns-timeout MS   for an answer of a resolver\n"
     "  --trust FILE       authorities (PEM) that servers of intercepted connections may have\n"
     "                     beside those of the system\n"
+    "  --webhook URL      gets a POST for each denied name\n"
     "  --until-eof FD     end when this inherited pipe reports end of file\n"
+    "  --sidecar          be a sidecar\n"
     "  --version, --help\n";
 
 enum option_id {
     OPT_BROKER = 1,
+    OPT_BROKER_FD,
     OPT_DIR,
     OPT_SOCKET,
     OPT_UPSTREAM,
@@ -58,12 +68,16 @@ enum option_id {
     OPT_MAX_RULES,
     OPT_DNS_TIMEOUT,
     OPT_TRUST,
+    OPT_WEBHOOK,
     OPT_UNTIL_EOF,
+    OPT_SIDECAR,
     OPT_VERSION,
     OPT_HELP,
 };
 static const struct option options[] = {
     {"broker",      required_argument, NULL, OPT_BROKER     },
+    {"broker-fd",   required_argument, NULL, OPT_BROKER_FD  },
+    {"webhook",     required_argument, NULL, OPT_WEBHOOK    },
     {"dir",         required_argument, NULL, OPT_DIR        },
     {"socket",      required_argument, NULL, OPT_SOCKET     },
     {"upstream",    required_argument, NULL, OPT_UPSTREAM   },
@@ -76,6 +90,7 @@ static const struct option options[] = {
     {"dns-timeout", required_argument, NULL, OPT_DNS_TIMEOUT},
     {"trust",       required_argument, NULL, OPT_TRUST      },
     {"until-eof",   required_argument, NULL, OPT_UNTIL_EOF  },
+    {"sidecar",     no_argument,       NULL, OPT_SIDECAR    },
     {"version",     no_argument,       NULL, OPT_VERSION    },
     {"help",        no_argument,       NULL, OPT_HELP       },
     {NULL,          0,                 NULL, 0              },
@@ -134,6 +149,13 @@ static int parse_option(struct egress_conf *conf, int id, const char *value)
     case OPT_BROKER:
         conf->broker = value;
         break;
+    case OPT_BROKER_FD:
+        r = set_number(&n, 1024, value);
+        conf->broker_fd = (int)n;
+        break;
+    case OPT_WEBHOOK:
+        conf->webhook = value;
+        break;
     case OPT_DIR:
         conf->dir = value;
         break;
@@ -183,7 +205,8 @@ static int parse_options(int argc, char **argv, struct egress_conf *conf)
             return fputs(help, stdout) < 0 ? -EIO : 1;
         r = parse_option(conf, id, optarg);
     }
-    if (r == 0 && (optind < argc || !conf->broker || !conf->dir || !conf->socket)) {
+    if (r == 0 &&
+        (optind < argc || (!conf->broker && conf->broker_fd < 0) || !conf->dir || !conf->socket)) {
         fputs("opensandbox-egress: --broker, --dir and --socket are needed\n", stderr);
         r = -EINVAL;
     }
@@ -236,9 +259,39 @@ static int meet_broker(struct egress *g, struct broker_info *info, struct err *e
     uint64_t deadline = deadline_in_ms(20 * 1000);
     int r;
 
-    while ((r = broker_call(g, ask_info, info, e)) < 0 && !deadline_passed(deadline))
+    while ((r = broker_call(g, ask_info, info, e)) < 0 && g->conf.broker &&
+           !deadline_passed(deadline)) /* an inherited connection comes once */
         (void)nanosleep(&pause, NULL);
     return r;
+}
+
+static void on_broker_end(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct egress *g = container_of(io, struct egress, broker_io);
+
+    log_event(LOG_WARN, "the broker is gone, ending to get another connection");
+    g->broker_lost = true;
+    loop_stop(g->loop);
+}
+
+/* The worker reads the connection; only its end (EPOLLHUP) concerns the loop. */
+static int watch_broker(struct egress *g, struct err *e)
+{
+    int fd;
+
+    if (g->conf.broker)
+        return 0;
+    fd = fcntl(g->client.sock, F_DUPFD_CLOEXEC, 3);
+    return fd < 0 ? err_sys(e, errno, "watch the broker")
+                  : loop_io_start(g->loop, &g->broker_io, fd, EPOLLRDHUP, on_broker_end, e);
+}
+
+static int start_webhook(struct egress *g, struct err *e)
+{
+    const struct outcall_conf conf = {
+        .loop = g->loop, .forward = g->forward, .url = str_of(g->conf.webhook)};
+
+    return g->conf.webhook ? webhook_new(&conf, &g->webhook, e) : 0;
 }
 
 static int open_parts(struct life *l, struct err *e)
@@ -286,6 +339,10 @@ static int serve(struct life *l, struct err *e)
     if (r == 0)
         r = meet_broker(g, &info, e);
     if (r == 0)
+        r = watch_broker(g, e);
+    if (r == 0)
+        r = start_webhook(g, e);
+    if (r == 0)
         r = resolver_start(g, &info, e);
     if (r == 0)
         r = catcher_start(g, &info, e);
@@ -293,11 +350,14 @@ static int serve(struct life *l, struct err *e)
         r = guarded_load(g, e);
     if (r == 0)
         r = api_start(g, e);
+    if (r == 0)
+        r = egress_confine(e);
     if (r < 0)
         return r;
     log_event(LOG_INFO, "ready", LOG_STR("version", OPENSANDBOX_VERSION),
               LOG_U64("sandboxes", g->guarded.n), LOG_U64("resolvers", g->conf.upstream_count));
-    return loop_run(g->loop, e);
+    r = loop_run(g->loop, e);
+    return r == 0 && g->broker_lost ? err_set(e, EPIPE, "the broker is gone") : r;
 }
 
 static void clean_up(struct life *l)
@@ -314,6 +374,7 @@ static void clean_up(struct life *l)
         loop_timer_stop(g->loop, &g->sweep);
     guarded_free_all(g);
     catcher_free(g->catcher);
+    webhook_free(g->webhook);
     dns_forward_free(g->forward);
     dns_cache_free(g->cache);
     pool_free(g->pool);
@@ -324,10 +385,23 @@ static void clean_up(struct life *l)
     if (g->loop) {
         if (l->tie.fd > 0)
             loop_io_stop(g->loop, &l->tie);
+        if (g->broker_io.fd > 0) {
+            loop_io_stop(g->loop, &g->broker_io);
+            fd_close(g->broker_io.fd);
+        }
         loop_signals_stop(&l->signals);
         loop_settle(g->loop);
     }
     loop_free(g->loop);
+}
+
+static bool is_sidecar(int argc, char **argv)
+{
+    struct str name = argc > 0 ? str_of(argv[0]) : STR("");
+
+    if (argc == 2 && strcmp(argv[1], "--sidecar") == 0)
+        return true;
+    return argc == 1 && (str_eq(name, STR("egress")) || str_ends(name, STR("/egress")));
 }
 
 int main(int argc, char **argv)
@@ -336,10 +410,14 @@ int main(int argc, char **argv)
     struct err e = {0};
     int r;
 
+    if (is_sidecar(argc, argv))
+        return sidecar_main();
     life.egress = (struct egress){
         .conf = {.rules_max = POLICY_RULES_MAX,
                  .dns_timeout_ms = DNS_TIMEOUT_MS,
+                 .broker_fd = -EBADF,
                  .until_eof = -EBADF},
+        .enforcer = &guarded_enforcer,
         .client = {-EBADF          },
         .sandboxes = -EBADF,
     };

@@ -4,7 +4,9 @@
  *            ─► addresses programmed by the broker ─► answer
  *
  * A question waits while a change of its sandbox's policy is under way, and is judged after it. */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -15,6 +17,7 @@
 #include "base/mem.h"
 #include "egress/dns/message.h"
 #include "egress/egress.h"
+#include "egress/webhook.h"
 
 enum {
     SOCKETS_MAX = 2, /* IPv4, IPv6 */
@@ -35,6 +38,8 @@ enum {
     DATA_TOKENS = 30,     /* of questions that may carry data: at once, and ... */
     DATA_TOKEN_MS = 2000, /* ... one more in this time */
     LISTEN_BACKLOG = 64,
+    ADDRESSES_SHOWN = 128,
+    NS_PER_S = 1000000000,
 };
 
 struct resolver {
@@ -84,6 +89,9 @@ struct question {
     uint32_t age_s;
     const struct policy_rule *rule; /* valid within a turn */
     const char *refused;            /* why the answer is not given */
+    uint64_t begin_ns;
+    char addresses[ADDRESSES_SHOWN]; /* of the answer, for the log */
+    size_t addresses_n;
     struct netns_entry entries[NETNS_LEARN_MAX];
     size_t entry_count;
     struct pool_job job;
@@ -154,12 +162,41 @@ static void question_deny(struct question *q, enum dns_rcode rcode, const char *
     b->denied++;
     b->egress->stats.denied++;
     guarded_event(b, "egress.deny", reason, str_of(q->q.name));
+    webhook_denied(b->egress->webhook, str_of(q->q.name),
+                   b->egress->only ? b->egress->sandbox_id : str_of(b->id));
     question_refuse(q, rcode);
+}
+
+static void note_duration(const struct question *q)
+{
+    struct egress_stats *s = &q->r->egress->stats;
+    double seconds = (double)(loop_now_ns(q->r->egress->loop) - q->begin_ns) / NS_PER_S;
+    size_t i = 0;
+
+    while (i < EGRESS_DURATION_BOUNDS && seconds > egress_duration_bounds[i])
+        i++;
+    s->duration_buckets[i]++;
+    s->duration_sum += seconds;
+    if (s->duration_count == 0 || seconds < s->duration_min)
+        s->duration_min = seconds;
+    if (seconds > s->duration_max)
+        s->duration_max = seconds;
+    s->duration_count++;
+}
+
+/* An allowed question got no answer. */
+static void question_fail(struct question *q, const char *why)
+{
+    note_duration(q);
+    guarded_allowed(q->guarded, str_of(q->q.name), STR(""), why);
+    question_refuse(q, DNS_SERVFAIL);
 }
 
 static void question_answer(struct question *q)
 {
     q->guarded->egress->stats.answered++;
+    note_duration(q);
+    guarded_allowed(q->guarded, str_of(q->q.name), str_make(q->addresses, q->addresses_n), NULL);
     dns_answer_adapt(q->answer.p, q->answer.n, q->q.id, q->age_s, TTL_S_MAX);
     if (!q->tcp && q->answer.n > q->q.udp_bytes)
         buf_cut(&q->answer, dns_answer_truncate(q->answer.p, q->answer.n, q->q.question_end));
@@ -192,7 +229,7 @@ static bool is_refused_address(const struct guarded *b, const struct dns_record 
     if (policy_judge_addr(always, b->policy, record->family, record->addr, 0, 0) == POLICY_DENY)
         return true;
     if (b->policy->default_action == POLICY_ALLOW ||
-        !policy_addr_is_special(record->family, record->addr))
+        !guarded_addr_is_inside(b, record->family, record->addr))
         return false;
     for (size_t i = 0; i < b->policy->count + always->count && !allowed; i++) {
         const struct policy_rule *rule =
@@ -202,6 +239,19 @@ static bool is_refused_address(const struct guarded *b, const struct dns_record 
                   policy_net_has(&rule->net, record->family, record->addr);
     }
     return !allowed;
+}
+
+static void show_address(struct question *q, const struct dns_record *record)
+{
+    char text[INET6_ADDRSTRLEN];
+    int n;
+
+    if (!inet_ntop(record->family, record->addr, text, sizeof(text)))
+        return;
+    n = snprintf(q->addresses + q->addresses_n, sizeof(q->addresses) - q->addresses_n, "%s%s",
+                 q->addresses_n ? "," : "", text);
+    if (n > 0 && (size_t)n < sizeof(q->addresses) - q->addresses_n)
+        q->addresses_n += (size_t)n;
 }
 
 static int check_record(void *user, const struct dns_record *record)
@@ -217,6 +267,8 @@ static int check_record(void *user, const struct dns_record *record)
         q->refused = "alias of a denied name";
     else if (record->family && is_refused_address(b, record))
         q->refused = "address is not public, and no rule allows it";
+    if (record->family)
+        show_address(q, record);
     return 0;
 }
 
@@ -227,19 +279,12 @@ static int learn_record(void *user, const struct dns_record *record)
     return 0;
 }
 
-static int learn_call(struct egress *g UNUSED, struct broker_client *client, void *user,
-                      struct err *e)
-{
-    struct question *q = user;
-
-    return broker_learn(client, q->guarded->id, q->entries, q->entry_count, e);
-}
-
 static void learn_work(struct pool_job *job)
 {
     struct question *q = container_of(job, struct question, job);
 
-    q->result = broker_call(q->guarded->egress, learn_call, q, &q->err);
+    q->result =
+        q->guarded->egress->enforcer->learn(q->guarded, q->entries, q->entry_count, &q->err);
 }
 
 static void learn_done(struct pool_job *job, int error)
@@ -256,9 +301,10 @@ static void learn_done(struct pool_job *job, int error)
                       LOG_STR("sandbox", b->id), LOG_STR("error", q->err.msg));
         LIST_EACH(&b->learned, at) /* the kernel may not have them */
         container_of(at, struct learned, link)->ends_ns = 0;
-        question_refuse(q, DNS_SERVFAIL);
+        question_fail(q, "the addresses could not be opened");
     } else {
         b->egress->stats.learned += q->entry_count;
+        b->egress->stats.updates++;
         question_answer(q);
     }
     guarded_unref_job(b);
@@ -301,7 +347,7 @@ static void on_upstream(void *user, struct str answer)
     q->ask = NULL;
     if (!answer.p || buf_add(&q->answer, answer) < 0) {
         g->stats.failed++;
-        question_refuse(q, DNS_SERVFAIL);
+        question_fail(q, "no resolver answered");
         return;
     }
     ttl = dns_ttl_min(answer);
@@ -484,6 +530,7 @@ static void take_message(struct resolver *r, struct str message, const struct so
     q->r = r;
     q->q = read;
     q->from = *from;
+    q->begin_ns = loop_now_ns(r->egress->loop);
     q->sock = sock;
     q->tcp = client != NULL;
     q->client = client;

@@ -211,11 +211,24 @@ static void on_tcp(struct loop_io *io, uint32_t events)
     }
 }
 
-static int open_udp(const struct sock_addr *to, struct str query)
+struct upstream {
+    const struct dns_forward_conf *conf;
+    const struct sock_addr *to;
+};
+
+static int prepare(void *user, int fd)
 {
+    const struct upstream *u = user;
+
+    return u->conf->on_socket ? u->conf->on_socket(u->conf->user, fd, u->to) : 0;
+}
+
+static int open_udp(const struct upstream *u, struct str query)
+{
+    const struct sock_addr *to = u->to;
     auto_fd fd = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd < 0 || connect(fd, &to->any, to->size) < 0 ||
+    if (fd < 0 || prepare((void *)(uintptr_t)u, fd) < 0 || connect(fd, &to->any, to->size) < 0 ||
         send(fd, query.p, query.n, MSG_NOSIGNAL) != (ssize_t)query.n)
         return -errno;
     return take_fd(&fd);
@@ -224,7 +237,8 @@ static int open_udp(const struct sock_addr *to, struct str query)
 static void attempt_start(struct dns_ask *ask, struct attempt *a, const struct sock_addr *to)
 {
     struct loop *loop = ask->f->conf.loop;
-    int fd = ask->tcp ? sock_connect_start(to, NULL) : open_udp(to, query_of(ask));
+    struct upstream u = {&ask->f->conf, to};
+    int fd = ask->tcp ? sock_connect_start_as(to, prepare, &u, NULL) : open_udp(&u, query_of(ask));
 
     if (fd < 0)
         return;

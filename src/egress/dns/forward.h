@@ -11,7 +11,7 @@
 struct dns_forward;
 struct dns_ask;
 
-enum { DNS_UPSTREAMS_MAX = 4 };
+enum { DNS_UPSTREAMS_MAX = 10 };
 
 struct dns_forward_conf {
     struct loop *loop;
@@ -19,6 +19,10 @@ struct dns_forward_conf {
     size_t upstream_count;
     uint32_t timeout_ms;
     uint32_t asks_max; /* under way at a time */
+    /* A new socket, before it connects: to mark it. -errno: this resolver is not asked. May be
+     * NULL. */
+    int (*on_socket)(void *user, int fd, const struct sock_addr *to);
+    void *user; /* of on_socket */
 };
 
 struct dns_forward *dns_forward_new(const struct dns_forward_conf *conf);

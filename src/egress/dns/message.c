@@ -165,6 +165,27 @@ int dns_query_read(struct str m, struct dns_query *ret)
     return 0;
 }
 
+size_t dns_query_write(struct str name, uint16_t type, char *out, size_t max)
+{
+    static const char head[] = {0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0};
+    const char tail[] = {0, (char)(type >> 8), (char)type, 0, 1};
+    struct str label;
+    size_t n = sizeof(head);
+
+    if (name.n == 0 || name.n >= DNS_NAME_MAX || max < sizeof(head) + name.n + 1 + sizeof(tail))
+        return 0;
+    memcpy(out, head, sizeof(head));
+    while (str_cut(&name, '.', &label)) {
+        if (label.n == 0 || label.n > 63)
+            return 0;
+        out[n++] = (char)label.n;
+        memcpy(out + n, label.p, label.n);
+        n += label.n;
+    }
+    memcpy(out + n, tail, sizeof(tail));
+    return n + sizeof(tail);
+}
+
 size_t dns_refusal_write(struct str query, size_t question_end, enum dns_rcode rcode, char *out)
 {
     uint16_t flags = u16_at(query, 2);

@@ -47,6 +47,10 @@ struct dns_query {
  * deserve no answer. */
 int dns_query_read(struct str message, struct dns_query *ret);
 
+/* Writes a question for a name, with recursion desired and id 1; returns its length, 0 when the
+ * text is no name or does not fit. */
+size_t dns_query_write(struct str name, uint16_t type, char *out, size_t max);
+
 /* Writes the answer to a query that has only a code: header and question. Returns its length; `out`
  * has room for the query's length. */
 size_t dns_refusal_write(struct str query, size_t question_end, enum dns_rcode rcode, char *out);

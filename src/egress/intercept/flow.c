@@ -159,12 +159,13 @@ static bool judge_path(struct flow *f)
     int r = normalise_path(f);
     struct err e = {0};
 
-    if (r < 0 && (conf->may_request || (f->set && vault_set_knows_host(f->set, f->facts.host)))) {
+    f->facts.devious = r < 0;
+    if (r < 0 && f->set && vault_set_knows_host(f->set, f->facts.host)) {
         flow_refuse(f, 400, "the path has dot segments or encodings that servers read differently");
         return false;
     }
     if (conf->may_request && conf->may_request(conf->user, f->box->sandbox, &f->facts, &e) < 0) {
-        flow_refuse(f, 403, e.msg[0] ? e.msg : "denied by the network policy");
+        flow_refuse(f, 403, "the network policy denies this method and path of the host");
         return false;
     }
     return true;
@@ -280,7 +281,7 @@ static void target_on_fail(void *user, struct http_req *req, int status, const s
     icpt_event(f->box, &(struct intercept_event){.kind = "egress.fail",
                                                  .host = f->facts.host,
                                                  .method = f->facts.method,
-                                                 .reason = why->msg});
+                                                 .reason = "the server did not answer"});
     (void)buf_addf(&b, "no answer from %.*s: %s\n", STR_ARG(f->facts.host), why->msg);
     http_reply(req, status, STR("text/plain; charset=utf-8"), buf_str(&b));
 }

@@ -1,4 +1,5 @@
-/* intercept.c - connections: what is it, may it be, who serves it.
+/* intercept.c - finds out what a redirected connection carries, whether the policy allows it, and
+ * hands it to the HTTP server or to a tunnel.
  *
  *   accepted --> first bytes (peeked at, not read) --> TLS, HTTP --> HTTP server --> flow.c
  *                                               `--> passes     --> tunnel

@@ -23,6 +23,7 @@ struct intercept_request {
     uint16_t port;
     struct str method;
     struct str path; /* normalised, without the query */
+    bool devious;    /* the path cannot be normalised: it is as it came */
 };
 
 /* What happened, for logs, diagnostics and metrics. Never holds a value of the vault. */

@@ -14,21 +14,25 @@ bool policy_rule_matches(const struct policy_rule *rule, struct str name)
            str_eq_nocase(str_skip(name, name.n - rule->name.n), rule->name);
 }
 
-static const struct policy_rule *find_name(const struct policy *p, struct str name)
+const struct policy_rule *policy_rule_of_name(const struct policy *p, struct str name)
 {
-    for (size_t i = 0; p && i < p->count; i++)
-        if (policy_rule_matches(&p->rules[i], name))
-            return &p->rules[i];
+    for (size_t i = 0; p && i < p->count; i++) {
+        const struct policy_rule *rule = &p->rules[i];
+
+        if (policy_rule_matches(rule, name) &&
+            (rule->action == POLICY_ALLOW || !policy_rule_is_http(rule)))
+            return rule;
+    }
     return NULL;
 }
 
 enum policy_action policy_judge_name(const struct policy *always, const struct policy *p,
                                      struct str name, const struct policy_rule **ret_rule)
 {
-    const struct policy_rule *rule = find_name(always, name);
+    const struct policy_rule *rule = policy_rule_of_name(always, name);
 
     if (!rule)
-        rule = find_name(p, name);
+        rule = policy_rule_of_name(p, name);
     if (ret_rule)
         *ret_rule = rule;
     return rule ? rule->action : p->default_action;
@@ -169,4 +173,20 @@ bool policy_addr_is_special(int family, const void *addr)
     if (policy_net_has(&nat64, family, addr))
         return in_special(AF_INET, a + 12);
     return policy_net_has(&six_to_four, family, addr) && in_special(AF_INET, a + 2);
+}
+
+bool policy_addr_is_private(int family, const void *addr)
+{
+    static const struct policy_net nets[] = {
+        {AF_INET,  8,  {10}      },
+        {AF_INET,  10, {100, 64} },
+        {AF_INET,  12, {172, 16} },
+        {AF_INET,  16, {192, 168}},
+        {AF_INET6, 7,  {0xfc}    },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(nets); i++)
+        if (policy_net_has(&nets[i], family, addr))
+            return true;
+    return false;
 }

@@ -7,6 +7,7 @@
 
 #include "base/json_write.h"
 #include "base/mem.h"
+#include "egress/policy/policy_internal.h"
 
 enum {
     ARENA_BYTES_MAX = 8 * 1024 * 1024,
@@ -290,6 +291,8 @@ static int read_rule(struct policy *p, const struct json *v, struct err *e)
             r = protocol_of(m, &rule->protocol, e);
         } else if (key_is(m, STR("ports"))) {
             r = ports_of(p, m, rule, e);
+        } else if (key_is(m, STR("methods")) || key_is(m, STR("paths"))) {
+            r = policy_http_read(p, m, rule, e);
         }
         if (r < 0)
             return r;
@@ -297,6 +300,8 @@ static int read_rule(struct policy *p, const struct json *v, struct err *e)
     if (!has_target)
         return err_set(e, EBADMSG, "egress target cannot be empty");
     r = check_rule(rule, e);
+    if (r == 0)
+        r = policy_http_check(p, rule, e);
     if (r == 0)
         p->count++;
     return r;
@@ -339,17 +344,18 @@ static int copy_rule(struct policy *p, const struct policy_rule *from)
             return -ENOMEM;
         memcpy(rule->ports, from->ports, from->port_count * sizeof(rule->ports[0]));
     }
-    if (!rule->target.p || (from->name.p && !rule->name.p))
+    if (!rule->target.p || (from->name.p && !rule->name.p) || policy_http_copy(p, from, rule) < 0)
         return -ENOMEM;
     p->net_count += rule->kind == POLICY_NET;
     p->count++;
     return 0;
 }
 
-static bool has_target(const struct policy *p, size_t count, struct str target)
+static bool has_target(const struct policy *p, size_t count, struct str target, bool with_http)
 {
     for (size_t i = 0; i < count; i++)
-        if (str_eq_nocase(p->rules[i].target, target))
+        if (str_eq_nocase(p->rules[i].target, target) &&
+            (with_http || !policy_rule_is_http(&p->rules[i])))
             return true;
     return false;
 }
@@ -408,14 +414,14 @@ static int parse_array(struct arena *tree, struct str text, struct json **ret, s
     return (*ret)->count ? 0 : err_set(e, EBADMSG, "empty array");
 }
 
-/* Drops rules with the target of an earlier one. */
+/* Drops rules with the target of an earlier one; those for requests may share one. */
 static void drop_doubles(struct policy *p)
 {
     size_t n = 0;
 
     p->net_count = 0;
     for (size_t i = 0; i < p->count; i++)
-        if (!has_target(p, n, p->rules[i].target)) {
+        if (policy_rule_is_http(&p->rules[i]) || !has_target(p, n, p->rules[i].target, false)) {
             p->rules[n] = p->rules[i];
             p->net_count += p->rules[n++].kind == POLICY_NET;
         }
@@ -442,7 +448,7 @@ int policy_patch(const struct policy *old, struct str rules, struct policy **ret
     drop_doubles(p);
     fresh = p->count;
     for (size_t i = 0; r == 0 && i < old->count; i++)
-        if (!has_target(p, fresh, old->rules[i].target))
+        if (!has_target(p, fresh, old->rules[i].target, true))
             r = copy_rule(p, &old->rules[i]);
     if (r == 0)
         r = check_counts(p, e);
@@ -549,6 +555,7 @@ int policy_write(const struct policy *p, struct buf *out)
                 json_member_string(&w, STR("protocol"), protocols[k].name);
         if (rule->port_count)
             write_ports(&w, rule);
+        policy_http_write(&w, rule);
         json_write_object_end(&w);
     }
     json_write_array_end(&w);

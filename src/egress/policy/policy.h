@@ -2,7 +2,8 @@
  *
  *   {"defaultAction":"deny","egress":[
  *       {"action":"allow","target":"*.example.org"},
- *       {"action":"allow","target":"203.0.113.0/24","protocol":"tcp","ports":[443,"8000-8080"]}]}
+ *       {"action":"allow","target":"203.0.113.0/24","protocol":"tcp","ports":[443,"8000-8080"]},
+ *       {"action":"allow","target":"api.test","methods":["GET"],"paths":["/v1/models"]}]}
  *
  * Names: of all rules that match, the first counts. Addresses: any deny counts before any allow.
  * Rules of the operator ("always") come before those of the sandbox. A policy does not change once
@@ -22,6 +23,7 @@ enum {
     POLICY_NAME_PORTS_MAX = 16,          /* of a rule by name: each port alone */
     POLICY_TEXT_BYTES_MAX = 1024 * 1024, /* of its JSON */
     POLICY_NAME_BYTES_MAX = 253,
+    POLICY_HTTP_MAX = 64, /* methods, and paths, of one rule */
 };
 
 enum policy_action { POLICY_DENY, POLICY_ALLOW, POLICY_NO_RULE };
@@ -50,6 +52,10 @@ struct policy_rule {
     uint8_t protocol; /* IPPROTO_TCP, _UDP, _ICMP (with ICMPv6); 0 = any */
     struct policy_ports *ports;
     size_t port_count; /* 0 = all */
+    /* Of HTTP requests, where they are intercepted; none = all. A rule with any of them that denies
+     * does not deny the name. */
+    struct str *methods, *paths; /* upper case; "/v1/models", and "/v1/" with a star behind it */
+    size_t method_count, path_count;
 };
 
 struct policy {
@@ -101,6 +107,16 @@ enum policy_action policy_judge_addr(const struct policy *always, const struct p
 /* Whether a rule, and not the default, allows the host; "*.x" needs a rule that covers all of it,
  * and is judged as "probe.x". */
 bool policy_allows_explicitly(const struct policy *always, const struct policy *p, struct str host);
+/* The action for a request to a name that may be connected to: of the rules for the name that match
+ * method and path, the first counts, else the default. POLICY_NO_RULE when no rule for the name has
+ * methods or paths. `path`: normalised, without the query; STR_NONE if it cannot be, and no rule
+ * with paths allows it. */
+enum policy_action policy_judge_request(const struct policy *always, const struct policy *p,
+                                        struct str name, struct str method, struct str path);
+bool policy_has_http(const struct policy *p); /* any rule with methods or paths */
+bool policy_rule_is_http(const struct policy_rule *rule);
+/* The first rule that judges the name as such; NULL = none, and for `p` of NULL. */
+const struct policy_rule *policy_rule_of_name(const struct policy *p, struct str name);
 /* Whether a rule matches a name. */
 bool policy_rule_matches(const struct policy_rule *rule, struct str name);
 /* Whether the rule is for this protocol and port. */
@@ -113,3 +129,4 @@ int policy_net_parse(struct str text, struct policy_net *ret);
 /* Addresses that no name may lead to unless a rule allows the address: loopback, private,
  * link-local, metadata, multicast and other special ones, and IPv6 forms of such IPv4 addresses. */
 bool policy_addr_is_special(int family, const void *addr);
+bool policy_addr_is_private(int family, const void *addr); /* RFC 1918, 6598, 4193 */

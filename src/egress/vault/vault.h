@@ -56,8 +56,12 @@ int vault_placeholder(char out[static VAULT_PLACEHOLDER_BYTES], struct err *e);
  * the policy. */
 int vault_policy_check(const struct vault *v, const struct vault_host *h, struct err *e);
 
-/* Answers a request for /credential-vault and below: `path` is its decoded path. The caller has
- * authenticated it, and its row has ROUTE_STREAM_BODY: the body is collected in locked memory.
- * Replies exactly once, later if there is a body. */
-void vault_serve(struct vault *v, const struct vault_host *h, struct http_req *req,
-                 struct str path);
+/* Collects the body of a request in locked memory and calls `act`, which replies; the body is gone
+ * afterwards. The row has ROUTE_STREAM_BODY. */
+typedef void vault_act_fn(struct http_req *req, struct str body, void *user);
+void vault_collect(struct http_req *req, vault_act_fn *act, void *user);
+
+/* Answers a request for /credential-vault and below: `path` is its decoded path, `body` what
+ * vault_collect() gave. The caller has authenticated it. Replies exactly once. */
+void vault_serve(struct vault *v, const struct vault_host *h, struct http_req *req, struct str path,
+                 struct str body);

@@ -96,37 +96,42 @@ static void write_one_binding(struct json_writer *w, const struct vault_set *s, 
 
 /* --- writes --- */
 
-/* A write whose body is being collected; lives in the request's arena. */
-struct write {
-    struct vault *vault;
-    struct vault_host host;
+/* A body that is being collected; lives in the request's arena. */
+struct collecting {
+    vault_act_fn *act;
+    void *user;
     struct secret_arena memory;
     char *p; /* in `memory` */
     size_t n, cap;
 };
 
-static void write_act(struct http_req *req, struct write *w)
+static void collecting_end(struct http_req *req, struct collecting *w)
 {
-    struct str json = str_make(w->p ? w->p : "", w->n);
+    w->act(req, str_make(w->p ? w->p : "", w->n), w->user);
+    secret_done(&w->memory);
+    w->p = NULL;
+    w->n = w->cap = 0;
+}
+
+static void serve_write(struct vault *v, const struct vault_host *h, struct http_req *req,
+                        struct str json)
+{
     bool creates = req->head.method == HTTP_POST;
     struct vault_set *s;
     struct err e = {0};
-    int r = creates ? vault_create(w->vault, json, &w->host, &e)
-                    : vault_patch(w->vault, json, &w->host, &e);
+    int r = creates ? vault_create(v, json, h, &e) : vault_patch(v, json, h, &e);
 
-    secret_done(&w->memory);
-    w->p = NULL;
     if (r < 0) {
         reply_failure(req, r, &e);
         return;
     }
-    s = vault_current(w->vault);
+    s = vault_current(v);
     reply_json(req, creates ? 201 : 200, s, write_state, NULL);
     vault_set_unref(s);
 }
 
 /* Makes room for `n` bytes in all, in a new piece of locked memory. */
-static int write_reserve(struct write *w, size_t n)
+static int collecting_reserve(struct collecting *w, size_t n)
 {
     struct secret_arena larger;
     char *p;
@@ -147,15 +152,15 @@ static int write_reserve(struct write *w, size_t n)
     return 0;
 }
 
-static ssize_t write_on_body(struct http_req *req, struct str piece)
+static ssize_t collecting_on_body(struct http_req *req, struct str piece)
 {
-    struct write *w = req->user;
+    struct collecting *w = req->user;
 
     if (req->status)
         return (ssize_t)piece.n; /* refused already */
     if (piece.n > BODY_BYTES_MAX - w->n) {
         reply_text(req, 400, "the body is larger than %d bytes", BODY_BYTES_MAX);
-    } else if (write_reserve(w, w->n + piece.n) < 0) {
+    } else if (collecting_reserve(w, w->n + piece.n) < 0) {
         reply_text(req, 503, "no locked memory for the credential vault (RLIMIT_MEMLOCK)");
     } else {
         memcpy(w->p + w->n, piece.p, piece.n);
@@ -165,41 +170,41 @@ static ssize_t write_on_body(struct http_req *req, struct str piece)
     return (ssize_t)piece.n;
 }
 
-static void write_on_body_end(struct http_req *req)
+static void collecting_on_body_end(struct http_req *req)
 {
     if (!req->status)
-        write_act(req, req->user);
+        collecting_end(req, req->user);
 }
 
-static void write_on_close(struct http_req *req, int error UNUSED)
+static void collecting_on_close(struct http_req *req, int error UNUSED)
 {
-    struct write *w = req->user;
+    struct collecting *w = req->user;
 
     secret_done(&w->memory);
 }
 
-static const struct http_req_ops write_ops = {
-    .on_body = write_on_body,
-    .on_body_end = write_on_body_end,
-    .on_close = write_on_close,
+static const struct http_req_ops collecting_ops = {
+    .on_body = collecting_on_body,
+    .on_body_end = collecting_on_body_end,
+    .on_close = collecting_on_close,
 };
 
-static void write_begin(struct vault *v, const struct vault_host *h, struct http_req *req)
+void vault_collect(struct http_req *req, vault_act_fn *act, void *user)
 {
-    struct write *w = arena_new(&req->arena, struct write);
+    struct collecting *w = arena_new(&req->arena, struct collecting);
 
     if (!w) {
         reply_text(req, 503, "out of memory");
         return;
     }
-    w->vault = v;
-    w->host = *h;
+    w->act = act;
+    w->user = user;
     secret_init(&w->memory, BODY_MEMORY_MAX);
     if (req->body_state == HTTP_BODY_DONE) {
-        write_act(req, w);
+        collecting_end(req, w);
         return;
     }
-    req->ops = &write_ops;
+    req->ops = &collecting_ops;
     req->user = w;
 }
 
@@ -258,7 +263,7 @@ static void reply_method(struct http_req *req, struct str allow)
 }
 
 static void serve_whole(struct vault *v, const struct vault_host *h, struct http_req *req,
-                        const struct vault_set *s)
+                        const struct vault_set *s, struct str body)
 {
     switch (req->head.method) {
     case HTTP_GET:
@@ -270,7 +275,7 @@ static void serve_whole(struct vault *v, const struct vault_host *h, struct http
     case HTTP_POST:
     case HTTP_PATCH:
         if (write_allowed(h, req))
-            write_begin(v, h, req);
+            serve_write(v, h, req, body);
         return;
     case HTTP_DELETE:
         if (write_allowed(h, req))
@@ -329,14 +334,15 @@ static void serve_below(struct http_req *req, const struct vault_set *s, struct 
         serve_binding(req, s, name);
 }
 
-void vault_serve(struct vault *v, const struct vault_host *h, struct http_req *req, struct str path)
+void vault_serve(struct vault *v, const struct vault_host *h, struct http_req *req, struct str path,
+                 struct str body)
 {
     static const struct str prefix = STR_INIT("/credential-vault");
     struct vault_set *s = vault_exists(v) ? vault_current(v) : NULL;
     struct str rest = str_starts(path, prefix) ? str_skip(path, prefix.n) : STR("/");
 
     if (rest.n == 0)
-        serve_whole(v, h, req, s);
+        serve_whole(v, h, req, s, body);
     else if (str_eq(rest, STR("/_active")) && req->head.method == HTTP_GET)
         reply_text(req, 403, "forbidden"); /* values leave this process in requests only */
     else if (str_eq(rest, STR("/_active")))
