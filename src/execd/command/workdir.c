@@ -83,10 +83,11 @@ int workdir_resolve(struct arena *a, struct str cwd, const char *const *env, con
 int workdir_make(struct arena *a, struct str cwd, const char *const *env,
                  const struct child_user *user, const char **ret_path, struct err *e)
 {
+    struct child_fs fs;
     int r;
 
-    child_fs_enter(user);
+    child_fs_enter(user, &fs);
     r = resolve(a, cwd, env, make_directory, ret_path, e);
-    child_fs_leave(user);
+    child_fs_leave(&fs);
     return r;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/fsuid.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/caps.h"
@@ -38,21 +39,33 @@ int child_become(const struct child_user *user)
     return child_set_ids(user);
 }
 
-/* The group first: changing it needs CAP_SETGID, which setfsuid() leaves alone. */
-void child_fs_enter(const struct child_user *user)
+/* Of this thread only, unlike the function of the C library. */
+static int thread_set_groups(size_t count, const gid_t *groups)
 {
+    return syscall(SYS_setgroups, count, groups) < 0 ? -errno : 0;
+}
+
+/* The groups first: changing them needs CAP_SETGID, which setfsuid() leaves alone. */
+void child_fs_enter(const struct child_user *user, struct child_fs *ret)
+{
+    ret->changed = user->change;
     if (!user->change)
         return;
+    ret->group_count = getgroups(CHILD_FS_GROUPS_MAX, ret->groups);
+    if (ret->group_count >= 0 && thread_set_groups(user->group_count, user->groups) < 0)
+        ret->group_count = -1;
     (void)setfsgid(user->gid);
     (void)setfsuid(user->uid);
 }
 
-void child_fs_leave(const struct child_user *user)
+void child_fs_leave(const struct child_fs *fs)
 {
-    if (!user->change)
+    if (!fs->changed)
         return;
     (void)setfsuid(geteuid());
     (void)setfsgid(getegid());
+    if (fs->group_count >= 0)
+        (void)!thread_set_groups((size_t)fs->group_count, fs->groups);
 }
 
 int child_enter(const char *cwd)

@@ -51,11 +51,21 @@ int child_become(const struct child_user *user);
 /* The same without the chown of standard output and error. */
 int child_set_ids(const struct child_user *user);
 
-/* File accesses of this process as `user` until child_fs_leave(), for what execd makes on behalf of
- * the workload: setfsuid(2), which also drops the capabilities over files. Does nothing without
- * change. */
-void child_fs_enter(const struct child_user *user);
-void child_fs_leave(const struct child_user *user);
+enum { CHILD_FS_GROUPS_MAX = 256 };
+
+/* execd's own supplementary groups, while it uses those of another user. */
+struct child_fs {
+    bool changed;
+    int group_count; /* negative: execd keeps its own, see child_fs_enter() */
+    gid_t groups[CHILD_FS_GROUPS_MAX];
+};
+
+/* File accesses of this thread as `user`, its supplementary groups included, until
+ * child_fs_leave(), for what execd makes on behalf of the workload: setfsuid(2), which also drops
+ * the capabilities over files. Does nothing without change. An execd that has more than
+ * CHILD_FS_GROUPS_MAX groups itself, or no CAP_SETGID, keeps its own. */
+void child_fs_enter(const struct child_user *user, struct child_fs *ret);
+void child_fs_leave(const struct child_fs *fs);
 
 /* chdir(2) that follows no /proc/PID/fd link (RESOLVE_NO_MAGICLINKS): execd's descriptors are still
  * open here, and some belong to the host. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/tar.h"
 #include "execd/core/answer.h"
 #include "execd/core/path.h"
 #include "execd/core/users.h"
@@ -16,7 +17,6 @@
 #include "execd/files/file_op.h"
 #include "execd/files/file_routes.h"
 #include "execd/tree/fs.h"
-#include "base/tar.h"
 #include "execd/tree/untar.h"
 #include "execd/tree/walk.h"
 

@@ -40,6 +40,8 @@ enum {
     CWD_MODE = 0755,
 };
 
+enum { NOTE_HELLO = 'H', NOTE_SIGNAL = 'S', NOTE_QUIET = 'Q' };
+
 enum init_state { INIT_RUNNING, INIT_ENDING, INIT_KILLING };
 
 struct init {
@@ -47,6 +49,7 @@ struct init {
     struct loop *loop;
     struct http_server *server;
     struct http_route *routes; /* NULL: execd_routes */
+    int channel;               /* of conf->channel; the server owns it */
     struct loop_signals signals;
     struct reaper reaper;
     struct reaper_child entry_child;
@@ -61,6 +64,7 @@ struct init {
     bool everyone; /* we are PID 1: kill(-1) reaches the sandbox only, not the machine */
     bool idle;     /* there is no entrypoint process and never was */
     bool draining; /* no process is left that matters */
+    bool greeted;  /* the guard has said hello */
     struct entry entry;
     struct entry_log log;
     struct exit_reporter report;
@@ -261,6 +265,35 @@ static int init_watch_signals(struct init *i, struct err *e)
     return loop_signals_start(i->loop, &i->signals, &set, init_on_signal, e);
 }
 
+/* --- behind an OCI runtime: notes of the guard, see src/sandbox/oci.h --- */
+
+static void init_answer(const struct init *i, char note)
+{
+    init_warn(fd_send(i->channel, &note, 1, NULL, 0), "the guard is gone");
+}
+
+/* Our memory was saved and restored as another sandbox: its report and log are new files. */
+static void init_begin_again(struct init *i)
+{
+    init_warn(entry_log_init(&i->log, i->conf->log_fd), "the entrypoint's log cannot be written");
+    init_warn(exit_report_running(&i->report, i->entry.proc.pid), "the exit report is lost");
+}
+
+static void init_on_note(void *user, struct str note)
+{
+    struct init *i = container_of((struct execd_api *)user, struct init, api);
+
+    if (note.p[0] == NOTE_SIGNAL && note.n == 2)
+        init_on_signal(&i->signals, (unsigned char)note.p[1]);
+    if (note.p[0] == NOTE_QUIET)
+        http_server_cut_all(i->server);
+    if (note.p[0] == NOTE_HELLO && i->greeted)
+        init_begin_again(i);
+    i->greeted |= note.p[0] == NOTE_HELLO;
+    if (note.p[0] == NOTE_QUIET || note.p[0] == NOTE_HELLO)
+        init_answer(i, note.p[0]);
+}
+
 /* accept() on a socket that does not listen would fail in an endless loop. */
 static int listener_check(int fd, struct err *e)
 {
@@ -287,7 +320,7 @@ static int init_serve(struct init *i, struct err *e)
     };
     auto_fd fd = i->conf->listen_fd;
     struct sock_addr addr;
-    int r = listener_check(fd, e);
+    int r = i->conf->channel ? 0 : listener_check(fd, e);
 
     if (r < 0)
         return r;
@@ -304,7 +337,9 @@ static int init_serve(struct init *i, struct err *e)
     r = fd_set_nonblock(fd, true);
     if (r < 0)
         return err_sys(e, -r, "descriptor %d, the listener", fd);
-    return http_server_listen(i->server, take_fd(&fd), e);
+    i->channel = fd;
+    return i->conf->channel ? http_server_listen_channel(i->server, take_fd(&fd), init_on_note, e)
+                            : http_server_listen(i->server, take_fd(&fd), e);
 }
 
 static int init_start_entry(struct init *i, struct err *e)

@@ -16,6 +16,7 @@
 
 struct init_conf {
     int listen_fd; /* ownership passes to init_run() */
+    bool channel;  /* listen_fd passes connections, and notes of src/sandbox/oci.h */
     int exit_fd;   /* of the exit report; -EBADF = none. The caller closes it */
     int log_fd;    /* of the entrypoint's log; -EBADF = none. The caller closes it */
     uint32_t grace_ms;

@@ -82,15 +82,15 @@ static struct child_memory execd_memory(const struct execd_options *o)
 }
 
 /* Without an account the user has no other groups, nor with a group that is not its account's:
- * engines do the same with the users of images. The groups are kept until the end. */
+ * engines do the same with the users of images. */
 static struct child_user execd_user(const struct execd_options *o)
 {
     struct child_user usual = {
         .uid = o->uid == EXECD_KEEP_ID ? getuid() : o->uid,
         .gid = o->gid == EXECD_KEEP_ID ? getgid() : o->gid,
     };
+    static gid_t *groups; /* made once, kept until the process ends */
     struct user account;
-    gid_t *groups = NULL;
 
     usual.change = usual.uid != getuid() || usual.gid != getgid();
     if (usual.change && user_by_uid(usual.uid, &account) == 0 && account.gid == usual.gid &&
@@ -150,10 +150,26 @@ static struct init_conf execd_conf(const struct execd_options *o)
     };
 }
 
+/* Moves what an OCI runtime passed as standard files to where the broker passes the same. */
+static int execd_take_stdio(void)
+{
+    auto_fd first = open("/dev/null", O_RDWR | O_CLOEXEC);
+    auto_fd null = fcntl(first, F_DUPFD_CLOEXEC, FD_WORK); /* out of the way */
+
+    fd_close(take_fd(&first));
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (null < 0 || dup3(fd, FD_LISTENER + fd, O_CLOEXEC) < 0 || dup2(null, fd) < 0)
+            return -errno;
+    return 0;
+}
+
 static int execd_init(const struct execd_options *o)
 {
     struct init_conf conf = execd_conf(o);
 
+    if (o->channel && execd_take_stdio() < 0)
+        return EXIT_CANNOT_RUN;
+    conf.channel = o->channel;
     conf.listen_fd = FD_LISTENER;
     conf.exit_fd = FD_EXIT_REPORT;
     conf.log_fd = FD_ENTRY_LOG;

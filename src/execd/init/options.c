@@ -30,6 +30,9 @@ const char execd_help[] =
     "                    workload follow, with --init (0)\n"
     "  --work-dir-fds N  1 when the directory follows that the first cgroup.procs is in, to start\n"
     "                    processes there by clone3, with --init (0)\n"
+    "  --channel N       1 when standard input is a channel that passes accepted connections, "
+    "standard\n"
+    "                    output the exit report and standard error the log, with --init (0)\n"
     "  --cpu-millis N    limit of the workload in thousandths of a core (none)\n"
     "  --memory-mib N    limit of its memory in MiB (none)\n"
     "  --access-token T  what clients send as X-EXECD-ACCESS-TOKEN ($EXECD_ACCESS_TOKEN)\n"
@@ -73,6 +76,7 @@ static const struct option_row option_rows[] = {
     {"--bootstrap",                  OPTION_MODE,      0,                         0,                  EXECD_BOOTSTRAP},
     {"--bootstrap-entry",            OPTION_MODE,      0,                         0,                  EXECD_ENTRY    },
     {"--certificates-fd",            OPTION_U32,       AT(certificates_fd),       INT32_MAX,          EXECD_NONE     },
+    {"--channel",                    OPTION_U32,       AT(channel),               1,                  EXECD_NONE     },
     {"--cpu-millis",                 OPTION_U32,       AT(cpu_millis),            UINT32_MAX,         EXECD_NONE     },
     {"--cwd",                        OPTION_TEXT,      AT(cwd),                   0,                  EXECD_NONE     },
     {"--exit-file",                  OPTION_TEXT,      AT(exit_file),             0,                  EXECD_NONE     },
@@ -222,6 +226,8 @@ static int options_check(const struct execd_options *o, struct err *e)
         return err_set(e, EINVAL, "--work-fds goes with --init");
     if (o->stat_fds > 0 && (o->mode != EXECD_INIT || o->stat_fds != EXECD_STAT_FDS))
         return err_set(e, EINVAL, "--stat-fds is %d, and goes with --init", EXECD_STAT_FDS);
+    if (o->channel > 0 && (o->mode != EXECD_INIT || o->work_fds > 0))
+        return err_set(e, EINVAL, "--channel goes with --init, without --work-fds");
     if (o->work_dir_fds > 0 && o->work_fds == 0)
         return err_set(e, EINVAL, "--work-dir-fds goes with --work-fds");
     if (runs && !(o->entry_argv && o->entry_argv[0]))

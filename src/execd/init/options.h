@@ -37,6 +37,7 @@ struct execd_options {
     uint32_t work_fds;               /* number of cgroup.procs descriptors */
     uint32_t stat_fds;               /* EXECD_STAT_FDS, or 0 */
     uint32_t work_dir_fds;           /* 1 or 0 */
+    uint32_t channel;                /* 1 or 0: 0, 1 and 2 are a channel, the report and the log */
     uint32_t certificates_fd;        /* EXECD_ENTRY reports here what it installed; 0 = no report */
     uint32_t cpu_millis, memory_mib; /* limits of the workload; 0 = none */
     uint32_t grace_ms;               /* between SIGTERM and SIGKILL */

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/tar.h"
 #include "execd/core/answer.h"
 #include "execd/files/file_op.h"
 #include "execd/isolated/isolated_api.h"
 #include "execd/isolated/isolated_api_internal.h"
 #include "execd/isolated/isolated_layer.h"
 #include "execd/tree/gzip_store.h"
-#include "base/tar.h"
 #include "execd/tree/walk.h"
 
 enum {

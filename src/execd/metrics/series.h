@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "execd/metrics/otlp.h"
+#include "base/otlp.h"
 
 enum {
     SERIES_MAX = 256,

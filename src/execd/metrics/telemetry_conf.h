@@ -18,7 +18,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "execd/metrics/otlp.h"
+#include "base/otlp.h"
 #include "net/http.h"
 
 enum {

@@ -282,7 +282,10 @@ static bool session_on_output(struct pty_proc *proc, enum pty_channel from, stru
     struct pty *p = container_of(proc, struct pty, proc);
 
     pty_replay_add(&p->replay, data);
-    return !p->live || p->ops->on_output(p->user, from, data);
+    if (!p->live)
+        return true;
+    pty_replay_mark_sent(&p->replay);
+    return p->ops->on_output(p->user, from, data);
 }
 
 static void session_on_room(struct pty_proc *proc)

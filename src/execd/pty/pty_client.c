@@ -90,9 +90,12 @@ static bool client_on_ready(void *user)
     };
     AUTO_BUF(b, PTY_PRINT_BYTES_MAX);
 
+    if (c->pty->proc.is_pty)
+        pty_replay_silence(&c->pty->replay);
     pty_print_replay_head(head, pty_replay_get(&c->pty->replay, c->since, pieces + 1));
     if (pieces[1].n)
         client_push(c, WS_OP_BINARY, pieces, ARRAY_LEN(pieces));
+    pty_replay_mark_sent(&c->pty->replay);
     client_push_text(c, &b, pty_print_connected(&b, c->pty->id, c->pty->proc.is_pty));
     return ws_room(c->ws) > 0;
 }

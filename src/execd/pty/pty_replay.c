@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "execd/pty/pty_query.h"
 
 enum { FIRST_BYTES = 4 << 10 };
 
@@ -77,4 +78,10 @@ uint64_t pty_replay_get(const struct pty_replay *r, int64_t since, struct str re
     ret_pieces[0] = str_make(r->p + from, first);
     ret_pieces[1] = str_make(r->p, n - first);
     return at;
+}
+
+void pty_replay_silence(struct pty_replay *r)
+{
+    if (r->sent > r->oldest)
+        pty_query_blank(r->p, r->cap, r->oldest, r->sent);
 }

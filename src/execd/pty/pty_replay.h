@@ -13,6 +13,7 @@ struct pty_replay {
     size_t cap;
     uint64_t written; /* bytes ever printed */
     uint64_t oldest;  /* offset of the first byte kept; <= written */
+    uint64_t sent;    /* bytes before this offset were sent to a client; <= written */
 };
 
 void pty_replay_init(struct pty_replay *r); /* cannot fail, allocates nothing */
@@ -25,6 +26,15 @@ void pty_replay_add(struct pty_replay *r, struct str data);
  * unused pieces are empty. The result is the offset of the first byte: the oldest one kept if
  * `since` is negative or older than that; `written`, without data, if `since` lies ahead. */
 uint64_t pty_replay_get(const struct pty_replay *r, int64_t since, struct str ret_pieces[2]);
+
+/* Blanks the requests to a terminal (pty_query.h) among the bytes that were sent to a client
+ * before: its terminal has answered them. */
+void pty_replay_silence(struct pty_replay *r);
+/* A client has been sent all that was written. */
+static inline void pty_replay_mark_sent(struct pty_replay *r)
+{
+    r->sent = r->written;
+}
 
 static inline size_t pty_replay_kept(const struct pty_replay *r)
 {

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "base/arena.h"
-#include "execd/tree/sparse.h"
 #include "base/tar.h"
+#include "execd/tree/sparse.h"
 #include "execd/tree/target.h"
 
 enum { UNTAR_ARENA_MAX = 32 << 20 }; /* for created directories, which get their modes at the end */

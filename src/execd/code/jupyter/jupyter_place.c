@@ -146,18 +146,19 @@ int jupyter_place_make(struct jupyter_place *p, const char *const *env, bool ipc
                        const struct child_user *user, const struct jupyter_session *session,
                        const char *kernel_name, struct err *e)
 {
+    struct child_fs fs;
     int r;
 
     *p = (struct jupyter_place){.ipc = ipc};
     for (size_t i = 0; i < JUPYTER_CHANNELS; i++)
         p->ports[i] = (uint16_t)(i + 1);
     r = ipc ? 0 : pick_ports(p, e);
-    child_fs_enter(user);
+    child_fs_enter(user, &fs);
     if (r >= 0)
         r = make_dir(p, env, e);
     if (r >= 0)
         r = write_file(p, session, kernel_name, e);
-    child_fs_leave(user);
+    child_fs_leave(&fs);
     if (r < 0)
         jupyter_place_remove(p);
     return r;
