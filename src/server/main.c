@@ -59,11 +59,19 @@ static struct config *load(const struct options *o, bool and_host)
 static int do_check(const struct options *o)
 {
     struct config *config = load(o, true);
+    const struct runtime_kind *kind;
     AUTO_BUF(out, OUTPUT_BYTES_MAX);
+    struct err e = {0};
     int r;
 
     if (!config)
         return EXIT_FAILURE;
+    kind = runtime_kind_find(config_runtime_name(config));
+    if (kind->check_host && kind->check_host(config, &e) < 0) {
+        complain(e.msg);
+        config_free(config);
+        return EXIT_FAILURE;
+    }
     r = buf_addf(&out, "configuration is fine: %s\n",
                  config->path ? config->path : "no file, all defaults");
     config_free(config);

@@ -5,7 +5,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-int privileges_drop(const struct config *config, struct err *e)
+int privileges_drop(const struct config *config, const gid_t *groups, size_t group_count,
+                    struct err *e)
 {
     uid_t uid;
     gid_t gid;
@@ -20,7 +21,8 @@ int privileges_drop(const struct config *config, struct err *e)
         return r;
     if (uid == 0)
         return err_set(e, EINVAL, "server.user must not be root");
-    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+    if (setgroups(group_count, groups) < 0 || setresgid(gid, gid, gid) < 0 ||
+        setresuid(uid, uid, uid) < 0)
         return err_sys(e, errno, "become user %u", uid);
     return 0;
 }

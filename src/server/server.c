@@ -15,6 +15,9 @@
 #include "net/tls.h"
 #include "server/config/apikey.h"
 #include "server/config/dirs.h"
+#include "server/core/webhook.h"
+#include "server/gateway/host_route.h"
+#include "server/gateway/renew_queue.h"
 #include "server/http/logfile.h"
 #include "server/http/routes.h"
 #include "server/http/server_internal.h"
@@ -47,6 +50,8 @@ struct life {
     struct seal seal;
     struct apikey keys;
     struct tls_server *tls; /* NULL = plain HTTP */
+    struct renew_queue *renew_queue;
+    struct webhook *audit_hook, *event_hook; /* NULL = none */
     struct loop_signals signals;
     struct loop_timer deadline;
     struct logfile *log; /* NULL = standard error */
@@ -76,6 +81,20 @@ static bool holds_api_key(void *user, struct str text)
     return guard_holds_key(&((struct life *)user)->server.guard, text);
 }
 
+static const struct principal *find_made_key(void *user, struct str key)
+{
+    struct server *s = user;
+
+    return s->tenants ? keys_find_secret(s->tenants, key) : NULL;
+}
+
+static bool has_tenant(void *user, struct str name)
+{
+    struct server *s = user;
+
+    return s->tenants && tenants_find(s->tenants, name);
+}
+
 static bool is_signed(void *user, struct str sandbox_id, uint16_t port, struct str token)
 {
     const struct config *config = ((struct life *)user)->server.config;
@@ -89,6 +108,19 @@ static bool is_signed(void *user, struct str sandbox_id, uint16_t port, struct s
             return route.port == port && str_eq(route.sandbox_id, sandbox_id);
     }
     return false;
+}
+
+static bool find_preview(void *user, struct str ticket, struct str *ret_sandbox_id,
+                         uint16_t *ret_port)
+{
+    struct server *s = &((struct life *)user)->server;
+    const struct preview *p = previews_use(s->previews, ticket, time_wall_us() / TIME_US_PER_S);
+
+    if (!p)
+        return false;
+    *ret_sandbox_id = str_of(p->sandbox_id);
+    *ret_port = p->port;
+    return true;
 }
 
 static const char *refusal_of(enum sandbox_state state)
@@ -107,7 +139,7 @@ static const char *refusal_of(enum sandbox_state state)
 }
 
 struct waking {
-    wake_done_fn *done;
+    http_wait_done_fn *done;
     void *user;
 };
 
@@ -119,7 +151,8 @@ static void on_started(void *user, struct sandbox *sb UNUSED, const struct api_f
     w.done(w.user, fail ? fail->message : NULL);
 }
 
-static void wake_sandbox(void *user, struct str sandbox_id, wake_done_fn *done, void *done_user)
+static void wake_sandbox(void *user, struct str sandbox_id, http_wait_done_fn *done,
+                         void *done_user)
 {
     struct server *s = &((struct life *)user)->server;
     struct sandbox *sb = sandboxes_find(s->sandboxes, sandbox_id);
@@ -140,6 +173,11 @@ static uint32_t wake_ms(const struct server *s)
     return (uint32_t)s->config->runtime.auto_resume_seconds * 1000;
 }
 
+static const char *code_of(void *user, const char *code)
+{
+    return runtime_code(((struct life *)user)->server.runtime, code);
+}
+
 static bool find_target(void *user, struct str sandbox_id, struct gateway_target *ret)
 {
     struct server *s = &((struct life *)user)->server;
@@ -149,6 +187,8 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
     if (!sb)
         return false;
     *ret = (struct gateway_target){
+        .tenant = sb->owner.tenant,
+        .id = sb->id,
         .token = str_of(sb->token),
         .has_egress = runtime_can(s->runtime, RUNTIME_CAN_NETWORK_POLICY),
         .secure = sb->facts.secure,
@@ -163,8 +203,11 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
     ret->addr = endpoint.addr;
     ret->is_outside = sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_PAUSING ||
                       sb->state == SANDBOX_RESUMING;
-    if (ret->has_egress && s->runtime->ops->egress_endpoint(s->runtime, sandbox_id, &outside) == 0)
+    if (ret->has_egress &&
+        s->runtime->ops->egress_endpoint(s->runtime, sandbox_id, &outside) == 0) {
         ret->egress = outside.addr;
+        ret->egress_at_root = outside.at_root;
+    }
     memcpy(ret->headers, endpoint.headers, sizeof(ret->headers));
     ret->header_count = endpoint.header_count;
     return true;
@@ -188,8 +231,31 @@ static void on_access(void *user, struct str sandbox_id)
         sandbox_touch(sb);
 }
 
+/* Accesses that gateways in front saw. */
+static int start_renew_queue(struct life *l, struct err *e)
+{
+    const struct config *config = l->server.config;
+
+    if (!config->renew_intent.enabled || !config->renew_redis.enabled)
+        return 0;
+    return renew_queue_new(
+        &(struct renew_queue_conf){
+            .loop = l->server.loop,
+            .pool = l->server.pool,
+            .dsn = config->renew_redis.dsn,
+            .key = config->renew_redis.queue_key,
+            .on_access = on_access,
+            .user = l,
+        },
+        &l->renew_queue, e);
+}
+
 static bool on_request(struct http_req *req)
 {
+    if (host_route_apply(req, gateway_domain(server_of(req)->gateway)) < 0) {
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
+        return false;
+    }
     return guard_admit(&server_of(req)->guard, req) && !http_redirect_slash(req, 307);
 }
 
@@ -204,6 +270,8 @@ static bool on_handle(struct http_req *req)
     if (guard_is_open_path(req->head.path))
         return true; /* answers at once, under any load */
     http_server_stats(s->http, &stats);
+    if (!access_check(req))
+        return false;
     if (limit == 0 || (int64_t)stats.admitted < limit) {
         http_req_admit(req);
         return true;
@@ -286,6 +354,11 @@ static void set_keys(struct life *l)
     struct guard *g = &l->server.guard;
 
     g->key_count = 0;
+    g->find_more = find_made_key;
+    g->held_more = keys_held_by;
+    g->has_tenant = has_tenant;
+    g->user = &l->server;
+    g->proxied = l->server.config->auth.mode == CONFIG_AUTH_USER;
     for (size_t i = 0; i < l->keys.count; i++)
         guard_add_key(g, l->keys.keys[i]);
 }
@@ -449,6 +522,8 @@ static int start_tls(struct life *l, struct err *e)
 static int use_privileges(struct life *l, struct err *e)
 {
     const struct config *config = l->server.config;
+    size_t groups = 0;
+    gid_t group = 0;
     int r = start_tls(l, e);
 
     if (r == 0)
@@ -457,7 +532,17 @@ static int use_privileges(struct life *l, struct err *e)
         r = l->kind->prepare_as_root(config, &l->prepared, e);
     if (r >= 0)
         r = start_logs(l, e);
-    return r < 0 ? r : privileges_drop(config, e);
+    if (r >= 0 && l->kind->group_as_root && l->kind->group_as_root(config, &group) == 0)
+        groups = 1;
+    return r < 0 ? r : privileges_drop(config, &group, groups, e);
+}
+
+static void on_runtime_news(void *user)
+{
+    struct life *l = user;
+
+    if (l->server.sandboxes)
+        sandboxes_look(l->server.sandboxes);
 }
 
 static int start_runtime(struct life *l, struct err *e)
@@ -468,6 +553,7 @@ static int start_runtime(struct life *l, struct err *e)
         .loop = l->server.loop,
         .pool = l->server.pool,
         .prepared = l->prepared,
+        .on_news = on_runtime_news,
         .on_lost = on_runtime_lost,
         .user = l,
     };
@@ -482,19 +568,75 @@ static int start_runtime(struct life *l, struct err *e)
     return r;
 }
 
+static int start_webhook(struct life *l, const char *url, const char *secret, const char *name,
+                         struct webhook **ret, struct err *e)
+{
+    struct webhook_conf conf = {l->server.loop, l->server.pool, url, secret, name};
+
+    return url[0] ? webhook_new(&conf, ret, e) : 0;
+}
+
+/* The audit record and events, and where they are told to. */
+static int start_records(struct life *l, struct err *e)
+{
+    struct server *s = &l->server;
+    const struct config *c = s->config;
+    AUTO_BUF(path, PATH_MAX);
+    struct audit_conf audit = {
+        .loop = s->loop,
+        .pool = s->pool,
+        .file_bytes = (uint64_t)c->audit.file_max_bytes,
+        .files_kept = (unsigned)c->audit.file_backup_count,
+        .syslog = c->audit.syslog,
+    };
+    int r =
+        start_webhook(l, c->audit.webhook_url, c->audit.webhook_secret, "audit", &l->audit_hook, e);
+
+    if (r == 0)
+        r = start_webhook(l, c->events.webhook_url, c->events.webhook_secret, "events",
+                          &l->event_hook, e);
+    if (r < 0)
+        return r;
+    s->events = events_new(l->event_hook);
+    s->idempotency = idempotency_new();
+    if (!c->audit.enabled)
+        return 0;
+    audit.webhook = l->audit_hook;
+    r = c->audit.path[0] ? buf_add(&path, str_of(c->audit.path))
+                         : buf_addf(&path, "%s/audit", c->dir);
+    audit.dir = path.p;
+    return r < 0 ? err_set(e, ENAMETOOLONG, "audit.path is too long")
+                 : audit_open(&audit, &s->audit, e);
+}
+
 static int start_parts(struct life *l, struct err *e)
 {
     struct server *s = &l->server;
     const struct config *config = s->config;
     struct pool_conf pool = {"worker", (unsigned)config->server.workers, POOL_QUEUE_MAX};
-    int r = store_open((enum store_type)config->store.type, config->store.path, &s->store, e);
+    int r = store_open((enum store_type)config->store.type,
+                       config->store.type == CONFIG_STORE_POSTGRES ? config->store.dsn
+                                                                   : config->store.path,
+                       &s->store, e);
 
+    s->previews = previews_new();
     if (r == 0)
         r = pool_new(&pool, &s->pool, e);
     if (r == 0)
         r = start_runtime(l, e);
     if (r < 0)
         return r;
+    r = start_records(l, e);
+    if (r < 0)
+        return r;
+    s->tenants = tenants_new(&(struct tenants_conf){
+        .loop = s->loop,
+        .pool = s->pool,
+        .store = s->store,
+        .defaults = {.memory_bytes = (uint64_t)config->runtime.default_memory,
+                     .disk_bytes = (uint64_t)config->runtime.default_disk,
+                     .cpu_millicores = (uint32_t)config->runtime.default_cpu},
+    });
     s->snapshots = snapshots_new(&(struct snapshots_conf){
         .loop = s->loop,
         .pool = s->pool,
@@ -510,6 +652,8 @@ static int start_parts(struct life *l, struct err *e)
             .store = s->store,
             .runtime = s->runtime,
             .snapshots = s->snapshots,
+            .tenants = s->tenants,
+            .events = s->events,
             .failed_ttl_us = config->runtime.failed_ttl_seconds * TIME_US_PER_S,
             .renew_min_interval_s = (uint32_t)config->renew_intent.min_interval_seconds,
             .reconcile_ms = (uint32_t)config->runtime.reconcile_seconds * 1000,
@@ -528,12 +672,15 @@ static int start_parts(struct life *l, struct err *e)
                            .loop = s->loop,
                            .open = is_open(s),
                            .find_api_key = find_api_key,
+                           .code_of = code_of,
                            .holds_api_key = holds_api_key,
                            .is_signed = is_signed,
+                           .find_preview = find_preview,
                            .find = find_target,
                            .on_access = on_access,
                            .wake = wake_sandbox,
                            .wake_ms = wake_ms(s),
+                           .domain = s->config->server.app_domain,
                            .user = l,
                        },
                        &s->gateway, e);
@@ -578,17 +725,32 @@ static void look_for_blocks(struct server *s)
         s->blocked = levels.blocked;
 }
 
+static void load_marks(struct server *s)
+{
+    char mark[IDEMPOTENCY_MARK_MAX];
+
+    for (struct sandbox *sb = sandboxes_newest(s->sandboxes); sb;
+         sb = sandboxes_older(s->sandboxes, sb)) {
+        spec_json_idempotency(str_of(sb->spec), mark);
+        if (mark[0])
+            idempotency_load(s->idempotency, str_of(mark), sb->id, sb->created_us);
+    }
+}
+
 /* Reads the store and finishes what follows from it, before the server listens. */
 static int load(struct life *l, struct err *e)
 {
-    int r = l->server.pools ? pools_load(l->server.pools, e) : 0;
+    int r = tenants_load(l->server.tenants, e);
 
+    if (r == 0 && l->server.pools)
+        r = pools_load(l->server.pools, e);
     if (r == 0)
         r = sandboxes_load(l->server.sandboxes, e);
     if (r == 0)
         r = snapshots_load(l->server.snapshots, e);
     if (r == 0 && !is_idle(l))
         r = loop_run(l->server.loop, e); /* until on_idle */
+    load_marks(&l->server);
     l->loaded = true;
     return r;
 }
@@ -638,6 +800,8 @@ static int serve(struct life *l, struct err *e)
     if (r < 0 || l->server.stopping)
         return r;
     r = listen_at(l, e);
+    if (r == 0)
+        r = start_renew_queue(l, e);
     if (r == 0 && l->server.pools)
         pools_start(l->server.pools);
     return r < 0 ? r : loop_run(l->server.loop, e);
@@ -647,8 +811,10 @@ static void clean_up(struct life *l)
 {
     struct server *s = &l->server;
 
+    renew_queue_free(l->renew_queue);
     http_server_free(s->http);
     gateway_free(s->gateway);
+    previews_free(s->previews);
     tls_server_free(l->tls);
     pools_stop(s->pools);
     if (s->runtime && s->runtime->ops->stop)
@@ -667,6 +833,12 @@ static void clean_up(struct life *l)
     sandboxes_free(s->sandboxes);
     snapshots_free(s->snapshots);
     pools_free(s->pools);
+    tenants_free(s->tenants);
+    events_free(s->events);
+    idempotency_free(s->idempotency);
+    audit_close(s->audit);
+    webhook_free(l->audit_hook);
+    webhook_free(l->event_hook);
     if (s->store)
         (void)store_checkpoint(s->store, NULL);
     store_close(s->store);

@@ -259,6 +259,8 @@ static const struct {
 } variables[] = {
     {"OPENSANDBOX_SERVER_API_KEY", "server.api_key"            },
     {"PENDING_FAILURE_TTL",        "runtime.failed_ttl_seconds"},
+    {"DOCKER_HOST",                "docker.host"               },
+    {"DOCKER_CERT_PATH",           "docker.cert_path"          },
 };
 
 static void override_all(struct config *c, const struct config_options *options,

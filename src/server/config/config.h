@@ -13,8 +13,10 @@
 #include <sys/types.h>
 
 /* Values of the WORD keys on which the server acts, in the order of the table's words. */
+enum config_store { CONFIG_STORE_SQLITE, CONFIG_STORE_POSTGRES };
 enum config_runtime { CONFIG_RUNTIME_EMBEDDED, CONFIG_RUNTIME_DOCKER, CONFIG_RUNTIME_KUBERNETES };
 enum config_proxy { CONFIG_PROXY_TOKEN, CONFIG_PROXY_OPEN };
+enum config_auth { CONFIG_AUTH_KEY, CONFIG_AUTH_USER };
 enum config_log { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 enum config_pull { CONFIG_PULL_IF_NOT_PRESENT, CONFIG_PULL_ALWAYS, CONFIG_PULL_NEVER };
 enum config_start { CONFIG_START_AUTO, CONFIG_START_ALWAYS, CONFIG_START_NEVER };
@@ -76,6 +78,13 @@ struct config_image {
     const char *dir; /* of CONFIG_IMAGE_DIR: absolute */
 };
 
+/* A runtime that requests may name, from embedded.runtimes. */
+#define CONFIG_RUNTIME_NATIVE "native" /* none but the kernel's own walls */
+struct config_oci_runtime {
+    const char *name;
+    const char *command; /* path and arguments of the program; "" of native */
+};
+
 /* How to reach a registry: all that [images] says about it. */
 struct config_registry {
     const char *name;
@@ -123,6 +132,9 @@ struct config {
     enum log_level log_level;    /* from log.level */
     struct config_image *images; /* from embedded.images */
     size_t image_count;
+    struct config_oci_runtime *runtimes; /* from embedded.runtimes and secure_runtime.type */
+    size_t runtime_count;
+    const char *runtime_of_all;         /* of requests that name none; "" = native */
     struct config_registry *registries; /* from images.mirrors, .plain_http, .skip_verify */
     size_t registry_count;
     uint32_t dns[CONFIG_DNS_MAX]; /* from embedded.dns; network order */
@@ -166,6 +178,9 @@ int config_check_host(const struct config *config, bool has_runtime,
 
 /* The entry that an image name matches, or NULL. */
 const struct config_image *config_image_find(const struct config *config, struct str image);
+
+/* The runtime of that name, or NULL. */
+const struct config_oci_runtime *config_runtime_find(const struct config *config, struct str name);
 
 /* Looks up the account of server.user. */
 int config_account(const struct config *config, uid_t *ret_uid, gid_t *ret_gid, struct err *e);

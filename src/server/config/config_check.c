@@ -140,12 +140,6 @@ RULE(agent_sandbox_without_provider)
            strcmp(c->kubernetes.workload_provider, "agent-sandbox") != 0;
 }
 
-RULE(embedded_with_secure_runtime)
-{
-    return c->runtime.type == CONFIG_RUNTIME_EMBEDDED &&
-           c->secure_runtime.type != CONFIG_SECURE_NONE;
-}
-
 RULE(names_without_secure_runtime)
 {
     return c->secure_runtime.type == CONFIG_SECURE_NONE &&
@@ -154,13 +148,15 @@ RULE(names_without_secure_runtime)
 
 RULE(firecracker_without_class)
 {
-    return c->secure_runtime.type == CONFIG_SECURE_FIRECRACKER &&
+    return c->runtime.type == CONFIG_RUNTIME_KUBERNETES &&
+           c->secure_runtime.type == CONFIG_SECURE_FIRECRACKER &&
            !c->secure_runtime.k8s_runtime_class[0];
 }
 
 RULE(secure_runtime_without_names)
 {
-    return (c->secure_runtime.type == CONFIG_SECURE_GVISOR ||
+    return c->runtime.type != CONFIG_RUNTIME_EMBEDDED &&
+           (c->secure_runtime.type == CONFIG_SECURE_GVISOR ||
             c->secure_runtime.type == CONFIG_SECURE_KATA) &&
            !c->secure_runtime.docker_runtime[0] && !c->secure_runtime.k8s_runtime_class[0];
 }
@@ -234,6 +230,16 @@ RULE(redis_without_dsn)
     return c->renew_redis.enabled && !c->renew_redis.dsn[0];
 }
 
+RULE(postgres_without_dsn)
+{
+    return c->store.type == CONFIG_STORE_POSTGRES && !c->store.dsn[0];
+}
+
+RULE(dsn_without_postgres)
+{
+    return c->store.type != CONFIG_STORE_POSTGRES && c->store.dsn[0];
+}
+
 RULE(too_many_api_keys)
 {
     return c->server.api_keys.count + (c->server.api_key[0] != '\0') > CONFIG_KEYS_MAX;
@@ -297,8 +303,6 @@ static const struct {
     {docker_with_firecracker,          "secure_runtime.type",        "firecracker goes with kubernetes only"                 },
     {agent_sandbox_without_provider,   "agent_sandbox",
      "needs kubernetes.workload_provider = \"agent-sandbox\""                                                                },
-    {embedded_with_secure_runtime,     "secure_runtime.type",
-     "the embedded runtime has none of these; expected \"\""                                                                 },
     {names_without_secure_runtime,     "secure_runtime",
      "docker_runtime and k8s_runtime_class need a type"                                                                      },
     {firecracker_without_class,        "secure_runtime.type",        "firecracker needs k8s_runtime_class"                   },
@@ -317,6 +321,8 @@ static const struct {
     {secure_access_without_active_key, "ingress.secure_access",
      "active_key must be the key_id of one of the keys"                                                                      },
     {redis_without_dsn,                "renew_intent.redis.enabled", "needs renew_intent.redis.dsn"                          },
+    {postgres_without_dsn,             "store.type",                 "postgres needs store.dsn"                              },
+    {dsn_without_postgres,             "store.dsn",                  "goes with store.type = \"postgres\" only"              },
     {too_many_api_keys,                "server.api_keys",            "there is room for 16 keys, api_key among them"         },
     {hidden_api_key,                   "server.api_key",             HIDDEN_KEY                                              },
     {hidden_api_keys,                  "server.api_keys",            HIDDEN_KEY                                              },
@@ -346,12 +352,11 @@ static void warn_of_idle_sections(const struct config *c, const struct toml *roo
             config_warn(report, &at, "section %s has no effect: the runtime is embedded",
                         sections[i]);
     }
-    if (c->renew_redis.enabled) {
+    if (c->renew_redis.enabled && !c->renew_intent.enabled) {
         struct config_place at = place_of(c, root, "renew_intent.redis.enabled");
 
         config_warn(report, &at,
-                    "renew_intent.redis.enabled has no effect: only access through this server "
-                    "renews");
+                    "renew_intent.redis.enabled has no effect: renew_intent.enabled is false");
     }
 }
 
@@ -362,9 +367,10 @@ void config_settle(struct config *c, const struct toml *root, struct config_repo
     derive_dns(c, root, report);
     derive_images(c, root, report);
     config_registries(c, root, report);
+    config_runtimes(c, root, report);
     (void)!config_level_parse(str_of(c->log.level), &c->log_level);
     warn_of_idle_sections(c, root, report);
-    if (!c->dir || !c->images || !c->registries)
+    if (!c->dir || !c->images || !c->registries || !c->runtimes || !c->runtime_of_all)
         config_error(report, NULL, "out of memory for this configuration");
     for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
         struct config_place at = place_of(c, root, rules[i].key);
@@ -424,8 +430,11 @@ static void check_embedded(const struct config *c, struct config_report *report)
                          c->images[i].pattern, c->images[i].dir);
     check_program(c, "embedded.broker_program", c->embedded.broker_program, report);
     check_readable("images.ca_file", c->oci.ca_file, report);
+    check_readable("egress.ca_file", c->egress.ca_file, report);
     check_readable("images.credentials_file", c->oci.credentials_file, report);
     check_program(c, "embedded.execd_program", c->embedded.execd_program, report);
+    if (c->embedded.start_broker != CONFIG_START_NEVER)
+        config_runtimes_check_host(c, report);
 }
 
 int config_check_host(const struct config *c, bool has_runtime, struct config_report *report)
@@ -437,7 +446,8 @@ int config_check_host(const struct config *c, bool has_runtime, struct config_re
 
     if (!has_runtime)
         config_error(report, NULL,
-                     "runtime.type: this build has no %.*s runtime; expected \"embedded\"",
+                     "runtime.type: this build has no %.*s runtime; expected \"embedded\" or "
+                     "\"docker\"",
                      STR_ARG(config_runtime_name(c)));
     if (c->runtime.type == CONFIG_RUNTIME_EMBEDDED)
         check_embedded(c, report);

@@ -126,6 +126,13 @@ void config_settle(struct config *c, const struct toml *root, struct config_repo
 /* Fills c->registries. root may be NULL. */
 void config_registries(struct config *c, const struct toml *root, struct config_report *report);
 
+/* --- config_runtimes.c --- */
+
+/* Fills c->runtimes and c->runtime_of_all. root may be NULL. */
+void config_runtimes(struct config *c, const struct toml *root, struct config_report *report);
+/* Whether their programs are there. */
+void config_runtimes_check_host(const struct config *c, struct config_report *report);
+
 /* --- config_host.c --- */
 
 /* Expands ~ and makes the path absolute. NULL when the arena is full. */

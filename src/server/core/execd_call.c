@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "api/execd.h"
+#include "base/map.h"
 #include "base/time.h"
 
 enum {
@@ -118,10 +119,12 @@ int execd_call_start(struct execd_call *c, struct http_client *client, struct ru
                      const struct execd_request *request,
                      void (*done)(struct execd_call *c, const struct err *e), struct err *e)
 {
+    static const uint64_t no_seed[2] = {0};
     struct runtime_endpoint endpoint = {0};
     struct http_header headers[RUNTIME_ENDPOINT_HEADERS_MAX + 1];
     struct http_call_spec spec = {
         .addr = &endpoint.addr,
+        .group = map_hash(no_seed, request->sandbox_id), /* addresses are used again */
         .method = HTTP_POST,
         .target = request->target,
         .host = STR("execd"),

@@ -83,6 +83,8 @@ static void on_made(void *user, struct snapshot *s UNUSED, const struct api_fail
         return;
     }
     spec.image = STR_NONE;
+    if (spec.secrets.count)
+        spec.secrets_from = str_of(f->source);
     spec.snapshot_id = str_of(f->snapshot);
     f->left = f->count + 1; /* one for this function */
     for (size_t i = 0; i < f->count; i++)
@@ -159,6 +161,7 @@ void sandbox_fork(struct sandbox *sb, const struct principal *by, const struct a
 
     f->table = sb->table;
     f->by = *by;
+    memcpy(f->by.tenant, sb->owner.tenant, sizeof(f->by.tenant)); /* also for an admin of all */
     f->done = done;
     f->user = user;
     f->count = request->count;
@@ -179,7 +182,8 @@ void sandbox_fork(struct sandbox *sb, const struct principal *by, const struct a
         fork_end(f);
         return;
     }
-    snapshots_create(sb->table->conf.snapshots, by,
-                     &(struct snapshot_request){.sandbox_id = str_of(sb->id), .hidden = true},
+    snapshots_create(sb->table->conf.snapshots, &f->by,
+                     &(struct snapshot_request){
+                         .sandbox_id = str_of(sb->id), .hidden = true, .memory = request->memory},
                      on_accepted, on_made, f);
 }

@@ -22,7 +22,10 @@ void op_free(struct op *op)
     fd_close(op->create.birth.report);
     runtime_task_done(&op->create.task);
     free(op->create.plan);
-    arena_done(&op->arena);
+    if (op->spec.secrets.count)
+        arena_wipe(&op->arena);
+    else
+        arena_done(&op->arena);
     free(op);
 }
 
@@ -182,6 +185,11 @@ void op_fail(struct op *op, const struct err *e)
         (void)api_fail_set(&op->fail, 409, op->kind->refuse_code, "%s", e->msg);
         return;
     }
+    if (e->code == ENOTSUP && op->kind->refuse_code[0] &&
+        runtime_can(op->sb->table->conf.runtime, RUNTIME_CAN_SHARE)) {
+        (void)api_fail_set(&op->fail, 400, op->kind->refuse_code, "%s", e->msg);
+        return;
+    }
     (void)api_fail_set(&op->fail, 500, op->kind->fail_code, "%s", e->msg);
 }
 
@@ -229,25 +237,45 @@ void op_status_running(struct op *op)
     rt->ops->image_note(rt, str_of(op->sb->image), &text);
     if (str_ends(buf_str(&text), STR("; ")))
         buf_cut(&text, plain.n);
-    op_status(op, SANDBOX_RUNNING, "CONTAINER_RUNNING", text.p);
+    op_status(op, SANDBOX_RUNNING, runtime_code(rt, "CONTAINER_RUNNING"), text.p);
 }
 
 void op_status_of_runtime(struct op *op, const struct runtime_status *status)
 {
+    static const struct {
+        enum sandbox_state state;
+        const char *reason, *message;
+    } rows[] = {
+        [RUNTIME_PAUSED] = {SANDBOX_PAUSED,    "CONTAINER_PAUSED",   "the sandbox is paused"       },
+        [RUNTIME_PENDING] = {SANDBOX_PENDING,   "CONTAINER_STARTING", "the sandbox is being created"},
+        [RUNTIME_ALLOCATED] = {SANDBOX_ALLOCATED, "IP_ASSIGNED",        "the sandbox has an address"  },
+        [RUNTIME_PAUSING] = {SANDBOX_PAUSING,   "PAUSING",            "the sandbox is being paused" },
+        [RUNTIME_RESUMING] = {SANDBOX_RESUMING,  "RESUMING",           "the sandbox is being resumed"},
+    };
     char message[128];
 
     switch (status->state) {
     case RUNTIME_RUNNING:
         op_status_running(op);
-        return;
-    case RUNTIME_PAUSED:
-        op_status(op, SANDBOX_PAUSED, "CONTAINER_PAUSED", "the sandbox is paused");
+        if (status->reason)
+            op->now.reason = status->reason;
+        if (status->note[0])
+            (void)err_set(&op->now.err, EIO, "%s", status->note);
         return;
     case RUNTIME_FAILED:
-        op_status(op, SANDBOX_FAILED, "CONTAINER_EXITED_ERROR", status->err.msg);
+        op_status(op, SANDBOX_FAILED, status->reason ? status->reason : "CONTAINER_EXITED_ERROR",
+                  status->err.msg);
         return;
     case RUNTIME_EXITED:
-        break;
+        if (!status->reason)
+            break;
+        op_status(op, SANDBOX_TERMINATED, status->reason, status->note);
+        return;
+    default:
+        op_status(op, rows[status->state].state,
+                  status->reason ? status->reason : rows[status->state].reason,
+                  status->note[0] ? status->note : rows[status->state].message);
+        return;
     }
     if (status->execd_out_of_memory)
         (void)snprintf(message, sizeof(message),

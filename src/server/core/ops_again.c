@@ -214,9 +214,11 @@ void sandbox_rollback(struct sandbox *sb, const struct principal *by, struct str
                       op_done_fn *done, void *user)
 {
     struct op *op = again_new(sb, &op_rollback, RUNTIME_ROLLBACK, by, done, user);
+    struct principal owner = {0}; /* files of one tenant stay its own */
 
+    memcpy(owner.tenant, sb->owner.tenant, sizeof(owner.tenant));
     if (!op->fail.status && sb->table->conf.snapshots)
-        (void)!snapshots_check(sb->table->conf.snapshots, snapshot_id, &op->fail);
+        (void)!snapshots_check(sb->table->conf.snapshots, &owner, snapshot_id, &op->fail);
     op->spec.snapshot_id = arena_str(&op->arena, snapshot_id);
     if (!op->fail.status && !op->spec.snapshot_id.p)
         (void)api_fail_memory(&op->fail);

@@ -26,13 +26,15 @@ static void pause_work(struct op *op)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
     struct err e = {0};
+    int r = rt->ops->pause(rt, str_of(op->sb->id), &e);
 
-    if (rt->ops->pause(rt, str_of(op->sb->id), &e) < 0) {
+    if (r < 0) {
         freeze_failed(op, &e);
         return;
     }
-    op_status_of_runtime(op, &(struct runtime_status){.state = RUNTIME_PAUSED});
-    if (!op_write_status(op))
+    op_status_of_runtime(
+        op, &(struct runtime_status){.state = r > 0 ? RUNTIME_PAUSING : RUNTIME_PAUSED});
+    if (!op_write_status(op) && r == 0)
         (void)rt->ops->resume(rt, str_of(op->sb->id), NULL); /* a failed pause has no effect */
 }
 
@@ -40,19 +42,25 @@ static void resume_work(struct op *op)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
     struct err e = {0};
+    int r = rt->ops->resume(rt, str_of(op->sb->id), &e);
 
-    if (rt->ops->resume(rt, str_of(op->sb->id), &e) < 0) {
+    if (r < 0) {
         freeze_failed(op, &e);
         return;
     }
-    op_status_of_runtime(op, &(struct runtime_status){.state = RUNTIME_RUNNING});
-    if (!op_write_status(op))
+    op_status_of_runtime(
+        op, &(struct runtime_status){.state = r > 0 ? RUNTIME_RESUMING : RUNTIME_RUNNING});
+    if (!op_write_status(op) && r == 0)
         (void)rt->ops->pause(rt, str_of(op->sb->id), NULL);
 }
 
 static void freeze_apply(struct op *op)
 {
-    op_log(op, op->sb->state == SANDBOX_PAUSED ? "sandbox paused" : "sandbox resumed");
+    bool pauses = op->sb->state == SANDBOX_PAUSED || op->sb->state == SANDBOX_PAUSING;
+
+    op_log(op, pauses ? "sandbox paused" : "sandbox resumed");
+    if (op->sb->state == SANDBOX_PAUSING || op->sb->state == SANDBOX_RESUMING)
+        sandbox_sync(op->sb); /* it may have gone on already */
 }
 
 static const struct op_kind op_pause = {
@@ -190,9 +198,15 @@ void sandbox_expire(struct sandbox *sb)
 static void renew_work(struct op *op)
 {
     struct store *store = op->sb->table->conf.store;
+    struct runtime *rt = op->sb->table->conf.runtime;
     struct err e = {0};
-    int r =
-        store_renew(store, str_of(op->sb->id), op->kind->from, op->expected_us, op->expires_us, &e);
+    int r = 0;
+
+    if (rt->ops->renew)
+        r = rt->ops->renew(rt, str_of(op->sb->id), op->expires_us, &e);
+    if (r >= 0)
+        r = store_renew(store, str_of(op->sb->id), op->kind->from, op->expected_us, op->expires_us,
+                        &e);
 
     if (r < 0)
         op_fail(op, &e);
@@ -269,13 +283,17 @@ void sandbox_touch(struct sandbox *sb)
 static void patch_work(struct op *op)
 {
     struct store *store = op->sb->table->conf.store;
+    struct runtime *rt = op->sb->table->conf.runtime;
     struct err e = {0};
     int r =
         api_patch_apply(&op->arena, str_of(op->sb->metadata), &op->patch, &op->metadata, &op->fail);
 
     if (r < 0)
         return;
-    r = store_set_metadata(store, str_of(op->sb->id), op->metadata, &e);
+    if (rt->ops->relabel)
+        r = rt->ops->relabel(rt, str_of(op->sb->id), &op->patch, &e);
+    if (r >= 0)
+        r = store_set_metadata(store, str_of(op->sb->id), op->metadata, &e);
     if (r == 0)
         r = err_set(&e, ENOENT, "the row of sandbox %s is gone", op->sb->id);
     if (r < 0)
@@ -305,14 +323,47 @@ void sandbox_patch(struct sandbox *sb, const struct principal *by, const struct 
 
 /* --- sync --- */
 
+static bool status_differs(const struct op *op)
+{
+    return strcmp(op->now.reason, op->sb->reason) != 0 ||
+           strcmp(op->now.err.msg, op->sb->message) != 0;
+}
+
+/* What was changed beyond this server: its expiry and metadata. */
+static void sync_news(struct op *op, struct runtime_status *status)
+{
+    struct store *store = op->sb->table->conf.store;
+    struct str id = str_of(op->sb->id);
+
+    if (status->expires_us && status->expires_us != op->sb->expires_us &&
+        store_renew(store, id, STATE_ANY, 0, status->expires_us, NULL) > 0)
+        op->expires_us = status->expires_us;
+    if (status->metadata && strcmp(status->metadata, op->sb->metadata) != 0 &&
+        store_set_metadata(store, id, str_of(status->metadata), NULL) > 0)
+        op->metadata = arena_str(&op->arena, str_of(status->metadata));
+    free(status->metadata);
+}
+
 /* Asks the runtime for the real state. */
 static void sync_work(struct op *op)
 {
     struct runtime *rt = op->sb->table->conf.runtime;
     struct runtime_status status = {0};
+    bool shared = runtime_can(rt, RUNTIME_CAN_SHARE);
     struct err e = {0};
-    int r = rt->ops->adopt(rt, str_of(op->sb->id), &op->watch, &status, &e);
+    int r;
 
+    if (!shared && !(STATE_LIVE & STATE_BIT(op->sb->state)))
+        return; /* it has ended */
+    r = rt->ops->adopt(rt, str_of(op->sb->id), &op->watch, &status, &e);
+    if (r == -ENOENT && shared) { /* it expired, or was deleted */
+        op->removed = store_delete(op->sb->table->conf.store, str_of(op->sb->id), &e) >= 0;
+        if (!op->removed)
+            op_fail(op, &e);
+        return;
+    }
+    if (r >= 0 && status.news)
+        sync_news(op, &status);
     if (r == -ENOENT && op->sb->state == SANDBOX_PENDING) {
         if (rt->ops->remove(rt, str_of(op->sb->id), &e) < 0) /* leftover directories and volumes */
             op_fail(op, &e);
@@ -328,23 +379,40 @@ static void sync_work(struct op *op)
         op_fail(op, &e);
     else
         op_status_of_runtime(op, &status);
-    if (!op->fail.status && (op->now.state != op->sb->state ||
-                             (r == -ENOENT && strcmp(op->now.reason, op->sb->reason) != 0)))
+    if (!op->fail.status &&
+        (op->now.state != op->sb->state || (status.news && status_differs(op)) ||
+         (r == -ENOENT && strcmp(op->now.reason, op->sb->reason) != 0)))
         (void)op_write_status(op);
 }
 
 static void sync_apply(struct op *op)
 {
-    if (op->changed)
+    bool shared = runtime_can(op->sb->table->conf.runtime, RUNTIME_CAN_SHARE);
+
+    if (op->removed)
+        log_event(LOG_INFO, "sandbox is gone", LOG_STR("sandbox", op->sb->id));
+    else if (op->changed)
         log_event(LOG_INFO, "sandbox changed", LOG_STR("sandbox", op->sb->id),
                   LOG_STR("state", sandbox_state_name(op->sb->state)),
                   LOG_STR("message", op->sb->message));
-    if (op->sb->state == SANDBOX_RUNNING || op->sb->state == SANDBOX_PAUSED)
+    if (op->removed)
+        return;
+    if (op->expires_us) {
+        op->sb->expires_us = op->expires_us;
+        sandbox_arm(op->sb);
+    }
+    if (op->metadata.p) {
+        free(op->sb->metadata);
+        op->sb->metadata = sandbox_text(op->metadata);
+    }
+    if (op->sb->state == SANDBOX_RUNNING || op->sb->state == SANDBOX_PAUSED ||
+        (shared && op->sb->state != SANDBOX_STOPPING))
         sandbox_watch(op->sb, take_fd(&op->watch));
 }
 
 static const struct op_kind op_sync = {
-    "sync", STATE_LIVE, "", sync_work, sync_apply, "DOCKER::SANDBOX_QUERY_FAILED",
+    "sync",     STATE_ANY & ~STATE_BIT(SANDBOX_STOPPING), "", sync_work,
+    sync_apply, "DOCKER::SANDBOX_QUERY_FAILED",
 };
 
 void sandbox_sync(struct sandbox *sb)

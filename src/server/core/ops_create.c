@@ -12,10 +12,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "server/core/events.h"
 #include "server/core/sandboxes_internal.h"
 #include "server/core/snapshots.h"
 #include "server/core/spec_json.h"
 #include "server/core/spec_request.h"
+#include "server/core/tenants.h"
 
 enum {
     CREATE_WAIT_MS = 60 * 60 * 1000, /* limit for the runtime to make a sandbox; then cancel it */
@@ -76,7 +78,10 @@ static void create_fail(struct op *op)
     if (!remove_half_made(op, why))
         return;
     if (op->sb->failing && store_delete(op->sb->table->conf.store, str_of(op->sb->id), &e) >= 0) {
-        if (op->create.image_failed)
+        if (op->create.fail_status)
+            (void)api_fail_set(&op->fail, op->create.fail_status, op->create.fail_code, "%s",
+                               why->msg);
+        else if (op->create.image_failed)
             (void)api_fail_set(&op->fail, 500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", "%s", why->msg);
         else if (op->create.objects_failed)
             (void)api_fail_set(&op->fail, 500, "VOLUME::OSSFS_MOUNT_FAILED", "%s", why->msg);
@@ -265,6 +270,8 @@ static void create_on_slow(struct loop_timer *timer)
 
 bool create_go_on(struct op *op)
 {
+    if (!op->settled && !op->removed && !op->create.again)
+        events_publish(op->sb->table->conf.events, op->sb, "sandbox.created");
     if (op->settled || op->removed || op->now.reason)
         return false;
     if (!op->under_way || op->ended) {
@@ -318,12 +325,14 @@ static void sandbox_set_owner(struct sandbox *sb, const struct principal *by)
     (void)snprintf(sb->owner.tenant, sizeof(sb->owner.tenant), "%s", by->tenant);
     (void)snprintf(sb->owner.key_id, sizeof(sb->owner.key_id), "%s", by->key_id);
     sb->hidden = principal_is_of_pool(by->key_id);
+    sandbox_count(sb);
 }
 
 static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
 {
     sb->state = SANDBOX_PENDING;
-    (void)snprintf(sb->reason, sizeof(sb->reason), "CONTAINER_STARTING");
+    (void)snprintf(sb->reason, sizeof(sb->reason), "%s",
+                   runtime_code(sb->table->conf.runtime, "CONTAINER_STARTING"));
     sb->message = mem_strdup("the sandbox is being created");
     sb->created_us = sb->since_us = time_wall_us();
     sb->expires_us = spec->timeout_s ? sb->created_us + spec->timeout_s * TIME_US_PER_S : 0;
@@ -336,6 +345,7 @@ static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
         spec->metadata_count ? pairs_json(spec->metadata, spec->metadata_count) : mem_strdup("");
     sb->spec = spec_json_new(spec);
     sb->facts = spec_json_facts(str_of(sb->spec));
+    sb->secrets = spec_json_secrets(str_of(sb->spec));
     sb->request = spec_request_new(spec, true);
     sb->renew_extend_s = spec->renew_extend_s;
     id_token(sb->token);
@@ -344,12 +354,14 @@ static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
 
 static int check_source(void *user, const struct api_create *spec, struct api_fail *f)
 {
-    struct sandboxes *t = user;
+    const struct sandbox_checks *checks = user;
+    struct sandboxes *t = checks->table;
     int r = runtime_check_source(t->conf.runtime, spec, f);
 
     if (r >= 0 && spec->snapshot_id.n && t->conf.snapshots)
-        return snapshots_check(t->conf.snapshots, spec->snapshot_id, f);
-    if (r < 0 || !spec->pool_ref.n || (t->pools && pools_find(t->pools, spec->pool_ref)))
+        return snapshots_check(t->conf.snapshots, checks->by, spec->snapshot_id, f);
+    if (r < 0 || !spec->pool_ref.n || runtime_can(t->conf.runtime, RUNTIME_CAN_OWN_POOLS) ||
+        (t->pools && pools_have(t->pools, checks->by, spec->pool_ref)))
         return r;
     return api_fail_set(f, 404, "KUBERNETES::POOL_NOT_FOUND",
                         "extensions.poolRef: there is no pool '%s'", api_show(spec->pool_ref).text);
@@ -357,12 +369,16 @@ static int check_source(void *user, const struct api_create *spec, struct api_fa
 
 static int check_abilities(void *user, const struct api_create *spec, struct api_fail *f)
 {
-    return runtime_check_abilities(((struct sandboxes *)user)->conf.runtime, spec, f);
+    const struct sandbox_checks *checks = user;
+
+    return runtime_check_abilities(checks->table->conf.runtime, spec, f);
 }
 
-struct api_create_host sandboxes_create_host(struct sandboxes *t, int64_t timeout_s_max)
+struct api_create_host sandboxes_create_host(struct sandboxes *t, const struct principal *by,
+                                             int64_t timeout_s_max, struct sandbox_checks *checks)
 {
-    return (struct api_create_host){timeout_s_max, check_source, check_abilities, t};
+    *checks = (struct sandbox_checks){t, by};
+    return (struct api_create_host){timeout_s_max, check_source, check_abilities, checks, false};
 }
 
 int sandboxes_create(struct sandboxes *t, const struct principal *by, const struct api_create *spec,
@@ -376,10 +392,14 @@ int sandboxes_create_like(struct sandboxes *t, const struct principal *by,
                           op_done_fn *done, void *user, struct sandbox **ret_sandbox,
                           struct api_fail *f)
 {
-    struct op *op = op_new(&op_create, by, done, user);
+    struct op *op;
     char id[ID_UUID_MAX];
     struct sandbox *sb;
 
+    if (t->conf.tenants && !principal_is_of_pool(by->key_id) &&
+        tenants_admit(t->conf.tenants, by->tenant, &shown->limits, f) < 0)
+        return -EBADMSG;
+    op = op_new(&op_create, by, done, user);
     if (api_create_copy(&op->arena, spec, &op->spec) < 0) {
         op_free(op);
         return api_fail_memory(f);
@@ -399,6 +419,9 @@ int sandboxes_create_like(struct sandboxes *t, const struct principal *by,
     op->go_on = create_go_on;
     op->create.id = str_of(sb->id);
     op->create.spec = &op->spec;
+    op->create.token = str_of(sb->token);
+    op->create.owner = str_of(sb->owner.key_id);
+    op->create.expires_us = sb->expires_us;
     op->create.task.loop = t->conf.loop;
     op->create.task.on_progress = create_on_progress;
     op->create.task.on_end = create_on_end;

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "server/core/events.h"
 #include "server/core/sandboxes_internal.h"
 
 struct sandbox_grant sandbox_grant_keep(const struct sandbox *sb, const struct principal *to)
@@ -77,6 +78,7 @@ static void give_apply(struct op *op)
     struct sandbox_grant *g = op->grant;
     struct sandbox *sb = op->sb;
 
+    sandbox_uncount(sb);
     memcpy(sb->token, g->token, sizeof(sb->token));
     (void)snprintf(sb->owner.tenant, sizeof(sb->owner.tenant), "%s", g->to.tenant);
     (void)snprintf(sb->owner.key_id, sizeof(sb->owner.key_id), "%s", g->to.key_id);
@@ -90,9 +92,14 @@ static void give_apply(struct op *op)
         swap(&sb->request, &g->request);
     sb->facts = spec_json_facts(str_of(sb->spec));
     sandbox_arm(sb);
-    if (!sb->hidden || principal_is_of_pool(sb->owner.key_id))
+    if (!sb->hidden || principal_is_of_pool(sb->owner.key_id)) {
+        sandbox_count(sb);
         return;
+    }
     show_claimed(sb);
+    sandbox_count(sb);
+    events_publish(sb->table->conf.events, sb, "sandbox.created");
+    events_publish(sb->table->conf.events, sb, NULL);
     op_log(op, "sandbox claimed");
 }
 

@@ -184,6 +184,8 @@ int pool_template_parse(struct arena *a, struct str body, const struct api_creat
         (void)snprintf(message, sizeof(message), "%s", f->message);
         return api_fail_set(f, f->status, f->code, "template.%s", message);
     }
+    if (ret->secrets.count)
+        return api_fail_invalid(f, "template.secretEnv: sandboxes of a pool cannot have secrets");
     return 0;
 }
 

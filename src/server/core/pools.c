@@ -10,6 +10,7 @@
 #include "base/sha.h"
 #include "base/time.h"
 #include "server/core/pools_internal.h"
+#include "server/core/volume_names.h"
 
 enum {
     MAKING_MAX = 8, /* creations of one pool at a time */
@@ -88,8 +89,12 @@ static void set_revision(struct warm_pool *w)
 int warm_pool_set_template(struct warm_pool *w, struct str create, struct str warm_up,
                            struct api_fail *f)
 {
+    struct principal owner = {0};
     int r = pool_template_parse(&w->arena, create, NULL, &w->spec, f);
 
+    memcpy(owner.tenant, w->tenant, sizeof(owner.tenant));
+    if (r >= 0)
+        r = volume_names_set(&w->arena, &owner, &w->spec, f);
     if (r < 0)
         return r;
     w->spec.pool_ref = str_of(w->name);
@@ -113,6 +118,8 @@ void warm_pool_view(const struct warm_pool *w, struct pool_view *ret)
 {
     *ret = (struct pool_view){
         .name = str_of(w->name),
+        .tenant = str_of(w->tenant),
+        .limits = w->spec.limits,
         .capacity = w->capacity,
         .total = idle_count(w) + used_count(w),
         .allocated = used_count(w),
@@ -121,6 +128,13 @@ void warm_pool_view(const struct warm_pool *w, struct pool_view *ret)
         .message = w->backoff_ms ? str_of(w->why.msg) : STR(""),
         .created_us = w->created_us,
     };
+}
+
+bool pools_have(struct pools *p, const struct principal *by, struct str name)
+{
+    const struct warm_pool *w = pools_find(p, name);
+
+    return w && principal_sees(by, w->tenant);
 }
 
 bool pools_view(struct pools *p, struct str name, struct pool_view *ret)

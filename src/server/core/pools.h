@@ -37,7 +37,8 @@ void pools_free(struct pools *p); /* after the sandboxes; NULL is fine */
 /* --- requests --- */
 
 struct pool_view {
-    struct str name;
+    struct str name, tenant;
+    struct api_limits limits; /* of each of its sandboxes */
     struct api_capacity capacity;
     uint64_t total, allocated, available;
     struct str revision, message; /* message: why it cannot be filled now; "" = it can */

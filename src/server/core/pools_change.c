@@ -132,6 +132,7 @@ int pool_record_load(struct pools *p, const struct store_record *record)
     if (!w)
         return 0;
     w->created_us = record->created_us;
+    (void)!str_copy(w->tenant, sizeof(w->tenant), record->tenant);
     if (record_parse(w, record->json, &e) < 0 || map_add(&p->by_name, record->id, w) < 0) {
         log_event(LOG_WARN, "cannot read a pool, going on without it", LOG_STR("pool", w->name),
                   LOG_STR("error", e.msg));
@@ -331,6 +332,7 @@ static int create_prepare(struct pool_change *c, const struct api_pool *pool,
         return -EBADMSG;
     c->made = warm_pool_new(c->all, pool->name);
     c->made->created_us = time_wall_us();
+    (void)snprintf(c->made->tenant, sizeof(c->made->tenant), "%s", c->by.tenant);
     c->made->capacity = pool->capacity;
     if (warm_pool_set_template(c->made, buf_str(&body), warm_up, &c->fail) < 0)
         return -EBADMSG;

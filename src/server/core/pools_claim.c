@@ -308,6 +308,7 @@ static int claim_prepare(struct claim *c, const struct warm_pool *w)
     merged.entrypoint_count = word_count;
     merged.metadata = spec->metadata;
     merged.metadata_count = spec->metadata_count;
+    merged.idempotency = spec->idempotency;
     merged.renew_extend_s = spec->renew_extend_s;
     if (merge_env(c, w, &merged) < 0)
         return -ENOMEM;

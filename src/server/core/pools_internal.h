@@ -26,6 +26,7 @@ struct warm_pool {
     struct pools *all;
     struct list link; /* in pools.gone */
     char name[API_POOL_NAME_MAX + 1];
+    char tenant[PRINCIPAL_TENANT_MAX];
     struct api_capacity capacity;
     char revision[POOL_REVISION_MAX];
     int64_t created_us;

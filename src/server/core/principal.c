@@ -1,20 +1,22 @@
 #include "server/core/principal.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/sha.h"
 
 enum { FINGERPRINT_BYTES = 6 };
 
-const struct principal principal_server = {"server", TENANT_DEFAULT, ROLE_ADMIN};
-const struct principal principal_pool = {"pool", TENANT_DEFAULT, ROLE_ADMIN};
-const struct principal principal_warming = {"pool:warming", TENANT_DEFAULT, ROLE_ADMIN};
-const struct principal principal_nobody = {"anonymous", TENANT_DEFAULT, ROLE_NONE};
-const struct principal principal_anyone = {"anonymous", TENANT_DEFAULT, ROLE_ADMIN};
+const struct principal principal_server = {"server", TENANT_DEFAULT, ROLE_ADMIN, true, "", ""};
+const struct principal principal_pool = {"pool", TENANT_DEFAULT, ROLE_ADMIN, true, "", ""};
+const struct principal principal_warming = {
+    "pool:warming", TENANT_DEFAULT, ROLE_ADMIN, true, "", ""};
+const struct principal principal_nobody = {"anonymous", TENANT_DEFAULT, ROLE_NONE, false, "", ""};
+const struct principal principal_anyone = {"anonymous", TENANT_DEFAULT, ROLE_ADMIN, true, "", ""};
 
 struct principal principal_of_key(struct str key)
 {
-    struct principal p = {"key:", TENANT_DEFAULT, ROLE_ADMIN};
+    struct principal p = {"key:", TENANT_DEFAULT, ROLE_ADMIN, true, "", ""};
     uint8_t digest[SHA256_BYTES];
     size_t n = strlen(p.key_id);
 
@@ -27,9 +29,10 @@ struct principal principal_of_key(struct str key)
 
 struct principal principal_of_sandbox(struct str id)
 {
-    struct principal p = {"", TENANT_DEFAULT, ROLE_SANDBOX};
+    struct principal p = {"", TENANT_DEFAULT, ROLE_SANDBOX, false, "", ""};
 
     (void)snprintf(p.key_id, sizeof(p.key_id), "sandbox:%.*s", STR_ARG(id));
+    (void)snprintf(p.sandbox, sizeof(p.sandbox), "%.*s", STR_ARG(id));
     return p;
 }
 
@@ -39,13 +42,34 @@ bool principal_is_of_pool(const char *key_id)
            strcmp(key_id, principal_warming.key_id) == 0;
 }
 
+static const char *const role_names[] = {
+    [ROLE_NONE] = "none",         [ROLE_SANDBOX] = "sandbox", [ROLE_READ_ONLY] = "read_only",
+    [ROLE_OPERATOR] = "operator", [ROLE_ADMIN] = "admin",
+};
+
 const char *principal_role_name(enum principal_role role)
 {
-    static const char *const names[] = {
-        [ROLE_NONE] = "none",
-        [ROLE_SANDBOX] = "sandbox",
-        [ROLE_ADMIN] = "admin",
-    };
+    return role_names[role];
+}
 
-    return names[role];
+int principal_role_parse(struct str word, enum principal_role *ret)
+{
+    if (str_eq(word, STR("service_admin"))) /* as proxies of the original's design say it */
+        word = STR("admin");
+    for (enum principal_role role = ROLE_SANDBOX; role < ARRAY_LEN(role_names); role++)
+        if (str_eq(word, str_of(role_names[role]))) {
+            *ret = role;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+bool principal_sees(const struct principal *p, const char *tenant)
+{
+    return p->everywhere || strcmp(p->tenant, tenant) == 0;
+}
+
+bool principal_sees_sandbox(const struct principal *p, const char *tenant, const char *id)
+{
+    return principal_sees(p, tenant) && (!p->sandbox[0] || strcmp(p->sandbox, id) == 0);
 }

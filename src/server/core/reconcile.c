@@ -16,12 +16,19 @@ struct known {
     enum runtime_state state;
 };
 
+/* A sandbox that another server made. */
+struct found {
+    struct found *next;
+    struct store_sandbox row;
+};
+
 struct reconcile {
     struct pool_job job;
     struct sandboxes *table;
     struct arena arena;
     struct known *known;
-    struct map by_id; /* of struct known */
+    struct found *found; /* RUNTIME_CAN_SHARE: its rows are stored */
+    struct map by_id;    /* of struct known */
     int64_t begin_us;
     struct err err; /* code 0 = fine */
 };
@@ -71,6 +78,62 @@ static void list_work(struct pool_job *job)
     (void)rt->ops->list(rt, on_known, rc, &rc->err);
 }
 
+/* Stores the row of a sandbox that another server made. */
+static void take_over(struct reconcile *rc, struct str id)
+{
+    struct runtime *rt = rc->table->conf.runtime;
+    struct runtime_description d = {0};
+    struct found *f = arena_new(&rc->arena, struct found);
+    struct err e = {0};
+    char *spec;
+    int r;
+
+    if (!f)
+        return;
+    r = rt->ops->describe(rt, &rc->arena, id, &d, &e);
+    if (r == -ENOENT)
+        return;
+    spec = spec_json_new(&(struct api_create){.secure_access = d.secure});
+    f->row = (struct store_sandbox){
+        .id = id,
+        .state = SANDBOX_PENDING,
+        .reason = STR("CONTAINER_STARTING"),
+        .message = STR("the sandbox was made by another server"),
+        .created_us = d.created_us,
+        .since_us = d.created_us,
+        .expires_us = d.expires_us,
+        .image = d.image,
+        .snapshot_id = d.snapshot_id,
+        .os = d.os,
+        .arch = d.arch,
+        .entrypoint = d.entrypoint,
+        .metadata = d.metadata,
+        .token = d.token,
+        .tenant = STR(TENANT_DEFAULT),
+        .owner = d.owner,
+        .spec = arena_str(&rc->arena, str_of(spec)),
+        .renew_extend_s = d.renew_extend_s,
+    };
+    free(spec);
+    if (r >= 0 && f->row.spec.p)
+        r = store_insert(rc->table->conf.store, &f->row, &e);
+    if (r < 0) {
+        log_event(LOG_WARN, "cannot take over a sandbox of another server, trying again later",
+                  LOG_STR("sandbox", id), LOG_STR("error", e.msg));
+        return;
+    }
+    f->next = rc->found;
+    rc->found = f;
+}
+
+static void foreign_work(struct pool_job *job)
+{
+    struct reconcile *rc = container_of(job, struct reconcile, job);
+
+    for (struct known *k = rc->known; k; k = k->next)
+        take_over(rc, k->id);
+}
+
 /* Removes the sandboxes that are still in the list. */
 static void orphans_work(struct pool_job *job)
 {
@@ -97,8 +160,8 @@ static bool is_orphan(const struct reconcile *rc, const struct known *k)
 {
     const struct sandbox *sb = map_get(&rc->table->by_id, k->id);
 
-    if (!sb)
-        return true;
+    if (!sb || runtime_can(rc->table->conf.runtime, RUNTIME_CAN_SHARE))
+        return !sb;
     return sb->op_count == 0 && sb->since_us < rc->begin_us && sb->state == SANDBOX_FAILED &&
            (k->state == RUNTIME_RUNNING || k->state == RUNTIME_PAUSED);
 }
@@ -116,8 +179,23 @@ static void keep_orphans(struct reconcile *rc)
     }
 }
 
+static bool agrees_shared(const struct sandbox *sb, const struct known *k)
+{
+    static const enum sandbox_state states[] = {
+        [RUNTIME_RUNNING] = SANDBOX_RUNNING,   [RUNTIME_PAUSED] = SANDBOX_PAUSED,
+        [RUNTIME_EXITED] = SANDBOX_TERMINATED, [RUNTIME_FAILED] = SANDBOX_FAILED,
+        [RUNTIME_PENDING] = SANDBOX_PENDING,   [RUNTIME_ALLOCATED] = SANDBOX_ALLOCATED,
+        [RUNTIME_PAUSING] = SANDBOX_PAUSING,   [RUNTIME_RESUMING] = SANDBOX_RESUMING,
+    };
+
+    /* One that could not be created has no object, and stays for a while. */
+    return k ? sb->state == states[k->state] : strcmp(sb->reason, "PROVISIONING_ERROR") == 0;
+}
+
 static bool agrees(const struct sandbox *sb, const struct known *k)
 {
+    if (runtime_can(sb->table->conf.runtime, RUNTIME_CAN_SHARE))
+        return agrees_shared(sb, k);
     switch (sb->state) {
     case SANDBOX_RUNNING:
         return k && k->state == RUNTIME_RUNNING;
@@ -139,8 +217,9 @@ static void repair(struct reconcile *rc, struct sandbox *sb)
     if (sb->op_count || sb->since_us >= rc->begin_us ||
         agrees(sb, map_get(&rc->by_id, str_of(sb->id))))
         return;
-    log_event(LOG_WARN, "the runtime reports another state, checking again",
-              LOG_STR("sandbox", sb->id), LOG_STR("state", sandbox_state_name(sb->state)));
+    log_event(runtime_can(sb->table->conf.runtime, RUNTIME_CAN_SHARE) ? LOG_DEBUG : LOG_WARN,
+              "the runtime reports another state, checking again", LOG_STR("sandbox", sb->id),
+              LOG_STR("state", sandbox_state_name(sb->state)));
     if (sb->state == SANDBOX_STOPPING)
         sandbox_delete(sb, &principal_server, NULL, NULL);
     else
@@ -160,7 +239,9 @@ static void reconcile_end(struct reconcile *rc)
 
     t->reconciling = NULL;
     reconcile_free(rc);
-    loop_timer_set(t->conf.loop, &t->reconcile, deadline_in_ms(t->conf.reconcile_ms), on_timer);
+    loop_timer_set(t->conf.loop, &t->reconcile,
+                   deadline_in_ms(t->look_again ? 0 : t->conf.reconcile_ms), on_timer);
+    t->look_again = false;
     sandboxes_op_ended(t);
 }
 
@@ -169,10 +250,27 @@ static void on_orphans_done(struct pool_job *job, int error UNUSED)
     reconcile_end(container_of(job, struct reconcile, job));
 }
 
+static int load_row(void *user, const struct store_sandbox *row);
+static void resume_life(struct sandbox *sb);
+
+static void on_foreign_done(struct pool_job *job, int error UNUSED)
+{
+    struct reconcile *rc = container_of(job, struct reconcile, job);
+
+    for (struct found *f = rc->found; f; f = f->next) {
+        if (load_row(rc->table, &f->row) < 0)
+            continue; /* the table is full */
+        log_event(LOG_INFO, "took over a sandbox of another server", LOG_STR("sandbox", f->row.id));
+        resume_life(map_get(&rc->table->by_id, f->row.id));
+    }
+    reconcile_end(rc);
+}
+
 static void on_list_done(struct pool_job *job, int error)
 {
     struct reconcile *rc = container_of(job, struct reconcile, job);
     struct sandboxes *t = rc->table;
+    bool shared = runtime_can(t->conf.runtime, RUNTIME_CAN_SHARE);
 
     if (error || rc->err.code) {
         log_event(LOG_WARN, "cannot list the sandboxes of the runtime, trying again later",
@@ -183,8 +281,9 @@ static void on_list_done(struct pool_job *job, int error)
     LIST_EACH(&t->order, at)
     repair(rc, container_of(at, struct sandbox, link));
     keep_orphans(rc);
-    if (!rc->known || pool_submit(t->conf.pool, &rc->job, t->conf.loop, orphans_work,
-                                  on_orphans_done, POOL_SLOW) < 0)
+    if (!rc->known ||
+        pool_submit(t->conf.pool, &rc->job, t->conf.loop, shared ? foreign_work : orphans_work,
+                    shared ? on_foreign_done : on_orphans_done, POOL_SLOW) < 0)
         reconcile_end(rc);
 }
 
@@ -193,12 +292,20 @@ static void reconcile_begin(struct sandboxes *t)
 {
     struct reconcile *rc;
 
+    t->look_again = t->reconciling;
     if (t->reconciling)
         return;
     rc = t->reconciling = reconcile_new(t);
     t->busy++;
     if (pool_submit(t->conf.pool, &rc->job, t->conf.loop, list_work, on_list_done, POOL_SLOW) < 0)
         reconcile_end(rc);
+}
+
+void sandboxes_look(struct sandboxes *t)
+{
+    enum { LOOK_MS = 100 }; /* others may follow */
+
+    loop_timer_set(t->conf.loop, &t->reconcile, deadline_in_ms(LOOK_MS), on_timer);
 }
 
 /* --- start-up --- */
@@ -226,8 +333,10 @@ static int load_row(void *user, const struct store_sandbox *row)
     sb->metadata = sandbox_text(row->metadata);
     sb->spec = sandbox_text(row->spec);
     sb->facts = spec_json_facts(row->spec);
+    sb->secrets = spec_json_secrets(row->spec);
     sb->renew_extend_s = row->renew_extend_s;
     sb->hidden = principal_is_of_pool(sb->owner.key_id);
+    sandbox_count(sb);
     sandbox_show(sb);
     if (t->pools)
         pools_adopt(t->pools, sb);

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "server/core/events.h"
 #include "server/core/sandboxes_internal.h"
+#include "server/core/tenants.h"
 
 enum {
     DUE_AHEAD_MS = 60 * 1000, /* longest timer, as the wall clock may be set */
@@ -43,6 +45,7 @@ static void sandbox_free(struct sandbox *sb)
     free(sb->entrypoint);
     free(sb->metadata);
     free(sb->spec);
+    free(sb->secrets);
     if (sb->request)
         mem_wipe(sb->request, strlen(sb->request));
     free(sb->request);
@@ -92,6 +95,23 @@ void sandbox_release(struct sandbox *sb)
         sandbox_free(sb);
 }
 
+void sandbox_count(struct sandbox *sb)
+{
+    if (!sb->table->conf.tenants || sb->hidden || sb->is_counted)
+        return;
+    sb->is_counted = true;
+    sb->counted = sb->facts.limits;
+    tenants_count(sb->table->conf.tenants, sb->owner.tenant, &sb->counted, 1);
+}
+
+void sandbox_uncount(struct sandbox *sb)
+{
+    if (!sb->is_counted)
+        return;
+    sb->is_counted = false;
+    tenants_count(sb->table->conf.tenants, sb->owner.tenant, &sb->counted, -1);
+}
+
 void sandbox_show(struct sandbox *sb)
 {
     if (!sb->hidden)
@@ -104,6 +124,9 @@ void sandbox_drop(struct sandbox *sb)
     if (sb->gone)
         return;
     sb->gone = true;
+    sandbox_uncount(sb);
+    if (atomic_load(&sb->stored))
+        events_publish(sb->table->conf.events, sb, "sandbox.deleted");
     if (sb->pool || sb->errand)
         pool_on_drop(sb);
     if (atomic_load(&sb->stored) && !sb->hidden)
@@ -123,6 +146,7 @@ void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char
     sb->message = mem_strdup(message);
     sb->since_us = now_us;
     sandbox_arm(sb);
+    events_publish(sb->table->conf.events, sb, NULL);
     if (sb->pool)
         pool_on_change(sb);
 }
@@ -159,7 +183,7 @@ static int64_t due_us(const struct sandbox *sb)
 {
     if (sandbox_is_stopped(sb))
         return 0;
-    if (sb->expires_us)
+    if (sb->expires_us && !runtime_can(sb->table->conf.runtime, RUNTIME_CAN_EXPIRE))
         return sb->expires_us;
     /* Clients do not delete a sandbox that never ran, so remove it after failed_ttl. */
     return strcmp(sb->reason, "PROVISIONING_ERROR") == 0
@@ -254,6 +278,7 @@ void sandbox_view(const struct sandbox *sb, struct api_sandbox *ret)
         .status = {sb->state, str_of(sb->reason), str_of(sb->message), sb->since_us},
         .metadata = str_of(sb->metadata),
         .entrypoint = str_of(sb->entrypoint),
+        .secrets = str_of(sb->secrets ? sb->secrets : ""),
         .created_us = sb->created_us,
         .expires_us = sb->expires_us,
     };

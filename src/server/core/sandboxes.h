@@ -22,10 +22,12 @@ enum {
     SANDBOX_OPS_MAX = 64, /* queued for one sandbox; more are refused */
 };
 
+struct events;
 struct op;
 struct pool_errand;
 struct sandboxes;
 struct snapshots;
+struct tenants;
 struct warm_pool;
 
 /* What a sandbox is to its pool. */
@@ -52,6 +54,7 @@ struct sandbox {
     char *image, *snapshot_id, *os, *arch;    /* "" = none */
     char *entrypoint, *metadata;              /* JSON; metadata "" = none */
     char *spec;                               /* spec_json.h */
+    char *secrets;                            /* JSON: secretEnv without values; "" = none */
     char *request; /* spec_request.h, with the environment; NULL = from before the last start */
     struct spec_facts facts; /* parsed from spec */
     uint32_t renew_extend_s; /* per access; 0 = not requested */
@@ -63,14 +66,16 @@ struct sandbox {
     struct list ops;
     struct op *active;
     size_t op_count;
-    struct loop_timer due;  /* expiry, or the next attempt to remove it */
-    struct loop_io watch;   /* readable once the sandbox ended */
-    _Atomic bool stored;    /* its row is stored; not visible to clients before that */
-    bool announced;         /* a client got its id while it was Pending */
-    bool failing;           /* its creation failed, and no client got its id */
-    bool gone;              /* removed; freed after its last operation */
-    bool hidden;            /* waits in a pool: not visible to clients */
-    struct warm_pool *pool; /* NULL = not of a pool, or the pool is deleted */
+    struct loop_timer due;     /* expiry, or the next attempt to remove it */
+    struct loop_io watch;      /* readable once the sandbox ended */
+    _Atomic bool stored;       /* its row is stored; not visible to clients before that */
+    bool announced;            /* a client got its id while it was Pending */
+    bool failing;              /* its creation failed, and no client got its id */
+    bool gone;                 /* removed; freed after its last operation */
+    bool hidden;               /* waits in a pool: not visible to clients */
+    bool is_counted;           /* towards the quota of its tenant, as .. */
+    struct api_limits counted; /* .. this much */
+    struct warm_pool *pool;    /* NULL = not of a pool, or the pool is deleted */
     enum pool_member member;
     struct list pool_link;
     struct pool_errand *errand; /* what a pool has its execd do; NULL = nothing */
@@ -82,6 +87,8 @@ struct sandboxes_conf {
     struct store *store;
     struct runtime *runtime;
     struct snapshots *snapshots; /* what sandboxes may be made of; NULL = none */
+    struct tenants *tenants;     /* whose quotas count; NULL = none do */
+    struct events *events;       /* told of changes; NULL = none */
     int64_t failed_ttl_us; /* how long sandboxes without an expiry that never ran stay visible */
     uint32_t renew_min_interval_s; /* between renewals by access */
     uint32_t reconcile_ms;
@@ -100,6 +107,9 @@ void sandboxes_free(struct sandboxes *t);
  * it. BLOCKS. */
 int sandboxes_load(struct sandboxes *t, struct err *e);
 
+/* Compares with the runtime soon: it has more than it had (RUNTIME_CAN_SHARE). */
+void sandboxes_look(struct sandboxes *t);
+
 struct sandbox *sandboxes_find(struct sandboxes *t, struct str id); /* NULL = none */
 void sandbox_view(const struct sandbox *sb, struct api_sandbox *ret);
 /* Newest first: `for (sb = sandboxes_newest(t); sb; sb = sandboxes_older(t, sb))`. */
@@ -116,8 +126,14 @@ void sandboxes_count(struct sandboxes *t, uint64_t counts[SANDBOX_STATE_COUNT]);
  * was never created. */
 typedef void op_done_fn(void *user, struct sandbox *sb, const struct api_fail *fail);
 
-/* The checks that api_create_parse makes for this server, in the middle of its rules. */
-struct api_create_host sandboxes_create_host(struct sandboxes *t, int64_t timeout_s_max);
+/* The checks that api_create_parse makes for this server, in the middle of its rules. What is
+ * another tenant's does not exist for `by`. `checks` is filled, and used by the result. */
+struct sandbox_checks {
+    struct sandboxes *table;
+    const struct principal *by;
+};
+struct api_create_host sandboxes_create_host(struct sandboxes *t, const struct principal *by,
+                                             int64_t timeout_s_max, struct sandbox_checks *checks);
 /* Starts the creation of what api_create_parse accepted, with the checks above. On an immediate
  * failure returns -errno, fills `f` and never calls done. On success *ret_sandbox is the new
  * sandbox, valid until done is called. */

@@ -14,6 +14,7 @@ struct sandboxes {
     size_t busy;           /* number of operations that have not ended */
     struct loop_timer reconcile;
     struct reconcile *reconciling; /* the current round, or NULL */
+    bool look_again;               /* another round is wanted right after it */
     struct pools *pools;           /* NULL = none */
 };
 
@@ -74,7 +75,7 @@ struct op_kind {
 #define STATE_ANY (STATE_BIT(SANDBOX_STATE_COUNT) - 1)
 #define STATE_LIVE                                                                                 \
     (STATE_BIT(SANDBOX_PENDING) | STATE_BIT(SANDBOX_RUNNING) | STATE_BIT(SANDBOX_PAUSING) |        \
-     STATE_BIT(SANDBOX_PAUSED) | STATE_BIT(SANDBOX_RESUMING))
+     STATE_BIT(SANDBOX_PAUSED) | STATE_BIT(SANDBOX_RESUMING) | STATE_BIT(SANDBOX_ALLOCATED))
 
 /* Adds a sandbox to the table; the caller sets id, strings and times only. NULL when the table is
  * full. */
@@ -86,6 +87,9 @@ void sandbox_attend(struct sandbox *sb);  /* ends it if it is due, else sets its
 void sandbox_arm(struct sandbox *sb);     /* sets its timer, after a change of state or expiry */
 void sandbox_retry(struct sandbox *sb);   /* sets its timer, after its operation failed */
 void sandbox_watch(struct sandbox *sb, int fd); /* takes ownership of fd; -EBADF stops watching */
+/* Counts it towards the quota of its tenant, unless it waits in a pool; or no longer. */
+void sandbox_count(struct sandbox *sb);
+void sandbox_uncount(struct sandbox *sb);
 void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char *reason,
                         const char *message, int64_t now_us);
 
@@ -95,6 +99,7 @@ char *sandbox_text(struct str s); /* copy as a C string; free() it */
 /* --- pools.c: on the loop --- */
 
 struct warm_pool *pools_find(struct pools *p, struct str name); /* NULL = none */
+bool pools_have(struct pools *p, const struct principal *by, struct str name);
 /* At start-up: a row of a pool was read. */
 void pools_adopt(struct pools *p, struct sandbox *sb);
 /* For sandboxes with a pool: their state has changed. For those with a pool or an errand: they are

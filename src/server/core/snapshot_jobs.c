@@ -52,7 +52,7 @@ static void insert_work(struct pool_job *job)
         .kind = STR(SNAPSHOT_KIND),
         .id = str_of(s->id),
         .state = str_of(snapshot_state_name(s->state)),
-        .tenant = str_of(j->by.tenant),
+        .tenant = str_of(s->tenant),
         .owner = str_of(j->by.key_id),
         .created_us = s->created_us,
     };
@@ -354,8 +354,12 @@ static struct snapshot_job *job_new(struct snapshot *s, const struct principal *
 }
 
 /* Whether another one may be asked for now. */
-static int check_room(const struct snapshots *t, struct api_fail *f)
+static int check_room(const struct snapshots *t, const struct snapshot_request *request,
+                      struct api_fail *f)
 {
+    if (request->memory && !runtime_can(t->conf.runtime, RUNTIME_CAN_MEMORY))
+        return api_fail_set(f, 501, "SNAPSHOT::NOT_IMPLEMENTED",
+                            "memory: no runtime of this server can save it; configure gvisor");
     if (!runtime_can(t->conf.runtime, RUNTIME_CAN_SNAPSHOT))
         return api_fail_set(f, 501, "SNAPSHOT::NOT_IMPLEMENTED", "the %s runtime has no snapshots",
                             t->conf.runtime->name);
@@ -379,13 +383,15 @@ void snapshots_create(struct snapshots *t, const struct principal *by,
     struct snapshot_job *j;
     struct snapshot *s;
 
-    if (check_room(t, &f) < 0) {
+    if (check_room(t, request, &f) < 0) {
         accepted(user, NULL, &f);
         return;
     }
     id_uuid(id);
     s = snapshot_new(t, str_of(id));
     s->hidden = request->hidden;
+    (void)snprintf(s->tenant, sizeof(s->tenant), "%.*s",
+                   STR_ARG(request->tenant.n ? request->tenant : str_of(by->tenant)));
     (void)snprintf(s->sandbox_id, sizeof(s->sandbox_id), "%.*s", STR_ARG(request->sandbox_id));
     free(s->name);
     s->name = mem_alloc(request->name.n + 1);
@@ -398,6 +404,7 @@ void snapshots_create(struct snapshots *t, const struct principal *by,
     j->accepted = accepted;
     j->run.id = str_of(s->sandbox_id);
     j->run.snapshot_id = str_of(s->id);
+    j->run.memory = request->memory;
     t->queued++;
     if (pool_submit(t->conf.pool, &j->job, t->conf.loop, insert_work, on_inserted, 0) < 0)
         on_inserted(&j->job, EAGAIN);

@@ -105,6 +105,7 @@ static int load_record(void *user, const struct store_record *record)
 
     if (snapshot_state_parse(record->state, &s->state) < 0 ||
         json_parse(&arena, record->json, NULL, &root, NULL) < 0 ||
+        str_copy(s->tenant, sizeof(s->tenant), record->tenant) < 0 ||
         str_copy(s->sandbox_id, sizeof(s->sandbox_id), member(root, STR("sandboxId"))) < 0 ||
         str_copy(s->reason, sizeof(s->reason), member(root, STR("reason"))) < 0 ||
         snapshot_add(s) < 0) {
@@ -263,11 +264,12 @@ void snapshot_view(const struct snapshot *s, struct api_snapshot *ret)
     };
 }
 
-int snapshots_check(struct snapshots *t, struct str id, struct api_fail *f)
+int snapshots_check(struct snapshots *t, const struct principal *by, struct str id,
+                    struct api_fail *f)
 {
     const struct snapshot *s = snapshots_find(t, id);
 
-    if (!s || s->hidden)
+    if (!s || s->hidden || !principal_sees(by, s->tenant))
         return api_fail_set(f, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot '%s'",
                             api_show(id).text);
     if (s->state != SNAPSHOT_READY)

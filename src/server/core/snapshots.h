@@ -25,7 +25,8 @@ struct snapshots;
 struct snapshot {
     char id[ID_UUID_MAX];
     char sandbox_id[ID_UUID_MAX]; /* its source */
-    char *name;                   /* "" = none */
+    char tenant[PRINCIPAL_TENANT_MAX];
+    char *name; /* "" = none */
     enum snapshot_state state;
     char reason[SNAPSHOT_REASON_MAX];
     char *message;
@@ -64,8 +65,9 @@ void snapshot_view(const struct snapshot *s, struct api_snapshot *ret);
 /* Newest first. Skips hidden ones. */
 struct snapshot *snapshots_newest(struct snapshots *t);
 struct snapshot *snapshots_older(struct snapshots *t, const struct snapshot *s);
-/* Whether a sandbox can be made of it: 404 or 409 in `f` if not. */
-int snapshots_check(struct snapshots *t, struct str id, struct api_fail *f);
+/* Whether `by` can make a sandbox of it: 404 or 409 in `f` if not. */
+int snapshots_check(struct snapshots *t, const struct principal *by, struct str id,
+                    struct api_fail *f);
 
 /* Called exactly once, on the loop. fail is NULL on success; s is NULL when there is none (any
  * more). */
@@ -73,8 +75,10 @@ typedef void snapshot_done_fn(void *user, struct snapshot *s, const struct api_f
 
 struct snapshot_request {
     struct str sandbox_id; /* of a sandbox that runs */
+    struct str tenant;     /* whose it is, and the snapshot will be; "" = of `by` */
     struct str name;       /* "" = none */
     bool hidden;
+    bool memory; /* with RUNTIME_CAN_MEMORY: also of its processes */
 };
 
 /* `accepted` is called once it is stored as Creating, or failed to be. `made` (may be NULL) is

@@ -6,7 +6,7 @@
 #include "server/core/spec_request.h"
 #include "server/store/store.h"
 
-enum { SPEC_KIB_MAX = 32, PRINT_ARENA_MAX = 1 << 20 };
+enum { SPEC_KIB_MAX = 32, PRINT_ARENA_MAX = 1 << 20, SECRETS_BYTES_MAX = 512 << 10 };
 
 #define EXECD_TOKEN STR("EXECD_ACCESS_TOKEN")
 
@@ -98,6 +98,16 @@ static bool has_execd_token(const struct api_create *spec)
     return false;
 }
 
+static void write_secrets(struct json_writer *w, const struct api_secrets *secrets)
+{
+    AUTO_BUF(text, SECRETS_BYTES_MAX);
+
+    if (api_secrets_show(secrets, &text) < 0)
+        return;
+    json_write_key(w, STR("secretEnv"));
+    json_write_raw(w, buf_str(&text));
+}
+
 static int write_spec(const struct api_create *spec, const char *request, bool with_env,
                       struct buf *out)
 {
@@ -118,6 +128,10 @@ static int write_spec(const struct api_create *spec, const char *request, bool w
         json_member_string(&w, STR("request"), str_of(request));
     if (spec->pool_ref.n)
         json_member_string(&w, STR("pool"), spec->pool_ref);
+    if (spec->idempotency.n)
+        json_member_string(&w, STR("idempotency"), spec->idempotency);
+    if (spec->secrets.count)
+        write_secrets(&w, &spec->secrets);
     json_write_key(&w, STR("env"));
     if (with_env)
         write_env(&w, spec);
@@ -146,7 +160,8 @@ struct spec_facts spec_json_facts(struct str json)
     AUTO_ARENA(arena, PRINT_ARENA_MAX);
     struct spec_facts facts = {0};
     struct json *root = NULL;
-    const struct json *secure;
+    const struct json *secure, *needs;
+    uint64_t millicores = 0;
 
     if (json.n == 0)
         return facts; /* an older server stored no such text */
@@ -160,7 +175,24 @@ struct spec_facts spec_json_facts(struct str json)
     (void)!json_to_bool(json_get(root, STR("execd_token")), &facts.execd_token);
     if (json_get(json_get(root, STR("env")), EXECD_TOKEN))
         facts.execd_token = true; /* an older server stored only the environment */
+    needs = json_get(root, STR("limits"));
+    (void)!json_to_u64(json_get(needs, STR("memory_bytes")), &facts.limits.memory_bytes);
+    (void)!json_to_u64(json_get(needs, STR("disk_bytes")), &facts.limits.disk_bytes);
+    if (json_to_u64(json_get(needs, STR("cpu_millicores")), &millicores) == 0)
+        facts.limits.cpu_millicores = (uint32_t)millicores;
     return facts;
+}
+
+void spec_json_idempotency(struct str json, char ret[IDEMPOTENCY_MARK_MAX])
+{
+    const struct str name = STR("\"idempotency\":\"");
+    size_t at = str_find_str(json, name);
+    struct str rest = str_skip(json, min_size(json.n, at + name.n)), mark;
+
+    /* Most have none: no need to parse them. Inside of a string the quotes would be escaped. */
+    if (at == json.n || !str_cut(&rest, '"', &mark) ||
+        str_copy(ret, IDEMPOTENCY_MARK_MAX, mark) < 0)
+        ret[0] = '\0';
 }
 
 char *spec_json_pool(struct str json)
@@ -175,6 +207,23 @@ char *spec_json_pool(struct str json)
         json_to_str(json_get(root, STR("pool")), &pool) < 0 || buf_add(&name, pool) < 0)
         return NULL;
     return buf_take(&name);
+}
+
+char *spec_json_secrets(struct str json)
+{
+    const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST};
+    AUTO_ARENA(arena, PRINT_ARENA_MAX);
+    AUTO_BUF(text, SECRETS_BYTES_MAX);
+    const struct json *secrets = NULL;
+    struct json *root = NULL;
+    struct json_writer w;
+
+    if (json.n && json_parse(&arena, json, &limits, &root, NULL) == 0)
+        secrets = json_get(root, STR("secretEnv"));
+    json_write_begin(&w, &text);
+    if (secrets)
+        json_write_value(&w, secrets);
+    return !secrets || json_write_end(&w) < 0 ? mem_strdup("") : buf_take(&text);
 }
 
 /* --- printing --- */
@@ -240,6 +289,29 @@ static int print_env(const struct json *env, struct buf *out)
     return r;
 }
 
+/* Names and hosts; there is no value to print. */
+static int print_secrets(const struct json *secrets, struct buf *out)
+{
+    int r = 0;
+
+    json_each(v, secrets)
+    {
+        struct str host;
+
+        if (r == 0)
+            r = buf_addf(out, "%-12s%.*s for", "secret:", STR_ARG(v->key));
+        json_each(row, json_get(v, STR("hosts"))) if (r == 0 && json_to_str(row, &host) == 0)
+        {
+            r = buf_add_char(out, ' ');
+            if (r == 0)
+                r = print_text(host, out);
+        }
+        if (r == 0)
+            r = buf_add_char(out, '\n');
+    }
+    return r;
+}
+
 int spec_json_print(struct str json, struct buf *out)
 {
     const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST};
@@ -252,6 +324,8 @@ int spec_json_print(struct str json, struct buf *out)
         r = print_limits(json_get(root, STR("limits")), out);
         if (r == 0)
             r = print_env(json_get(root, STR("env")), out);
+        if (r == 0)
+            r = print_secrets(json_get(root, STR("secretEnv")), out);
     }
     arena_done(&arena);
     return r;

@@ -12,7 +12,7 @@ enum { REQUEST_BYTES_MAX = 1 << 20, REQUEST_ARENA_MAX = 4 << 20 };
 /* The numbers of `spec` as the texts that they were parsed from. */
 struct texts {
     char values[4][32];
-    struct json_pair limits[4], extension;
+    struct json_pair limits[4], extensions[2];
     struct api_create_maps maps;
 };
 
@@ -26,6 +26,12 @@ static void add_limit(struct texts *t, struct str key, uint64_t value, const cha
     t->limits[t->maps.limits_count++] = (struct json_pair){key, str_of(text)};
 }
 
+static void add_extension(struct texts *t, struct str key, struct str value)
+{
+    t->maps.extensions = t->extensions;
+    t->extensions[t->maps.extensions_count++] = (struct json_pair){key, value};
+}
+
 static void texts_of(const struct api_create *spec, struct texts *t)
 {
     *t = (struct texts){0};
@@ -33,20 +39,27 @@ static void texts_of(const struct api_create *spec, struct texts *t)
     add_limit(t, STR("memory"), spec->limits.memory_bytes, "");
     add_limit(t, STR("disk"), spec->limits.disk_bytes, "");
     add_limit(t, STR("cpu"), spec->limits.cpu_millicores, "m");
-    if (!spec->renew_extend_s)
-        return;
-    (void)snprintf(t->values[3], sizeof(t->values[3]), "%u", spec->renew_extend_s);
-    t->extension = (struct json_pair){STR("access.renew.extend.seconds"), str_of(t->values[3])};
-    t->maps.extensions = &t->extension;
-    t->maps.extensions_count = 1;
+    if (spec->renew_extend_s) {
+        (void)snprintf(t->values[3], sizeof(t->values[3]), "%u", spec->renew_extend_s);
+        add_extension(t, STR("access.renew.extend.seconds"), str_of(t->values[3]));
+    }
+    if (spec->runtime.n)
+        add_extension(t, STR("runtime"), spec->runtime);
 }
 
 char *spec_request_new(const struct api_create *spec, bool with_env)
 {
     AUTO_ARENA(arena, REQUEST_ARENA_MAX);
     AUTO_BUF(out, REQUEST_BYTES_MAX);
+    struct api_secret secrets[API_SECRETS_MAX];
     struct api_create kept = *spec;
     struct texts texts;
+
+    for (size_t i = 0; i < spec->secrets.count; i++) {
+        secrets[i] = spec->secrets.rows[i];
+        secrets[i].value = STR_NONE; /* only the vault has it */
+    }
+    kept.secrets.rows = secrets;
 
     kept.auth_user = kept.auth_password = STR_NONE;
     kept.env_count = with_env ? kept.env_count : 0;
@@ -112,7 +125,7 @@ int spec_request_read(struct arena *a, struct str request, struct str spec,
                       const struct json_pair *given, size_t given_count, struct api_create *ret,
                       struct api_fail *f)
 {
-    static const struct api_create_host host = {0};
+    static const struct api_create_host host = {.secrets_kept = true};
     struct json *root = NULL;
     struct str text = request;
     int r = 0;

@@ -1,8 +1,8 @@
 /* spec_request.h - the request that a sandbox was made by, as text, to make others like it.
  *
- * The text has all of the request but credentials of a registry. It is kept in memory with the
- * environment; in the store without, as values may be secret: then those of spec_json.h are used,
- * and one that was hidden there must be given anew. */
+ * The text has all of the request but credentials of a registry and values of secretEnv. It is kept
+ * in memory with the environment; in the store without, as values may be secret: then those of
+ * spec_json.h are used, and one that was hidden there must be given anew. */
 #pragma once
 
 #include "api/create.h"

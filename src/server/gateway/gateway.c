@@ -11,14 +11,16 @@
 #include <assert.h>
 
 #include "base/codec.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "net/http_proxy.h"
 #include "net/ws_frame.h"
+#include "server/gateway/host_route.h"
 #include "server/http/guard.h"
 
 enum {
     KEPT_MAX = 1024,
-    FORWARDED_ROWS_MAX = 3,
+    FORWARDED_ROWS_MAX = 4,
     BASIC_BYTES_MAX = BASE64_DATA_MAX(H1_HEAD_BYTES_MAX),
 };
 
@@ -27,7 +29,8 @@ struct gateway {
     struct http_client *client;
     struct http_tunnels tunnels;
     struct gateway_stats stats;
-    struct wakes wakes;
+    struct http_waits wakes;
+    char *domain;
 };
 
 /* A request to the gateway. */
@@ -35,13 +38,29 @@ struct visit {
     struct str sandbox_id;
     struct str port_text;
     uint16_t port; /* 0 = not a port */
+    bool preview;  /* by a ticket, which is its credential */
     bool known;
+    bool by_host;                 /* it came to {port}-{id}.DOMAIN */
     struct gateway_target target; /* valid if known */
+};
+
+/* What is remembered of a request until its answer. */
+struct passage {
+    struct gateway *gateway;
+    bool preview;
+    bool offered; /* GATEWAY_WS_PROTOCOL */
 };
 
 /* --- credentials --- */
 
-enum credential { CREDENTIAL_NONE, CREDENTIAL_WRONG, CREDENTIAL_RIGHT };
+/* The best of those that a request has counts. */
+enum credential {
+    CREDENTIAL_NONE,
+    CREDENTIAL_WRONG,
+    CREDENTIAL_FOREIGN, /* a key of ours, for which the sandbox does not exist */
+    CREDENTIAL_LOW,     /* a key of ours that may only look */
+    CREDENTIAL_RIGHT,
+};
 
 /* The best credential of a request so far, and whose it is. */
 struct verdict {
@@ -94,8 +113,79 @@ static struct verdict gateway_judge(const struct gateway *g, const struct visit 
         return (struct verdict){CREDENTIAL_RIGHT, principal_of_sandbox(v->sandbox_id)};
     if (kinds & IS_API_KEY)
         found = c->find_api_key(c->user, value);
-    return found ? (struct verdict){CREDENTIAL_RIGHT, *found}
-                 : (struct verdict){.credential = CREDENTIAL_WRONG};
+    if (!found)
+        return (struct verdict){.credential = CREDENTIAL_WRONG};
+    if (v->known && !principal_sees_sandbox(found, v->target.tenant, v->target.id))
+        return (struct verdict){CREDENTIAL_FOREIGN, *found};
+    if (found->role != ROLE_SANDBOX && found->role < ROLE_OPERATOR)
+        return (struct verdict){CREDENTIAL_LOW, *found};
+    return (struct verdict){CREDENTIAL_RIGHT, *found};
+}
+
+/* --- WebSockets of browsers --- */
+
+/* The next element of a list such as "a, b"; false at its end. */
+static bool next_element(struct str *list, struct str *ret)
+{
+    if (!list->n)
+        return false;
+    if (!str_cut(list, ',', ret)) {
+        *ret = *list;
+        *list = STR_NONE;
+    }
+    *ret = str_trim(*ret);
+    return true;
+}
+
+/* The token among the subprotocols that are offered; STR_NONE = there is none. */
+static struct str ws_token(struct str offers)
+{
+    const struct str prefix = STR(GATEWAY_WS_TOKEN_PREFIX);
+    struct str one = STR_NONE;
+
+    while (next_element(&offers, &one))
+        if (str_starts(one, prefix))
+            return str_skip(one, prefix.n);
+    return STR_NONE;
+}
+
+static bool is_ws_offer_of_ours(struct str one)
+{
+    return str_eq(one, STR(GATEWAY_WS_PROTOCOL)) || str_starts(one, STR(GATEWAY_WS_TOKEN_PREFIX));
+}
+
+/* The subprotocols that are for the program inside; as they were sent when none is ours. STR_NONE =
+ * none is left, or no memory. */
+static struct str ws_offers_left(struct http_req *req, struct str offers)
+{
+    struct str one = STR_NONE, rest = offers;
+    bool ours = false;
+    AUTO_BUF(left, H1_HEAD_BYTES_MAX);
+
+    while (next_element(&rest, &one))
+        if (is_ws_offer_of_ours(one))
+            ours = true;
+        else if (one.n)
+            (void)buf_addf(&left, "%s%.*s", buf_str(&left).n ? ", " : "", STR_ARG(one));
+    return ours ? arena_str(&req->arena, buf_str(&left)) : offers;
+}
+
+static bool offers_our_protocol(const struct http_req *req)
+{
+    return http_headers_have_token(&req->head.headers, STR(GATEWAY_WS_HEADER),
+                                   STR(GATEWAY_WS_PROTOCOL));
+}
+
+/* --- credentials, continued --- */
+
+/* The kinds of credential that a header row may hold, and where in it; 0 = none. */
+static unsigned credential_in(const struct http_header *row, struct str *ret_value)
+{
+    *ret_value = row->value;
+    if (!str_eq_nocase(row->name, STR(GATEWAY_WS_HEADER)))
+        return credential_kinds_of(row->name);
+    *ret_value = ws_token(row->value);
+    return ret_value->n ? IS_TOKEN | MUST_BE_RIGHT : 0;
 }
 
 /* One right credential is enough, as clients send all they have. But a wrong or empty token of a
@@ -107,18 +197,26 @@ static enum credential gateway_check(const struct gateway *g, const struct visit
     struct verdict best = {.credential = CREDENTIAL_NONE};
 
     for (size_t i = 0; i < h->count; i++) {
-        unsigned kinds = credential_kinds_of(h->rows[i].name);
+        struct str value;
+        unsigned kinds = credential_in(&h->rows[i], &value);
         struct verdict now;
 
         if (!kinds)
             continue;
-        now = gateway_judge(g, v, kinds, h->rows[i].value);
+        now = gateway_judge(g, v, kinds, value);
         if (kinds & MUST_BE_RIGHT && v->known && now.credential != CREDENTIAL_RIGHT)
             return now.credential;
         if (now.credential > best.credential)
             best = now;
     }
-    if (best.credential == CREDENTIAL_RIGHT)
+    if (v->by_host && best.credential != CREDENTIAL_RIGHT) {
+        struct verdict now =
+            gateway_judge(g, v, IS_TOKEN | IS_SIGNED_ROUTE, host_route_cookie(req));
+
+        if (now.credential > best.credential)
+            best = now;
+    }
+    if (best.credential > CREDENTIAL_WRONG)
         guard_set_principal(req, &best.principal);
     return best.credential;
 }
@@ -172,10 +270,21 @@ static void gateway_keep_secrets(const struct gateway *g, const struct visit *v,
     struct http_headers *h = &req->head.headers;
     size_t n = 0;
 
-    for (size_t i = 0; i < h->count; i++)
-        if (!(credential_kinds_of(h->rows[i].name) & IS_OURS) &&
-            !gateway_tells_secret(g, v, h->rows[i].value))
-            h->rows[n++] = h->rows[i];
+    for (size_t i = 0; i < h->count; i++) {
+        struct http_header row = h->rows[i];
+
+        if (str_eq_nocase(row.name, STR(GATEWAY_WS_HEADER))) {
+            struct str left = ws_offers_left(req, row.value);
+
+            if (!left.n && row.value.n)
+                continue;
+            row.value = left;
+        }
+        if (v->preview && str_eq_nocase(row.name, STR("Cookie")))
+            continue; /* of this server's own pages, and of those of other sandboxes */
+        if (!(credential_kinds_of(row.name) & IS_OURS) && !gateway_tells_secret(g, v, row.value))
+            h->rows[n++] = row;
+    }
     h->count = n;
     if (gateway_holds_secret(g, v, req->head.host))
         req->head.host = STR_NONE;
@@ -200,7 +309,8 @@ static struct str visit_target(const struct visit *v, struct http_req *req)
     struct str rest = visit_rest(v, req);
     const char *slash = str_starts(rest, STR("/")) ? "" : "/";
 
-    if (v->port == GATEWAY_EXECD_PORT)
+    if (v->port == GATEWAY_EXECD_PORT ||
+        (v->port == GATEWAY_EGRESS_PORT && v->target.egress_at_root))
         return *slash ? str_of(arena_printf(&req->arena, "/%.*s", STR_ARG(rest))) : rest;
     if (v->port == GATEWAY_EGRESS_PORT)
         return str_of(arena_printf(&req->arena, "/sandboxes/%.*s/api%s%.*s", STR_ARG(v->sandbox_id),
@@ -241,8 +351,20 @@ static struct str forwarded_for(struct http_req *req)
     return arena_str(&req->arena, buf_str(&list));
 }
 
+/* The path that stands before the application's own, which it needs for absolute links; STR_NONE
+ * at a host of its own, and for our own programs. */
+static struct str visit_prefix(const struct visit *v, const struct http_req *req)
+{
+    const char *from = req->head.path.p;
+
+    if (v->by_host || v->port == GATEWAY_EXECD_PORT || v->port == GATEWAY_EGRESS_PORT)
+        return STR_NONE;
+    return str_make(from, (size_t)(v->port_text.p + v->port_text.n - from));
+}
+
 /* A proxy in front may have said more than we know; that the client came over our TLS, we know. */
-static size_t forwarded_rows(struct http_req *req, struct http_header rows[FORWARDED_ROWS_MAX])
+static size_t forwarded_rows(const struct visit *v, struct http_req *req,
+                             struct http_header rows[FORWARDED_ROWS_MAX])
 {
     const struct http_headers *h = &req->head.headers;
     bool secure = http_req_is_secure(req);
@@ -253,6 +375,7 @@ static size_t forwarded_rows(struct http_req *req, struct http_header rows[FORWA
         {{STR("X-Forwarded-For"), forwarded_for(req)},                    true  },
         {{STR("X-Forwarded-Proto"), secure ? STR("https") : STR("http")}, secure},
         {{STR("X-Forwarded-Host"), req->head.host},                       false },
+        {{STR("X-Forwarded-Prefix"), visit_prefix(v, req)},               false },
     };
     size_t n = 0;
 
@@ -265,16 +388,52 @@ static size_t forwarded_rows(struct http_req *req, struct http_header rows[FORWA
 
 /* --- the answer --- */
 
+/* What must not reach a browser from a program inside, as the page has the address of this server:
+ * it would be set for the console, too. */
+static bool is_withheld(const struct passage *p, struct str name)
+{
+    static const struct str names[] = {
+        STR_INIT("Clear-Site-Data"),
+        STR_INIT("Service-Worker-Allowed"),
+        STR_INIT("Set-Cookie"),
+        STR_INIT("Strict-Transport-Security"),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (p->preview && str_eq_nocase(name, names[i]))
+            return true;
+    return str_eq_nocase(name, STR(GUARD_ID_HEADER)) ||
+           str_eq_nocase(name, STR(GATEWAY_REFUSAL_HEADER));
+}
+
+/* The policy gives a previewed page an origin of its own, so that it cannot read what the console
+ * stores in the browser, nor call the API in its name. */
+static void add_browser_rows(const struct passage *p, int status, struct http_headers *rows)
+{
+    if (p->preview) {
+        rows->rows[rows->count++] = (struct http_header){
+            STR("Content-Security-Policy"),
+            STR("sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts")};
+        rows->rows[rows->count++] =
+            (struct http_header){STR("Referrer-Policy"), STR("no-referrer")};
+    }
+    if (status == 101 && p->offered && !http_header_find(rows, STR(GATEWAY_WS_HEADER)))
+        rows->rows[rows->count++] =
+            (struct http_header){STR(GATEWAY_WS_HEADER), STR(GATEWAY_WS_PROTOCOL)};
+}
+
 /* Sets our request id. Keeps the app's CORS headers; adds ours when it allows no origin itself. */
-static void gateway_on_answer(void *user UNUSED, struct http_req *req, int status,
+static void gateway_on_answer(void *user, struct http_req *req, int status,
                               struct http_headers *rows)
 {
+    const struct passage *p = user;
     size_t n = 0;
 
     for (size_t i = 0; i < rows->count; i++)
-        if (!str_eq_nocase(rows->rows[i].name, STR(GUARD_ID_HEADER)))
+        if (!is_withheld(p, rows->rows[i].name))
             rows->rows[n++] = rows->rows[i];
     rows->count = n;
+    add_browser_rows(p, status, rows);
     if (req->id.n)
         rows->rows[rows->count++] = (struct http_header){STR(GUARD_ID_HEADER), req->id};
     if (status != 101 && !http_header_find(rows, STR("Access-Control-Allow-Origin")))
@@ -284,9 +443,9 @@ static void gateway_on_answer(void *user UNUSED, struct http_req *req, int statu
 static void gateway_on_fail(void *user, struct http_req *req, int status,
                             const struct err *why UNUSED)
 {
-    struct gateway *g = user;
+    const struct passage *p = user;
 
-    g->stats.failed++;
+    p->gateway->stats.failed++;
     http_reply_error(req, status, "GENERAL::UNKNOWN_ERROR",
                      status == 504 ? "the sandbox did not answer in time"
                                    : "the sandbox could not be reached, or broke off");
@@ -294,12 +453,17 @@ static void gateway_on_fail(void *user, struct http_req *req, int status,
 
 /* --- the checks --- */
 
-static void gateway_forward(struct gateway *g, const struct visit *v, struct http_req *req)
+static void gateway_forward(struct gateway *g, const struct visit *v, struct http_req *req,
+                            bool offered)
 {
+    struct passage *passage = arena_new(&req->arena, struct passage);
+    static const uint64_t no_seed[2] = {0};
     struct http_header rows[FORWARDED_ROWS_MAX + GATEWAY_TARGET_HEADERS_MAX];
-    size_t count = forwarded_rows(req, rows);
+    size_t count = forwarded_rows(v, req, rows);
     struct http_proxy_target target = {
         .addr = v->port == GATEWAY_EGRESS_PORT ? &v->target.egress : &v->target.addr,
+        /* A new sandbox may get the address of one that is gone: no connection is shared. */
+        .group = map_hash(no_seed, v->sandbox_id),
         .target = visit_target(v, req),
         .host = req->head.host.n ? req->head.host : STR("localhost"), /* HTTP/1.0 may have none */
         .headers = rows,
@@ -307,17 +471,21 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
         .tunnels = &g->tunnels,
         .on_answer = gateway_on_answer,
         .on_fail = gateway_on_fail,
-        .user = g,
+        .user = passage,
     };
 
+    memcpy(rows + count, v->target.headers, v->target.header_count * sizeof(rows[0]));
     if (v->port == GATEWAY_EGRESS_PORT)
         target.header_count = count; /* the others are for execd */
-    memcpy(rows + count, v->target.headers, v->target.header_count * sizeof(rows[0]));
-    if (!target.target.p) {
+    if (v->port == GATEWAY_EGRESS_PORT && v->target.egress_at_root)
+        rows[target.header_count++] =
+            (struct http_header){STR(GATEWAY_EGRESS_HEADER), v->target.token};
+    if (!target.target.p || !passage) {
         g->stats.refused++;
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
         return;
     }
+    *passage = (struct passage){g, v->preview, offered};
     g->stats.forwarded++;
     if (g->conf.on_access)
         g->conf.on_access(g->conf.user, v->sandbox_id);
@@ -337,14 +505,25 @@ static bool is_broken_websocket(const struct http_req *req)
             !ws_key_is_valid(http_header_get(h, STR("Sec-WebSocket-Key"))));
 }
 
+static const char *gateway_code(const struct gateway *g, const char *code)
+{
+    return g->conf.code_of ? g->conf.code_of(g->conf.user, code) : code;
+}
+
 /* True when the request was refused, and answered. `why`: why the sandbox could not be started for
  * it; NULL = that was not tried. */
 static bool gateway_refuses(const struct gateway *g, const struct visit *v, struct http_req *req,
                             const char *why)
 {
-    bool open = g->conf.open && !(v->known && v->target.secure) && v->port != GATEWAY_EGRESS_PORT;
+    bool open = v->preview ||
+                (g->conf.open && !(v->known && v->target.secure) && v->port != GATEWAY_EGRESS_PORT);
     enum credential c = open ? CREDENTIAL_RIGHT : gateway_check(g, v, req);
 
+    if (c != CREDENTIAL_RIGHT)
+        (void)http_reply_header(req, STR(GATEWAY_REFUSAL_HEADER), STR("unauthorized"));
+    else if (v->port != GATEWAY_EGRESS_PORT && (!v->known || v->target.refusal || why))
+        (void)http_reply_header(req, STR(GATEWAY_REFUSAL_HEADER),
+                                v->known ? STR("not-running") : STR("not-found"));
     if (c == CREDENTIAL_NONE)
         http_reply_error(req, 401, "MISSING_API_KEY",
                          "a sandbox is reached with its token in header " GATEWAY_TOKEN_HEADER
@@ -353,12 +532,17 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
         http_reply_error(req, 401, "INVALID_API_KEY",
                          "neither an API key of this server nor the token of this sandbox, which "
                          "is valid as long as the sandbox is there");
+    else if (c == CREDENTIAL_LOW)
+        http_reply_error(req, 403, "FORBIDDEN",
+                         "a sandbox is opened by the role operator, and this key has %s",
+                         principal_role_name(guard_principal(req)->role));
     else if (!v->port)
         http_reply_error(req, 400, "DOCKER::INVALID_PORT",
                          "the port in the path must be a number from 1 to 65535");
-    else if (!v->known)
-        http_reply_error(req, 404, "DOCKER::SANDBOX_NOT_FOUND", "there is no sandbox '%.*s'",
-                         (int)min_size(v->sandbox_id.n, 64), v->sandbox_id.p);
+    else if (!v->known || c == CREDENTIAL_FOREIGN)
+        http_reply_error(req, 404, gateway_code(g, "DOCKER::SANDBOX_NOT_FOUND"),
+                         "there is no sandbox '%.*s'", (int)min_size(v->sandbox_id.n, 64),
+                         v->sandbox_id.p);
     else if (v->port == GATEWAY_EGRESS_PORT && !v->target.has_egress)
         http_reply_error(req, 501, "SANDBOX::API_NOT_SUPPORTED",
                          "port %d is the egress control, which this runtime does not have",
@@ -368,11 +552,12 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
                          "Upgrade: websocket needs a GET with Connection: Upgrade and a "
                          "Sec-WebSocket-Key of 16 bytes");
     else if (why)
-        http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING",
+        http_reply_error(req, 503, gateway_code(g, "DOCKER::SANDBOX_NOT_RUNNING"),
                          "the sandbox is stopped, and could not be started: %s", why);
     else if (v->target.refusal && !(v->port == GATEWAY_EGRESS_PORT && v->target.is_outside))
-        http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING", "%s%s%s", v->target.refusal,
-                         v->target.cause ? ": " : "", v->target.cause ? v->target.cause : "");
+        http_reply_error(req, 503, gateway_code(g, "DOCKER::SANDBOX_NOT_RUNNING"), "%s%s%s",
+                         v->target.refusal, v->target.cause ? ": " : "",
+                         v->target.cause ? v->target.cause : "");
     else
         return false;
     return true;
@@ -385,7 +570,7 @@ static bool gateway_wakes(struct gateway *g, struct visit *v, struct http_req *r
     bool refused;
 
     if (!v->known || !refusal || v->port == GATEWAY_EGRESS_PORT ||
-        !wakes_can(&g->wakes, v->sandbox_id, v->target.stopped))
+        !http_waits_can(&g->wakes, v->sandbox_id, v->target.stopped))
         return false;
     v->target.refusal = NULL;
     refused = gateway_refuses(g, v, req, NULL);
@@ -393,32 +578,106 @@ static bool gateway_wakes(struct gateway *g, struct visit *v, struct http_req *r
     if (refused)
         g->stats.refused++;
     else
-        wakes_wait(&g->wakes, v->sandbox_id, req);
+        http_waits_add(&g->wakes, v->sandbox_id, req);
     return true;
+}
+
+/* Reads which port of which sandbox the request is for. False when its ticket opens none, and 404
+ * was replied. */
+static bool visit_begin(struct gateway *g, struct http_req *req, struct visit *v)
+{
+    struct str ticket = http_req_param(req, "ticket");
+    struct principal principal;
+
+    *v = (struct visit){.preview = ticket.n > 0};
+    if (v->preview) {
+        v->port_text = ticket; /* the path goes on behind it */
+        if (!g->conf.find_preview ||
+            !g->conf.find_preview(g->conf.user, ticket, &v->sandbox_id, &v->port)) {
+            http_reply_error(req, 404, "NOT_FOUND",
+                             "this preview has ended, or never was: open it again in the console");
+            return false;
+        }
+        principal = principal_of_sandbox(v->sandbox_id);
+        guard_set_principal(req, &principal);
+    } else {
+        v->sandbox_id = http_req_param(req, "sandboxId");
+        v->port_text = http_req_param(req, "port");
+        (void)str_to_u16(v->port_text, &v->port);
+    }
+    return true;
+}
+
+/* A browser that came with the credential in the address gets it as a cookie of this host. True
+ * when the request was answered. */
+static bool gateway_signs_in(struct gateway *g, const struct visit *v, struct http_req *req)
+{
+    struct str access = host_route_access(req->head.query), rest = visit_rest(v, req);
+    struct verdict now;
+
+    if (!v->by_host || req->head.method != HTTP_GET || !access.n)
+        return false;
+    now = gateway_judge(g, v, IS_TOKEN | IS_SIGNED_ROUTE, access);
+    if (now.credential != CREDENTIAL_RIGHT) {
+        g->stats.refused++;
+        http_reply_error(req, 401, "INVALID_API_KEY",
+                         "the parameter " HOST_ROUTE_ACCESS " is neither the token of this sandbox "
+                         "nor a signed route to this port that is still valid");
+        return true;
+    }
+    guard_set_principal(req, &now.principal);
+    host_route_sign_in(req, str_make(rest.p, str_find(rest, '?')), access);
+    return true;
+}
+
+static bool visit_is_by_host(const struct gateway *g, const struct visit *v,
+                             const struct http_req *req)
+{
+    struct host_route route;
+
+    return host_route_parse(req->head.host, gateway_domain(g), &route) &&
+           str_eq(route.port, v->port_text) && str_eq(route.sandbox_id, v->sandbox_id);
 }
 
 static void gateway_serve_now(struct gateway *g, struct http_req *req, bool wakes, const char *why)
 {
-    struct visit v = {
-        .sandbox_id = http_req_param(req, "sandboxId"),
-        .port_text = http_req_param(req, "port"),
-    };
+    bool offered = offers_our_protocol(req);
+    struct visit v;
 
-    (void)str_to_u16(v.port_text, &v.port);
+    if (!visit_begin(g, req, &v)) {
+        g->stats.refused++;
+        return;
+    }
+    v.by_host = !v.preview && visit_is_by_host(g, &v, req);
     v.known = g->conf.find(g->conf.user, v.sandbox_id, &v.target);
+    if (gateway_signs_in(g, &v, req))
+        return;
     if (wakes && gateway_wakes(g, &v, req))
         return;
     if (gateway_refuses(g, &v, req, why)) {
         g->stats.refused++;
         return;
     }
+    if (v.by_host)
+        host_route_drop_cookie(req);
     gateway_keep_secrets(g, &v, req);
-    gateway_forward(g, &v, req);
+    gateway_forward(g, &v, req, offered);
 }
 
 static void gateway_serve_woken(void *owner, struct http_req *req, const char *why)
 {
     gateway_serve_now(owner, req, false, why);
+}
+
+static void gateway_on_late(void *owner, struct http_req *req)
+{
+    const struct gateway *g = owner;
+
+    (void)http_reply_header(req, STR("Retry-After"), STR("1"));
+    http_reply_error(req, 503, "DOCKER::SANDBOX_NOT_RUNNING",
+                     "the sandbox was stopped and is being started for this request, which takes "
+                     "longer than %u s; try again",
+                     g->wakes.wait_ms / 1000);
 }
 
 void gateway_serve(struct gateway *g, struct http_req *req)
@@ -440,12 +699,14 @@ int gateway_new(const struct gateway_conf *conf, struct gateway **ret_gateway, s
         return r;
     }
     g->conf = *conf;
+    g->domain = mem_strdup(conf->domain ? conf->domain : "");
     http_tunnels_init(&g->tunnels);
-    g->wakes = (struct wakes){
+    g->wakes = (struct http_waits){
         .loop = conf->loop,
         .wait_ms = conf->wake_ms,
         .start = conf->wake,
         .serve = gateway_serve_woken,
+        .late = gateway_on_late,
         .user = conf->user,
         .owner = g,
     };
@@ -459,6 +720,11 @@ void gateway_set_wake_ms(struct gateway *g, uint32_t wake_ms)
     g->wakes.wait_ms = wake_ms;
 }
 
+struct str gateway_domain(const struct gateway *g)
+{
+    return str_of(g->domain);
+}
+
 void gateway_set_open(struct gateway *g, bool open)
 {
     g->conf.open = open;
@@ -468,10 +734,11 @@ void gateway_free(struct gateway *g)
 {
     if (!g)
         return;
-    wakes_done(&g->wakes);
+    http_waits_done(&g->wakes);
     http_tunnels_cut(&g->tunnels);
     http_client_free(g->client);
     loop_settle(g->conf.loop);
+    free(g->domain);
     free(g);
 }
 

@@ -106,8 +106,10 @@ static void collect_events(struct diagnosis *d)
     (void)store_history(d->pending.server->store, str_of(d->id), d->query.limit, on_event, d,
                         &d->err);
     d->truncated |= d->first_event > 1;
-    if (runtime_can(rt, RUNTIME_CAN_NETWORK_POLICY)) /* the rest is worth having without it */
+    if (rt->ops->egress_report) /* the rest is worth having without it */
         (void)rt->ops->egress_report(rt, str_of(d->id), &d->text, NULL);
+    if (rt->ops->report)
+        (void)rt->ops->report(rt, str_of(d->id), API_DIAG_EVENTS, &d->text, NULL);
 }
 
 /* How the sandbox ended, if it did. */
@@ -117,8 +119,10 @@ static void collect_end(struct diagnosis *d)
     struct runtime_status status = {0};
     auto_fd watch = -EBADF;
 
-    if (rt->ops->adopt(rt, str_of(d->id), &watch, &status, NULL) < 0 ||
-        (status.state != RUNTIME_EXITED && status.state != RUNTIME_FAILED))
+    if (rt->ops->adopt(rt, str_of(d->id), &watch, &status, NULL) < 0)
+        return;
+    free(status.metadata);
+    if (status.state != RUNTIME_EXITED && status.state != RUNTIME_FAILED)
         return;
     if (status.state == RUNTIME_FAILED)
         (void)buf_addf(&d->text, "%-12s%s\n", "error:", status.err.msg);
@@ -138,6 +142,8 @@ static void collect_inspection(struct diagnosis *d)
 
     (void)buf_add(&d->text, buf_str(&d->about));
     collect_end(d);
+    if (rt->ops->report)
+        (void)rt->ops->report(rt, str_of(d->id), API_DIAG_INSPECT, &d->text, NULL);
     if (rt->ops->usage(rt, str_of(d->id), &u, &e) < 0) {
         (void)buf_addf(&d->text, "%-12s%s\n", "usage:", e.msg);
         return;
@@ -211,7 +217,9 @@ static void reply_diagnosis(struct diagnosis *d, struct http_req *req)
     } else if (sandboxes_failure_passes(d->err.code)) {
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "%s", d->err.msg);
     } else if (d->err.code) {
-        http_reply_error(req, 500, "DOCKER::SANDBOX_QUERY_FAILED", "%s", d->err.msg);
+        http_reply_error(req, 500,
+                         runtime_code(d->pending.server->runtime, "DOCKER::SANDBOX_QUERY_FAILED"),
+                         "%s", d->err.msg);
     } else if (d->query.scope.p) {
         AUTO_BUF(body, 2 * DIAG_TEXT_MAX);
 

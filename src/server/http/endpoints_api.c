@@ -1,7 +1,10 @@
 /* endpoints_api.c - the address of a sandbox's port, and the headers it needs.
  *
- * All traffic goes through this server's gateway, with or without use_server_proxy. If ingress.mode
+ * All traffic goes through this server's gateway, with or without use_server_proxy; but a runtime
+ * with RUNTIME_CAN_DIRECT has clients go to the sandbox's own address without it. If ingress.mode
  * is "gateway", the address is that of the gateway in front, in one of three forms. */
+#include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +47,26 @@ static int add_own_address(struct buf *text, const struct config *config)
     return buf_addf(text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, (int)config->server.port);
 }
 
+/* The sandbox's own address. -ENOENT when it has none yet. */
+static int own_address(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
+                       uint16_t port)
+{
+    struct runtime *rt = server_of(req)->runtime;
+    struct runtime_endpoint at = {0};
+    char host[INET6_ADDRSTRLEN];
+    int r = rt->ops->endpoint(rt, str_of(sb->id), &at);
+
+    if (r < 0)
+        return r;
+    if (at.addr.any.sa_family == AF_INET6)
+        return inet_ntop(AF_INET6, &at.addr.v6.sin6_addr, host, sizeof(host))
+                   ? buf_addf(&ep->text, "[%s]:%u", host, port)
+                   : -ENOENT;
+    return inet_ntop(AF_INET, &at.addr.v4.sin_addr, host, sizeof(host))
+               ? buf_addf(&ep->text, "%s:%u", host, port)
+               : -ENOENT;
+}
+
 /* Address through this server. -EMSGSIZE when the client's name for it is too long. */
 static int direct(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
                   uint16_t port)
@@ -55,6 +78,23 @@ static int direct(struct endpoint *ep, struct http_req *req, const struct sandbo
     base = bare_host(base.n ? base : http_req_header(req, STR("Host")));
     r = base.n ? buf_add(&ep->text, base) : add_own_address(&ep->text, config);
     return r ? r : buf_addf(&ep->text, "/sandboxes/%s/proxy/%u", sb->id, port);
+}
+
+/* "{port}-{id}.DOMAIN", with the port of the client's name for this server. */
+static int by_host(struct endpoint *ep, struct http_req *req, const struct sandbox *sb,
+                   uint16_t port)
+{
+    const struct config *config = server_of(req)->config;
+    struct str base = bare_host(str_of(config->server.eip));
+    size_t colon;
+    int r = buf_addf(&ep->text, "%u-%s.%s", port, sb->id, config->server.app_domain);
+
+    if (!base.n)
+        base = http_req_header(req, STR("Host"));
+    colon = str_find(base, ':');
+    if (r < 0 || str_starts(base, STR("[")) || colon == base.n)
+        return r;
+    return buf_add(&ep->text, str_skip(base, colon));
 }
 
 /* Address through a gateway in front. `token` is "id-port" or the signed route; `path_tail` is what
@@ -85,6 +125,9 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
 {
     const struct config *config = server_of(req)->config;
     bool gateway = config->ingress.mode == CONFIG_INGRESS_GATEWAY && !q->use_server_proxy;
+    /* Not by this server: clients there know its own credentials only. */
+    bool past_us = runtime_can(server_of(req)->runtime, RUNTIME_CAN_DIRECT) &&
+                   !q->use_server_proxy && (gateway || !q->signed_route);
     const struct config_key *key = active_key(config);
     char token[128], tail[64] = "", e36[BASE36_TEXT_MAX], signature[API_SIGNATURE_MAX];
     struct endpoint ep = {0};
@@ -99,11 +142,17 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
         (void)snprintf(token, sizeof(token), "%s-%u-%s-%s", sb->id, port, e36, signature);
         (void)snprintf(tail, sizeof(tail), "/%s/%s", e36, signature);
     }
-    r = gateway ? by_gateway(&ep, config, sb, port, str_of(token), tail)
-                : direct(&ep, req, sb, port);
+    if (gateway)
+        r = by_gateway(&ep, config, sb, port, str_of(token), tail);
+    else if (q->by_host)
+        r = by_host(&ep, req, sb, port);
+    else
+        r = past_us ? own_address(&ep, req, sb, port) : direct(&ep, req, sb, port);
     if (q->signed_route && !gateway)
         add_header(&ep, STR(GATEWAY_ROUTE_HEADER), str_of(token));
-    else if (!q->signed_route &&
+    else if (past_us && !q->signed_route && sb->facts.secure)
+        add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
+    else if (!past_us && !q->signed_route &&
              (sb->facts.secure || config->server.proxy_access == CONFIG_PROXY_TOKEN)) {
         add_header(&ep, STR(GATEWAY_TOKEN_HEADER), str_of(sb->token));
         if (!sb->facts.execd_token) /* some clients send no other; unless it carries execd's own */
@@ -112,7 +161,10 @@ static void reply_endpoint(struct http_req *req, const struct sandbox *sb, uint1
     if (port == GATEWAY_EGRESS_PORT && !q->signed_route &&
         runtime_can(server_of(req)->runtime, RUNTIME_CAN_NETWORK_POLICY))
         add_header(&ep, STR(GATEWAY_EGRESS_HEADER), str_of(sb->token));
-    if (r < 0)
+    if (r == -ENOENT)
+        http_reply_error(req, 404, "KUBERNETES::POD_IP_NOT_AVAILABLE",
+                         "the sandbox has no address yet");
+    else if (r < 0)
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
                          "the name of this server, from header Host or its configuration, is too "
                          "long for an endpoint");
@@ -139,8 +191,13 @@ void handle_endpoint_get(struct http_req *req)
     if (!sb)
         return;
     if (sb->state == SANDBOX_FAILED || sb->state == SANDBOX_TERMINATED)
-        http_reply_error(req, 409, "DOCKER::SANDBOX_NOT_RUNNING", "the sandbox has %s: %s",
-                         sb->state == SANDBOX_FAILED ? "failed" : "ended", sb->message);
+        http_reply_error(req, 409,
+                         runtime_code(server_of(req)->runtime, "DOCKER::SANDBOX_NOT_RUNNING"),
+                         "the sandbox has %s: %s", sb->state == SANDBOX_FAILED ? "failed" : "ended",
+                         sb->message);
+    else if (q.by_host && !config->server.app_domain[0])
+        http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
+                         "by_host: server.app_domain is empty in the configuration of this server");
     else if (q.signed_route && !active_key(config))
         http_reply_error(req, 400, "SANDBOX::INVALID_PARAMETER",
                          "expires: this server has no keys to sign with; it needs section "

@@ -106,6 +106,8 @@ const struct principal *guard_find_key(const struct guard *g, struct str key)
 
     for (size_t i = 0; i < g->key_count; i++) /* all, so that the time does not show which */
         found = str_eq_secret(key, g->keys[i]) ? &g->principals[i] : found;
+    if (!found && key.n > 0 && g->find_more)
+        return g->find_more(g->user, key);
     return key.n > 0 ? found : NULL;
 }
 
@@ -115,16 +117,19 @@ bool guard_holds_key(const struct guard *g, struct str text)
 
     for (size_t i = 0; i < g->key_count; i++)
         found |= str_holds_secret(text, g->keys[i]);
-    return found;
+    return found || (g->held_more && g->held_more(text));
 }
 
-/* Whether the path is /sandboxes/{id}/proxy/{port} or below, with or without /v1: exactly what the
- * router gives to the gateway. Compares raw segments: with percent-encoding a path needs a key. */
+/* Whether the path is /sandboxes/{id}/proxy/{port} or below, with or without /v1, or that of a
+ * preview: exactly what the router gives to the gateway. Compares raw segments: with
+ * percent-encoding a path needs a key. */
 static bool is_gateway_path(struct str path)
 {
     struct str collection = STR_NONE, id = STR_NONE, proxy = STR_NONE, port = STR_NONE;
     struct str rest = path;
 
+    if (str_starts(rest, STR("/preview/")))
+        return true;
     if (str_starts(rest, STR("/v1/")))
         rest = str_skip(rest, STR("/v1").n);
     if (!str_starts(rest, STR("/")))
@@ -138,14 +143,15 @@ static bool is_gateway_path(struct str path)
 bool guard_is_open_path(struct str path)
 {
     static const struct str open_paths[] = {
-        STR_INIT("/"),      STR_INIT("/docs"),  STR_INIT("/health"),  STR_INIT("/openapi.json"),
-        STR_INIT("/ready"), STR_INIT("/redoc"), STR_INIT("/version"), STR_INIT("/v1/version"),
+        STR_INIT("/"),       STR_INIT("/console"),      STR_INIT("/docs"),
+        STR_INIT("/health"), STR_INIT("/openapi.json"), STR_INIT("/ready"),
+        STR_INIT("/redoc"),  STR_INIT("/version"),      STR_INIT("/v1/version"),
     };
 
     for (size_t i = 0; i < ARRAY_LEN(open_paths); i++)
         if (str_eq(path, open_paths[i]))
             return true;
-    return false;
+    return str_starts(path, STR("/console/"));
 }
 
 static bool needs_key(struct str path)
@@ -153,15 +159,74 @@ static bool needs_key(struct str path)
     return !guard_is_open_path(path) && !is_gateway_path(path);
 }
 
+/* --- users, named by a trusted proxy --- */
+
+/* The highest of the roles, which are separated by commas. */
+static enum principal_role highest_role(struct str roles)
+{
+    enum principal_role best = ROLE_NONE, role;
+    struct str word;
+
+    while (str_cut(&roles, ',', &word))
+        if (principal_role_parse(str_trim(word), &role) == 0 && role > best)
+            best = role;
+    return best;
+}
+
+static bool refuse_user(struct http_req *req, const char *header)
+{
+    http_reply_error(req, 401, "MISSING_USER",
+                     "the proxy in front of this server must set header %s", header);
+    return false;
+}
+
+/* The key is the proxy's; what its user may do is no more than what the key may do. Without a team
+ * an admin sees every tenant, if the key does. */
+static bool guard_set_user(const struct guard *g, struct http_req *req, const struct principal *key)
+{
+    struct str user = str_trim(http_req_header(req, STR(GUARD_USER_HEADER)));
+    struct str team = str_trim(http_req_header(req, STR(GUARD_TEAM_HEADER)));
+    enum principal_role role = highest_role(http_req_header(req, STR(GUARD_ROLES_HEADER)));
+    struct principal p = *key;
+
+    if (!user.n || !is_request_id(user) || str_copy(p.user, sizeof(p.user), user) < 0)
+        return refuse_user(req, GUARD_USER_HEADER " to a name of up to 63 printable characters");
+    if (role < ROLE_READ_ONLY)
+        return refuse_user(req, GUARD_ROLES_HEADER " to read_only, operator or service_admin");
+    if (role < p.role)
+        p.role = role;
+    if (!team.n && p.role < ROLE_ADMIN)
+        return refuse_user(req, GUARD_TEAM_HEADER " to the name of a tenant");
+    if (team.n) {
+        bool same = str_eq(team, str_of(key->tenant));
+
+        if ((!key->everywhere && !same) || !g->has_tenant || !g->has_tenant(g->user, team) ||
+            str_copy(p.tenant, sizeof(p.tenant), team) < 0) {
+            http_reply_error(req, 403, "FORBIDDEN",
+                             "there is no tenant '%.*s', or this key is not for it", STR_ARG(team));
+            return false;
+        }
+        p.everywhere = false;
+    }
+    guard_set_principal(req, &p);
+    return true;
+}
+
+static bool guard_accept(const struct guard *g, struct http_req *req, const struct principal *found)
+{
+    if (g->proxied)
+        return guard_set_user(g, req, found);
+    guard_set_principal(req, found);
+    return true;
+}
+
 static bool guard_check_key(const struct guard *g, struct http_req *req)
 {
     struct str key = http_req_header(req, STR(GUARD_KEY_HEADER));
     const struct principal *found = guard_find_key(g, key);
 
-    if (found) {
-        guard_set_principal(req, found);
-        return true;
-    }
+    if (found)
+        return guard_accept(g, req, found);
     if (key.n)
         http_reply_error(req, 401, "INVALID_API_KEY",
                          "the API key in header " GUARD_KEY_HEADER " is not one of this server's");
@@ -179,8 +244,11 @@ bool guard_admit(const struct guard *g, struct http_req *req)
         return false;
     }
     if (g->key_count == 0) {
-        req->principal = &principal_anyone;
-        return true;
+        const struct principal *found =
+            guard_find_key(g, http_req_header(req, STR(GUARD_KEY_HEADER)));
+
+        guard_set_principal(req, found ? found : &principal_anyone);
+        return !g->proxied || !needs_key(req->head.path) || guard_set_user(g, req, req->principal);
     }
     return !needs_key(req->head.path) || guard_check_key(g, req);
 }

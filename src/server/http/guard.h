@@ -17,18 +17,28 @@ struct guard {
     struct str keys[GUARD_KEYS_MAX];             /* borrowed; none = open access was configured */
     struct principal principals[GUARD_KEYS_MAX]; /* who has each key */
     size_t key_count;
+    /* Further keys: who has this one, NULL = nobody; whether the text contains one. May be NULL. */
+    const struct principal *(*find_more)(void *user, struct str key);
+    bool (*held_more)(struct str text);
+    /* A trusted proxy names the user: whether there is this tenant. */
+    bool (*has_tenant)(void *user, struct str name);
+    void *user;
+    bool proxied; /* auth.mode is api_key_and_user */
 };
 
 /* Adds an API key, which must outlive the guard; one past GUARD_KEYS_MAX is ignored. */
 void guard_add_key(struct guard *g, struct str key);
 
-#define GUARD_KEY_HEADER "OPEN-SANDBOX-API-KEY"
-#define GUARD_ID_HEADER  "X-Request-ID"
+#define GUARD_KEY_HEADER   "OPEN-SANDBOX-API-KEY"
+#define GUARD_USER_HEADER  "X-OpenSandbox-User"
+#define GUARD_TEAM_HEADER  "X-OpenSandbox-Team"
+#define GUARD_ROLES_HEADER "X-OpenSandbox-Roles"
+#define GUARD_ID_HEADER    "X-Request-ID"
 
 /* For on_request; false when it has replied. No key is needed for /, /health, /ready, /version
- * (with or without /v1), /docs, /redoc and /openapi.json, nor for proxy paths, where the gateway
- * checks a credential. Sets req->id and the principal, and adds X-Request-ID and CORS headers to
- * the reply. */
+ * (with or without /v1), /docs, /redoc, /openapi.json and the files of /console, nor for the paths
+ * of proxies and previews, where the gateway checks a credential. Sets req->id and the principal,
+ * and adds X-Request-ID and CORS headers to the reply. */
 bool guard_admit(const struct guard *g, struct http_req *req);
 /* Whether the path is one of those above, except proxy paths. Every client may request these, and
  * /health and /ready must be answered under any load. */

@@ -6,7 +6,8 @@
 
 void reply_fail(struct http_req *req, const struct api_fail *f)
 {
-    http_reply_error(req, f->status, f->code, "%s", f->message);
+    http_reply_error(req, f->status, runtime_code(server_of(req)->runtime, f->code), "%s",
+                     f->message);
 }
 
 void reply_json(struct http_req *req, int status, struct buf *body, int written)
@@ -22,9 +23,12 @@ struct sandbox *require_sandbox(struct http_req *req)
     struct str id = http_req_param(req, "sandboxId");
     struct sandbox *sb = sandboxes_find(server_of(req)->sandboxes, id);
 
+    if (sb && !principal_sees_sandbox(guard_principal(req), sb->owner.tenant, sb->id))
+        sb = NULL; /* what is another tenant's does not exist */
     if (!sb)
-        http_reply_error(req, 404, "DOCKER::SANDBOX_NOT_FOUND", "there is no sandbox '%.*s'",
-                         STR_ARG(id));
+        http_reply_error(req, 404,
+                         runtime_code(server_of(req)->runtime, "DOCKER::SANDBOX_NOT_FOUND"),
+                         "there is no sandbox '%.*s'", STR_ARG(id));
     return sb;
 }
 

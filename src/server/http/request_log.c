@@ -80,6 +80,7 @@ void request_log_write(struct http_req *req, int error)
     bool failed = error || (req->status >= 400 && !asks_ready);
     enum log_level level = failed || is_change(req->head.method) ? LOG_INFO : LOG_DEBUG;
 
+    audit_request(req, ns);
     metrics_request(s->metrics, req->route, req->head.method, req->status, ns);
     if (s->access_log)
         log_request(req, ns, LOG_INFO, logfile_fd(s->access_log));

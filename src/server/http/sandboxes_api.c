@@ -1,9 +1,11 @@
 /* sandboxes_api.c - the routes below /sandboxes that change or show sandboxes. */
 #include <errno.h>
 
+#include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "server/core/volume_names.h"
 #include "server/http/server_internal.h"
 
 enum {
@@ -19,15 +21,6 @@ static struct str content_type(const struct http_req *req)
     return http_req_header(req, STR("Content-Type"));
 }
 
-static void reply_sandbox(struct http_req *req, const struct sandbox *sb)
-{
-    AUTO_BUF(body, SANDBOX_JSON_MAX);
-    struct api_sandbox view;
-
-    sandbox_view(sb, &view);
-    reply_json(req, 200, &body, api_sandbox_write(&body, &view));
-}
-
 /* --- create --- */
 
 struct creation {
@@ -35,6 +28,11 @@ struct creation {
     struct sandbox *sb; /* valid while it is being made */
     struct loop_timer timer;
     uint64_t begin_ns;
+    struct { /* of a claim: what counts towards the quota until the sandbox itself does */
+        char tenant[PRINCIPAL_TENANT_MAX];
+        struct api_limits needs;
+    } reserved;
+    char mark[IDEMPOTENCY_MARK_MAX]; /* idempotency.h; "" = none */
 };
 
 static void reply_created(struct http_req *req, const struct sandbox *sb)
@@ -64,6 +62,12 @@ static void on_created(void *user, struct sandbox *sb, const struct api_fail *fa
 
     c->sb = NULL;
     loop_timer_stop(c->pending.server->loop, &c->timer);
+    if (c->mark[0] && sb)
+        idempotency_made(c->pending.server->idempotency, str_of(c->mark), sb->id);
+    else if (c->mark[0])
+        idempotency_failed(c->pending.server->idempotency, str_of(c->mark));
+    if (c->reserved.tenant[0])
+        tenants_count(c->pending.server->tenants, c->reserved.tenant, &c->reserved.needs, -1);
     if (fail)
         log_event(fail->status < 500 ? LOG_INFO : LOG_WARN, "sandbox not created",
                   LOG_STR("error", fail->message));
@@ -92,33 +96,129 @@ static void on_wait_over(struct loop_timer *timer)
                        on_wait_over);
 }
 
+static void refuse_creation(struct creation *c, const struct api_fail *f)
+{
+    if (c->mark[0])
+        idempotency_failed(c->pending.server->idempotency, str_of(c->mark));
+    reply_fail(c->pending.req, f);
+    pending_end(&c->pending);
+}
+
+/* True when the request goes on; its mark is under way, if it has one. */
+static bool begin_once(struct http_req *req, const struct principal *by,
+                       char mark[IDEMPOTENCY_MARK_MAX])
+{
+    struct server *s = server_of(req);
+    struct str key = http_req_header(req, STR("Idempotency-Key"));
+    struct sandbox *sb;
+    char id[ID_UUID_MAX];
+    int r;
+
+    mark[0] = '\0';
+    if (!key.n)
+        return true;
+    if (key.n > IDEMPOTENCY_KEY_MAX) {
+        http_reply_error(req, 400, API_INVALID_PARAMETER, "Idempotency-Key: at most %d bytes",
+                         IDEMPOTENCY_KEY_MAX);
+        return false;
+    }
+    idempotency_mark(by, key, req->body, mark);
+    r = idempotency_begin(s->idempotency, str_of(mark), id);
+    sb = r == 1 ? sandboxes_find(s->sandboxes, str_of(id)) : NULL;
+    if (sb) {
+        (void)http_reply_header(req, STR("Idempotent-Replayed"), STR("true"));
+        reply_created(req, sb);
+    } else if (r == 1)
+        http_reply_error(req, 409, "IDEMPOTENCY::GONE",
+                         "Idempotency-Key: it made sandbox %s, which is gone", id);
+    else if (r == -EALREADY)
+        http_reply_error(req, 409, "IDEMPOTENCY::IN_PROGRESS",
+                         "Idempotency-Key: a request with it is under way");
+    else if (r == -EINVAL)
+        http_reply_error(req, 422, "IDEMPOTENCY::KEY_REUSED",
+                         "Idempotency-Key: it came with another body before");
+    else if (r < 0)
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE",
+                         "too many requests with an Idempotency-Key are under way");
+    return r == 0;
+}
+
+/* Where a proxy names users, metadata tells whose a sandbox is. Out of memory it does not. */
+static void add_user(struct arena *a, const struct principal *by, struct api_create *spec)
+{
+    struct json_pair *pairs;
+    size_t n = 0;
+
+    if (!by->user[0])
+        return;
+    pairs = arena_new_array(a, struct json_pair, spec->metadata_count + 2);
+    if (!pairs)
+        return;
+    for (size_t i = 0; i < spec->metadata_count; i++)
+        if (!str_eq(spec->metadata[i].key, STR("access.owner")) &&
+            !str_eq(spec->metadata[i].key, STR("access.team")))
+            pairs[n++] = spec->metadata[i];
+    pairs[n++] = (struct json_pair){STR("access.owner"), str_of(by->user)};
+    pairs[n++] = (struct json_pair){STR("access.team"), str_of(by->tenant)};
+    spec->metadata = pairs;
+    spec->metadata_count = n;
+}
+
+static void claim(struct creation *c, const struct principal *by, const struct api_create *spec)
+{
+    struct server *s = c->pending.server;
+    struct api_fail f = {0};
+    struct pool_view view;
+
+    c->reserved.needs = spec->limits;
+    if (pools_view(s->pools, spec->pool_ref, &view))
+        c->reserved.needs = view.limits;
+    if (tenants_admit(s->tenants, by->tenant, &c->reserved.needs, &f) < 0) {
+        refuse_creation(c, &f);
+        return;
+    }
+    memcpy(c->reserved.tenant, by->tenant, sizeof(c->reserved.tenant));
+    tenants_count(s->tenants, by->tenant, &c->reserved.needs, 1);
+    pools_claim(s->pools, by, spec, on_created, c);
+}
+
 void handle_sandboxes_post(struct http_req *req)
 {
     struct server *s = server_of(req);
-    struct api_create_host host =
-        sandboxes_create_host(s->sandboxes, s->config->server.max_sandbox_timeout_seconds);
+    const struct principal *by = guard_principal(req);
+    struct sandbox_checks checks;
+    struct api_create_host host = sandboxes_create_host(
+        s->sandboxes, by, s->config->server.max_sandbox_timeout_seconds, &checks);
     struct api_fail f = {0};
     struct api_create spec = {0};
     struct creation *c;
+    uint32_t wait_ms;
+    char mark[IDEMPOTENCY_MARK_MAX];
     AUTO_ARENA(arena, PARSE_ARENA_MAX);
 
-    if (api_create_parse(&arena, content_type(req), req->body, &host, &spec, &f) < 0) {
+    if (api_create_parse(&arena, content_type(req), req->body, &host, &spec, &f) < 0 ||
+        volume_names_set(&arena, by, &spec, &f) < 0) {
         reply_fail(req, &f);
         return;
     }
+    req->secret = spec.secrets.count > 0;
+    add_user(&arena, by, &spec);
+    if (!begin_once(req, by, mark))
+        return;
+    spec.idempotency = str_of(mark);
     c = mem_new(struct creation);
     pending_init(&c->pending, req, creation_free);
+    memcpy(c->mark, mark, sizeof(c->mark));
     c->begin_ns = time_mono_ns();
-    if (spec.pool_ref.n) {
-        pools_claim(s->pools, guard_principal(req), &spec, on_created, c);
+    if (spec.pool_ref.n && s->pools) {
+        claim(c, by, &spec);
         return;
     }
-    loop_timer_set(s->loop, &c->timer, deadline_in_ms(CREATE_WAIT_MS), on_wait_over);
-    if (sandboxes_create(s->sandboxes, guard_principal(req), &spec, on_created, c, &c->sb, &f) <
-        0) {
+    wait_ms = s->runtime->create_wait_ms ? s->runtime->create_wait_ms : CREATE_WAIT_MS;
+    loop_timer_set(s->loop, &c->timer, deadline_in_ms(wait_ms), on_wait_over);
+    if (sandboxes_create(s->sandboxes, by, &spec, on_created, c, &c->sb, &f) < 0) {
         loop_timer_stop(s->loop, &c->timer);
-        reply_fail(req, &f);
-        pending_end(&c->pending);
+        refuse_creation(c, &f);
     }
 }
 
@@ -131,13 +231,51 @@ static bool metadata_has(const struct json *object, const struct json_pair *pair
     return v && v->type == JSON_STRING && str_eq(v->string, pair->value);
 }
 
-static bool matches(struct arena *a, const struct sandbox *sb, const struct api_list_query *q)
+/* Whether the text has "key":"value" at its place. Metadata is written without spaces, and what
+ * needs no escape is found as it is: lists are filtered without parsing each sandbox's. */
+static bool text_has(struct str text, const struct json_pair *pair)
+{
+    const struct str key = pair->key, value = pair->value, colon = STR("\":\"");
+
+    while (text.n) {
+        size_t at = str_find_str(text, key);
+        struct str rest;
+
+        if (at == text.n)
+            return false;
+        rest = str_skip(text, at + key.n);
+        if (at > 0 && text.p[at - 1] == '"' && str_starts(rest, colon)) {
+            rest = str_skip(rest, colon.n);
+            if (str_starts(rest, value) && str_starts(str_skip(rest, value.n), STR("\"")))
+                return true;
+        }
+        text = str_skip(text, at + 1);
+    }
+    return false;
+}
+
+static bool is_plain(const struct json_pair *pair)
+{
+    return pair->key.n && json_plain_bytes(pair->key) == pair->key.n &&
+           json_plain_bytes(pair->value) == pair->value.n;
+}
+
+bool sandbox_matches(struct arena *a, const struct sandbox *sb, const struct api_list_query *q,
+                     const struct principal *by)
 {
     struct json *object;
+
+    if (!principal_sees(by, sb->owner.tenant))
+        return false;
 
     if ((q->states || q->unknown_state) && !(q->states & STATE_BIT(sb->state)))
         return false;
     if (q->metadata_count == 0)
+        return true;
+    for (size_t i = 0; i < q->metadata_count; i++)
+        if (is_plain(&q->metadata[i]) && !text_has(str_of(sb->metadata), &q->metadata[i]))
+            return false;
+    if (q->metadata_count == 1 && is_plain(&q->metadata[0]))
         return true;
     arena_reset(a);
     if (sb->metadata[0] == '\0' || json_parse(a, str_of(sb->metadata), NULL, &object, NULL) < 0)
@@ -151,6 +289,7 @@ static bool matches(struct arena *a, const struct sandbox *sb, const struct api_
 void handle_sandboxes_get(struct http_req *req)
 {
     struct server *s = server_of(req);
+    const struct principal *by = guard_principal(req);
     struct api_list_query q = {0};
     struct api_fail f = {0};
     struct api_page page;
@@ -165,13 +304,13 @@ void handle_sandboxes_get(struct http_req *req)
     }
     first = (uint64_t)(q.page - 1) * q.page_size;
     behind = first + q.page_size;
-    all = !q.states && !q.unknown_state && q.metadata_count == 0;
+    all = by->everywhere && !q.states && !q.unknown_state && q.metadata_count == 0;
     api_page_begin(&page, &body, q.page, q.page_size);
     for (struct sandbox *sb = sandboxes_newest(s->sandboxes); sb && !(all && total == behind);
          sb = sandboxes_older(s->sandboxes, sb)) {
         struct api_sandbox view;
 
-        if (!matches(&scratch, sb, &q))
+        if (!sandbox_matches(&scratch, sb, &q, by))
             continue;
         if (total >= first && total < behind) {
             sandbox_view(sb, &view);
@@ -189,7 +328,7 @@ void handle_sandbox_get(struct http_req *req)
     struct sandbox *sb = require_sandbox(req);
 
     if (sb)
-        reply_sandbox(req, sb);
+        reply_sandbox_waiting(req, sb);
 }
 
 /* --- other routes: run an operation, answer when it is done --- */
@@ -216,7 +355,9 @@ static void on_changed(void *user, struct sandbox *sb, const struct api_fail *fa
     else if (req && sb)
         reply_sandbox(req, sb);
     else if (req)
-        http_reply_error(req, 404, "DOCKER::SANDBOX_NOT_FOUND", "the sandbox is gone");
+        http_reply_error(req, 404,
+                         runtime_code(c->pending.server->runtime, "DOCKER::SANDBOX_NOT_FOUND"),
+                         "the sandbox is gone");
     pending_end(&c->pending);
 }
 
@@ -233,7 +374,7 @@ void handle_sandbox_delete(struct http_req *req)
 {
     struct sandbox *sb = require_sandbox(req);
 
-    if (sb)
+    if (sb && check_match(req, sb))
         sandbox_delete(sb, guard_principal(req), on_changed, change_new(req, 204));
 }
 
@@ -241,7 +382,7 @@ void handle_sandbox_pause(struct http_req *req)
 {
     struct sandbox *sb = require_sandbox(req);
 
-    if (sb)
+    if (sb && check_match(req, sb))
         sandbox_pause(sb, guard_principal(req), on_changed, change_new(req, 202));
 }
 
@@ -249,7 +390,7 @@ void handle_sandbox_resume(struct http_req *req)
 {
     struct sandbox *sb = require_sandbox(req);
 
-    if (sb)
+    if (sb && check_match(req, sb))
         sandbox_resume(sb, guard_principal(req), on_changed, change_new(req, 202));
 }
 
@@ -257,7 +398,7 @@ void handle_sandbox_stop(struct http_req *req)
 {
     struct sandbox *sb = require_sandbox(req);
 
-    if (sb)
+    if (sb && check_match(req, sb))
         sandbox_stop(sb, guard_principal(req), on_changed, change_new(req, 202));
 }
 
@@ -265,7 +406,7 @@ void handle_sandbox_start(struct http_req *req)
 {
     struct sandbox *sb = require_sandbox(req);
 
-    if (sb)
+    if (sb && check_match(req, sb))
         sandbox_start(sb, guard_principal(req), on_changed, change_new(req, 202));
 }
 
@@ -275,7 +416,7 @@ void handle_sandbox_rollback(struct http_req *req)
     struct api_fail f = {0};
     struct str snapshot;
 
-    if (!sb)
+    if (!sb || !check_match(req, sb))
         return;
     if (api_rollback_parse(&req->arena, content_type(req), req->body, &snapshot, &f) < 0)
         reply_fail(req, &f);
@@ -290,7 +431,7 @@ void handle_sandbox_patch(struct http_req *req)
     struct api_fail f = {0};
     AUTO_ARENA(arena, PARSE_ARENA_MAX);
 
-    if (!sb)
+    if (!sb || !check_match(req, sb))
         return;
     if (api_patch_parse(&arena, content_type(req), req->body, &patch, &f) < 0)
         reply_fail(req, &f);
@@ -305,7 +446,7 @@ void handle_sandbox_renew(struct http_req *req)
     int64_t expires_us;
     struct change *c;
 
-    if (!sb)
+    if (!sb || !check_match(req, sb))
         return;
     if (api_renew_parse(&req->arena, content_type(req), req->body, &expires_us, &f) < 0) {
         reply_fail(req, &f);

@@ -5,10 +5,15 @@
 #include "net/http_server.h"
 #include "net/pool.h"
 #include "server/config/config.h"
+#include "server/core/audit.h"
+#include "server/core/events.h"
+#include "server/core/idempotency.h"
 #include "server/core/pools.h"
 #include "server/core/sandboxes.h"
 #include "server/core/snapshots.h"
+#include "server/core/tenants.h"
 #include "server/gateway/gateway.h"
+#include "server/gateway/previews.h"
 #include "server/http/guard.h"
 #include "server/http/metrics.h"
 
@@ -31,8 +36,14 @@ struct server {
     struct sandboxes *sandboxes;
     struct snapshots *snapshots;
     struct pools *pools; /* NULL = the runtime has none */
+    struct tenants *tenants;
+    struct audit *audit; /* NULL = none is kept */
+    struct events *events;
+    struct idempotency *idempotency;
+    size_t watchers, waiters; /* of events; for the state of a sandbox */
     struct guard guard;
     struct gateway *gateway;
+    struct previews *previews;
     struct metrics *metrics;
     struct logfile *access_log; /* NULL = use the program's log */
     struct http_server *http;
@@ -49,6 +60,12 @@ static inline struct server *server_of(const struct http_req *req)
 {
     return req->server_user;
 }
+
+/* --- access.c: what a principal may request --- */
+
+/* Whether the role of the principal is enough for the route, and its tenant within its rate; false
+ * when it has replied. */
+bool access_check(struct http_req *req);
 
 /* --- reply.c: answers, at once or later --- */
 
@@ -75,6 +92,22 @@ void pending_on_close(struct http_req *req, int error);
 /* The operation has ended. */
 void pending_end(struct pending *p);
 
+/* --- watch_api.c, sandboxes_api.c: shared by the handlers of sandboxes --- */
+
+/* With an ETag. */
+void reply_sandbox(struct http_req *req, const struct sandbox *sb);
+/* The same, as soon as it is in the state that the query waits for, or its time is up. */
+void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb);
+/* Whether the sandbox is of the version that If-Match names; false when 412 was replied. */
+bool check_match(struct http_req *req, const struct sandbox *sb);
+/* Whether it exists for the principal, and is one of those that the query asks for. */
+bool sandbox_matches(struct arena *a, const struct sandbox *sb, const struct api_list_query *q,
+                     const struct principal *by);
+
+/* --- audit_api.c --- */
+
+void audit_request(struct http_req *req, uint64_t ns); /* a request is over */
+
 /* --- request_log.c: a line per request; the rate of failures is limited --- */
 
 void request_log_write(struct http_req *req, int error); /* for on_done */
@@ -96,6 +129,9 @@ void handle_sandbox_rollback(struct http_req *req);
 void handle_sandbox_renew(struct http_req *req);
 /* endpoints_api.c */
 void handle_endpoint_get(struct http_req *req);
+/* console_api.c */
+void handle_console_get(struct http_req *req);
+void handle_preview_post(struct http_req *req);
 /* diagnostics_api.c */
 void handle_diagnostics_logs(struct http_req *req);
 void handle_diagnostics_events(struct http_req *req);
@@ -121,6 +157,25 @@ void handle_volumes_get(struct http_req *req);
 void handle_volumes_post(struct http_req *req);
 void handle_volume_get(struct http_req *req);
 void handle_volume_delete(struct http_req *req);
+/* watch_api.c */
+void handle_sandboxes_delete(struct http_req *req);
+/* audit_api.c */
+void handle_audit_get(struct http_req *req);
+/* events_api.c */
+void handle_events_get(struct http_req *req);
+/* tenants_api.c */
+void handle_whoami_get(struct http_req *req);
+void handle_tenants_get(struct http_req *req);
+void handle_tenants_post(struct http_req *req);
+void handle_tenant_get(struct http_req *req);
+void handle_tenant_patch(struct http_req *req);
+void handle_tenant_delete(struct http_req *req);
+/* keys_api.c */
+void handle_keys_get(struct http_req *req);
+void handle_keys_post(struct http_req *req);
+void handle_key_get(struct http_req *req);
+void handle_key_delete(struct http_req *req);
+void handle_key_rotate(struct http_req *req);
 /* pools_api.c */
 void handle_pools_post(struct http_req *req);
 void handle_pools_get(struct http_req *req);

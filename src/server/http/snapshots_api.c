@@ -21,7 +21,7 @@ static struct snapshot *require_snapshot(struct http_req *req)
     struct str id = http_req_param(req, "snapshotId");
     struct snapshot *s = snapshots_find(server_of(req)->snapshots, id);
 
-    if (s && !s->hidden)
+    if (s && !s->hidden && principal_sees(guard_principal(req), s->tenant))
         return s;
     http_reply_error(req, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot '%.*s'", STR_ARG(id));
     return NULL;
@@ -47,13 +47,14 @@ void handle_snapshots_post(struct http_req *req)
 {
     struct sandbox *sb = require_sandbox(req);
     struct api_fail f = {0};
+    struct api_snapshot_create body = {0};
     struct snapshot_request request = {0};
     struct pending *p;
 
     if (!sb)
         return;
     if (api_snapshot_create_parse(&req->arena, http_req_header(req, STR("Content-Type")), req->body,
-                                  &request.name, &f) < 0) {
+                                  &body, &f) < 0) {
         reply_fail(req, &f);
         return;
     }
@@ -65,14 +66,20 @@ void handle_snapshots_post(struct http_req *req)
         return;
     }
     request.sandbox_id = str_of(sb->id);
+    request.tenant = str_of(sb->owner.tenant);
+    request.name = body.name;
+    request.memory = body.memory;
     p = mem_new(struct pending);
     pending_init(p, req, NULL);
     snapshots_create(server_of(req)->snapshots, guard_principal(req), &request, on_accepted, NULL,
                      p);
 }
 
-static bool matches(const struct snapshot *s, const struct api_snapshot_query *q)
+static bool matches(const struct snapshot *s, const struct api_snapshot_query *q,
+                    const struct principal *by)
 {
+    if (!principal_sees(by, s->tenant))
+        return false;
     if ((q->states || q->unknown_state) && !(q->states & STATE_BIT(s->state)))
         return false;
     if (q->name.p && !str_eq(q->name, str_of(s->name)))
@@ -98,7 +105,7 @@ void handle_snapshots_get(struct http_req *req)
     for (struct snapshot *s = snapshots_newest(t); s; s = snapshots_older(t, s)) {
         struct api_snapshot view;
 
-        if (!matches(s, &q))
+        if (!matches(s, &q, guard_principal(req)))
             continue;
         if (total >= first && total < first + q.page_size) {
             snapshot_view(s, &view);

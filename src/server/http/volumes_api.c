@@ -4,6 +4,7 @@
 #include "api/named_volume.h"
 #include "base/mem.h"
 #include "base/url.h"
+#include "server/core/volume_names.h"
 #include "server/http/server_internal.h"
 
 enum { VOLUMES_JSON_MAX = 16 << 20, BODY_ARENA_MAX = 1 << 20 };
@@ -13,7 +14,9 @@ struct query {
     struct pool_job job;
     struct runtime *runtime;
     int (*work)(struct query *q, struct err *e);
-    char name[API_CLAIM_BYTES_MAX + 1];
+    char name[VOLUME_NAME_MAX]; /* of the runtime */
+    struct principal by;
+    uint64_t skip, at, seen; /* of a list */
     uint64_t size_bytes;
     uint32_t page, page_size;
     struct api_page list;
@@ -89,12 +92,14 @@ static struct query *query_new(struct http_req *req, int (*work)(struct query *,
                                int status)
 {
     struct str raw = http_req_param(req, "volumeName"), name = STR_NONE;
+    char inside[VOLUME_NAME_MAX] = "";
     struct query *q;
 
     if (!have_volumes(req))
         return NULL;
-    if (raw.n && (url_decode_in(&req->arena, raw, 0, &name) < 0 || name.n > API_CLAIM_BYTES_MAX ||
-                  str_has_nul(name))) {
+    if (raw.n &&
+        (url_decode_in(&req->arena, raw, 0, &name) < 0 || name.n > API_CLAIM_BYTES_MAX ||
+         str_has_nul(name) || volume_name_inside(guard_principal(req), name, inside) < 0)) {
         http_reply_error(req, 404, "VOLUME::NOT_FOUND", "there is no volume '%s'",
                          api_show(raw).text);
         return NULL;
@@ -104,8 +109,8 @@ static struct query *query_new(struct http_req *req, int (*work)(struct query *,
     q->work = work;
     q->status = status;
     buf_init(&q->out, VOLUMES_JSON_MAX);
-    if (name.n)
-        memcpy(q->name, name.p, name.n); /* of a zeroed struct */
+    memcpy(q->name, inside, sizeof(q->name));
+    q->by = *guard_principal(req);
     pending_init(&q->pending, req, query_free);
     return q;
 }
@@ -142,16 +147,29 @@ static void list_add(void *user, const struct runtime_volume *v)
     struct query *q = user;
     struct api_named_volume view = volume_view(v);
 
+    if (!volume_name_outside(&q->by, v->name, &view.name))
+        return;
+    if (q->at++ < q->skip || q->seen == q->page_size)
+        return;
+    q->seen++;
     api_page_add_named_volume(&q->list, &view);
 }
 
 static int list_work(struct query *q, struct err *e)
 {
-    uint64_t skip = (uint64_t)(q->page - 1) * q->page_size, total = 0;
+    uint64_t first = (uint64_t)(q->page - 1) * q->page_size, total = 0;
+    uint32_t count = q->page_size;
     int r;
 
+    if (!q->by.everywhere) { /* of others there may be any number in between */
+        q->skip = first;
+        first = 0;
+        count = UINT32_MAX;
+    }
     api_page_begin(&q->list, &q->out, q->page, q->page_size);
-    r = q->runtime->ops->volume_list(q->runtime, skip, q->page_size, list_add, q, &total, e);
+    r = q->runtime->ops->volume_list(q->runtime, first, count, list_add, q, &total, e);
+    if (!q->by.everywhere)
+        total = q->at;
     if (r == 0 && api_page_end(&q->list, total) < 0)
         r = err_set(e, EMSGSIZE, "the answer is too large; ask for fewer by pageSize");
     return r;
@@ -182,6 +200,7 @@ static void get_write(void *user, const struct runtime_volume *v)
     struct query *q = user;
     struct api_named_volume view = volume_view(v);
 
+    (void)volume_name_outside(&q->by, v->name, &view.name);
     if (api_named_volume_write(&q->out, &view) < 0)
         (void)api_fail_set(&q->fail, 500, "GENERAL::UNKNOWN_ERROR", "the answer is too large");
 }
@@ -221,7 +240,12 @@ void handle_volumes_post(struct http_req *req)
     q = query_new(req, create_work, 201);
     if (!q)
         return;
-    memcpy(q->name, create.name.p, create.name.n); /* it fits: it was checked */
+    if (volume_name_inside(&q->by, create.name, q->name) < 0) {
+        http_reply_error(req, 400, "VOLUME::INVALID_PVC_NAME",
+                         "name: it is too long for this tenant, or begins with 't--'");
+        pending_end(&q->pending);
+        return;
+    }
     q->size_bytes = create.size_bytes;
     query_start(q);
 }

@@ -79,7 +79,8 @@ void runtime_task_end(struct runtime_task *task, int r, const struct err *e)
 
 int runtime_check_source(struct runtime *r, const struct api_create *spec, struct api_fail *f)
 {
-    if (spec->pool_ref.n && !runtime_can(r, RUNTIME_CAN_POOLS))
+    if (spec->pool_ref.n && !runtime_can(r, RUNTIME_CAN_POOLS) &&
+        !runtime_can(r, RUNTIME_CAN_OWN_POOLS))
         return api_fail_set(f, 400, "SANDBOX::UNSUPPORTED_POOL_REF",
                             "extensions.poolRef: this runtime has no pools; create without it");
     if (spec->snapshot_id.n && !runtime_can(r, RUNTIME_CAN_SNAPSHOT))
@@ -103,6 +104,8 @@ int runtime_check_abilities(struct runtime *r, const struct api_create *spec, st
          "lifecycle: this runtime has no hooks; let the entrypoint do it"                                    },
         {spec->persistent,       RUNTIME_CAN_KEEP,
          "persistent: this runtime keeps no files of sandboxes that are stopped"                             },
+        {spec->runtime.n != 0,   RUNTIME_CAN_CHOOSE,
+         "extensions.runtime: this runtime has no others to choose from; create without it"                  },
         {spec->limits.gpus != 0, RUNTIME_CAN_GPUS,             "resourceLimits.gpu: this runtime has no GPUs"},
     };
     int result = r->ops->check_abilities ? r->ops->check_abilities(r, spec, f) : 0;
@@ -131,6 +134,14 @@ int runtime_check(struct runtime *r, struct runtime_create *c, struct api_fail *
                                 "volumes[%zu].%s: this runtime has no volumes of this kind", i,
                                 kinds[spec->volumes[i].kind].name);
     return r->ops->check(r, c, f);
+}
+
+const char *runtime_code(const struct runtime *r, const char *code)
+{
+    for (const struct runtime_code *row = r->codes; row && row->usual; row++)
+        if (strcmp(row->usual, code) == 0)
+            return row->here;
+    return code;
 }
 
 /* --- kinds --- */

@@ -33,15 +33,28 @@ enum runtime_can {
     RUNTIME_CAN_VOLUME_HOST = 1 << 7, /* directories of the host */
     RUNTIME_CAN_VOLUME_CLAIM = 1 << 8,
     RUNTIME_CAN_VOLUME_OBJECTS = 1 << 9, /* object storage */
-    RUNTIME_CAN_KEEP = 1 << 10, /* halt(), create() of what is there, and persistent files */
+    RUNTIME_CAN_KEEP = 1 << 10,   /* halt(), create() of what is there, and persistent files */
+    RUNTIME_CAN_CHOOSE = 1 << 11, /* extensions.runtime */
+    RUNTIME_CAN_MEMORY = 1 << 12, /* runtime_snapshot.memory, of some sandboxes */
+    /* Its sandboxes are known beyond this server: others make, change and end them, too. What it
+     * lists and the store has no row of is taken over by describe(), and what it has no longer is
+     * forgotten. */
+    RUNTIME_CAN_SHARE = 1 << 13,
+    RUNTIME_CAN_EXPIRE = 1 << 14,    /* ends sandboxes at their expiry by itself; renew() */
+    RUNTIME_CAN_OWN_POOLS = 1 << 15, /* in place of the server's: pools(), extensions.poolRef */
+    RUNTIME_CAN_DIRECT = 1 << 16,    /* clients may reach the address of endpoint() themselves */
 };
 
 /* What a runtime reports about a sandbox. */
 enum runtime_state {
     RUNTIME_RUNNING,
     RUNTIME_PAUSED,
-    RUNTIME_EXITED, /* see exit_code and exit_signal */
-    RUNTIME_FAILED, /* its entrypoint never ran */
+    RUNTIME_EXITED,    /* see exit_code and exit_signal */
+    RUNTIME_FAILED,    /* its entrypoint never ran */
+    RUNTIME_PENDING,   /* is being made */
+    RUNTIME_ALLOCATED, /* has an address, and may run */
+    RUNTIME_PAUSING,
+    RUNTIME_RESUMING,
 };
 
 struct runtime_status {
@@ -51,6 +64,11 @@ struct runtime_status {
     bool execd_out_of_memory;   /* execd reached its own limit, and the whole sandbox ended */
     int64_t ended_us;           /* 0 = unknown */
     struct err err;             /* of RUNTIME_FAILED: the reason */
+    const char *reason;         /* the API's word for it, static; NULL = the usual of the state */
+    char note[160];             /* what there is to say of another state; "" = the usual */
+    bool news;                  /* RUNTIME_CAN_SHARE: the next two are set */
+    int64_t expires_us;         /* 0 = never */
+    char *metadata;             /* JSON as of struct api_sandbox; the caller frees it */
 };
 
 struct runtime_usage {
@@ -77,6 +95,7 @@ struct runtime_endpoint {
      * texts are valid during the current loop turn. */
     struct http_header headers[RUNTIME_ENDPOINT_HEADERS_MAX];
     size_t header_count;
+    bool at_root; /* of egress_endpoint(): it is served at /, with the headers above */
 };
 
 /* --- work that may take longer than a worker should be held --- */
@@ -139,19 +158,52 @@ struct runtime_create {
     enum runtime_again again;
     struct str id;
     const struct api_create *spec; /* snapshot_id set: from that snapshot; else from its image */
+    struct str token, owner;       /* of the sandbox's data plane; who asks, "" = not recorded */
+    int64_t expires_us;            /* 0 = never */
     void *plan;                    /* made by check() for create(), with one free(); NULL = none */
     struct runtime_birth birth;    /* the result */
     bool image_failed;             /* of a failure: it is for want of the image */
     bool objects_failed;           /* the same for object storage */
+    int fail_status;               /* the same: what to answer; 0 = the usual */
+    const char *fail_code;         /* static */
 };
 
 struct runtime_snapshot {
     struct runtime_task task;
     struct str id;          /* of the sandbox, which runs or is paused, and goes on after it */
     struct str snapshot_id; /* chosen by the caller, never used before */
-    uint64_t size_bytes;    /* the result: on disk */
-    uint64_t frozen_us;     /* the result: how long the sandbox did not run */
+    bool memory;         /* RUNTIME_CAN_MEMORY: also of its processes, which create() continues */
+    uint64_t size_bytes; /* the result: on disk */
+    uint64_t frozen_us;  /* the result: how long the sandbox did not run */
 };
+
+/* A sandbox that another server made. Texts are in the arena of the call. */
+struct runtime_description {
+    struct str image, snapshot_id, os, arch; /* "" = none */
+    struct str entrypoint, metadata;         /* JSON as of struct api_sandbox */
+    struct str token, owner;                 /* as of struct runtime_create */
+    int64_t created_us, expires_us;
+    uint32_t renew_extend_s;
+    bool secure; /* secureAccess */
+};
+
+/* A pool of RUNTIME_CAN_OWN_POOLS. */
+struct runtime_pool {
+    struct str name;
+    struct api_capacity capacity;
+    bool has_status;
+    int64_t total, allocated, available;
+    struct str revision;
+    int64_t created_us;
+};
+enum runtime_pool_verb {
+    RUNTIME_POOL_LIST,
+    RUNTIME_POOL_GET,
+    RUNTIME_POOL_CREATE,
+    RUNTIME_POOL_RESIZE,
+    RUNTIME_POOL_DELETE,
+};
+typedef void runtime_pool_visit_fn(void *user, const struct runtime_pool *p);
 
 /* A volume that requests name. The ids are valid during the call that shows it. */
 struct runtime_volume {
@@ -196,8 +248,15 @@ struct runtime_ops {
      * set when it has ended already. -ENOENT when this installation has no such sandbox. */
     int (*adopt)(struct runtime *r, struct str id, int *ret_watch, struct runtime_status *ret,
                  struct err *e);
-    int (*pause)(struct runtime *r, struct str id, struct err *e);  /* RUNTIME_CAN_PAUSE */
+    /* RUNTIME_CAN_PAUSE. 0 = done; 1 = under way: adopt() tells how it goes on. */
+    int (*pause)(struct runtime *r, struct str id, struct err *e);
     int (*resume)(struct runtime *r, struct str id, struct err *e); /* the same */
+    /* RUNTIME_CAN_SHARE: changes of what is known beyond this server; before the store has them.
+     * relabel: value.p == NULL removes a key. All: -ENOENT when the sandbox is gone. */
+    int (*renew)(struct runtime *r, struct str id, int64_t expires_us, struct err *e);
+    int (*relabel)(struct runtime *r, struct str id, const struct api_patch *patch, struct err *e);
+    int (*describe)(struct runtime *r, struct arena *a, struct str id,
+                    struct runtime_description *ret, struct err *e);
     /* RUNTIME_CAN_KEEP: kills its processes. What create() needs to make it again stays: volumes,
      * and the files of a persistent one. 1 when it was there, 0 when not. */
     int (*halt)(struct runtime *r, struct str id, struct err *e);
@@ -207,6 +266,13 @@ struct runtime_ops {
     /* The last lines that its entrypoint printed, each after its time stamp. */
     int (*logs)(struct runtime *r, struct str id, const struct runtime_log_query *query,
                 struct buf *out, bool *ret_cut, struct err *e);
+    /* Appends what else the runtime knows of a sandbox, for events and inspect; NULL = nothing. */
+    int (*report)(struct runtime *r, struct str id, enum api_diag_kind kind, struct buf *out,
+                  struct err *e);
+    /* RUNTIME_CAN_OWN_POOLS. `pool` has what the verb needs: the name, and of create and resize the
+     * rest. Shows the pools of a success. */
+    int (*pools)(struct runtime *r, enum runtime_pool_verb verb, const struct api_pool *pool,
+                 runtime_pool_visit_fn *visit, void *user, struct api_fail *f);
     /* The sandboxes of this installation. */
     int (*list)(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e);
     int (*levels)(struct runtime *r, struct runtime_levels *ret, struct err *e);
@@ -254,12 +320,22 @@ struct runtime {
     const char *name;
     unsigned can;          /* RUNTIME_CAN_ bits */
     struct images *images; /* what /images shows; NULL: it keeps none itself */
+    /* Codes of errors and reasons of states that clients of this runtime know by other names; ends
+     * with a NULL. */
+    const struct runtime_code {
+        const char *usual, *here;
+    } * codes;
+    /* A create that takes longer is answered with Pending; 0 = the usual, which is short. */
+    uint32_t create_wait_ms;
 };
 
 static inline bool runtime_can(const struct runtime *r, unsigned bits)
 {
     return (r->can & bits) == bits;
 }
+
+/* The name of an error code with this runtime. */
+const char *runtime_code(const struct runtime *r, const char *code);
 
 /* The checks of a request: what `can` says, then the runtime's own. */
 int runtime_check_source(struct runtime *r, const struct api_create *spec, struct api_fail *f);
@@ -274,14 +350,21 @@ struct runtime_conf {
     struct loop *loop;
     struct pool *pool;
     void *prepared; /* of prepare_as_root(); belongs to the runtime once start() returned 0 */
+    void (*on_news)(void *user); /* on the loop, RUNTIME_CAN_SHARE: list() has more */
     void (*on_lost)(void *user); /* on the loop: the runtime is lost for good, and logged why */
     void *user;
 };
 
 struct runtime_kind {
     const char *name; /* as runtime.type has it */
+    /* For --check: whether what the runtime needs is there; the error says what to do. BLOCKS.
+     * NULL: nothing to add to config_check_host(). */
+    int (*check_host)(const struct config *config, struct err *e);
     /* While the server may still be root, and has one thread. BLOCKS. NULL: nothing to do. */
     int (*prepare_as_root)(const struct config *config, void **ret_prepared, struct err *e);
+    /* The group of a socket that the runtime needs: the server stays in it when it gives up root.
+     * -errno when there is none. NULL: the same. */
+    int (*group_as_root)(const struct config *config, gid_t *ret);
     void (*discard)(void *prepared); /* what no start() took over; NULL is fine */
     int (*start)(const struct runtime_conf *conf, struct runtime **ret, struct err *e); /* BLOCKS */
 };

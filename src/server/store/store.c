@@ -8,12 +8,13 @@
 
 static store_open_fn *const store_types[] = {
     [STORE_SQLITE] = store_sqlite_open,
+    [STORE_POSTGRES] = store_pg_open,
 };
 
-int store_open(enum store_type type, const char *path, struct store **ret_store, struct err *e)
+int store_open(enum store_type type, const char *where, struct store **ret_store, struct err *e)
 {
     assert(type < ARRAY_LEN(store_types));
-    return store_types[type](path, ret_store, e);
+    return store_types[type](where, ret_store, e);
 }
 
 void store_close(struct store *s)

@@ -1,7 +1,8 @@
 /* store.h - the server's persistent state: sandboxes, their expiry and metadata, their history; and
  * named records of other kinds.
  *
- * An interface: store_ops.h has what an implementation provides, store_sqlite.c the one there is.
+ * An interface: store_ops.h has what an implementation provides, store_sqlite.c and store_pg.c are
+ * the two there are.
  * Every call is one transaction, blocks, and is for workers (any thread). A change that returned
  * success survives the death of the process. A power cut may undo the newest changes, but damages
  * nothing. Changes of state and expiry are compare-and-set on the row, so that renew, expire, pause
@@ -49,13 +50,15 @@ struct store_status { /* the new status of a row */
 };
 
 /* The numbers are those of the words of the configuration's store.type. */
-enum store_type { STORE_SQLITE };
+enum store_type { STORE_SQLITE, STORE_POSTGRES };
 
-/* Creates directories and file as needed (0700, 0600), checks integrity, migrates. Refuses, with a
- * message: a file that another server has open (-EBUSY, by a lock file beside it), a newer version
- * (-ENOTSUP), a damaged file (-EUCLEAN), one of another program (-EINVAL). Recovers what a killed
- * server left behind. */
-int store_open(enum store_type type, const char *path, struct store **ret_store, struct err *e);
+/* `where` is the path of a file of SQLite, or a connection string of PostgreSQL.
+ *
+ * Creates directories and file, or tables, as needed (0700, 0600), checks integrity, migrates.
+ * Refuses, with a message: what another server has open (-EBUSY, by a lock file beside it or an
+ * advisory lock), a newer version (-ENOTSUP), a damaged file (-EUCLEAN), one of another program
+ * (-EINVAL). Recovers what a killed server left behind. */
+int store_open(enum store_type type, const char *where, struct store **ret_store, struct err *e);
 void store_close(struct store *s); /* NULL is fine */
 
 /* -EEXIST when the id exists. The state becomes the first event of the history. */

@@ -39,6 +39,6 @@ struct store {
 };
 
 /* Opens a store of one type: store_open. */
-typedef int store_open_fn(const char *path, struct store **ret_store, struct err *e);
+typedef int store_open_fn(const char *where, struct store **ret_store, struct err *e);
 
-store_open_fn store_sqlite_open;
+store_open_fn store_sqlite_open, store_pg_open;

@@ -4,49 +4,18 @@
 #include <errno.h>
 
 #include "base/mem.h"
+#include "server/store/store_columns.h"
 #include "server/store/store_sqlite_internal.h"
 
 #define NUMBER(n)      NUMBER_TEXT(n)
 #define NUMBER_TEXT(n) #n
-
-#define COLUMNS                                                                                    \
-    "id, state, reason, message, created_us, since_us, expires_us, image, snapshot_id, os, arch, " \
-    "entrypoint, metadata, token, spec, renew_extend_s, tenant, owner"
-
-/* The fields of a sandbox row in memory, in the order of COLUMNS. */
-enum column_kind { COLUMN_TEXT, COLUMN_TIME, COLUMN_STATE, COLUMN_U32 };
-
-#define AT(field) offsetof(struct store_sandbox, field)
-static const struct column {
-    enum column_kind kind;
-    size_t offset;
-} columns[] = {
-    {COLUMN_TEXT,  AT(id)            },
-    {COLUMN_STATE, AT(state)         },
-    {COLUMN_TEXT,  AT(reason)        },
-    {COLUMN_TEXT,  AT(message)       },
-    {COLUMN_TIME,  AT(created_us)    },
-    {COLUMN_TIME,  AT(since_us)      },
-    {COLUMN_TIME,  AT(expires_us)    },
-    {COLUMN_TEXT,  AT(image)         },
-    {COLUMN_TEXT,  AT(snapshot_id)   },
-    {COLUMN_TEXT,  AT(os)            },
-    {COLUMN_TEXT,  AT(arch)          },
-    {COLUMN_TEXT,  AT(entrypoint)    },
-    {COLUMN_TEXT,  AT(metadata)      },
-    {COLUMN_TEXT,  AT(token)         },
-    {COLUMN_TEXT,  AT(spec)          },
-    {COLUMN_U32,   AT(renew_extend_s)},
-    {COLUMN_TEXT,  AT(tenant)        },
-    {COLUMN_TEXT,  AT(owner)         },
-};
 
 /* Conditions on the row are part of the UPDATE: that makes it a compare-and-set. */
 static const char *const sql_texts[SQL_STMT_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_INSERT] = "INSERT INTO sandboxes (" COLUMNS ")"
+    [SQL_INSERT] = "INSERT INTO sandboxes (" STORE_COLUMNS ")"
                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     /* ?1 id, ?2 to ?5 the new status, then the conditions */
     [SQL_SET_STATUS] = "UPDATE sandboxes SET state = ?2, reason = ?3, message = ?4, since_us = ?5"
@@ -69,7 +38,7 @@ static const char *const sql_texts[SQL_STMT_COUNT] = {
     [SQL_PRUNE_EVENTS] = "WITH s AS (SELECT n FROM sandboxes WHERE id = ?1)"
                          " DELETE FROM events WHERE sandbox = (SELECT n FROM s) AND seq <="
                          " (SELECT max(seq) FROM events WHERE sandbox = (SELECT n FROM s)) - ?2",
-    [SQL_EACH] = "SELECT " COLUMNS " FROM sandboxes ORDER BY created_us, n",
+    [SQL_EACH] = "SELECT " STORE_COLUMNS " FROM sandboxes ORDER BY created_us, n",
     [SQL_HISTORY] = "SELECT at_us, state, reason, message, seq FROM"
                     " (SELECT * FROM events"
                     "  WHERE sandbox = (SELECT n FROM sandboxes WHERE id = ?1)"
@@ -97,8 +66,8 @@ int sql_prepare(struct sql_store *s, struct err *e)
         if (rc != SQLITE_OK)
             return sql_fail(s->db, rc, e);
     }
-    assert(sqlite3_bind_parameter_count(s->stmts[SQL_INSERT]) == ARRAY_LEN(columns));
-    assert(sqlite3_column_count(s->stmts[SQL_EACH]) == ARRAY_LEN(columns));
+    assert(sqlite3_bind_parameter_count(s->stmts[SQL_INSERT]) == STORE_COLUMN_COUNT);
+    assert(sqlite3_column_count(s->stmts[SQL_EACH]) == STORE_COLUMN_COUNT);
     return 0;
 }
 
@@ -135,23 +104,13 @@ static int insert_row(struct sql_store *s, const struct store_sandbox *row, stru
 {
     struct sql_query q = sql_query_begin(s, SQL_INSERT);
 
-    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
-        const void *field = (const char *)row + columns[i].offset;
+    for (size_t i = 0; i < STORE_COLUMN_COUNT; i++) {
+        const struct store_column *column = &store_columns[i];
 
-        switch (columns[i].kind) {
-        case COLUMN_TEXT:
-            sql_bind_text(&q, *(const struct str *)field);
-            break;
-        case COLUMN_TIME:
-            sql_bind_int(&q, *(const int64_t *)field);
-            break;
-        case COLUMN_STATE:
-            sql_bind_int(&q, *(const enum sandbox_state *)field);
-            break;
-        case COLUMN_U32:
-            sql_bind_int(&q, *(const uint32_t *)field);
-            break;
-        }
+        if (column->kind == COLUMN_TEXT)
+            sql_bind_text(&q, store_column_text(column, row));
+        else
+            sql_bind_int(&q, store_column_int(column, row));
     }
     return sql_query_run(&q, e);
 }
@@ -277,38 +236,21 @@ static int sql_delete(struct store *base, struct str id, struct err *e)
 
 /* --- reading --- */
 
-/* The schema's CHECKs keep states in range, but a file may have been edited without them. */
-static int read_state(sqlite3_stmt *stmt, int column, enum sandbox_state *ret)
-{
-    int64_t state = sqlite3_column_int64(stmt, column);
-
-    if (state < 0 || state >= SANDBOX_STATE_COUNT)
-        return -EUCLEAN;
-    *ret = (enum sandbox_state)state;
-    return 0;
-}
-
 static int read_row(sqlite3_stmt *stmt, struct store_sandbox *ret)
 {
+    struct str text;
     int r = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(columns) && r >= 0; i++) {
-        void *field = (char *)ret + columns[i].offset;
+    for (int i = 0; i < STORE_COLUMN_COUNT && r >= 0; i++) {
+        const struct store_column *column = &store_columns[i];
 
-        switch (columns[i].kind) {
-        case COLUMN_TEXT:
-            r = sql_read_text(stmt, (int)i, field);
-            break;
-        case COLUMN_TIME:
-            *(int64_t *)field = sqlite3_column_int64(stmt, (int)i);
-            break;
-        case COLUMN_STATE:
-            r = read_state(stmt, (int)i, field);
-            break;
-        case COLUMN_U32:
-            *(uint32_t *)field = (uint32_t)sqlite3_column_int64(stmt, (int)i);
-            break;
+        if (column->kind != COLUMN_TEXT) {
+            r = store_column_set_int(column, ret, sqlite3_column_int64(stmt, i));
+            continue;
         }
+        r = sql_read_text(stmt, i, &text);
+        if (r >= 0)
+            store_column_set_text(column, ret, text);
     }
     return r;
 }
@@ -346,7 +288,7 @@ static int sql_each(struct store *base, store_visit_fn *visit, void *user, struc
 
 static int read_event(sqlite3_stmt *stmt, struct store_event *ret)
 {
-    int r = read_state(stmt, 1, &ret->state);
+    int r = store_state_of(sqlite3_column_int64(stmt, 1), &ret->state);
 
     ret->at_us = sqlite3_column_int64(stmt, 0);
     ret->number = (uint64_t)sqlite3_column_int64(stmt, 4);

@@ -1,6 +1,7 @@
 /* Named records of the store in SQLite. */
 #include <errno.h>
 
+#include "server/store/store_columns.h"
 #include "server/store/store_sqlite_internal.h"
 
 /* Binds the key, which is ?1 and ?2 of every statement but the insert. */
@@ -81,19 +82,6 @@ static int read_record(sqlite3_stmt *stmt, struct store_record *ret)
     return r;
 }
 
-static int copy_record(struct arena *a, struct store_record *record)
-{
-    struct str *const texts[] = {&record->kind,   &record->id,    &record->state,
-                                 &record->tenant, &record->owner, &record->json};
-
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        *texts[i] = arena_str(a, *texts[i]);
-        if (!texts[i]->p)
-            return -ENOMEM;
-    }
-    return 0;
-}
-
 int sql_record_get(struct store *base, struct str kind, struct str id, struct arena *a,
                    struct store_record *ret, struct err *e)
 {
@@ -108,7 +96,7 @@ int sql_record_get(struct store *base, struct str kind, struct str id, struct ar
     if (found > 0) {
         r = read_record(q.stmt, &record);
         if (r >= 0)
-            r = copy_record(a, &record);
+            r = store_record_copy(a, &record);
         if (r < 0)
             r = err_sys(e, -r, "its texts");
     }

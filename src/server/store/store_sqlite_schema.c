@@ -12,7 +12,8 @@
 /* Files store states as these numbers. */
 static_assert(SANDBOX_PENDING == 0 && SANDBOX_RUNNING == 1 && SANDBOX_PAUSING == 2 &&
                   SANDBOX_PAUSED == 3 && SANDBOX_RESUMING == 4 && SANDBOX_STOPPING == 5 &&
-                  SANDBOX_TERMINATED == 6 && SANDBOX_FAILED == 7 && SANDBOX_STATE_COUNT == 8,
+                  SANDBOX_TERMINATED == 6 && SANDBOX_FAILED == 7 && SANDBOX_ALLOCATED == 8 &&
+                  SANDBOX_STATE_COUNT == 9,
               "a state that changes its number needs a step; so does a new one, for the CHECKs");
 
 const char *const sql_steps[SQL_VERSION] = {

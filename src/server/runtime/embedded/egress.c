@@ -28,7 +28,7 @@ enum {
     ANSWER_BYTES_MAX = 1024 * 1024,
     STATE_BYTES_MAX = 2 * 1024 * 1024,
     RESOLV_BYTES_MAX = 64 * 1024,
-    UPSTREAMS_MAX = 4,
+    UPSTREAMS_MAX = 10,
 };
 #define STATE_FILE "egress.json" /* in the directory of a sandbox; egress reads and replaces it */
 
@@ -161,6 +161,23 @@ static int call(const struct embedded_egress *g, const char *method, const char 
 
 /* --- policies of sandboxes --- */
 
+/* With their values: egress judges all of it as it will when the sandbox is made. */
+static int check_secrets(const struct embedded_egress *g, const struct api_create *spec,
+                         struct err *e)
+{
+    AUTO_BUF(body, STATE_BYTES_MAX);
+    int r;
+
+    buf_keep_secret(&body);
+    r = buf_addf(&body, "{\"policy\":%.*s,\"secretEnv\":", STR_ARG(spec->network_policy_json));
+    if (r == 0)
+        r = api_secrets_write(&spec->secrets, &body);
+    if (r == 0)
+        r = buf_add_char(&body, '}');
+    return r < 0 ? err_sys(e, -r, "write the secrets")
+                 : call(g, "POST", "/check-secrets", buf_str(&body), e);
+}
+
 int embedded_egress_check(struct embedded *em, const struct api_create *spec, struct api_fail *f)
 {
     struct err e = {0};
@@ -168,9 +185,15 @@ int embedded_egress_check(struct embedded *em, const struct api_create *spec, st
 
     if (!em->egress || !spec->network_policy)
         return 0;
-    r = call(em->egress, "POST", "/check", spec->network_policy_json, &e);
+    r = call(em->egress, "POST", spec->credential_proxy ? "/check?credentialProxy=true" : "/check",
+             spec->network_policy_json, &e);
     if (r == -EBADMSG)
         return api_fail_invalid(f, "networkPolicy: %s", e.msg);
+    if (r == 0 && spec->secrets.count && !spec->secrets_from.n && spec->secrets.rows[0].value.p) {
+        r = check_secrets(em->egress, spec, &e);
+        if (r == -EBADMSG)
+            return api_fail_invalid(f, "secretEnv: %s", e.msg);
+    }
     return r < 0 ? api_fail_set(f, 503, "SANDBOX::UNKNOWN_ERROR", "networkPolicy: %s", e.msg) : 0;
 }
 
@@ -199,7 +222,61 @@ int embedded_egress_prepare(struct embedded *em, const struct runtime_create *cr
     return em->egress->always || faccessat(dir, STATE_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-int embedded_egress_trust(struct embedded *em, const char *id, struct plan *plan, struct err *e)
+/* New ones, those of the sandbox that this one is a fork of, or those that it has already. */
+static int write_secrets(const struct runtime_create *create, struct buf *body)
+{
+    const struct api_create *spec = create->spec;
+    int r;
+
+    if (create->again != RUNTIME_NEW)
+        return buf_add(body, STR("{}"));
+    if (spec->secrets_from.n)
+        return buf_addf(body, "{\"from\":\"%.*s\"}", STR_ARG(spec->secrets_from));
+    r = buf_add(body, STR("{\"secretEnv\":"));
+    if (r == 0)
+        r = api_secrets_write(&spec->secrets, body);
+    return r < 0 ? r : buf_add_char(body, '}');
+}
+
+/* {"NAME":"placeholder"} */
+static int put_placeholders(struct str json, struct plan *plan, struct err *e)
+{
+    AUTO_ARENA(arena, ANSWER_BYTES_MAX);
+    struct json *root = NULL;
+    int r = json_parse(&arena, json, NULL, &root, e);
+
+    json_each(v, root)
+    {
+        struct str text;
+
+        if (r == 0 && json_to_str(v, &text) == 0)
+            r = plan_insert_env(plan, v->key, text);
+    }
+    return r < 0 ? err_set(e, -r, "too many variables with those of secretEnv") : 0;
+}
+
+static int hand_over_secrets(const struct embedded_egress *g, const struct runtime_create *create,
+                             const char *id, struct plan *plan, struct err *e)
+{
+    AUTO_BUF(body, STATE_BYTES_MAX);
+    char path[PLAN_ID_MAX + 32];
+    struct answer a = {0};
+    int r;
+
+    buf_keep_secret(&body);
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s/secrets", id);
+    buf_init(&a.text, ANSWER_BYTES_MAX);
+    r = write_secrets(create, &body);
+    r = r < 0 ? err_sys(e, -r, "write the secrets")
+              : request(g, "POST", path, buf_str(&body), &a, e);
+    if (r == 0)
+        r = put_placeholders(a.body, plan, e);
+    buf_done(&a.text);
+    return r < 0 ? err_wrap(e, r, "secretEnv") : 0;
+}
+
+int embedded_egress_trust(struct embedded *em, const struct runtime_create *create, const char *id,
+                          struct plan *plan, struct err *e)
 {
     char path[PLAN_ID_MAX + 32];
     struct answer a = {0};
@@ -216,6 +293,8 @@ int embedded_egress_trust(struct embedded *em, const char *id, struct plan *plan
             (void)err_sys(e, -r, "put the certificate into the environment");
     }
     buf_done(&a.text);
+    if (r == 0 && create->spec->secrets.count)
+        return hand_over_secrets(em->egress, create, id, plan, e);
     return r == -ENOENT ? 0 : r; /* it has no credential proxy */
 }
 
@@ -339,16 +418,20 @@ static void fill_args(struct args *a, const struct embedded_egress *g, char rule
     (void)snprintf(rules, 16, "%d", (int)config->egress.max_rules);
     (void)snprintf(timeout, 16, "%d", (int)config->egress.dns_timeout_seconds * 1000);
     a->at[a->count++] = config->egress.program;
-    add(a, "--broker", config->embedded.broker);
+    add(a, "--broker-fd", "3"); /* the first of proc_spec.more */
     add(a, "--dir", config->dir);
     add(a, "--socket", g->socket);
     add(a, "--until-eof", "0");
     add(a, "--max-rules", rules);
     add(a, "--dns-timeout", timeout);
+    if (config->egress.ca_file[0])
+        add(a, "--trust", config->egress.ca_file);
     add_upstreams(a, config);
     add_list(a, "--deny", &config->egress.always_deny);
     add_list(a, "--allow", &config->egress.always_allow);
     add_list(a, "--doh", &config->egress.doh_blocklist);
+    if (config->egress.deny_webhook[0])
+        add(a, "--webhook", config->egress.deny_webhook);
     if (config->egress.block_doh)
         add(a, "--block-doh", NULL);
     if (config->egress.block_quic)
@@ -360,9 +443,13 @@ static int spawn_egress(struct embedded_egress *g, struct err *e)
     auto_free struct args *a = mem_new(struct args);
     char rules[16], timeout[16];
     struct proc_spec spec = PROC_SPEC(g->em->conf.config->egress.program, a->at);
+    const struct broker_config role = {.role = BROKER_ROLE_EGRESS};
+    auto_fd broker = broker_connect_for(g->em->conf.config->embedded.broker, &role, e);
     int ends[2];
     int r;
 
+    if (broker < 0)
+        return err_wrap(e, broker, "connection of opensandbox-egress");
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make a pipe");
     buf_init(&a->text, 4096);
@@ -373,6 +460,8 @@ static int spawn_egress(struct embedded_egress *g, struct err *e)
     spec.stdio[0] = ends[0];
     spec.stdio[1] = STDERR_FILENO;
     spec.stdio[2] = STDERR_FILENO;
+    spec.more = &broker;
+    spec.more_count = 1;
     spec.flags = PROC_NEW_SESSION;
     r = r < 0 ? err_sys(e, -r, "arguments") : proc_spawn(&spec, &g->proc, e);
     buf_done(&a->text);

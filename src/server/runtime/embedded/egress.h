@@ -18,9 +18,10 @@ int embedded_egress_check(struct embedded *em, const struct api_create *spec, st
  * `dir` is the sandbox's directory. */
 int embedded_egress_prepare(struct embedded *em, const struct runtime_create *create, int dir,
                             struct err *e);
-/* After that, for a sandbox with a credential proxy: tells its init which authority to trust.
- * Worker, BLOCKS. */
-int embedded_egress_trust(struct embedded *em, const char *id, struct plan *plan, struct err *e);
+/* After that, for a sandbox with a credential proxy: tells its init which authority to trust, gives
+ * values of its secrets to egress, and their placeholders to its environment. Worker, BLOCKS. */
+int embedded_egress_trust(struct embedded *em, const struct runtime_create *create, const char *id,
+                          struct plan *plan, struct err *e);
 /* After that: opens what the policy allows. Worker, BLOCKS. */
 int embedded_egress_attach(struct embedded *em, const char *id, struct err *e);
 void embedded_egress_detach(struct embedded *em, const char *id);

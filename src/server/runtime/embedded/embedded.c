@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/tree.h"
+#include "server/config/config.h"
 #include "server/runtime/embedded/egress.h"
 #include "server/runtime/embedded/embedded_images.h"
 #include "server/runtime/embedded/embedded_internal.h"
@@ -387,7 +388,7 @@ static int spawn(struct call *c, struct err *e)
 static int spawn_with(struct call *c, struct runtime_create *create, int dir, struct err *e)
 {
     const struct api_create *spec = create->spec;
-    int binds[PLAN_BINDS_MAX + 1];
+    int binds[PLAN_BINDS_MAX + 2];
     size_t count = spec->volumes_count;
     auto_fd listener = make_listener(c->em, c->id, e);
     int r = listener;
@@ -401,6 +402,12 @@ static int spawn_with(struct call *c, struct runtime_create *create, int dir, st
     if (c->plan->lasting) {
         binds[count] = r = open_files(c, e);
         count += r >= 0;
+    }
+    if (r >= 0 && c->plan->memory) {
+        binds[count] = r = embedded_snapshot_memory(c->em, spec->snapshot_id);
+        count += r >= 0;
+        if (r < 0)
+            (void)err_sys(e, -r, "open the memory of the snapshot");
     }
     c->listener = listener;
     c->binds = binds;
@@ -464,7 +471,7 @@ static int create_guarded(struct call *c, struct embedded_plan *plan,
     if (r > 0) {
         memset(plan->plan.dns, 0, sizeof(plan->plan.dns));
         plan->plan.dns[0] = c->em->gateway.s_addr;
-        r = embedded_egress_trust(c->em, c->id, &plan->plan, e);
+        r = embedded_egress_trust(c->em, create, c->id, &plan->plan, e);
         if (r < 0)
             return r;
     }
@@ -856,9 +863,12 @@ int embedded_new(const struct embedded_conf *conf, uint32_t wait_ms, struct runt
         .ops = &embedded_ops,
         .name = "embedded",
         .can = RUNTIME_CAN_PAUSE | RUNTIME_CAN_POOLS | RUNTIME_CAN_SNAPSHOT | RUNTIME_CAN_KEEP |
-               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM | RUNTIME_CAN_VOLUME_OBJECTS,
+               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM | RUNTIME_CAN_VOLUME_OBJECTS |
+               RUNTIME_CAN_CHOOSE,
     };
     em->conf = *conf;
+    if (config_runtime_find(conf->config, STR("gvisor")))
+        em->base.can |= RUNTIME_CAN_MEMORY;
     em->sandboxes = em->volumes = em->claims_dir = em->layers.dir = -EBADF;
     if (em->conf.connections > EMBEDDED_CONNECTIONS_MAX)
         em->conf.connections = EMBEDDED_CONNECTIONS_MAX;

@@ -122,6 +122,34 @@ bool embedded_claim_exists(const struct embedded *em, const char *claim)
     return fstatat(em->volumes, claim, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+struct make_call {
+    const struct embedded *em;
+    const char *claim;
+    uint64_t size_bytes;
+};
+
+static int call_make(void *user, struct broker_client *client, struct err *e)
+{
+    const struct make_call *c = user;
+
+    return broker_make_volume(client, c->em->volumes, c->claim, c->size_bytes, e);
+}
+
+/* There is none of that name, and em->claims is held: one that appears meanwhile was made by a
+ * broker that was lost before it could answer. */
+static int make_limited(struct embedded *em, const char *claim, uint64_t size_bytes, struct err *e)
+{
+    int r = embedded_call(em, call_make, &(struct make_call){em, claim, size_bytes}, e);
+
+    if (r >= 0 || r == -EEXIST)
+        return 0;
+    if (r == -EINVAL || r == -ENOSPC || r == -EDQUOT || r == -ETIMEDOUT || r == -EPIPE)
+        return r;
+    (void)err_wrap(e, r, "this server cannot limit the size of a volume");
+    e->code = ENOTSUP;
+    return -ENOTSUP;
+}
+
 /* The broker makes it, so that root inside the sandbox owns it; git checks the owner, for one. */
 int embedded_claim_make(struct embedded *em, const char *claim, uint64_t size_bytes, struct err *e)
 {
@@ -130,11 +158,11 @@ int embedded_claim_make(struct embedded *em, const char *claim, uint64_t size_by
 
     if (embedded_claim_exists(em, claim))
         return err_set(e, EEXIST, "there is a volume '%s' already", claim);
-    if (size_bytes)
-        return err_set(e, ENOTSUP, "this server cannot limit the size of a volume");
     r = record_write(em, claim, &record, e);
     if (r < 0)
         return r;
+    if (size_bytes)
+        return make_limited(em, claim, size_bytes, e);
     fd = embedded_reach(em, em->volumes, claim, true, e);
     fd_close(fd);
     return fd < 0 ? fd : 0;

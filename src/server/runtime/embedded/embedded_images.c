@@ -116,14 +116,15 @@ struct fetch {
     bool cancelled;
 };
 
-/* The create may be gone afterwards. */
+/* The create may be gone afterwards. `e` may be the error of `f` itself. */
 static void fetch_end(struct fetch *f, int r, const struct err *e)
 {
     struct runtime_create *create = f->create;
+    struct err why = *e;
 
     create->task.of_runtime = NULL;
     free(f);
-    runtime_task_end(&create->task, r, e);
+    runtime_task_end(&create->task, r, &why);
 }
 
 static void advise(struct err *e)

@@ -79,6 +79,8 @@ int embedded_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err 
 int embedded_snapshot_remove(struct runtime *r, struct str snapshot_id, struct err *e);
 int embedded_snapshot_each(struct runtime *r, runtime_snapshot_visit_fn *visit, void *user,
                            struct err *e);
+/* The memory of a snapshot: a directory, for a plan with `memory`. -ENOENT when it has none. */
+int embedded_snapshot_memory(struct embedded *em, struct str snapshot_id);
 /* The source of a snapshot. -ENOENT when there is none. */
 int embedded_snapshot_source(struct embedded *em, struct str snapshot_id,
                              struct embedded_source *ret, struct err *e);

@@ -386,13 +386,26 @@ static bool is_of_sandbox(const struct embedded *em, const char *name)
            faccessat(em->sandboxes, text, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* Whether it holds the memory of a snapshot that is there. */
+static bool is_of_snapshot(const struct embedded *em, const char *name)
+{
+    struct str id = str_of(name);
+    char file[NAME_MAX + 1];
+
+    if (!str_ends(id, STR(EMBEDDED_MEMORY_SUFFIX)))
+        return false;
+    id.n -= STR(EMBEDDED_MEMORY_SUFFIX).n;
+    (void)snprintf(file, sizeof(file), "%.*s" SNAPSHOT_SUFFIX, STR_ARG(id));
+    return faccessat(em->layers.dir, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* What a server left that was killed while it made or erased a layer. */
 static void sweep_name(struct embedded *em, const char *name)
 {
     struct err e = {0};
 
     if (str_ends(str_of(name), STR(SNAPSHOT_SUFFIX)) || users_of(&em->layers, name) ||
-        is_of_sandbox(em, name))
+        is_of_sandbox(em, name) || is_of_snapshot(em, name))
         return;
     if (embedded_layer_erase(em, name, &e) < 0)
         log_event(LOG_WARN, "cannot erase a layer that nothing uses, the next start tries again",

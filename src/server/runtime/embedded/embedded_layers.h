@@ -46,7 +46,8 @@ int embedded_layers_open(struct embedded *em, struct err *e); /* opens the direc
 int embedded_layers_load(struct embedded *em, struct err *e);
 void embedded_layers_done(struct embedded_layers *l);
 
-#define EMBEDDED_IMAGE_PREFIX "image:" /* of a base, before the id */
+#define EMBEDDED_MEMORY_SUFFIX ".memory" /* of the directory with the memory of a snapshot */
+#define EMBEDDED_IMAGE_PREFIX  "image:"  /* of a base, before the id */
 
 /* 1 and the id of the image of the store that is its base; 0 when that is none. */
 int embedded_source_image(const struct embedded_source *s, struct image_digest *ret);

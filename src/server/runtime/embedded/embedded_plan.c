@@ -7,6 +7,8 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "sandbox/disk.h"
+#include "sandbox/oci.h"
+#include "server/config/config.h"
 #include "server/config/words.h"
 #include "server/runtime/embedded/embedded_images.h"
 
@@ -30,13 +32,68 @@ static int check_limits(const struct api_limits *asked, struct api_fail *f)
     return 0;
 }
 
-int embedded_check_abilities(struct runtime *r UNUSED, const struct api_create *spec,
-                             struct api_fail *f)
+enum { NAMES_BYTES_MAX = 512 };
+
+/* Whether the operator allows the runtime that a request names. */
+static int check_runtime(const struct embedded *em, const struct api_create *spec,
+                         struct api_fail *f)
 {
+    const struct config *c = em->conf.config;
+    AUTO_BUF(names, NAMES_BYTES_MAX);
+
+    if (!spec->runtime.n || config_runtime_find(c, spec->runtime) ||
+        (!c->runtime_of_all[0] && str_eq(spec->runtime, STR(CONFIG_RUNTIME_NATIVE))))
+        return 0;
+    for (size_t i = 0; i < c->runtime_count; i++)
+        (void)buf_addf(&names, "%s%s", names.n ? ", " : "", c->runtimes[i].name);
+    if (names.n == 0)
+        return api_fail_invalid(f,
+                                "extensions.runtime: this server has no runtimes to choose from; "
+                                "embedded.runtimes of its configuration lists them");
+    return api_fail_invalid(f, "extensions.runtime: expected one of: %s; got '%s'", names.p,
+                            api_show(spec->runtime).text);
+}
+
+/* plan.runtime: what the request names, else that of all. */
+static void set_runtime(const struct embedded *em, const struct api_create *spec, struct plan *p)
+{
+    struct str name = spec->runtime.n ? spec->runtime : str_of(em->conf.config->runtime_of_all);
+
+    if (!str_eq(name, STR(CONFIG_RUNTIME_NATIVE)))
+        (void)!str_copy(p->runtime, sizeof(p->runtime), name);
+}
+
+/* A snapshot with memory needs the runtime that saved it, and takes it without being asked. */
+static int set_memory(struct embedded *em, const struct runtime_create *c, struct plan *p,
+                      struct api_fail *f)
+{
+    auto_fd memory = c->again == RUNTIME_START || !c->spec->snapshot_id.n
+                         ? -ENOENT
+                         : embedded_snapshot_memory(em, c->spec->snapshot_id);
+
+    if (memory < 0)
+        return 0;
+    if (!c->spec->runtime.n && config_runtime_find(em->conf.config, STR("gvisor")))
+        (void)!str_copy(p->runtime, sizeof(p->runtime), STR("gvisor"));
+    if (!(oci_kind_find(str_of(p->runtime))->can & OCI_CAN_MEMORY))
+        return api_fail_set(f, 409, "SNAPSHOT::INVALID_RESTORE_CONFIG",
+                            "snapshot '%.*s' has the memory of processes, which only the runtime "
+                            "gvisor continues",
+                            STR_ARG(c->spec->snapshot_id));
+    p->memory = 1;
+    return 0;
+}
+
+int embedded_check_abilities(struct runtime *r, const struct api_create *spec, struct api_fail *f)
+{
+    const struct embedded *em = container_of(r, struct embedded, base);
     struct utsname host;
+    int result = check_runtime(em, spec, f);
     const char *arch =
         uname(&host) == 0 && strcmp(host.machine, "aarch64") == 0 ? "arm64" : "amd64";
 
+    if (result < 0)
+        return result;
     if (spec->os.n && !str_eq(spec->os, STR("linux")))
         return api_fail_invalid(f, "platform.os: this runtime runs linux sandboxes, not %.*s",
                                 STR_ARG(spec->os));
@@ -327,6 +384,9 @@ int embedded_plan_make(struct embedded *em, const struct runtime_create *c,
     plan->net = em->conf.network ? PLAN_NET_BRIDGE : PLAN_NET_NONE;
     memcpy(plan->dns, em->conf.dns, sizeof(plan->dns));
     set_limits(em, &spec->limits, plan);
+    set_runtime(em, spec, plan);
+    if (set_memory(em, c, plan, f) < 0)
+        return -EBADMSG;
     plan->lasting = spec->persistent;
     if (spec->persistent) /* the broker cannot limit those yet */
         plan->limits.disk_bytes = 0;

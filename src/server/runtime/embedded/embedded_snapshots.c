@@ -35,6 +35,7 @@ struct making {
     struct embedded_source made;
     struct broker_copied copied;
     int layers[PLAN_LAYERS_MAX], dir; /* of a call to the broker */
+    int memory;                       /* directory for memory; -EBADF = none */
     size_t layer_count;
 };
 
@@ -93,7 +94,7 @@ static int start_snapshot(void *user, struct broker_client *client, struct err *
 {
     struct making *m = user;
 
-    return broker_snapshot(client, m->sandbox, m->dir, e);
+    return broker_snapshot(client, m->sandbox, m->dir, m->memory, e);
 }
 
 static int start_merge(void *user, struct broker_client *client, struct err *e)
@@ -104,6 +105,19 @@ static int start_merge(void *user, struct broker_client *client, struct err *e)
 }
 
 /* --- making --- */
+
+static int open_memory(struct making *m, struct err *e)
+{
+    char name[NAME_ROOM];
+
+    if (!m->snapshot->memory)
+        return 0;
+    (void)snprintf(name, sizeof(name), "%s" EMBEDDED_MEMORY_SUFFIX, m->id);
+    if (mkdirat(m->em->layers.dir, name, 0700) < 0)
+        return err_sys(e, errno, "make a directory for the memory");
+    m->memory = openat(m->em->layers.dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return m->memory < 0 ? err_sys(e, errno, "open the directory for the memory") : 0;
+}
 
 static int rename_layer(const struct making *m, const char *from, struct err *e)
 {
@@ -160,8 +174,11 @@ static int settle_chain(struct making *m, struct err *e)
 static int make(struct making *m, struct err *e)
 {
     char name[NAME_ROOM];
-    int r = copy_into(m, m->part, start_snapshot, e);
+    int r = open_memory(m, e);
 
+    if (r == 0)
+        r = copy_into(m, m->part, start_snapshot, e);
+    fd_close(take_fd(&m->memory));
     if (r < 0)
         return r;
     m->made.size_bytes = m->snapshot->size_bytes = m->copied.bytes;
@@ -185,6 +202,7 @@ int embedded_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err 
 
     m->em = container_of(r, struct embedded, base);
     m->snapshot = s;
+    m->memory = -EBADF;
     if (!plan_id_is_valid(s->snapshot_id) || str_copy(m->id, sizeof(m->id), s->snapshot_id) < 0 ||
         str_copy(m->sandbox, sizeof(m->sandbox), s->id) < 0)
         return err_set(e, EINVAL, "'%.*s' cannot be the id of a snapshot", STR_ARG(s->snapshot_id));
@@ -222,6 +240,18 @@ static int snapshot_file(struct str id, char ret[NAME_ROOM], struct err *e)
     return 0;
 }
 
+int embedded_snapshot_memory(struct embedded *em, struct str snapshot_id)
+{
+    char name[NAME_ROOM];
+    int fd;
+
+    if (!plan_id_is_valid(snapshot_id) || snapshot_id.n >= ID_UUID_MAX)
+        return -ENOENT;
+    (void)snprintf(name, sizeof(name), "%.*s" EMBEDDED_MEMORY_SUFFIX, STR_ARG(snapshot_id));
+    fd = openat(em->layers.dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
 int embedded_snapshot_source(struct embedded *em, struct str snapshot_id,
                              struct embedded_source *ret, struct err *e)
 {
@@ -235,7 +265,7 @@ int embedded_snapshot_source(struct embedded *em, struct str snapshot_id,
  * of a snapshot that failed at its end. */
 static int erase_rest(struct embedded *em, struct str id, struct err *e)
 {
-    static const char *const suffixes[] = {PART_SUFFIX, MERGED_SUFFIX, ""};
+    static const char *const suffixes[] = {PART_SUFFIX, MERGED_SUFFIX, EMBEDDED_MEMORY_SUFFIX, ""};
     int r = 0;
 
     for (size_t i = 0; r >= 0 && i < ARRAY_LEN(suffixes); i++) {

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "sandbox/disk.h"
 #include "server/runtime/embedded/embedded_internal.h"
 
 /* Whether `path` is `prefix` or lies below; *ret_rest is what follows, without a leading slash. */
@@ -161,6 +162,9 @@ static int check_claim(struct embedded *em, size_t i, const struct api_volume *v
                             "volumes[%zu].pvc.claimName: there is no volume '%s'; set "
                             "createIfNotExists to make it",
                             i, claim);
+    if (!found && v->size_bytes > DISK_VOLUME_BYTES_MAX)
+        return api_fail_invalid(f, "volumes[%zu].pvc.storage: at most %lluTi can be granted", i,
+                                (unsigned long long)(DISK_VOLUME_BYTES_MAX >> 40));
     if (found && !S_ISDIR(st.st_mode))
         return api_fail_set(f, 500, "VOLUME::PVC_INSPECT_FAILED",
                             "volumes[%zu].pvc.claimName: '%s' is not a directory on the server", i,
@@ -242,6 +246,14 @@ static int note_claim(const struct embedded *em, const struct api_volume *v, int
     return write_note(sandbox, EMBEDDED_ERASE_PREFIX, claim, e);
 }
 
+/* The size of a new volume. `storage` says how much is wanted at least, as in a claim of
+ * Kubernetes: what is too little for a file system gets the least there is. */
+static uint64_t claim_bytes(const struct api_volume *v)
+{
+    return v->size_bytes && v->size_bytes < DISK_VOLUME_BYTES_MIN ? DISK_VOLUME_BYTES_MIN
+                                                                  : v->size_bytes;
+}
+
 static int make_claim(struct embedded *em, const struct api_volume *v, struct err *e)
 {
     char claim[NAME_MAX + 1];
@@ -252,8 +264,7 @@ static int make_claim(struct embedded *em, const struct api_volume *v, struct er
         return 0;
     if (!v->create_if_missing)
         return err_set(e, ENOENT, "there is no volume '%s'", claim);
-    /* `storage` says how much is wanted at least, as in a claim of Kubernetes: it is no limit. */
-    return embedded_claim_make(em, claim, 0, e);
+    return embedded_claim_make(em, claim, claim_bytes(v), e);
 }
 
 /* When several requests name a new claim, one of them makes it, and its sandbox removes it. */

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "broker/client.h"
+#include "sandbox/oci.h"
 #include "server/config/dirs.h"
 #include "server/runtime/embedded/embedded_internal.h"
 #include "server/runtime/embedded/resolv.h"
@@ -69,11 +70,24 @@ static void add_allowed(struct args *args, const struct roots *roots, const own_
         add_arg(args, "--allow", roots->host_paths[i].path);
 }
 
+typedef char runtime_texts[OCI_RUNTIMES_MAX][OCI_COMMAND_MAX + PLAN_RUNTIME_MAX];
+
+static void add_runtimes(struct args *args, const struct config *config, runtime_texts texts)
+{
+    for (size_t i = 0; i < config->runtime_count && i < OCI_RUNTIMES_MAX; i++) {
+        (void)snprintf(texts[i], sizeof(texts[i]), "%s=%s", config->runtimes[i].name,
+                       config->runtimes[i].command);
+        if (config->runtimes[i].command[0]) /* not native */
+            add_arg(args, "--runtime", texts[i]);
+    }
+}
+
 static int spawn_broker(const struct roots *roots, const own_paths own, uid_t uid, int tie,
                         struct proc *ret, struct err *e)
 {
     const struct config *config = roots->config;
     char workers[16], caller[16];
+    runtime_texts runtimes;
     struct args args = {0};
     struct proc_spec spec = PROC_SPEC(config->embedded.broker_program, args.at);
     long cores = get_nprocs();
@@ -92,6 +106,7 @@ static int spawn_broker(const struct roots *roots, const own_paths own, uid_t ui
     add_arg(&args, "--caller", caller);
     add_arg(&args, "--until-eof", "0");
     add_allowed(&args, roots, own);
+    add_runtimes(&args, config, runtimes);
     if (access(config->embedded.unpack_program, X_OK) == 0)
         add_arg(&args, "--unpack", config->embedded.unpack_program);
     spec.env = (const char *const[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};

@@ -1,0 +1,45 @@
+/* events.h - what happens to sandboxes, told to those who watch.
+ *
+ * The last EVENTS_KEPT events are kept, so that a watcher that was away can go on where it was. An
+ * id is "<start of the server, hexadecimal>-<number>": one of another start is not found. Loop
+ * thread only. */
+#pragma once
+
+#include "base/list.h"
+#include "server/core/sandboxes.h"
+
+struct events;
+struct webhook;
+
+enum { EVENTS_KEPT = 4096, EVENT_ID_MAX = 48, EVENT_JSON_MAX = 8 << 10 };
+
+struct event {
+    char id[EVENT_ID_MAX];
+    const char *type; /* "sandbox.running" */
+    char tenant[PRINCIPAL_TENANT_MAX];
+    char sandbox[ID_UUID_MAX];
+    char *json; /* LifecycleEvent */
+};
+
+/* Someone who is told of each event. */
+struct event_watcher {
+    struct list link;
+    void (*on_event)(struct event_watcher *w, const struct event *event, const struct sandbox *sb);
+};
+
+struct events *events_new(struct webhook *webhook); /* NULL = none */
+void events_free(struct events *e);                 /* NULL is fine */
+
+/* `kind`: "created", "deleted", or NULL for its state. `sb` is as it is now; hidden ones are not
+ * told of. */
+void events_publish(struct events *e, const struct sandbox *sb, const char *kind);
+
+void events_watch(struct events *e, struct event_watcher *w);
+void event_watcher_stop(struct event_watcher *w);
+
+/* Visits kept events after `id`, oldest first. False: `id` is not known, and none was visited. An
+ * empty id visits none. */
+bool events_after(struct events *e, struct str id,
+                  bool (*visit)(void *user, const struct event *event), void *user);
+/* The id of the newest; never empty. */
+void events_last_id(const struct events *e, char ret[EVENT_ID_MAX]);

@@ -1,0 +1,431 @@
+/* docker_create.c - a container from a request: made, started, and its execd awaited.
+ *
+ *   create ─► 404, the image is not here ─► a thread for pulls: pull, create ─► as below
+ *   start ─► its port is taken ─► removed, made again with another port
+ *   inspect: its address ─► execd answers /ping ─► the entrypoint runs */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "base/url.h"
+#include "server/config/config.h"
+#include "server/runtime/docker/docker_internal.h"
+
+enum {
+    BODY_MAX = 32 << 20,
+    PING_MS = 10 * 1000,
+    START_MS = 120 * 1000,
+    PORT_TRIES = 5,
+    READY_MS = 8 * 1000, /* for execd to answer; after that the sandbox counts as running */
+    READY_LOOK_MS = 400, /* a container that is not ready is inspected as often */
+    READY_PAUSE_MS = 2,
+    MESSAGE_LINES = 20,
+};
+
+/* Work that task->of_runtime points to while it is under way. */
+struct making {
+    struct pool_job job;
+    struct docker *docker;
+    struct runtime_create *create;
+    atomic_bool cancelled;
+    struct err err;
+    int result;
+};
+
+/* --- checks --- */
+
+int docker_check_abilities(struct runtime *r, const struct api_create *spec, struct api_fail *f)
+{
+    if (str_eq(spec->os, STR("windows")))
+        return api_fail_invalid(
+            f, "platform.os: this build has no Windows profile on Docker; expected linux");
+    if (spec->os.n && !str_eq(spec->os, STR("linux")))
+        return api_fail_invalid(f, "platform.os: this runtime runs linux sandboxes, not %.*s",
+                                STR_ARG(spec->os));
+    /* execd is there for the engine's own processor only. */
+    if (spec->arch.n && !str_eq(spec->arch, str_of(docker_of(r)->arch)))
+        return api_fail_invalid(f, "platform.arch: the Docker engine's machine is %s, not %.*s",
+                                docker_of(r)->arch, STR_ARG(spec->arch));
+    return 0;
+}
+
+int docker_check(struct runtime *r, struct runtime_create *c, struct api_fail *f)
+{
+    struct docker *d = docker_of(r);
+    struct docker_plan plan = {.execd_port = BOX_PORT_FIRST, .http_port = BOX_PORT_FIRST};
+    AUTO_BUF(body, BODY_MAX);
+    struct err e = {0};
+
+    if (!c->spec->entrypoint_count)
+        return api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT", "entrypoint: it is empty");
+    /* Before anything is made: a request that the engine never saw leaves nothing to look for. */
+    if (!docker_events_are_up(d->events) && docker_ask(d, HTTP_GET, PING_MS, &e, "/_ping") < 0)
+        return api_fail_set(f, 503, "SERVICE_UNAVAILABLE", "%s", e.msg);
+    if (docker_volumes_check(d, c->spec, f) < 0)
+        return -EBADMSG;
+    /* It is composed again when it is sent: what cannot be written is refused here. */
+    return docker_spec_write(d, c, &plan, &body, &e) < 0 ? api_fail_invalid(f, "%s", e.msg) : 0;
+}
+
+/* --- the container --- */
+
+static bool has_own_token(const struct api_create *spec)
+{
+    for (size_t i = 0; i < spec->env_count; i++)
+        if (str_eq(spec->env[i].key, STR(DOCKER_TOKEN_ENV)))
+            return true;
+    return false;
+}
+
+static int plan_make(struct docker *d, const struct api_create *spec, struct docker_plan *p,
+                     struct err *e)
+{
+    const char *ip = d->host_network ? "0.0.0.0" : d->config->docker.publish;
+    char token[ID_TOKEN_MAX];
+
+    *p = (struct docker_plan){0};
+    if (!has_own_token(spec)) {
+        id_token(token);
+        (void)snprintf(p->token, sizeof(p->token), DOCKER_TOKEN_PREFIX "%s", token);
+        mem_wipe(token, sizeof(token));
+    }
+    if (!ip[0])
+        return 0;
+    p->execd_port = boxes_port_take(&d->boxes, ip);
+    p->http_port = d->host_network ? 0 : boxes_port_take(&d->boxes, ip);
+    if (p->execd_port && (p->http_port || d->host_network))
+        return 0;
+    boxes_port_give(&d->boxes, p->execd_port);
+    return err_set(e, EBUSY, "no port between %d and %d is free", BOX_PORT_FIRST, BOX_PORT_LAST);
+}
+
+static void plan_drop(struct docker *d, const struct docker_plan *p)
+{
+    boxes_port_give(&d->boxes, p->execd_port);
+    boxes_port_give(&d->boxes, p->http_port);
+}
+
+static int make_container(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
+                          struct err *e)
+{
+    auto_answer answer = ENGINE_ANSWER_NONE;
+    AUTO_BUF(body, BODY_MAX);
+    AUTO_BUF(target, 1024);
+    char name[DOCKER_NAME_MAX];
+    int r;
+
+    buf_keep_secret(&body);
+    docker_name(c->id, name);
+    (void)buf_addf(&target, "/containers/create?name=%s", name);
+    /* An image of another processor is "not found", too, and pulled for this one. */
+    if (engine_api_minor(d->engine) >= 41)
+        (void)buf_addf(&target, "&platform=linux%%2F%s", d->arch);
+    r = docker_spec_write(d, c, p, &body, e);
+    return r < 0 ? r
+                 : engine_call(d->engine,
+                               &(struct engine_request){
+                                   .method = HTTP_POST, .target = target.p, .body = buf_str(&body)},
+                               &answer, e);
+}
+
+static void unmake_container(struct docker *d, struct str id)
+{
+    char name[DOCKER_NAME_MAX];
+
+    docker_name(id, name);
+    (void)!docker_ask(d, HTTP_DELETE, 0, NULL, "/containers/%s?force=1&v=1", name);
+}
+
+static bool is_port_taken(const struct err *e)
+{
+    struct str text = str_of(e->msg);
+
+    return str_find_str(text, STR("port is already allocated")) < text.n ||
+           str_find_str(text, STR("address already in use")) < text.n;
+}
+
+/* Makes and starts it. -ENOENT with *ret_no_image when its image is not here. */
+static int make_and_start(struct docker *d, struct runtime_create *c, struct docker_plan *ret_plan,
+                          bool *ret_no_image, struct err *e)
+{
+    char name[DOCKER_NAME_MAX];
+    int r = 0;
+
+    docker_name(c->id, name);
+    *ret_no_image = false;
+    for (int i = 0; i < PORT_TRIES; i++) {
+        r = plan_make(d, c->spec, ret_plan, e);
+        if (r < 0)
+            return r;
+        r = make_container(d, c, ret_plan, e);
+        *ret_no_image = r == -ENOENT;
+        if (r == 0)
+            r = docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
+        if (r >= 0)
+            return 0;
+        plan_drop(d, ret_plan);
+        if (*ret_no_image || !is_port_taken(e))
+            break;
+        unmake_container(d, c->id);
+    }
+    return r;
+}
+
+/* --- execd --- */
+
+/* Whether execd answers GET /ping, which it does once it has started the entrypoint. */
+static bool answers(const struct sock_addr *addr, int wait_ms)
+{
+    static const char request[] = "GET /ping HTTP/1.1\r\nHost: execd\r\nConnection: close\r\n\r\n";
+    auto_fd fd = sock_connect_start(addr, NULL);
+    struct pollfd p = {fd, POLLOUT, 0};
+    char byte;
+
+    if (fd < 0 || poll(&p, 1, wait_ms) != 1 || sock_connect_result(fd) < 0 ||
+        send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) < 0)
+        return false;
+    p.events = POLLIN; /* any answer will do, also that a token is missing */
+    return poll(&p, 1, wait_ms) == 1 && recv(fd, &byte, 1, 0) == 1;
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd p = {fd, POLLIN, 0};
+
+    return poll(&p, 1, 0) == 1;
+}
+
+static bool has_ended(struct docker *d, struct str id)
+{
+    struct docker_facts facts;
+    struct err e = {0};
+    int r = docker_inspect(d, id, &facts, &e);
+
+    return r == -ENOENT || (r == 0 && facts.status.state == RUNTIME_EXITED);
+}
+
+/* Waits until execd answers. False when the container has ended before; `watch` shows that. */
+static bool await_execd(struct docker *d, struct str id, int watch)
+{
+    const struct timespec pause = {.tv_nsec = READY_PAUSE_MS * 1000000L};
+    uint64_t deadline = deadline_in_ms(READY_MS), look = deadline_in_ms(READY_LOOK_MS);
+    bool told = false;
+    struct box_facts box;
+
+    if (boxes_get(&d->boxes, id, &box) < 0)
+        return true;
+    mem_wipe(box.token, sizeof(box.token));
+    while (!answers(&box.addr, READY_LOOK_MS)) {
+        bool tells = !told && is_readable(watch);
+
+        if (tells || deadline_passed(look)) {
+            if (has_ended(d, id))
+                return false;
+            look = deadline_in_ms(READY_LOOK_MS);
+        }
+        told |= tells;
+        if (deadline_passed(deadline))
+            return true; /* a slow machine, or an image in which execd cannot listen */
+        (void)nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+/* birth.started as runtime.h wants it: a byte, or the end. */
+static int tell_started(struct runtime_birth *birth, bool runs, struct err *e)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return err_sys(e, errno, "make a socket pair");
+    if (runs && send(ends[1], "", 1, MSG_NOSIGNAL) < 0)
+        runs = false;
+    fd_close(ends[1]);
+    birth->started = ends[0];
+    return 1;
+}
+
+/* Whether it could not start because the volume of execd is empty: somebody removed it, and the
+ * engine has made a new one. */
+static bool lacks_execd(const struct err *e)
+{
+    struct str text = str_of(e->msg);
+
+    return str_find_str(text, STR(DOCKER_DIR "/execd")) < text.n;
+}
+
+static int start_again_with_execd(struct docker *d, struct runtime_create *c,
+                                  struct docker_plan *plan, bool *ret_no_image, struct err *e)
+{
+    int r;
+
+    unmake_container(d, c->id);
+    (void)pthread_mutex_lock(&d->execd_lock);
+    r = docker_execd_provide(d, e);
+    (void)pthread_mutex_unlock(&d->execd_lock);
+    return r < 0 ? r : make_and_start(d, c, plan, ret_no_image, e);
+}
+
+static int create_container(struct docker *d, struct runtime_create *c, bool *ret_no_image,
+                            struct err *e)
+{
+    struct docker_plan plan = {0};
+    struct docker_facts facts;
+    int r = make_and_start(d, c, &plan, ret_no_image, e);
+
+    if (r < 0 && lacks_execd(e))
+        r = start_again_with_execd(d, c, &plan, ret_no_image, e);
+    mem_wipe(plan.token, sizeof(plan.token));
+    if (r < 0)
+        return r;
+    r = docker_inspect_and_enter(d, c->id, &facts, &c->birth.watch, e);
+    if (r < 0)
+        return r;
+    mem_wipe(facts.token, sizeof(facts.token));
+    if (c->birth.watch < 0) /* it has ended already, so the watch says so from the start */
+        c->birth.watch = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    return tell_started(
+        &c->birth, facts.status.state != RUNTIME_EXITED && await_execd(d, c->id, c->birth.watch),
+        e);
+}
+
+/* --- with a pull --- */
+
+static void forget(struct making *m)
+{
+    (void)pthread_mutex_lock(&m->docker->work_lock);
+    m->create->task.of_runtime = NULL;
+    (void)pthread_mutex_unlock(&m->docker->work_lock);
+}
+
+static void making_work(struct pool_job *job)
+{
+    struct making *m = container_of(job, struct making, job);
+    bool no_image = false;
+
+    m->result = docker_pull(m->docker, m->create, &m->cancelled, &m->err);
+    if (m->result < 0) {
+        m->create->image_failed = true;
+        return;
+    }
+    m->result = create_container(m->docker, m->create, &no_image, &m->err);
+    m->create->image_failed = m->result < 0 && no_image;
+}
+
+static void making_done(struct pool_job *job, int error)
+{
+    struct making *m = container_of(job, struct making, job);
+    struct runtime_task *task = &m->create->task;
+
+    if (error)
+        m->result = err_set(&m->err, ECANCELED, "the server is stopping");
+    forget(m);
+    runtime_task_end(task, m->result, &m->err);
+    free(m);
+}
+
+static int pull_and_create(struct docker *d, struct runtime_create *c, struct err *e)
+{
+    struct making *m = mem_new(struct making);
+    int r;
+
+    m->docker = d;
+    m->create = c;
+    c->task.of_runtime = m;
+    r = pool_submit(d->pulls, &m->job, d->loop, making_work, making_done, 0);
+    if (r == 0)
+        return 0;
+    c->task.of_runtime = NULL;
+    free(m);
+    return err_set(e, EBUSY, "too many images are being pulled, try again");
+}
+
+void docker_cancel(struct runtime *r, struct runtime_task *task)
+{
+    struct docker *d = docker_of(r);
+    struct making *m;
+
+    (void)pthread_mutex_lock(&d->work_lock);
+    m = task->of_runtime;
+    if (m)
+        atomic_store(&m->cancelled, true);
+    (void)pthread_mutex_unlock(&d->work_lock);
+}
+
+static enum api_pull_policy policy_of(const struct docker *d, const struct api_create *spec)
+{
+    static const enum api_pull_policy usual[] = {
+        [CONFIG_PULL_IF_NOT_PRESENT] = API_PULL_IF_NOT_PRESENT,
+        [CONFIG_PULL_ALWAYS] = API_PULL_ALWAYS,
+        [CONFIG_PULL_NEVER] = API_PULL_NEVER,
+    };
+
+    return spec->pull_policy == API_PULL_DEFAULT ? usual[d->config->oci.pull_policy]
+                                                 : (enum api_pull_policy)spec->pull_policy;
+}
+
+int docker_create(struct runtime *r, struct runtime_create *c, struct err *e)
+{
+    struct docker *d = docker_of(r);
+    bool from_snapshot = c->spec->snapshot_id.n > 0, no_image = false;
+    enum api_pull_policy policy = from_snapshot ? API_PULL_NEVER : policy_of(d, c->spec);
+    int result = docker_volumes_make(d, c, e);
+
+    if (result < 0)
+        return result;
+    if (policy == API_PULL_ALWAYS)
+        return pull_and_create(d, c, e);
+    result = create_container(d, c, &no_image, e);
+    if (result >= 0 || !no_image)
+        return result;
+    if (policy != API_PULL_NEVER)
+        return pull_and_create(d, c, e);
+    c->image_failed = true;
+    return err_set(e, ENOENT, "%s; its pull policy is Never", e->msg);
+}
+
+/* --- an entrypoint that did not start --- */
+
+/* The line of execd's log that says so, after its time: {"level":"error",...,
+ * "msg":"start: exec 'x': ...","errno":2}. 0 when this is none. A sandbox that prints such a line
+ * fools only itself. */
+static int read_reason(struct str line, struct err *e)
+{
+    AUTO_ARENA(arena, 64 << 10);
+    size_t at = str_find(line, '{');
+    struct json *tree = NULL;
+    struct str level, message;
+    int64_t code = 0;
+
+    if (at == line.n || json_parse(&arena, str_skip(line, at), NULL, &tree, NULL) < 0 ||
+        json_to_str(json_get(tree, STR("level")), &level) < 0 || !str_eq(level, STR("error")) ||
+        json_to_str(json_get(tree, STR("msg")), &message) < 0 ||
+        !str_starts(message, STR("start: ")))
+        return 0;
+    (void)!json_to_i64(json_get(tree, STR("errno")), &code);
+    return err_set(e, code > 0 && code < 4096 ? (int)code : EIO, "%.*s",
+                   STR_ARG(str_skip(message, STR("start: ").n)));
+}
+
+int docker_start_error(struct runtime *r, struct str id, const struct runtime_birth *birth UNUSED,
+                       struct err *e)
+{
+    const struct runtime_log_query query = {.lines = MESSAGE_LINES};
+    AUTO_BUF(text, 1 << 20);
+    struct str rest, line;
+    int result = 0;
+    bool cut;
+
+    if (docker_logs(r, id, &query, &text, &cut, NULL) < 0)
+        return 0; /* whatever it was, its end is found out by the watch */
+    rest = buf_str(&text);
+    while (result == 0 && str_cut(&rest, '\n', &line))
+        result = read_reason(line, e);
+    return result;
+}

@@ -1,0 +1,354 @@
+/* k8s_pod.c - the pod of a sandbox: an init container brings execd, the sandbox's container runs it
+ * and the entrypoint, and with a network policy the egress sidecar filters what goes out. */
+#include <stdio.h>
+
+#include "server/runtime/kubernetes/k8s_manifest.h"
+
+#define INSTALL                                                                                    \
+    "cp ./execd ./bootstrap.sh " K8S_BIN_DIR "/ && chmod +x " K8S_BIN_DIR "/execd " K8S_BIN_DIR    \
+    "/bootstrap.sh"
+#define NO_IPV6     "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && "
+#define INTERCEPT   "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT"
+#define EGRESS_AUTH "OPENSANDBOX-EGRESS-AUTH"
+
+static void write_strings(struct json_writer *w, struct str key, const char *const *texts)
+{
+    json_write_key(w, key);
+    json_write_array(w);
+    for (; *texts; texts++)
+        json_write_string(w, str_of(*texts));
+    json_write_array_end(w);
+}
+
+static void write_variable(struct json_writer *w, struct str name, struct str value)
+{
+    json_write_object(w);
+    json_member_string(w, STR("name"), name);
+    json_member_string(w, STR("value"), value);
+    json_write_object_end(w);
+}
+
+static void write_mount(struct json_writer *w, struct str name, struct str path)
+{
+    json_write_object(w);
+    json_member_string(w, STR("name"), name);
+    json_member_string(w, STR("mountPath"), path);
+    json_write_object_end(w);
+}
+
+static void write_bin_mounts(struct json_writer *w)
+{
+    json_write_key(w, STR("volumeMounts"));
+    json_write_array(w);
+    write_mount(w, STR(K8S_BIN_VOLUME), STR(K8S_BIN_DIR));
+    json_write_array_end(w);
+}
+
+static void write_capability(struct json_writer *w, struct str verb)
+{
+    json_write_key(w, STR("securityContext"));
+    json_write_object(w);
+    json_write_key(w, STR("capabilities"));
+    json_write_object(w);
+    json_write_key(w, verb);
+    json_write_array(w);
+    json_write_string(w, STR("NET_ADMIN"));
+    json_write_array_end(w);
+    json_write_object_end(w);
+    json_write_object_end(w);
+}
+
+/* --- execd --- */
+
+static void write_config_pairs(struct json_writer *w, struct str key,
+                               const struct config_pairs *pairs)
+{
+    if (!pairs->count)
+        return;
+    json_write_key(w, key);
+    json_write_object(w);
+    for (size_t i = 0; i < pairs->count; i++)
+        json_member_string(w, str_of(pairs->at[i].name), str_of(pairs->at[i].value));
+    json_write_object_end(w);
+}
+
+static void write_installer(struct json_writer *w, const struct k8s_plan *p)
+{
+    const struct config *c = p->config;
+    bool no_ipv6 = p->spec->network_policy && c->egress.disable_ipv6;
+
+    json_write_object(w);
+    json_member_string(w, STR("name"), STR("execd-installer"));
+    json_member_string(w, STR("image"), str_of(c->runtime.execd_image));
+    write_strings(w, STR("command"), (const char *const[]){"/bin/sh", "-c", NULL});
+    write_strings(w, STR("args"), (const char *const[]){no_ipv6 ? NO_IPV6 INSTALL : INSTALL, NULL});
+    write_bin_mounts(w);
+    if (c->kubernetes_execd.limits.count || c->kubernetes_execd.requests.count) {
+        json_write_key(w, STR("resources"));
+        json_write_object(w);
+        write_config_pairs(w, STR("limits"), &c->kubernetes_execd.limits);
+        write_config_pairs(w, STR("requests"), &c->kubernetes_execd.requests);
+        json_write_object_end(w);
+    }
+    if (no_ipv6) {
+        json_write_key(w, STR("securityContext"));
+        json_write_object(w);
+        json_member_bool(w, STR("privileged"), true);
+        json_write_object_end(w);
+    }
+    json_write_object_end(w);
+}
+
+/* --- the sandbox's container --- */
+
+/* As written; GPUs have another name in Kubernetes. */
+static void write_quantities(struct json_writer *w, struct str key, const struct api_create *spec)
+{
+    json_write_key(w, key);
+    json_write_object(w);
+    for (size_t i = 0; i < spec->limit_texts_count; i++) {
+        const struct json_pair *pair = &spec->limit_texts[i];
+
+        if (!str_eq(pair->key, STR("gpu")))
+            json_member_string(w, pair->key, str_trim(pair->value));
+        else if (spec->limits.gpus > 0)
+            json_member_string(w, STR("nvidia.com/gpu"), str_trim(pair->value));
+    }
+    json_write_object_end(w);
+}
+
+static void write_resources(struct json_writer *w, const struct api_create *spec)
+{
+    if (!spec->limit_texts_count)
+        return;
+    json_write_key(w, STR("resources"));
+    json_write_object(w);
+    write_quantities(w, STR("limits"), spec);
+    write_quantities(w, STR("requests"), spec);
+    json_write_object_end(w);
+}
+
+static void write_env(struct json_writer *w, const struct api_create *spec)
+{
+    json_write_key(w, STR("env"));
+    json_write_array(w);
+    for (size_t i = 0; i < spec->env_count; i++)
+        write_variable(w, spec->env[i].key, spec->env[i].value);
+    write_variable(w, STR("EXECD"), STR(K8S_BIN_DIR "/execd"));
+    if (spec->credential_proxy)
+        write_variable(w, STR(INTERCEPT), STR("true"));
+    json_write_array_end(w);
+}
+
+/* The pod's volume that a mount uses: one for each claim. */
+static struct str volume_name(const struct api_create *spec, size_t i)
+{
+    const struct api_volume *v = &spec->volumes[i];
+
+    for (size_t k = 0; k < i; k++)
+        if (v->kind == API_VOLUME_PVC && spec->volumes[k].kind == API_VOLUME_PVC &&
+            str_eq(v->claim_name, spec->volumes[k].claim_name))
+            return spec->volumes[k].name;
+    return v->name;
+}
+
+static void write_user_mounts(struct json_writer *w, const struct api_create *spec)
+{
+    for (size_t i = 0; i < spec->volumes_count; i++) {
+        const struct api_volume *v = &spec->volumes[i];
+
+        json_write_object(w);
+        json_member_string(w, STR("name"), volume_name(spec, i));
+        json_member_string(w, STR("mountPath"), v->mount_path);
+        json_member_bool(w, STR("readOnly"), v->read_only);
+        if (v->sub_path.n)
+            json_member_string(w, STR("subPath"), v->sub_path);
+        json_write_object_end(w);
+    }
+}
+
+static void write_main(struct json_writer *w, const struct k8s_plan *p, bool agent)
+{
+    const struct api_create *spec = p->spec;
+    struct str policy = str_of(p->config->kubernetes.image_pull_policy);
+
+    json_write_object(w);
+    json_member_string(w, STR("name"), STR(K8S_CONTAINER));
+    json_member_string(w, STR("image"), p->image);
+    if (spec->pull_policy != API_PULL_DEFAULT)
+        policy = str_of(api_pull_names[spec->pull_policy - API_PULL_IF_NOT_PRESENT].name);
+    if (!agent && policy.n)
+        json_member_string(w, STR("imagePullPolicy"), policy);
+    json_write_key(w, STR("command"));
+    json_write_array(w);
+    json_write_string(w, STR(K8S_BIN_DIR "/bootstrap.sh"));
+    for (size_t i = 0; i < spec->entrypoint_count; i++)
+        json_write_string(w, spec->entrypoint[i]);
+    json_write_array_end(w);
+    write_env(w, spec);
+    write_resources(w, spec);
+    json_write_key(w, STR("volumeMounts"));
+    json_write_array(w);
+    write_mount(w, STR(K8S_BIN_VOLUME), STR(K8S_BIN_DIR));
+    write_user_mounts(w, spec);
+    json_write_array_end(w);
+    if (spec->network_policy)
+        write_capability(w, STR("drop"));
+    json_write_object_end(w);
+}
+
+/* --- the egress sidecar --- */
+
+static void write_probe(struct json_writer *w, struct str token)
+{
+    json_write_key(w, STR("readinessProbe"));
+    json_write_object(w);
+    json_write_key(w, STR("httpGet"));
+    json_write_object(w);
+    json_member_string(w, STR("path"), STR("/healthz"));
+    json_member_i64(w, STR("port"), K8S_EGRESS_PORT);
+    json_write_key(w, STR("httpHeaders"));
+    json_write_array(w);
+    write_variable(w, STR(EGRESS_AUTH), token);
+    json_write_array_end(w);
+    json_write_object_end(w);
+    json_member_i64(w, STR("periodSeconds"), 1);
+    json_member_i64(w, STR("failureThreshold"), 30);
+    json_write_object_end(w);
+}
+
+static void write_sidecar(struct json_writer *w, const struct k8s_plan *p)
+{
+    static const char *const modes[] = {"dns", "dns+nft"};
+    const struct config *c = p->config;
+
+    json_write_object(w);
+    json_member_string(w, STR("name"), STR("egress"));
+    json_member_string(w, STR("image"), str_of(c->egress.image));
+    json_write_key(w, STR("env"));
+    json_write_array(w);
+    write_variable(w, STR("OPENSANDBOX_EGRESS_RULES"), p->spec->network_policy_json);
+    write_variable(w, STR("OPENSANDBOX_EGRESS_MODE"), str_of(modes[c->egress.mode == 1]));
+    write_variable(w, STR("OPENSANDBOX_EGRESS_TOKEN"), p->token);
+    if (p->spec->credential_proxy)
+        write_variable(w, STR(INTERCEPT), STR("true"));
+    json_write_array_end(w);
+    json_write_key(w, STR("ports"));
+    json_write_array(w);
+    json_write_object(w);
+    json_member_string(w, STR("name"), STR("egress-api"));
+    json_member_i64(w, STR("containerPort"), K8S_EGRESS_PORT);
+    json_write_object_end(w);
+    json_write_array_end(w);
+    write_probe(w, p->token);
+    if (p->spec->credential_proxy)
+        write_bin_mounts(w);
+    write_capability(w, STR("add"));
+    json_write_object_end(w);
+}
+
+/* --- volumes --- */
+
+static void write_volume(struct json_writer *w, const struct api_create *spec, size_t i)
+{
+    const struct api_volume *v = &spec->volumes[i];
+    struct str name = volume_name(spec, i);
+
+    if (name.p != v->name.p) /* the claim has its volume already */
+        return;
+    json_write_object(w);
+    json_member_string(w, STR("name"), name);
+    if (v->kind == API_VOLUME_PVC) {
+        json_write_key(w, STR("persistentVolumeClaim"));
+        json_write_object(w);
+        json_member_string(w, STR("claimName"), v->claim_name);
+        json_write_object_end(w);
+    } else {
+        json_write_key(w, STR("hostPath"));
+        json_write_object(w);
+        json_member_string(w, STR("path"), v->host_path);
+        json_member_string(w, STR("type"), STR("DirectoryOrCreate"));
+        json_write_object_end(w);
+    }
+    json_write_object_end(w);
+}
+
+static void write_volumes(struct json_writer *w, const struct api_create *spec)
+{
+    json_write_key(w, STR("volumes"));
+    json_write_array(w);
+    json_write_object(w);
+    json_member_string(w, STR("name"), STR(K8S_BIN_VOLUME));
+    json_write_key(w, STR("emptyDir"));
+    json_write_object(w);
+    json_write_object_end(w);
+    json_write_object_end(w);
+    for (size_t i = 0; i < spec->volumes_count; i++)
+        write_volume(w, spec, i);
+    json_write_array_end(w);
+}
+
+/* --- the whole --- */
+
+static void write_platform(struct json_writer *w, const struct api_create *spec)
+{
+    if (!spec->os.n && !spec->arch.n)
+        return;
+    json_write_key(w, STR("nodeSelector"));
+    json_write_object(w);
+    if (spec->os.n)
+        json_member_string(w, STR("kubernetes.io/os"), spec->os);
+    if (spec->arch.n)
+        json_member_string(w, STR("kubernetes.io/arch"), spec->arch);
+    json_write_object_end(w);
+}
+
+static void write_pull_secret(struct json_writer *w, const struct k8s_plan *p)
+{
+    char name[K8S_NAME_MAX];
+
+    if (!p->spec->auth_user.n)
+        return;
+    k8s_secret_name(p->id, name);
+    json_write_key(w, STR("imagePullSecrets"));
+    json_write_array(w);
+    json_write_object(w);
+    json_member_string(w, STR("name"), str_of(name));
+    json_write_object_end(w);
+    json_write_array_end(w);
+}
+
+/* A sandbox has no business with the API server, unless the template says otherwise. */
+static bool template_sets(const struct k8s_plan *p, bool agent, struct str key)
+{
+    const struct json *spec = json_get(p->template, STR("spec"));
+    const struct json *pod = json_get(spec, agent ? STR("podTemplate") : STR("template"));
+
+    return json_get(json_get(pod, STR("spec")), key);
+}
+
+void k8s_pod_write(struct json_writer *w, const struct k8s_plan *p, bool agent)
+{
+    json_write_object(w);
+    write_volumes(w, p->spec);
+    json_write_key(w, STR("initContainers"));
+    json_write_array(w);
+    write_installer(w, p);
+    json_write_array_end(w);
+    json_write_key(w, STR("containers"));
+    json_write_array(w);
+    write_main(w, p, agent);
+    if (p->spec->network_policy)
+        write_sidecar(w, p);
+    json_write_array_end(w);
+    if (p->runtime_class[0])
+        json_member_string(w, STR("runtimeClassName"), str_of(p->runtime_class));
+    if (agent && p->config->kubernetes.service_account[0])
+        json_member_string(w, STR("serviceAccountName"),
+                           str_of(p->config->kubernetes.service_account));
+    if (!template_sets(p, agent, STR("automountServiceAccountToken")))
+        json_member_bool(w, STR("automountServiceAccountToken"), false);
+    write_pull_secret(w, p);
+    write_platform(w, p->spec);
+    json_write_object_end(w);
+}
