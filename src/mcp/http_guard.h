@@ -1,4 +1,5 @@
-/* http_guard.h - who may call over HTTP, and whether headers say what the message says. */
+/* http_guard.h - which HTTP requests are served: origin, host and token are checked, and whether
+ * the headers agree with the message in the body. */
 #pragma once
 
 #include "mcp/mcp.h"

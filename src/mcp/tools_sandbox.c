@@ -37,25 +37,34 @@ static const struct field policy_fields[] = {
     {"defaultAction",  FIELD_STRING,          false,            "allow or deny, for what no rule names"},
     {.name = "egress", .type = FIELD_OBJECTS, .about = "Rules", .inner = SCHEMA(rule_fields)           },
 };
+static const struct field secret_fields[] = {
+    {"name",  FIELD_STRING,  true, "Variable that programs read it from"        },
+    {"value", FIELD_STRING,  true, "The secret, which the sandbox never holds"  },
+    {"hosts", FIELD_STRINGS, true, "Hosts whose requests may carry it, by HTTPS"},
+};
 static const struct field create_fields[] = {
     {"image",                  FIELD_STRING,                       false,
      "Image of the sandbox, such as python:3.12. Required, unless "
-     "there is a snapshot_id."                                                                                                                                                                                                                                 },
-    {"auth_username",          FIELD_STRING,                       false,                                                                    "User at the registry; goes with auth_password"                                                                   },
-    {"auth_password",          FIELD_STRING,                       false,                                                                    "Password at the registry"                                                                                        },
-    {"timeout_seconds",        FIELD_INTEGER,                      false,                                                                    "After which it is deleted; -1 = never",                                                                            "600", -1,
+     "there is a snapshot_id."                                                                                                                                                                                                  },
+    {"auth_username",          FIELD_STRING,                       false,                                             "User at the registry; goes with auth_password"                                                           },
+    {"auth_password",          FIELD_STRING,                       false,                                             "Password at the registry"                                                                                },
+    {"timeout_seconds",        FIELD_INTEGER,                      false,                                             "After which it is deleted; -1 = never",                                                                    "600", -1,
      315360000},
-    {"ready_timeout_seconds",                      FIELD_NUMBER,                                                    false,                                                                                                                            "How long to wait until it is ready",                                                                                                                                                                                                                        "30", 0,
+    {"ready_timeout_seconds",                      FIELD_NUMBER,                                                    false,                                                                                                     "How long to wait until it is ready",                                                                                                                                                                                         "30", 0,
      86400},
     {"health_check_polling_interval_ms",                   FIELD_INTEGER,false,"How often to ask","200", 1, 60000},
-    {"skip_health_check",                        FIELD_BOOL,                         false,                                                                  "Do not wait until it is ready",                                                                                                                                                                                                                  "false"},
-    {"env",                   FIELD_STRING_MAP,                                                    false,                                                                                                                       "Environment variables"                                                                                                                                                                                                                                                                                                                                                                                                                                        },
+    {"skip_health_check",                        FIELD_BOOL,                         false,                                           "Do not wait until it is ready",                                                                                                                                                                                   "false"},
+    {"env",                   FIELD_STRING_MAP,                                                    false,                                                                                                "Environment variables"                                                                                                                                                                                                                                                                                                                                                                                  },
     {"metadata",FIELD_STRING_MAP,false,"Labels"},
-    {"resource",                    FIELD_STRING_MAP,                    false,                                    "Limits: {\"cpu\": \"1\", \"memory\": \"2Gi\"}"        },
-    {.name = "network_policy",               .type = FIELD_OBJECT,                                           .inner = SCHEMA(policy_fields)                                                                                                                  },
-    {"extensions",               FIELD_STRING_MAP,              false,                                                              "Settings of the runtime, such as poolRef"                                                                                                                                                                                                                                                         },
-    {"entrypoint", FIELD_STRINGS, false, "Program and arguments; tail -f /dev/null"                                                                                             },
-    {"snapshot_id",FIELD_STRING,          false,"Start from this snapshot instead of an image"},
+    {"resource",                    FIELD_STRING_MAP,                    false,             "Limits: {\"cpu\": \"1\", \"memory\": \"2Gi\"}"},
+    {.name = "secret_env",
+     .type = FIELD_OBJECTS,
+     .about = "Secrets that programs inside use and never see",
+     .inner = SCHEMA(secret_fields)                                                                                                                                                                                                                          },
+    {.name = "network_policy",               .type = FIELD_OBJECT,              .inner = SCHEMA(policy_fields)                                      },
+    {"extensions",     FIELD_STRING_MAP,                                        false,                                                       "Settings of the runtime, such as poolRef"                                                                                     },
+    {"entrypoint", FIELD_STRINGS, false,       "Program and arguments; tail -f /dev/null"                                                                                                                                                                                             },
+    {"snapshot_id",    FIELD_STRING,false,"Start from this snapshot instead of an image"                                                                          },
 };
 
 static int check_create(struct call *c)
@@ -108,6 +117,26 @@ static int create_and_wait(struct call *c, struct osb_create *create, struct jso
     return 0;
 }
 
+static int fill_secrets(struct call *c, struct osb_create *create)
+{
+    const struct json *list = call_arg(c, "secret_env");
+    size_t n = 0;
+    struct osb_secret *all =
+        arena_new_array(&c->message->arena, struct osb_secret, json_count(list) + 1);
+
+    if (!all)
+        return -ENOMEM;
+    json_each(v, list)
+    {
+        all[n].name = json_get(v, STR("name"))->string.p;
+        all[n].value = json_get(v, STR("value"))->string.p;
+        all[n++].hosts = (const char *const *)call_strings(c, json_get(v, STR("hosts")), NULL);
+    }
+    create->secrets = n ? all : NULL;
+    create->secret_count = n;
+    return 0;
+}
+
 static int run_create(struct call *c, struct json_writer *w)
 {
     const struct json *policy = call_arg(c, "network_policy");
@@ -127,6 +156,8 @@ static int run_create(struct call *c, struct json_writer *w)
     struct json_writer p;
     int r = check_create(c);
 
+    if (r == 0)
+        r = fill_secrets(c, &create);
     if (r < 0)
         return r;
     create.env = call_pairs(c, call_arg(c, "env"), &create.env_count);

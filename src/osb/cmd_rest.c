@@ -88,6 +88,71 @@ static int body_of_rollback(struct cli *cli, struct json_writer *w)
     return 0;
 }
 
+/* Members of an object that an option gives. */
+struct member {
+    const char *option, *name;
+    bool number;
+};
+
+static void write_members(struct cli *cli, struct json_writer *w, const struct member *rows,
+                          size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].number && cli_number(cli, rows[i].option, -1) >= 0)
+            json_member_i64(w, str_of(rows[i].name), cli_number(cli, rows[i].option, -1));
+        else if (!rows[i].number && cli_text(cli, rows[i].option))
+            json_member_string(w, str_of(rows[i].name), str_of(cli_text(cli, rows[i].option)));
+}
+
+static int body_of_tenant(struct cli *cli, struct json_writer *w)
+{
+    static const struct member rows[] = {
+        {"sandboxes",           "sandboxes",         true },
+        {"cpu",                 "cpu",               false},
+        {"memory",              "memory",            false},
+        {"disk",                "disk",              false},
+        {"creates-per-minute",  "createsPerMinute",  true },
+        {"requests-per-second", "requestsPerSecond", true },
+    };
+
+    json_write_object(w);
+    json_member_string(w, STR("name"), str_of(cli_argument(cli, 0)));
+    json_write_key(w, STR("quota"));
+    json_write_object(w);
+    write_members(cli, w, rows, ARRAY_LEN(rows));
+    json_write_object_end(w);
+    json_write_object_end(w);
+    return 0;
+}
+
+static int body_of_key(struct cli *cli, struct json_writer *w)
+{
+    static const struct member rows[] = {
+        {"role",    "role",      false},
+        {"tenant",  "tenant",    false},
+        {"sandbox", "sandboxId", false},
+        {"expires", "expiresAt", false},
+    };
+
+    json_write_object(w);
+    json_member_string(w, STR("name"), str_of(cli_argument(cli, 0)));
+    write_members(cli, w, rows, ARRAY_LEN(rows));
+    json_write_object_end(w);
+    return 0;
+}
+
+static int body_of_rotation(struct cli *cli, struct json_writer *w)
+{
+    static const struct member rows[] = {
+        {"grace", "graceSeconds", true}
+    };
+
+    json_write_object(w);
+    write_members(cli, w, rows, ARRAY_LEN(rows));
+    json_write_object_end(w);
+    return 0;
+}
+
 static int body_of_targets(struct cli *cli, struct json_writer *w)
 {
     const char *const *targets = cli_arguments(cli, 1);
@@ -117,6 +182,19 @@ static const struct rest rests[] = {
     {"pool create", "POST", "/pools", .title = "Pool", .body = body_of_file},
     {"pool update", "PUT", "/pools/%0", .title = "Pool", .body = body_of_file},
     {"pool delete", "DELETE", "/pools/%0", .done = "Pool deleted: "},
+    {"whoami", "GET", "/whoami", .title = "Principal"},
+    {"tenant list", "GET", "/tenants", .title = "Tenants", .columns = "name quota usage",
+     .rows = "items"},
+    {"tenant get", "GET", "/tenants/%0", .title = "Tenant"},
+    {"tenant create", "POST", "/tenants", .title = "Tenant", .body = body_of_tenant},
+    {"tenant update", "PATCH", "/tenants/%0", .title = "Tenant", .body = body_of_tenant},
+    {"tenant delete", "DELETE", "/tenants/%0", .done = "Tenant deleted: "},
+    {"key list", "GET", "/keys", .title = "Keys",
+     .columns = "id name role tenant expires_at last_used_at builtin", .rows = "items"},
+    {"key get", "GET", "/keys/%0", .title = "Key"},
+    {"key create", "POST", "/keys", .title = "Key", .body = body_of_key},
+    {"key rotate", "POST", "/keys/%0/rotate", .title = "Key", .body = body_of_rotation},
+    {"key revoke", "DELETE", "/keys/%0", .done = "Key revoked: "},
     {"egress delete", "DELETE", "/policy", true, .done = "Rules deleted of sandbox: ",
      .body = body_of_targets},
     {"credential-vault create", "POST", VAULT, true, "Credential Vault", .body = body_of_new_vault},

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/time.h"
@@ -109,6 +110,67 @@ static int fill_volumes(struct cli *cli, struct osb_create *create)
     return 0;
 }
 
+static int secret_value(struct cli *cli, struct osb_secret *secret, const char *path)
+{
+    struct str text;
+
+    if (!path) {
+        secret->value = getenv(secret->name);
+        return secret->value ? 0
+                             : cli_error(cli, "Usage",
+                                         "There is no variable '%s' to take the secret from. Set "
+                                         "it, or write --secret %s=FILE@HOST.",
+                                         secret->name, secret->name);
+    }
+    text = cli_read_file(cli, path);
+    if (!text.p)
+        return EXIT_FAILED;
+    while (text.n && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == '\r'))
+        text.n--;
+    secret->value = arena_strdup(&cli->arena, text);
+    return secret->value ? 0 : cli_error(cli, "Memory", "'%s' is too large", path);
+}
+
+/* NAME[=FILE]@HOST[,HOST]: no value on the command line, where others see it. */
+static int read_secret(struct cli *cli, const char *text, struct osb_secret *ret)
+{
+    const char *at = strrchr(text, '@'), **hosts;
+    struct str name = str_make(text, at ? (size_t)(at - text) : 0), path = STR_NONE, host;
+    struct str list = str_of(at ? at + 1 : "");
+    size_t equals = str_find(name, '='), n = 0;
+
+    if (equals < name.n) {
+        path = str_skip(name, equals + 1);
+        name.n = equals;
+    }
+    hosts = arena_new_array(&cli->arena, const char *, list.n + 2);
+    if (name.n == 0 || list.n == 0 || (path.p && path.n == 0) || !hosts)
+        return cli_error(cli, "Usage",
+                         "'%s' is no secret. Write NAME@HOST[,HOST] for the variable NAME of your "
+                         "environment, or NAME=FILE@HOST[,HOST].",
+                         text);
+    while (str_cut(&list, ',', &host))
+        if (str_trim(host).n)
+            hosts[n++] = arena_strdup(&cli->arena, str_trim(host));
+    ret->name = arena_strdup(&cli->arena, name);
+    ret->hosts = hosts;
+    return secret_value(cli, ret, path.p ? arena_strdup(&cli->arena, path) : NULL);
+}
+
+static int fill_secrets(struct cli *cli, struct osb_create *create)
+{
+    size_t count = 0;
+    const char *const *texts = cli_texts(cli, "secret", &count);
+    struct osb_secret *secrets = arena_new_array(&cli->arena, struct osb_secret, count + 1);
+    int r = secrets ? 0 : cli_error(cli, "Memory", "too many secrets");
+
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = read_secret(cli, texts[i], &secrets[i]);
+    create->secrets = secrets;
+    create->secret_count = count;
+    return r;
+}
+
 static int fill_timeout(struct cli *cli, struct osb_create *create)
 {
     int64_t seconds;
@@ -169,6 +231,8 @@ int cli_fill_create(struct cli *cli, struct osb_create *create)
     r = fill_timeout(cli, create);
     if (r == 0)
         r = fill_policy(cli, create);
+    if (r == 0)
+        r = fill_secrets(cli, create);
     if (r == 0)
         r = fill_volumes(cli, create);
     if (r)
@@ -232,7 +296,8 @@ static void write_flat(struct json_writer *w, const struct json *v, bool all)
         {"snapshot_id", "snapshotId"},
         {"platform",    "platform"  },
         {"entrypoint",  "entrypoint"},
-        {"metadata",    "metadata"  }
+        {"metadata",    "metadata"  },
+        {"secret_env",  "secretEnv" }
     };
     static const struct {
         const char *name, *key;

@@ -64,6 +64,12 @@ int run_new(struct cli *cli);
 int run_exec(struct cli *cli);
 int run_shell(struct cli *cli);
 
+int login(struct cli *cli);
+int audit_list_command(struct cli *cli);
+int audit_export(struct cli *cli);
+int audit_verify(struct cli *cli);
+int events(struct cli *cli);
+
 int doctor(struct cli *cli);
 int up(struct cli *cli);
 

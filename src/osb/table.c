@@ -75,6 +75,7 @@ const size_t group_count = ARRAY_LEN(group_table);
         {"entrypoint", 0, OPTION_TEXT, OPTION_REPEATS, "WORD", "A word of the entrypoint."},       \
         {"network-policy-file", 0, OPTION_FILE, 0, "FILE", "Egress policy, as JSON."},             \
         {"credential-proxy", 0, OPTION_FLAG, 0, NULL, "Allow the credential vault."},              \
+        {"secret", 0, OPTION_TEXT, OPTION_REPEATS, "NAME[=FILE]@HOST", "Secret for hosts only."},  \
         {"volumes-file", 0, OPTION_FILE, 0, "FILE", "Volumes, as a JSON array."},                  \
         {"volume",       'v',                                                                      \
          OPTION_TEXT,    OPTION_REPEATS,                                                           \
@@ -122,6 +123,25 @@ const size_t group_count = ARRAY_LEN(group_table);
     {                                                                                              \
         "scope", 0, OPTION_CHOICE, 0, "project|global", "This directory, or the home directory."   \
     }
+
+#define QUOTA_OPTIONS                                                                              \
+    OPTIONS({"sandboxes", 0, OPTION_INT, 0, "N", "At most so many sandboxes."},                    \
+            {"cpu", 0, OPTION_TEXT, 0, "CPUS", "CPUs of all together: 16, 500m."},                 \
+            {"memory", 0, OPTION_TEXT, 0, "SIZE", "Memory of all together: 64Gi."},                \
+            {"disk", 0, OPTION_TEXT, 0, "SIZE", "Disk of all together: 1Ti."},                     \
+            {"creates-per-minute", 0, OPTION_INT, 0, "N", "Sandboxes made in a minute."},          \
+            {"requests-per-second", 0, OPTION_INT, 0, "N", "Requests in a second."})
+
+#define AUDIT_OPTIONS                                                                              \
+    OPTIONS({"principal", 0, OPTION_TEXT, 0, "TEXT", "Only of this principal: key:0123456789ab."}, \
+            {"tenant", 0, OPTION_TEXT, 0, "NAME", "Only of this tenant."},                         \
+            {"method", 0, OPTION_TEXT, 0, "METHOD", "Only with this method."},                     \
+            {"route", 0, OPTION_TEXT, 0, "ROUTE", "Only of this route: /v1/sandboxes."},           \
+            {"target", 0, OPTION_TEXT, 0, "ID", "Only about this id or name."},                    \
+            {"outcome", 0, OPTION_CHOICE, 0, "success|refused|failed", "Only with this end."},     \
+            {"since", 0, OPTION_TEXT, 0, "TIME", "Only from this time on."},                       \
+            {"until", 0, OPTION_TEXT, 0, "TIME", "Only up to this time."},                         \
+            {"limit", 'n', OPTION_INT, 0, "N", "At most so many.", 1, 1000})
 
 #define PAGE_OPTIONS(what)                                                                         \
     OPTIONS({"page", 0, OPTION_INT, 0, "N", "Which page.", 1},                                     \
@@ -361,6 +381,44 @@ const struct command command_table[] = {
      OPTIONS({"size", 0, OPTION_TEXT, 0, "SIZE", "At most so much: 10Gi."}), 0},
     {"volume rm", "NAME...", TABLE_JSON_YAML, "Delete volumes and what is in them.", volume_remove,
      NULL, 0},
+
+    {"login", "[DOMAIN]", TABLE_JSON_YAML,
+     "Store an API key, read from standard input, once the server knows it.", login, NULL,
+     COMMAND_OFFLINE},
+    {"whoami", "", TABLE_JSON_YAML, "Who the API key is: role, tenant.", rest_command, NULL, 0},
+    {"tenant list", "", TABLE_JSON_YAML, "List tenants.", rest_command, NULL, 0},
+    {"tenant get", "NAME", TABLE_JSON_YAML, "Show a tenant, its quota and what it uses.",
+     rest_command, NULL, 0},
+    {"tenant create", "NAME", TABLE_JSON_YAML, "Make a tenant.", rest_command, QUOTA_OPTIONS, 0},
+    {"tenant update", "NAME", TABLE_JSON_YAML, "Change the quota of a tenant.", rest_command,
+     QUOTA_OPTIONS, 0},
+    {"tenant delete", "NAME", TABLE_JSON_YAML, "Delete a tenant that has nothing.", rest_command,
+     NULL, 0},
+    {"key list", "", TABLE_JSON_YAML, "List API keys.", rest_command, NULL, 0},
+    {"key get", "KEY", TABLE_JSON_YAML, "Show an API key, without its secret.", rest_command, NULL,
+     0},
+    {"key create", "NAME", TABLE_JSON_YAML, "Make an API key; its secret is shown once.",
+     rest_command,
+     OPTIONS({"role", 'r', OPTION_CHOICE, OPTION_REQUIRED, "read_only|operator|admin|sandbox",
+              "What it may do."},
+     {"tenant", 0, OPTION_TEXT, 0, "NAME", "Limit it to this tenant."},
+     {"sandbox", 0, OPTION_TEXT, 0, "ID", "For the role sandbox: the one that it opens."},
+     {"expires", 0, OPTION_TEXT, 0, "TIME", "When it ends: 2030-01-31T00:00:00Z."}),
+     0},
+    {"key rotate", "KEY", TABLE_JSON_YAML, "Give an API key a new secret.", rest_command,
+     OPTIONS({"grace", 0, OPTION_INT, 0, "SECONDS", "How long the old one goes on to work."}), 0},
+    {"key revoke", "KEY", TABLE_JSON_YAML, "Revoke an API key.", rest_command, NULL, 0},
+    {"audit list", "", TABLE_JSON_YAML, "What was asked of the server, the newest first.",
+     audit_list_command, AUDIT_OPTIONS, 0},
+    {"audit export", "", "raw", "The same as lines of JSON.", audit_export, AUDIT_OPTIONS, 0},
+    {"audit verify", "[PATH]", TABLE_JSON_YAML,
+     "Prove that the record, or files of it, was not changed.", audit_verify,
+     OPTIONS({"head", 0, OPTION_TEXT, 0, "HASH", "The hash that its last entry must have."}),
+     COMMAND_OFFLINE},
+    {"events", "[ID]", "raw", "Watch what happens to sandboxes: a line of JSON each.", events,
+     OPTIONS({"follow", 'f', OPTION_FLAG, 0, NULL, "Go on until Ctrl-C, which is what it does."},
+     {"since", 0, OPTION_TEXT, 0, "EVENT", "Begin after the event with this id."}),
+     0},
 
     {"diagnostics logs", "ID", "raw table json yaml", "Logs of a sandbox.", diagnostics_logs,
      SCOPE_OPTIONS, 0},
