@@ -26,9 +26,11 @@ func (c *LifecycleClient) Fork(ctx context.Context, id string, req ForkRequest,
 
 // Rollback returns a sandbox to the files of a snapshot.
 func (c *LifecycleClient) Rollback(ctx context.Context, id, snapshotID string) (*SandboxInfo, error) {
-	var out SandboxInfo
 	body := map[string]string{"snapshotId": snapshotID}
-	return result(&out, c.post(ctx, sandboxPath(id, "/rollback"), body, &out))
+	if err := c.post(ctx, sandboxPath(id, "/rollback"), body, nil); err != nil {
+		return nil, err
+	}
+	return c.GetSandbox(ctx, id)
 }
 
 // StopSandbox ends the processes of a persistent sandbox and keeps its files.

@@ -18,6 +18,7 @@ type CreateSandboxRequest struct {
 	Entrypoint      []string               `json:"entrypoint,omitempty"`
 	NetworkPolicy   *NetworkPolicy         `json:"networkPolicy,omitempty"`
 	CredentialProxy *CredentialProxyConfig `json:"credentialProxy,omitempty"`
+	SecretEnv       map[string]Secret      `json:"secretEnv,omitempty"`
 	Lifecycle       *LifecycleHooks        `json:"lifecycle,omitempty"`
 	SecureAccess    bool                   `json:"secureAccess,omitempty"`
 	Volumes         []Volume               `json:"volumes,omitempty"`
@@ -62,8 +63,23 @@ type NetworkPolicy struct {
 
 // NetworkRule is NetworkRule of the HTTP API.
 type NetworkRule struct {
-	Action string `json:"action"`
-	Target string `json:"target"`
+	Action   string   `json:"action"`
+	Target   string   `json:"target"`
+	Protocol string   `json:"protocol,omitempty"`
+	Ports    []any    `json:"ports,omitempty"`
+	Methods  []string `json:"methods,omitempty"`
+	Paths    []string `json:"paths,omitempty"`
+}
+
+// Secret is Secret of the HTTP API.
+type Secret struct {
+	Value string   `json:"value"`
+	Hosts []string `json:"hosts"`
+}
+
+// ShownSecret is ShownSecret of the HTTP API.
+type ShownSecret struct {
+	Hosts []string `json:"hosts"`
 }
 
 // Volume is Volume of the HTTP API.
@@ -112,15 +128,16 @@ type SandboxStatus struct {
 
 // SandboxInfo is Sandbox of the HTTP API.
 type SandboxInfo struct {
-	ID         string            `json:"id"`
-	Image      *SandboxImage     `json:"image,omitempty"`
-	SnapshotID string            `json:"snapshotId,omitempty"`
-	Platform   *PlatformSpec     `json:"platform,omitempty"`
-	Status     SandboxStatus     `json:"status"`
-	Metadata   map[string]string `json:"metadata,omitempty"`
-	Entrypoint []string          `json:"entrypoint"`
-	ExpiresAt  *time.Time        `json:"expiresAt,omitempty"`
-	CreatedAt  time.Time         `json:"createdAt"`
+	ID         string                 `json:"id"`
+	Image      *SandboxImage          `json:"image,omitempty"`
+	SnapshotID string                 `json:"snapshotId,omitempty"`
+	Platform   *PlatformSpec          `json:"platform,omitempty"`
+	Status     SandboxStatus          `json:"status"`
+	Metadata   map[string]string      `json:"metadata,omitempty"`
+	Entrypoint []string               `json:"entrypoint"`
+	SecretEnv  map[string]ShownSecret `json:"secretEnv,omitempty"`
+	ExpiresAt  *time.Time             `json:"expiresAt,omitempty"`
+	CreatedAt  time.Time              `json:"createdAt"`
 }
 
 // SandboxImage is SandboxImage of the HTTP API. As it was asked for, without credentials.
@@ -161,7 +178,8 @@ type Endpoint struct {
 
 // CreateSnapshotRequest is CreateSnapshotRequest of the HTTP API.
 type CreateSnapshotRequest struct {
-	Name string `json:"name,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Memory bool   `json:"memory,omitempty"`
 }
 
 // SnapshotInfo is Snapshot of the HTTP API.
@@ -196,6 +214,7 @@ type ForkRequest struct {
 	Env        map[string]*string `json:"env,omitempty"`
 	Metadata   map[string]string  `json:"metadata,omitempty"`
 	Entrypoint []string           `json:"entrypoint,omitempty"`
+	Memory     bool               `json:"memory,omitempty"`
 }
 
 // DiagnosticContent is DiagnosticContent of the HTTP API. The text inside, or, from servers that store it apart, where it is.

@@ -42,6 +42,7 @@ type SandboxCreateOptions struct {
 	SecureAccess        bool
 	NetworkPolicy       *NetworkPolicy
 	CredentialProxy     *CredentialProxyConfig
+	SecretEnv           map[string]Secret // by variable; the code inside never holds the values
 	Volumes             []Volume
 	Extensions          map[string]string
 	Platform            *PlatformSpec
@@ -98,7 +99,7 @@ func (o *SandboxCreateOptions) request() CreateSandboxRequest {
 	req := CreateSandboxRequest{SnapshotID: o.SnapshotID, Persistent: o.Persistent,
 		OnExpiry: o.OnExpiry, Platform: o.Platform, Metadata: o.Metadata, Entrypoint: o.Entrypoint,
 		ResourceLimits: o.ResourceLimits, NetworkPolicy: o.NetworkPolicy,
-		CredentialProxy: o.CredentialProxy, SecureAccess: o.SecureAccess, Volumes: o.Volumes,
+		CredentialProxy: o.CredentialProxy, SecretEnv: o.SecretEnv, SecureAccess: o.SecureAccess, Volumes: o.Volumes,
 		Extensions: o.Extensions}
 	if o.Image != "" {
 		req.Image = &ImageSpec{URI: o.Image, Auth: o.ImageAuth}

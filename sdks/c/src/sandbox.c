@@ -574,6 +574,23 @@ static struct api_volume *convert_volumes(struct arena *a, const struct osb_crea
     return out;
 }
 
+static struct api_secret *convert_secrets(struct arena *a, const struct osb_create *o)
+{
+    struct api_secret *out = arena_new_array(a, struct api_secret, o->secret_count + 1);
+
+    for (size_t i = 0; out && i < o->secret_count; i++) {
+        static const char *const none[] = {NULL};
+        const struct osb_secret *s = &o->secrets[i];
+
+        out[i] =
+            (struct api_secret){.name = str_or_empty(s->name), .value = str_or_empty(s->value)};
+        out[i].hosts = strs_convert(a, s->hosts ? s->hosts : none, &out[i].hosts_count);
+        if (!out[i].hosts)
+            return NULL;
+    }
+    return out;
+}
+
 int create_write(struct osb_client *c, const struct osb_create *o, struct arena *a,
                  struct buf *body)
 {
@@ -606,6 +623,7 @@ int create_write(struct osb_client *c, const struct osb_create *o, struct arena 
         .stop_on_expiry = o->stop_on_expiry,
         .volumes = convert_volumes(a, o),
         .volumes_count = o->volume_count,
+        .secrets = {convert_secrets(a, o), o->secret_count},
     };
     struct err e;
     int r = pull_policy_of(c, o->pull_policy, &spec.pull_policy);
@@ -615,7 +633,7 @@ int create_write(struct osb_client *c, const struct osb_create *o, struct arena 
     spec.entrypoint =
         strs_convert(a, o->entrypoint ? o->entrypoint : default_entrypoint, &spec.entrypoint_count);
     if (!maps.limits || !maps.extensions || !spec.env || !spec.metadata || !spec.volumes ||
-        !spec.entrypoint)
+        !spec.secrets.rows || !spec.entrypoint)
         return fail(c, ENOMEM, "the request is too large");
     return api_create_write(a, &spec, &maps, body, &e) < 0 ? fail_err(c, &e) : 0;
 }

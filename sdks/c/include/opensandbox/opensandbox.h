@@ -28,4 +28,5 @@
 #include <opensandbox/pty.h>
 #include <opensandbox/sandbox.h>
 #include <opensandbox/task.h>
+#include <opensandbox/vault.h>
 #include <opensandbox/volume.h>

@@ -25,6 +25,13 @@ struct osb_volume {
     bool create_if_missing, delete_with_sandbox; /* of a claim */
 };
 
+/* A secret that programs inside use and never hold: the variable `name` has a placeholder there,
+ * and requests to the hosts, over HTTPS, carry the value in its place. */
+struct osb_secret {
+    const char *name, *value;
+    const char *const *hosts; /* NULL-terminated */
+};
+
 struct osb_create {
     size_t size;
     const char *image; /* this, or a snapshot, or a pool by extensions poolRef */
@@ -43,12 +50,14 @@ struct osb_create {
     size_t volume_count;
     const char *network_policy; /* JSON: {"defaultAction":"deny","egress":[...]} */
     bool credential_proxy, secure_access;
-    bool no_wait;              /* return without waiting until it is ready */
-    uint32_t ready_timeout_ms; /* 30 s */
-    uint32_t ready_poll_ms;    /* 200 ms */
-    const char *pull_policy;   /* "IfNotPresent", "Always", "Never"; NULL = the server's */
-    bool persistent;           /* its files stay when it is stopped: osb_sandbox_stop */
-    bool stop_on_expiry;       /* a persistent one is stopped in place of deleted */
+    bool no_wait;                     /* return without waiting until it is ready */
+    uint32_t ready_timeout_ms;        /* 30 s */
+    uint32_t ready_poll_ms;           /* 200 ms */
+    const char *pull_policy;          /* "IfNotPresent", "Always", "Never"; NULL = the server's */
+    bool persistent;                  /* its files stay when it is stopped: osb_sandbox_stop */
+    bool stop_on_expiry;              /* a persistent one is stopped in place of deleted */
+    const struct osb_secret *secrets; /* an extension; turns the credential proxy on */
+    size_t secret_count;
 };
 #define OSB_CREATE .size = sizeof(struct osb_create)
 

@@ -1,0 +1,1 @@
+"""The async interpreter. tools/unasync makes the sync one of it."""

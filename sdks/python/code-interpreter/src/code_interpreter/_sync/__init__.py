@@ -1,0 +1,1 @@
+"""The sync interpreter, made of _async by tools/unasync."""

@@ -1,0 +1,5 @@
+"""The sync interpreter."""
+
+from code_interpreter._sync.code import CodeInterpreterSync, CodesSync
+
+__all__ = ["CodeInterpreterSync", "CodesSync"]

@@ -1,0 +1,1 @@
+"""The async client. tools/unasync makes the sync one of it."""

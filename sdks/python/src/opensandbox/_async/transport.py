@@ -1,0 +1,48 @@
+"""The connection pool of the async client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from opensandbox._core import tls
+
+
+class Transport(httpx.AsyncBaseTransport):
+    """One connection pool. TLS is set up by the first https request, not before."""
+
+    def __init__(self, limits: httpx.Limits) -> None:
+        self._limits = limits
+        self._plain: httpx.AsyncHTTPTransport | None = None
+        self._secure: httpx.AsyncHTTPTransport | None = None
+
+    def _pool(self, scheme: str) -> httpx.AsyncHTTPTransport:
+        if scheme == "https":
+            if self._secure is None:
+                self._secure = self._new(tls.context())
+            return self._secure
+        if self._plain is None:
+            self._plain = self._new(tls.no_authorities())
+        return self._plain
+
+    def _new(self, context: Any) -> httpx.AsyncHTTPTransport:
+        return httpx.AsyncHTTPTransport(
+            verify=context, limits=self._limits, socket_options=tls.SOCKET_OPTIONS
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._pool(request.url.scheme).handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for pool in (self._plain, self._secure):
+            if pool is not None:
+                await pool.aclose()
+
+
+def new_transport(connections: int | None, kept: int, expiry: float) -> Transport:
+    return Transport(
+        httpx.Limits(
+            max_connections=connections, max_keepalive_connections=kept, keepalive_expiry=expiry
+        )
+    )

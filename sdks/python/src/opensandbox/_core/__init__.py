@@ -1,0 +1,1 @@
+"""Parts without input and output, which both clients share."""

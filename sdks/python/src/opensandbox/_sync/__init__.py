@@ -1,0 +1,1 @@
+"""The sync client, made of _async by tools/unasync; only io.py is written by hand."""

@@ -1,0 +1,179 @@
+# Written by tools/unasync from _async/isolated.py. DO NOT EDIT.
+"""Isolated sessions: a sandbox inside the sandbox."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from opensandbox._sync.commands import collect, normalized
+from opensandbox._sync.files import FilesystemSync
+from opensandbox._sync.http import Http
+from opensandbox._sync.lifecycle import parsed
+from opensandbox._core.convert import dense, segment
+from opensandbox._core.errors import need_text
+from opensandbox.models.execd_sync import ExecutionHandlersSync
+from opensandbox.models.execd import Execution
+from opensandbox.models.isolated import (
+    BindMount,
+    CreateIsolatedSessionRequest,
+    IsolatedBackgroundRun,
+    IsolatedCapabilities,
+    IsolatedRunLogs,
+    IsolatedRunOpts,
+    IsolatedRunStatus,
+    IsolatedSessionInfo,
+    IsolatedSessionState,
+    IsolatedSessionSummary,
+    IsolatedWorkspaceSpec,
+)
+
+BASE = "/v1/isolated"
+
+
+class IsolationSessionSync:
+    """One session."""
+
+    def __init__(self, http: Http, info: IsolatedSessionInfo) -> None:
+        self._info = info
+        self._http = http.below(f"{BASE}/session/{segment(info.session_id)}")
+        self._files = FilesystemSync(self._http)
+
+    @property
+    def session_id(self) -> str:
+        return self._info.session_id
+
+    @property
+    def info(self) -> IsolatedSessionInfo:
+        return self._info
+
+    @property
+    def files(self) -> FilesystemSync:
+        """Files as the session sees them."""
+        return self._files
+
+    def run(
+        self,
+        code: str,
+        *,
+        opts: IsolatedRunOpts | None = None,
+        handlers: ExecutionHandlersSync | None = None,
+    ) -> Execution:
+        """Runs shell code and waits for its end."""
+        batches = normalized(self._http.events("POST", "/run", body=_run_body(code, opts)))
+        return collect(batches, handlers, True, "isolation.run")
+
+    def run_background(
+        self, code: str, *, opts: IsolatedRunOpts | None = None
+    ) -> IsolatedBackgroundRun:
+        """Starts shell code beside the session's shell."""
+        body = {**_run_body(code, opts), "background": True}
+        started: IsolatedBackgroundRun = parsed(
+            IsolatedBackgroundRun, self._http.json("POST", "/run", body=body)
+        )
+        return started
+
+    def run_status(self, run_id: str) -> IsolatedRunStatus:
+        answer = self._http.json("GET", f"/runs/{segment(need_text(run_id, 'run_id'))}")
+        status: IsolatedRunStatus = parsed(IsolatedRunStatus, answer)
+        return status
+
+    def run_logs(self, run_id: str, cursor: int = 0) -> IsolatedRunLogs:
+        path = f"/runs/{segment(need_text(run_id, 'run_id'))}/logs"
+        response = self._http.send("GET", path, query={"cursor": cursor})
+        tail = response.headers.get("EXECD-COMMANDS-TAIL-CURSOR", "")
+        return IsolatedRunLogs(
+            text=response.content.decode("utf-8", "replace"),
+            cursor=int(tail) if tail.strip().isdigit() else cursor + len(response.content),
+        )
+
+    def get(self) -> IsolatedSessionState:
+        """How the session fares."""
+        state: IsolatedSessionState = parsed(
+            IsolatedSessionState, self._http.json("GET", "")
+        )
+        return state
+
+    def diff(self) -> Any:
+        """What the session wrote into its overlay."""
+        return self._http.json("GET", "/diff")
+
+    def commit(self, strategy: str | None = None) -> Any:
+        """Writes what the session wrote into the workspace."""
+        return self._http.json("POST", "/commit", body=dense(strategy=strategy))
+
+    def delete(self) -> None:
+        """Ends the session."""
+        self._http.send("DELETE", "")
+
+
+class IsolationServiceSync:
+    """Makes and finds isolated sessions."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def create(self, request: CreateIsolatedSessionRequest) -> IsolationSessionSync:
+        body = request.model_dump(exclude_none=True)
+        answer = self._http.json("POST", f"{BASE}/session", body=body)
+        info = {**body, **{k: v for k, v in answer.items() if v is not None}}
+        return IsolationSessionSync(self._http, parsed(IsolatedSessionInfo, info))
+
+    def attach(self, session_id: str) -> IsolationSessionSync:
+        """A session that is there already."""
+        path = f"{BASE}/session/{segment(need_text(session_id, 'session_id'))}"
+        answer = self._http.json("GET", path)
+        info = parsed(IsolatedSessionInfo, {**answer, "session_id": session_id})
+        return IsolationSessionSync(self._http, info)
+
+    def capabilities(self) -> IsolatedCapabilities:
+        answer = self._http.json("GET", f"{BASE}/capabilities")
+        found: IsolatedCapabilities = parsed(IsolatedCapabilities, answer)
+        return found
+
+    def list(self) -> builtins.list[IsolatedSessionSummary]:
+        answer = self._http.json("GET", f"{BASE}/sessions")
+        rows = answer.get("sessions", [])
+        return [parsed(IsolatedSessionSummary, row) for row in rows]
+
+    def run_once(
+        self,
+        code: str,
+        *,
+        workspace: str,
+        workspace_mode: str | None = None,
+        opts: IsolatedRunOpts | None = None,
+        handlers: ExecutionHandlersSync | None = None,
+        profile: str | None = None,
+        share_net: bool | None = None,
+        binds: builtins.list[BindMount] | None = None,
+    ) -> Execution:
+        """Runs shell code in a session made for it."""
+        request = CreateIsolatedSessionRequest(
+            workspace=IsolatedWorkspaceSpec(path=workspace, mode=workspace_mode),
+            profile=profile,
+            share_net=share_net,
+            binds=binds,
+        )
+        with self.session(request) as session:
+            return session.run(code, opts=opts, handlers=handlers)
+
+    @contextmanager
+    def session(
+        self, request: CreateIsolatedSessionRequest
+    ) -> Iterator[IsolationSessionSync]:
+        """A session that ends with the block."""
+        session = self.create(request)
+        try:
+            yield session
+        finally:
+            session.delete()
+
+
+def _run_body(code: str, opts: IsolatedRunOpts | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"code": need_text(code, "code")}
+    if opts is not None:
+        body.update(opts.model_dump(exclude_none=True))
+    return body

@@ -1,0 +1,38 @@
+# Written by tools/unasync from _async/metrics.py. DO NOT EDIT.
+"""How busy a sandbox is, and whether it answers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from opensandbox._sync.http import Http
+from opensandbox._sync.io import Stream
+from opensandbox._sync.lifecycle import parsed
+from opensandbox._core.events import ended_without_last_event
+from opensandbox.exceptions import SandboxInternalException
+from opensandbox.models.sandboxes import SandboxMetrics
+
+
+class MetricsSync:
+    """Figures of a sandbox."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def get_metrics(self, sandbox_id: str = "") -> SandboxMetrics:
+        """The figures now."""
+        figures: SandboxMetrics = parsed(SandboxMetrics, self._http.json("GET", "/metrics"))
+        return figures
+
+    def watch(self) -> Stream[SandboxMetrics]:
+        """The figures, about once a second, until the caller stops."""
+        batches = self._http.events("GET", "/metrics/watch")
+        try:
+            with closing(batches):
+                for batch in batches:
+                    for event in batch:
+                        if "cpu_count" in event:
+                            yield parsed(SandboxMetrics, event)
+        except SandboxInternalException as error:
+            raise ended_without_last_event("metrics.watch", error) from error
+        raise ended_without_last_event("metrics.watch")

@@ -1,0 +1,43 @@
+"""What calls of this SDK raise. All of it is a SandboxException."""
+
+from opensandbox.exceptions.sandbox import (
+    InvalidArgumentException,
+    PoolAcquireFailedException,
+    PoolDestroyedException,
+    PoolDestroyIncompleteException,
+    PoolEmptyException,
+    PoolNotRunningException,
+    PoolStateStoreContentionException,
+    PoolStateStoreUnavailableException,
+    SandboxApiException,
+    SandboxConnectionException,
+    SandboxError,
+    SandboxException,
+    SandboxInternalException,
+    SandboxRateLimitException,
+    SandboxReadyTimeoutException,
+    SandboxStreamException,
+    SandboxTimeoutException,
+    SandboxUnhealthyException,
+)
+
+__all__ = [
+    "InvalidArgumentException",
+    "PoolAcquireFailedException",
+    "PoolDestroyIncompleteException",
+    "PoolDestroyedException",
+    "PoolEmptyException",
+    "PoolNotRunningException",
+    "PoolStateStoreContentionException",
+    "PoolStateStoreUnavailableException",
+    "SandboxApiException",
+    "SandboxConnectionException",
+    "SandboxError",
+    "SandboxException",
+    "SandboxInternalException",
+    "SandboxRateLimitException",
+    "SandboxReadyTimeoutException",
+    "SandboxStreamException",
+    "SandboxTimeoutException",
+    "SandboxUnhealthyException",
+]
