@@ -1,0 +1,445 @@
+// The console in Chromium, step by step.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import {accessible, api, BASE, complaints, create, finish, go, inside, KEY, login, open, server, shellReady, terminalText, test, until} from './browser.mjs';
+
+// --- files and headers ---
+
+await test('the files come with a strict policy, and packed within 400 KiB', async () => {
+  const page = await fetch(`${BASE}/console`);
+  assert.equal(page.status, 200);
+  const policy = page.headers.get('content-security-policy');
+  for (const part of ["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"]) assert.ok(policy.includes(part), policy);
+  assert.ok(!/unsafe|https?:|\*/.test(policy), policy);
+  assert.equal(page.headers.get('x-content-type-options'), 'nosniff');
+  assert.equal(page.headers.get('referrer-policy'), 'no-referrer');
+  const html = await page.text();
+  assert.ok(!/<script(?![^>]*src=)|<style|style=|https?:\/\//.test(html), html);
+  let packed = Buffer.byteLength(html);
+  for (const [, file] of html.matchAll(/(?:src|href)="([^"]+)"/g)) {
+    const answer = await fetch(BASE + file, {headers: {'Accept-Encoding': 'gzip'}});
+    assert.equal(answer.status, 200, file);
+    if (file.startsWith('/console/assets/')) assert.match(answer.headers.get('cache-control'), /immutable/);
+    packed += Number(answer.headers.get('content-length'));
+  }
+  console.log(`# the first load has ${(packed / 1024).toFixed(1)} KiB`);
+  assert.ok(packed <= 400 * 1024, String(packed));
+});
+
+await test('files have a tag, come unpacked when asked, and others are 404', async () => {
+  const first = await fetch(`${BASE}/console/`);
+  const again = await fetch(`${BASE}/console/`, {headers: {'If-None-Match': first.headers.get('etag')}});
+  assert.equal(again.status, 304);
+  const plain = await fetch(`${BASE}/console/icon.svg`, {headers: {'Accept-Encoding': 'identity'}});
+  assert.equal(plain.headers.get('content-encoding'), null);
+  assert.match(await plain.text(), /^<svg/);
+  for (const bad of ['nothing.js', '..%2f..%2fetc%2fpasswd', 'assets/', 'index.html%00'])
+    assert.equal((await fetch(`${BASE}/console/${bad}`)).status, 404, bad);
+});
+
+// --- login ---
+
+await test('a wrong key is refused with a reason, and nothing is kept', async () => {
+  const page = await open();
+  await login(page, 'wrong-key');
+  await page.getByRole('alert').filter({hasText: 'not one of this server'}).waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+  await accessible(page, 'login');
+  await page.context().close();
+});
+
+await test('the key is kept in the tab only, and logging out removes it', async () => {
+  const page = await inside();
+  const stored = await page.evaluate(() => ({session: {...sessionStorage}, local: {...localStorage}, cookie: document.cookie, at: location.href}));
+  assert.ok(JSON.stringify(stored.session).includes(KEY));
+  assert.ok(!JSON.stringify([stored.local, stored.cookie, stored.at]).includes(KEY));
+  await page.getByRole('button', {name: 'Log out'}).click();
+  await page.getByLabel('API key').waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('opensandbox.key')), null);
+  await page.context().close();
+});
+
+// --- the whole way: create, terminal, file, chart, snapshot, fork, delete ---
+
+const main = await inside();
+let box = '';
+
+await test('a sandbox is created by the form', async () => {
+  await go(main, 'sandboxes');
+  await main.getByRole('button', {name: 'Create', exact: true}).click();
+  const form = main.getByRole('dialog');
+  await form.getByLabel('Metadata').fill('name=first\nteam=search');
+  await form.getByLabel('Environment').fill('GREETING=good day');
+  await form.getByLabel('Network').selectOption('rules');
+  await form.getByLabel('Rules').fill('allow example.org');
+  await accessible(main, 'create');
+  await form.getByRole('button', {name: 'Create'}).click();
+  await main.waitForURL(/#\/sandboxes\/[0-9a-f-]{36}/);
+  box = main.url().split('/').pop();
+  await main.locator('h1 .state', {hasText: 'Running'}).waitFor();
+  const made = await api('GET', `/v1/sandboxes/${box}`);
+  assert.deepEqual(made.metadata, {name: 'first', team: 'search'});
+});
+
+await test('a terminal runs a shell, and goes on after a reload', async () => {
+  await go(main, `sandboxes/${box}/terminal`);
+  await shellReady(main);
+  await main.locator('.xterm-helper-textarea').focus();
+  await main.keyboard.type('echo "$GREETING, $((6*7))"; kept=yes\n');
+  await until('the output', async () => (await terminalText(main)).includes('good day, 42'));
+  await main.reload();
+  await shellReady(main);
+  await until('the replay', async () => (await terminalText(main)).includes('good day, 42'));
+  await main.locator('.xterm-helper-textarea').focus();
+  await main.keyboard.type('echo "still $kept"\n');
+  await until('the same shell', async () => (await terminalText(main)).includes('still yes'));
+});
+
+await test('files are uploaded by dropping, edited, downloaded and removed', async () => {
+  await go(main, `sandboxes/${box}/files`);
+  await main.getByRole('button', {name: 'root', exact: true}).click();
+  await main.getByText('This folder is empty').or(main.getByRole('region', {name: 'Files of /root'})).first().waitFor();
+  const data = await main.evaluateHandle(() => {
+    const t = new DataTransfer();
+    t.items.add(new File(['first line\n'], 'note.txt', {type: 'text/plain'}));
+    return t;
+  });
+  await main.locator('.drop').dispatchEvent('drop', {dataTransfer: data});
+  await main.getByRole('button', {name: 'note.txt', exact: true}).click();
+  const editor = main.getByLabel('Text of /root/note.txt');
+  await until('the text', async () => (await editor.inputValue()) === 'first line\n');
+  await editor.fill('first line\nsecond line\n');
+  await editor.press('Control+s');
+  await main.getByText('note.txt is saved.').waitFor();
+  await main.getByRole('dialog').getByRole('button', {name: 'Close'}).click();
+  const [got] = await Promise.all([main.waitForEvent('download'), main.getByRole('button', {name: 'Download note.txt'}).click()]);
+  assert.equal(fs.readFileSync(await got.path(), 'utf8'), 'first line\nsecond line\n');
+  await main.getByRole('button', {name: 'File', exact: true}).click();
+  await main.getByRole('dialog').getByLabel('Name').fill('other.txt');
+  await main.getByRole('dialog').getByRole('button', {name: 'Save'}).click();
+  await main.getByRole('button', {name: 'Delete other.txt'}).click();
+  await main.getByRole('dialog').getByRole('button', {name: 'Delete'}).click();
+  await main.getByRole('button', {name: 'other.txt', exact: true}).waitFor({state: 'detached'});
+});
+
+await test('a cell of the notebook draws a chart', async () => {
+  await go(main, `sandboxes/${box}/notebook`);
+  const code = main.getByLabel('Code of cell 1');
+  await code.fill(`print(open('/root/note.txt').read())
+class Chart:
+    def __init__(self, values): self.values = values
+    def __repr__(self): return 'a chart of %d values' % len(self.values)
+    def _repr_svg_(self):
+        bars = ''.join('<rect x="%d" y="%d" width="36" height="%d" fill="#2456d6"/>' % (20 + i * 48, 150 - v * 10, v * 10) for i, v in enumerate(self.values))
+        return '<svg xmlns="http://www.w3.org/2000/svg" width="420" height="170"><path d="M10 150H410" stroke="#888"/>%s</svg>' % bars
+Chart([3, 7, 4, 11, 8, 13, 9, 6])`);
+  await code.press('Control+Enter');
+  await main.locator('.out.stdout', {hasText: 'second line'}).waitFor();
+  const chart = main.locator('img.rich');
+  await chart.waitFor();
+  await until('the drawing', () => chart.evaluate((i) => i.complete && i.naturalWidth === 420));
+  assert.equal(await chart.getAttribute('alt'), 'a chart of 8 values');
+  await main.getByLabel('Code of cell 2').fill('1/0');
+  await main.getByLabel('Code of cell 2').press('Control+Enter');
+  await main.locator('.out.error', {hasText: 'ZeroDivisionError'}).waitFor();
+});
+
+await test('code of a sandbox cannot run in the console', async () => {
+  await main.getByLabel('Code of cell 3').fill(`class Evil:
+    def _repr_html_(self): return '<b id="x">table</b><script>parent.document.title="owned"</script><img src=x onerror="parent.document.title=1">'
+Evil()`);
+  await main.getByLabel('Code of cell 3').press('Control+Enter');
+  await main.frameLocator('iframe.rich').locator('#x').waitFor();
+  assert.equal(await main.title(), 'Sandboxes · OpenSandbox');
+  complaints.length = 0; // the policy spoke up, as it should
+});
+
+await test('processes are listed and ended', async () => {
+  await api('POST', `/v1/sandboxes/${box}/proxy/44772/command`, {command: 'sleep 4321', background: true}).catch(() => undefined);
+  await go(main, `sandboxes/${box}/processes`);
+  const row = main.getByRole('row').filter({hasText: 'sleep 4321'}).last();
+  await row.waitFor();
+  await row.getByRole('button', {name: /^Kill/}).click();
+  await until('its end', async () => (await main.getByRole('row').filter({hasText: /^\d+.*sleep 4321/}).count()) === 0);
+});
+
+await test('a port is previewed, in an origin of its own', async () => {
+  await fetch(`${BASE}/v1/sandboxes/${box}/proxy/44772/command`, {method: 'POST', headers: {'OPEN-SANDBOX-API-KEY': KEY}, body: JSON.stringify({background: true, command: `mkdir -p /tmp/web && cd /tmp/web && cat > index.html <<'X'
+<!doctype html><h1 id=hello>hello from inside</h1><p id=seen></p><script src="app.js"></script>
+X
+cat > app.js <<'X'
+let seen = 'nothing';
+try { seen = sessionStorage.length + ''; } catch (e) { seen = e.name; }
+fetch('data.json').then(r => r.json()).then(d => { document.getElementById('seen').textContent = seen + ' ' + location.origin + ' ' + d.ok + ' ' + self.origin; });
+X
+echo '{"ok":"data"}' > data.json; exec python3 -m http.server 8000 --bind 127.0.0.1`})}).then((r) => r.text());
+  await go(main, `sandboxes/${box}/ports`);
+  await main.getByRole('row').filter({hasText: '8000'}).getByRole('button', {name: 'Preview'}).click();
+  const frame = main.frameLocator('iframe.preview');
+  await frame.locator('#hello').waitFor();
+  const seen = await until('its script', async () => (await frame.locator('#seen').textContent()) || null);
+  assert.match(seen, /^SecurityError .* data null$/);
+  const src = await main.locator('iframe.preview').getAttribute('src');
+  assert.match(src, /^\/preview\/[\w-]{32}\/$/);
+  const direct = await fetch(BASE + src);
+  assert.match(direct.headers.get('content-security-policy'), /^sandbox /);
+  assert.equal((await fetch(`${BASE}/preview/${'x'.repeat(32)}/`)).status, 404);
+  complaints.length = 0; // of the page inside: the browser tells what it may not
+});
+
+await test('the policy is edited, and what is denied is shown', async () => {
+  await go(main, `sandboxes/${box}/egress`);
+  await main.getByLabel('Target of rule 1').waitFor();
+  assert.equal(await main.getByLabel('Target of rule 1').inputValue(), 'example.org');
+  await main.getByRole('button', {name: 'Rule', exact: true}).click();
+  await main.getByLabel('Target of rule 2').fill('*.example.com');
+  await main.getByLabel('Ports of rule 2').fill('443');
+  await main.getByLabel('Ports of rule 2').blur();
+  await main.getByRole('button', {name: 'Put in force'}).click();
+  await main.getByText('The policy is in force.').waitFor();
+  const {policy} = await api('GET', `/v1/sandboxes/${box}/proxy/18080/policy`);
+  assert.deepEqual(policy.egress.map((r) => [r.action, r.target]), [['allow', 'example.org'], ['allow', '*.example.com']]);
+  await fetch(`${BASE}/v1/sandboxes/${box}/proxy/44772/command`, {method: 'POST', headers: {'OPEN-SANDBOX-API-KEY': KEY}, body: JSON.stringify({command: 'python3 -c "import socket; socket.getaddrinfo(\'denied.example.net\', 80)"'})}).then((r) => r.text());
+  await main.getByText('denied.example.net').first().waitFor();
+});
+
+await test('a snapshot is taken, and the sandbox forked', async () => {
+  await go(main, `sandboxes/${box}/snapshots`);
+  await main.getByLabel('Snapshot name').fill('before');
+  await main.getByRole('button', {name: 'Take'}).click();
+  await main.getByRole('row').filter({hasText: 'before'}).filter({hasText: 'Ready'}).waitFor();
+  await main.getByRole('button', {name: 'Fork', exact: true}).click();
+  await main.getByText('A fork runs.').waitFor();
+  await main.locator('.tree ul a').first().waitFor();
+  const {items} = await api('GET', '/v1/sandboxes?metadata=' + encodeURIComponent(`fork-of=${box}`));
+  assert.equal(items.length, 1);
+  const read = await fetch(`${BASE}/v1/sandboxes/${items[0].id}/proxy/44772/files/download?path=/root/note.txt`, {headers: {'OPEN-SANDBOX-API-KEY': KEY}});
+  assert.equal(await read.text(), 'first line\nsecond line\n');
+});
+
+await test('a sandbox is made of the snapshot', async () => {
+  await go(main, 'snapshots');
+  await main.getByRole('row').filter({hasText: 'before'}).getByRole('button', {name: 'Restore'}).click();
+  await main.getByRole('dialog').getByRole('button', {name: 'Create'}).click();
+  await main.waitForURL(/#\/sandboxes\/[0-9a-f-]{36}/);
+  await main.locator('h1 .state', {hasText: 'Running'}).waitFor();
+});
+
+await test('pausing and resuming shows in the state', async () => {
+  await go(main, `sandboxes/${box}`);
+  await main.getByRole('button', {name: 'Pause'}).click();
+  await main.locator('h1 .state', {hasText: 'Paused'}).waitFor();
+  await main.getByRole('button', {name: 'Resume'}).click();
+  await main.locator('h1 .state', {hasText: 'Running'}).waitFor();
+  await main.locator('.timeline li').nth(2).waitFor();
+});
+
+await test('metrics are drawn', async () => {
+  await until('points', () => main.locator('.plot .line').first().evaluate((p) => (p.getAttribute('d').match(/L/g) ?? []).length >= 2));
+});
+
+await test('the screen of a VNC server is shown', async () => {
+  const run = (command, background = false) => fetch(`${BASE}/v1/sandboxes/${box}/proxy/44772/command`, {method: 'POST', headers: {'OPEN-SANDBOX-API-KEY': KEY}, body: JSON.stringify({command, background})}).then((r) => r.text());
+  if (!(await run('command -v qemu-system-x86_64')).includes('/qemu')) return 'there is no qemu-system-x86_64, which has a VNC server';
+  await run('exec qemu-system-x86_64 -S -m 16 -nodefaults -vga std -display vnc=127.0.0.1:1 >/tmp/qemu.log 2>&1', true);
+  await go(main, `sandboxes/${box}/desktop`);
+  await main.getByRole('button', {name: 'Connect to port 5901'}).click();
+  const screen = main.locator('.desktop canvas');
+  await main.getByText('Connected', {exact: true}).last().waitFor();
+  await until('the screen', () => screen.evaluate((c) => c.width > 200 && [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].some((v, i) => i % 4 !== 3 && v > 0)));
+  await main.getByRole('button', {name: 'Disconnect'}).click();
+  await main.getByText('The connection has ended').waitFor();
+});
+
+// --- other pages ---
+
+await test('volumes are made and removed', async () => {
+  await go(main, 'volumes');
+  await main.getByLabel('Name').fill('console-data');
+  await main.getByRole('button', {name: 'Make', exact: true}).click();
+  await main.getByRole('row').filter({hasText: 'console-data'}).waitFor();
+});
+
+await test('a pool is made, and its capacity changed', async () => {
+  await go(main, 'pools');
+  await main.getByRole('button', {name: 'Make a pool'}).click();
+  const form = main.getByRole('dialog');
+  await form.getByLabel('Name').fill('ready');
+  await form.getByLabel('Waiting, at most').fill('1');
+  await form.getByRole('button', {name: 'Save'}).click();
+  const row = main.getByRole('row').filter({hasText: 'ready'});
+  await row.getByRole('button', {name: 'Capacity'}).click();
+  await form.getByLabel('In all, at most').fill('7');
+  await form.getByRole('button', {name: 'Save'}).click();
+  await row.filter({hasText: '0 to 7'}).waitFor();
+});
+
+await test('an image that cannot be had is told of', async () => {
+  await go(main, 'images');
+  await main.getByLabel('Name').fill('127.0.0.1:9/none:1');
+  await main.getByRole('button', {name: 'Pull'}).click();
+  await main.getByRole('alert').first().waitFor();
+});
+
+const PAGES = ['overview', 'sandboxes', 'snapshots', 'images', 'volumes', 'pools', 'health'];
+const TABS = ['summary', 'terminal', 'files', 'notebook', 'logs', 'processes', 'ports', 'desktop', 'egress', 'snapshots'];
+
+for (const theme of ['light', 'dark'])
+  await test(`axe finds nothing serious on any page, ${theme}`, async () => {
+    const page = await inside({theme});
+    for (const where of [...PAGES, ...TABS.map((t) => `sandboxes/${box}/${t}`)]) {
+      await go(page, where);
+      await page.locator('h1').first().waitFor();
+      await page.locator('.loading').first().waitFor({state: 'detached'});
+      if (where.endsWith('terminal')) await shellReady(page);
+      // In the dark only the colours differ.
+      await accessible(page, `${theme} ${where}`, theme === 'dark' ? ['color-contrast'] : undefined);
+    }
+    await page.context().close();
+  });
+
+await test('pages fit a telephone', async () => {
+  const page = await inside({width: 390, height: 800});
+  for (const where of [...PAGES, `sandboxes/${box}/files`, `sandboxes/${box}/egress`]) {
+    await go(page, where);
+    await page.locator('.loading').first().waitFor({state: 'detached'});
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth + 1), `${where} is too wide`);
+  }
+  await page.getByRole('button', {name: 'Menu'}).click();
+  await page.getByRole('navigation', {name: 'Pages'}).getByRole('link', {name: 'Sandboxes'}).click();
+  await page.getByRole('heading', {name: 'Sandboxes'}).waitFor();
+  await page.context().close();
+});
+
+await test('everything is reached by the keyboard', async () => {
+  const page = await inside();
+  await go(page, 'sandboxes');
+  await page.getByRole('heading', {name: 'Sandboxes'}).waitFor();
+  await page.keyboard.press('/');
+  await page.keyboard.type('first');
+  await until('the filter', async () => (await page.getByText(/ shown$/).textContent()).includes('shown'));
+  assert.equal(await page.getByRole('searchbox').inputValue(), 'first');
+  await page.getByRole('searchbox').blur();
+  await page.keyboard.press('n');
+  await page.getByRole('dialog').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({state: 'detached'});
+  await page.reload();
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to content');
+  await page.context().close();
+});
+
+await test('keys, tenants and audit have pages, and a key that may only read sees no buttons', async () => {
+  const who = await fetch(`${BASE}/v1/whoami`, {headers: {'OPEN-SANDBOX-API-KEY': KEY}});
+  if (who.status === 404) return 'this server has no roles';
+  const form = main.getByRole('dialog');
+  await go(main, 'tenants');
+  await main.getByRole('button', {name: 'Create a tenant'}).click();
+  await form.getByLabel('Name').fill('search');
+  await form.getByLabel('Sandboxes').fill('20');
+  await form.getByRole('button', {name: 'Save'}).click();
+  await main.getByRole('row').filter({hasText: 'search'}).waitFor();
+  await accessible(main, 'tenants');
+  await go(main, 'keys');
+  await main.getByRole('button', {name: 'Make a key'}).click();
+  await form.getByLabel('Name').fill('looks');
+  await form.getByLabel('Role').selectOption('read_only');
+  await form.getByRole('button', {name: 'Make'}).click();
+  const secret = await main.locator('.secret').textContent();
+  await form.getByRole('button', {name: 'Done'}).click();
+  await main.getByRole('row').filter({hasText: 'looks'}).waitFor();
+  await accessible(main, 'keys');
+  await go(main, 'audit');
+  await main.getByRole('row').nth(3).waitFor();
+  await accessible(main, 'audit');
+  const reader = await open();
+  await login(reader, secret);
+  await reader.getByRole('heading', {name: 'Overview'}).waitFor();
+  await go(reader, `sandboxes/${box}`);
+  await reader.locator('h1 .state', {hasText: 'Running'}).waitFor();
+  await until('the role', async () => (await reader.getByRole('button', {name: 'Delete'}).count()) === 0);
+  assert.equal(await reader.locator('.tabs').getByText('Terminal').count(), 0);
+  assert.equal(await reader.locator('.side').getByText('Keys').count(), 0);
+  const refused = await reader.evaluate(async ([id, key]) => (await fetch(`/v1/sandboxes/${id}`, {method: 'DELETE', headers: {'OPEN-SANDBOX-API-KEY': key}})).status, [box, secret]);
+  assert.equal(refused, 403);
+  await reader.context().close();
+});
+
+await test('a restart of the server is seen, and the terminal goes on', async () => {
+  await go(main, `sandboxes/${box}/terminal`);
+  await shellReady(main);
+  await server('stop');
+  await main.locator('.contact.bad').waitFor();
+  await server('start');
+  await main.locator('.contact.good').waitFor();
+  await shellReady(main);
+  await until('input', async () => {
+    await main.locator('.xterm-helper-textarea').focus();
+    await main.keyboard.type('echo again $((40+2))\n');
+    await new Promise((done) => setTimeout(done, 500));
+    return (await terminalText(main)).includes('again 42');
+  });
+});
+
+await test('1,000 sandboxes are listed with few elements, and filtered', async () => {
+  const page = await open();
+  // The list is scripted; all else is the server's.
+  const items = Array.from({length: 1000}, (_, i) => ({id: `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`, image: {uri: i % 2 ? 'host' : 'python:3.12'}, status: {state: i % 10 ? 'Running' : 'Paused'}, metadata: {name: `box-${i}`}, entrypoint: ['sleep'], createdAt: new Date().toISOString()}));
+  await page.route(/\/v1\/sandboxes\?/, (route) => {
+    const q = new URL(route.request().url()).searchParams;
+    const [n, size] = [Number(q.get('page') ?? 1), Number(q.get('pageSize') ?? 20)];
+    return route.fulfill({json: {items: items.slice((n - 1) * size, n * size), pagination: {page: n, pageSize: size, totalItems: 1000, totalPages: Math.ceil(1000 / size), hasNextPage: n * size < 1000}}});
+  });
+  await login(page);
+  await page.getByRole('heading', {name: 'Overview'}).waitFor();
+  await go(page, 'sandboxes');
+  await page.getByText('1000 in all, 1000 shown').waitFor();
+  assert.ok((await page.locator('.vlist tbody tr').count()) < 80);
+  await page.locator('.vlist').evaluate((v) => { v.scrollTop = v.scrollHeight; });
+  await page.getByRole('link', {name: '00000000'}).last().waitFor();
+  await page.getByText('name=box-999').waitFor();
+  const frames = await page.locator('.vlist').evaluate(async (v) => {
+    const times = [];
+    let last = performance.now();
+    for (let i = 0; i < 60; i++) {
+      v.scrollTop = v.scrollHeight * (1 - i / 60);
+      await new Promise((done) => requestAnimationFrame(done));
+      times.push(performance.now() - last);
+      last = performance.now();
+    }
+    return times.sort((a, b) => a - b);
+  });
+  console.log(`# frames while scrolling: median ${frames[30].toFixed(1)} ms, longest ${frames[59].toFixed(1)} ms`);
+  await page.getByRole('searchbox').fill('name=box-77');
+  await page.getByText('1000 in all, 11 shown').waitFor();
+  await page.getByLabel('State').selectOption('Paused');
+  await page.getByText('1000 in all, 1 shown').waitFor();
+  await page.context().close();
+});
+
+await test('changes elsewhere appear by themselves, and bulk actions delete', async () => {
+  await go(main, 'sandboxes');
+  const ids = await Promise.all([1, 2, 3].map((n) => create({metadata: {bulk: `b${n}`}})));
+  await main.getByRole('searchbox').fill('bulk=');
+  await main.getByText(/, 3 shown/).waitFor();
+  await main.getByLabel('Choose all').check();
+  await main.getByRole('group', {name: 'Chosen sandboxes'}).getByRole('button', {name: 'Delete'}).click();
+  await main.getByRole('dialog').getByRole('button', {name: 'Delete'}).click();
+  await main.getByText('No sandbox fits the filter.').waitFor();
+  for (const id of ids) assert.equal((await fetch(`${BASE}/v1/sandboxes/${id}`, {headers: {'OPEN-SANDBOX-API-KEY': KEY}})).status, 404);
+});
+
+await test('the sandbox is deleted', async () => {
+  await go(main, `sandboxes/${box}`);
+  await main.getByRole('button', {name: 'Delete'}).click();
+  await main.getByRole('dialog').getByRole('button', {name: 'Delete'}).click();
+  await main.waitForURL(/#\/sandboxes$/);
+  assert.equal((await fetch(`${BASE}/v1/sandboxes/${box}`, {headers: {'OPEN-SANDBOX-API-KEY': KEY}})).status, 404);
+});
+
+await test('the browser had nothing to complain of', async () => {
+  assert.deepEqual(complaints, []);
+});
+
+await finish();
