@@ -19,7 +19,7 @@ deps  = build/deps/$(1).ok
 # npm takes PREFIX from the environment for its own.
 unexport PREFIX DESTDIR J T F B P A I N WERROR
 
-.PHONY: all demo run images check test test-asan test-vm drill bench fuzz lint install uninstall clean help as-root
+.PHONY: all demo run images examples check test test-asan test-vm drill bench fuzz lint install uninstall clean help as-root
 
 all: $(call deps,build) ## build every program into build/bin (J=jobs)
 	@$(BUILD) native musl
@@ -34,6 +34,10 @@ run: as-root $(call deps,build) ## start the server in the foreground, show addr
 
 images: as-root ## build our own images, import them into a running server; root (I=name, A=options)
 	@tools/images $(A) $(I)
+
+examples: as-root $(call deps,test) $(call deps,drill) ## run the examples and check what they print; root (A=--images for all)
+	@$(BUILD) native musl
+	@tests/drill/examples $(A)
 
 check: $(call deps,build) ## unit tests and fuzz corpora only: no VM, no further packages (N=text for some)
 	@$(BUILD) native musl
@@ -88,9 +92,9 @@ as-root:
 	@[ "$$(id -u)" = 0 ] || { echo "sandboxes need root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 
 # A group is checked, and what it lacks installed, once per change of what it needs.
-$(call deps,build): tools/deps
+$(call deps,build): tools/deps console/package-lock.json
 $(call deps,test): tests/requirements.txt $(wildcard tests/requirements-*.txt)
-$(call deps,test): tests/node/package.json tests/go/go.mod
+$(call deps,test): tests/console/package.json tests/node/package.json tests/go/go.mod sdks/javascript/package.json
 $(call deps,bench): bench/requirements.txt
 $(foreach g,test vm drill bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
 build/deps/%.ok:
