@@ -96,13 +96,13 @@ class Client:
 class Server:
     """opensandbox-server with a state directory that is gone afterwards."""
 
-    def __init__(self, bench, scratch):
+    def __init__(self, bench, scratch, more=""):
         self.bench = bench
         scratch.chmod(0o711)  # the server is another user
         self.state = scratch / "osb"  # short: socket paths begin with it
         self.port = bench.free_port()
         config = scratch / "config.toml"
-        config.write_text(CONFIG.format(state=self.state))
+        config.write_text(CONFIG.format(state=self.state) + more)
         self.errors = open(scratch / "server.log", "w+", encoding="utf-8")
         self.process = bench.start(
             [lib.program("opensandbox-server"), "--config", str(config), "--port", str(self.port)],
