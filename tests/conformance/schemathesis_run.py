@@ -70,6 +70,7 @@ def run_round(args, group, operations, seed, folder):
                "--config-file", folder / "schemathesis.toml",
                "run", args.spec.resolve(), "--url", args.url, "-H", f"{KEY_HEADER}:{args.key}",
                "--seed", str(seed), "--workers", "1",
+               "--exclude-path", "/v1/events",  # a stream without an end; test_audit.py reads it
                "--checks", ",".join(CHECKS), *group_options(group, operations, args.cases)]
     env = {**os.environ, "PYTHONPATH": str(HERE), "SCHEMATHESIS_HOOKS": "schemathesis_hooks",
            "OSB_COUNT": str(count), "OSB_ERRORS": str(ROOT / "specs/errors.yaml"),
@@ -146,7 +147,9 @@ def run(args):
     tags = [operation["tags"][0] for item in paths.values() for operation in item.values()
             if isinstance(operation, dict) and "tags" in operation]
     checks = tap.Tap()
-    for group in args.group or [*dict.fromkeys(tags), LINKS]:
+    groups = [*dict.fromkeys(tags), LINKS]
+    groups.sort(key=lambda name: name == "tenants")  # last: it sets our own quota
+    for group in args.group or groups:
         checks.check(f"answers to requests of the group {group} are as documented",
                      run_group, args, group, tags)
     checks.check("everything that was created can be deleted", delete_all, args)

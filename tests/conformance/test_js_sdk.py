@@ -21,7 +21,8 @@ def main():
         return 0
     with ServerProcess(*programs, config=CONFIG) as server:
         env = {"PATH": os.environ["PATH"], "OPENSANDBOX_JS_SDK": sdk,
-               "OPEN_SANDBOX_DOMAIN": server.domain, "OPEN_SANDBOX_API_KEY": server.api_key}
+               "OPEN_SANDBOX_DOMAIN": server.domain, "OPEN_SANDBOX_API_KEY": server.api_key,
+               "OSB_TEST_EXCEPTIONS": os.environ.get("OSB_TEST_EXCEPTIONS", "{}")}
         status = subprocess.run(["node", HERE / "js_run.mjs"], env=env, check=False).returncode
         if status != 0:
             print("# " + server.log()[-8000:].replace("\n", "\n# "))

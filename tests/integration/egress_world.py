@@ -8,6 +8,7 @@ leaves them; the kernel removes all of it with the processes.
 """
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import selectors
@@ -37,7 +38,13 @@ ZONE = {
     "text.allowed.test": [("TXT", "x" * 200)],
     "big.allowed.test": [("A", f"203.0.113.{100 + i}") for i in range(60)],
     "ports.test": [("A", "203.0.113.50")],
+    "secure.test": [("A", "203.0.113.60")],
+    "elsewhere.test": [("A", "203.0.113.61")],
+    "model.test": [("A", "203.0.113.62")],
 }
+# Where tests put servers of their own at port 443.
+TLS_ADDRESSES = ("203.0.113.60", "203.0.113.61")
+MODEL_ADDRESS = "203.0.113.62"
 ADDRESSES = sorted({value for records in ZONE.values() for kind, value in records
                     if kind in ("A", "AAAA") and not value.startswith("127.")
                     and "ffff" not in value} | {"203.0.113.99", "2001:db8:3::99"})
@@ -149,6 +156,13 @@ def answer(query, queries, udp):
     return query[:2] + struct.pack("!HHHHH", flags, 1, count, 0, 0) + question + body
 
 
+def digests(request):
+    """SHA-256 of the value of each header: an echo that no one can redact."""
+    rows = [line.partition(b":") for line in request.split(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
+    return {name.decode("latin-1").lower(): hashlib.sha256(value.strip()).hexdigest()
+            for name, _, value in rows}
+
+
 class Side:
     """The servers, on one selector."""
 
@@ -197,6 +211,9 @@ class Side:
             peer.close()
         elif data.startswith(b"GET /headers"):
             peer.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
+        elif data.startswith(b"GET /digests"):
+            text = json.dumps(digests(data)).encode()
+            peer.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
         elif data.startswith(b"GET "):
             text = peer.getsockname()[0].encode()
             peer.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
@@ -247,7 +264,8 @@ class Side:
         for address in ADDRESSES:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             for port in TCP_PORTS:
-                self.add(family, socket.SOCK_STREAM, address, port, self.on_web)
+                if port != 443 or address not in (*TLS_ADDRESSES, MODEL_ADDRESS):
+                    self.add(family, socket.SOCK_STREAM, address, port, self.on_web)
             for port in UDP_PORTS:
                 self.add(family, socket.SOCK_DGRAM, address, port, self.on_echo)
         self.add(socket.AF_INET, socket.SOCK_STREAM, "203.0.113.11", PULL_PORT, self.on_pull)

@@ -304,6 +304,15 @@ def check_runtime(server, shown):
     assert not running, f"orphans: {[(s.id, s.state) for s in running.values()]}"
 
 
+def lost_groups(server):
+    """Groups of no sandbox and no slot made ahead."""
+    slots = {str(s.slot) for s in server.broker.list()}
+    ahead = " ".join(cgroups_of(pid) for pids in broker_processes(server) for pid in pids)
+    named = [(path, path.rstrip("/").rsplit("/", 1)[1]) for path in server.broker.groups()]
+    return [path for path, slot in named
+            if slot not in slots and f"{server.broker.group}/{slot}/" not in ahead]
+
+
 def check_leftovers(server, shown, clients):
     """No directories, groups and volumes of sandboxes that are gone."""
     data = server.state / "server"
@@ -311,13 +320,8 @@ def check_leftovers(server, shown, clients):
     found = [f"directory {name}" for name in os.listdir(data / "sandboxes") if name not in live]
     kept = {r.volume for c in clients for r in c.records if r.id in live}
     found += [f"volume {name}" for name in os.listdir(data / "volumes") if name not in kept]
-    slots = {str(s.slot) for s in server.broker.list()}
-    ahead = " ".join(cgroups_of(pid) for pids in broker_processes(server) for pid in pids)
-    for path in server.broker.groups():
-        slot = path.rstrip("/").rsplit("/", 1)[1]
-        if slot not in slots and f"{server.broker.group}/{slot}/" not in ahead:
-            found.append(f"group {path}")
     assert not found, f"left behind: {found[:5]}"
+    wait_for(lambda: not lost_groups(server), "the cleaner")
 
 
 def check_data_plane(server, shown, rng):

@@ -16,6 +16,7 @@ import subprocess
 import time
 
 import broker_process
+import postgres_process
 from broker_process import Broker, children, is_alive
 
 SECONDS_MAX = 120  # for what takes milliseconds, on a machine that may do much else
@@ -97,8 +98,12 @@ class ServerProcess:
                 "execd_program": self.broker.execd,
             },
         }
-        for section, keys in self.config.items():
+        given = json.loads(os.environ.get("OSB_TEST_CONFIG", "{}"))  # of on_runtime.py
+        for section, keys in (*given.items(), *self.config.items()):
             sections.setdefault(section, {}).update(keys)
+        if "dsn" in sections.get("store", {}):  # tables of its own, as a file would be
+            sections["store"]["dsn"] = postgres_process.own_schema(sections["store"]["dsn"],
+                                                                   self.folder.name)
         self.config_path.write_text(toml(sections), encoding="utf-8")
         self.config_path.chmod(self.config_mode)
 

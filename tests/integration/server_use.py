@@ -10,7 +10,8 @@ class Gateway:
     """A connection to execd of one sandbox, with the token that its endpoint told."""
 
     def __init__(self, server, sandbox_id, port=44772):
-        status, _, body = server.request("GET", f"/v1/sandboxes/{sandbox_id}/endpoints/{port}")
+        status, _, body = server.request("GET", f"/v1/sandboxes/{sandbox_id}/endpoints/{port}"
+                                         "?use_server_proxy=true")
         assert status == 200, (status, body)
         url = urllib.parse.urlsplit("http://" + body["endpoint"])
         self.prefix, self.headers = url.path, body.get("headers", {})

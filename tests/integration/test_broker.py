@@ -72,14 +72,14 @@ def must_be_refused(done, word):
 def lets_callers_pass_to_what_is_theirs_only():
     with caller() as (broker, user):
         modes = {name: stat.S_IMODE(os.stat(broker.state / name).st_mode)
-                 for name in (".", "slots", "ids", "roots", "trash", "mnt", "stage", "dev",
+                 for name in (".", "slots", "ids", "roots", "trash", "disks", "mnt", "stage", "dev",
                               "empty", "broker.sock", "lock", "broker")}
         assert modes.pop(".") == 0o711, modes
         assert {modes.pop(name) for name in ("broker.sock", "lock", "broker")} == {0o600}, modes
         assert set(modes.values()) == {0o700}, modes
         done = user.run("sh", "-c", f"echo mine >{user.own}/f && cat {user.own}/f")
         assert done.stdout == "mine\n", done
-        for path in (".", "slots", "ids", "roots", "trash"):
+        for path in (".", "slots", "ids", "roots", "trash", "disks"):
             assert user.run("ls", broker.state / path).returncode != 0, path
         root, = broker.state.glob("roots/host-root-*")
         for path in ("tmp", "var/tmp"):  # world-writable inside, but not reachable outside
@@ -378,8 +378,9 @@ def drops_a_request_whose_caller_is_gone():
 
 
 def removers(broker):
-    """Processes that remove what was left: one at most."""
-    return [pid for pid in children(broker.process.pid) if comm(pid) == "remover" and is_alive(pid)]
+    """Processes that remove what was left."""
+    return [pid for pid in children(broker.process.pid)
+            if comm(pid) in ("remover", "cleaner") and is_alive(pid)]
 
 
 def make_many_files(broker, name):
@@ -458,7 +459,7 @@ def goes_on_with_many_files_after_a_kill():
             broker.ok("remove", "one")
             for _ in range(2):
                 wait_for(lambda: removers(broker), "the remover")
-                remover, = removers(broker)
+                remover = removers(broker)[0]
                 os.kill(remover, signal.SIGKILL)
                 wait_for(lambda pid=remover: not is_alive(pid), "its end")
             assert folder.exists(), "who removed it?"

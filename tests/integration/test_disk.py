@@ -103,7 +103,8 @@ def leaves_nothing_behind(broker):
     os.kill(pid, 9)  # without the broker's help: the loop device detaches by itself
     wait_for(lambda: not broker.attached(), "the loop device to go")
     broker.ok("remove", "gone")
-    assert not broker.images() and not list(broker.state.glob("slots/*/disk*"))
+    wait_for(lambda: not broker.images() and not list(broker.state.glob("slots/*/disk*")),
+             "the cleaner")
     assert str(broker.state) not in pathlib.Path("/proc/self/mountinfo").read_text("utf-8")
 
 

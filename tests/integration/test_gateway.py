@@ -22,7 +22,9 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", 
            "M-SEARCH"]
 HANDSHAKE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
              "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+OFFERS = f"opensandbox.v1, opensandbox.token.{TOKEN}"
 AS_SENT = "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: test"
+PREFIX = f"X-Forwarded-Prefix: {path_to(8000)}"
 
 
 def fails_with(response, status, code):
@@ -54,6 +56,14 @@ CREDENTIALS = [  # sentence, headers, status, code
     ("the token", [WITH_TOKEN], 200, None),
     ("the token as execd's", [f"X-EXECD-ACCESS-TOKEN: {TOKEN}"], 200, None),
     ("the API key as execd's token", [f"X-EXECD-ACCESS-TOKEN: {KEY}"], 200, None),
+    ("the token as a subprotocol", [f"Sec-WebSocket-Protocol: {OFFERS}"], 200, None),
+    ("a wrong token as a subprotocol",
+     ["Sec-WebSocket-Protocol: opensandbox.v1,opensandbox.token.wrong"], 401, "INVALID_API_KEY"),
+    ("an API key as a subprotocol",
+     [f"Sec-WebSocket-Protocol: opensandbox.token.{KEY}"], 401, "INVALID_API_KEY"),
+    ("a right key beside a wrong token as a subprotocol",
+     [WITH_KEY, "Sec-WebSocket-Protocol: opensandbox.token.wrong"], 401, "INVALID_API_KEY"),
+    ("a subprotocol that is no token", ["Sec-WebSocket-Protocol: chat"], 401, "MISSING_API_KEY"),
     ("a signed route", [f"OpenSandbox-Ingress-To: signed-{ID}-8000"], 200, None),
     ("a right token beside a wrong key", ["OPEN-SANDBOX-API-KEY: wrong", WITH_TOKEN], 200, None),
     ("a right token beside execd's own", ["X-EXECD-ACCESS-TOKEN: tok", WITH_TOKEN], 200, None),
@@ -88,6 +98,47 @@ CREDENTIALS = [  # sentence, headers, status, code
     ("the key as a bearer", [f"Authorization: Bearer {KEY}"], 401, "MISSING_API_KEY"),
     ("the key as a cookie", [f"Cookie: OPEN-SANDBOX-API-KEY={KEY}"], 401, "MISSING_API_KEY"),
 ]
+
+
+def switch(*rows):
+    text = "".join(f"{row}\r\n" for row in rows)
+    return ("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"{text}\r\n").encode()
+
+
+def a_browser_opens_a_websocket_by_a_subprotocol():
+    for offers, passed, accepted, wanted in (
+            (OFFERS, None, [], "opensandbox.v1"),
+            (f"chat, {OFFERS}, binary", "chat, binary", ["Sec-WebSocket-Protocol: binary"],
+             "binary")):
+        with gateway_to(answer(switch(*accepted))) as (backend, gateway):
+            r = gateway.ask(request("GET", path_to(8000, "/ws"), *HANDSHAKE,
+                                    f"Sec-WebSocket-Protocol: {offers}"))
+            assert r.status == 101, (r.status, r.body)
+            assert r.get("Sec-WebSocket-Protocol") == wanted, r.rows
+            sent = backend.requests[0]
+            found = re.findall(r"(?i)^sec-websocket-protocol: (.*?)\r$", sent, re.M)
+            assert found == ([passed] if passed else []), sent
+            assert TOKEN not in sent, sent
+
+
+def a_ticket_opens_one_port_in_an_origin_of_its_own():
+    reply = (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: a=b\r\nClear-Site-Data: *\r\n"
+             b"Content-Security-Policy: default-src *\r\n\r\nok")
+    with gateway_to(answer(reply)) as (backend, gateway):
+        r = gateway.ask(request("GET", "/preview/ticket-8000/a/b?c=d", "Cookie: x=y"))
+        assert (r.status, r.body) == (200, b"ok"), (r.status, r.body)
+        policies = [v for n, v in r.rows if n.lower() == "content-security-policy"]
+        assert len(policies) == 2 and policies[1].startswith("sandbox "), policies
+        assert "allow-same-origin" not in policies[1], policies
+        assert r.get("Referrer-Policy") == "no-referrer", r.rows
+        assert not r.get("Set-Cookie") and not r.get("Clear-Site-Data"), r.rows
+        sent = backend.requests[0]
+        assert sent.startswith("GET /proxy/8000/a/b?c=d HTTP/1.1\r\n"), sent
+        assert "x=y" not in sent, sent
+    with gateway_to(answer(OK)) as (backend, gateway):
+        fails_with(gateway.ask(request("GET", "/preview/another/", WITH_KEY)), 404, "NOT_FOUND")
+        assert backend.begun == 0, "a stranger was let in"
 
 
 def strangers_cannot_tell_which_sandboxes_exist():
@@ -191,7 +242,8 @@ def no_credential_reaches_the_sandbox_inside_of_a_value():
                 assert gateway.ask(request("GET", path_to(port), WITH_KEY, "X-Left: 1", row)
                                    ).status == 200
                 seen = backend.requests[-1].split("\r\n")
-                assert seen[2:] == ["X-Left: 1", *AS_SENT.split("\r\n")], (row, seen)
+                more = [PREFIX] if port == 8000 else []
+                assert seen[2:] == ["X-Left: 1", *AS_SENT.split("\r\n"), *more], (row, seen)
         head = (f"GET {path_to(8000)} HTTP/1.1\r\nHost: {KEY}.example\r\n{WITH_KEY}\r\n\r\n")
         assert gateway.ask(head.encode()).status == 200
         assert KEY not in backend.requests[-1], backend.requests[-1]
@@ -206,7 +258,7 @@ def a_short_key_is_taken_out_as_a_word_only():
         head = request("GET", path_to(8000), "OPEN-SANDBOX-API-KEY: ab", *gone, *kept)
         assert gateway.ask(head).status == 200
         seen = backend.requests[-1].split("\r\n")
-        assert seen[2:] == kept + AS_SENT.split("\r\n"), seen
+        assert seen[2:] == kept + [*AS_SENT.split("\r\n"), PREFIX], seen
 
 
 def what_only_looks_like_a_credential_passes():
@@ -220,7 +272,8 @@ def what_only_looks_like_a_credential_passes():
             port = 8000 if WITH_KEY in headers else 44772
             assert gateway.ask(request("GET", path_to(port), *headers)).status == 200
             seen = backend.requests[-1].split("\r\n")
-            assert seen[2:] == rows + AS_SENT.split("\r\n"), seen
+            more = [PREFIX] if port == 8000 else []
+            assert seen[2:] == rows + AS_SENT.split("\r\n") + more, seen
 
 
 # --- where to ---
@@ -352,7 +405,7 @@ def requests_pass_to_the_byte():
         assert gateway.ask((head + sent + hop + "\r\n").encode("latin-1")).status == 200
         assert backend.requests == [
             f"GET /proxy/8000/%2F?q HTTP/1.1\r\nHost: public.name:81\r\n{wanted}"
-            + AS_SENT[:-4] + "public.name:81"], backend.requests
+            + AS_SENT[:-4] + f"public.name:81\r\n{PREFIX}"], backend.requests
 
 
 def all_methods_pass():
@@ -381,6 +434,77 @@ def forwarded_headers_are_right():
         # The client cannot have them taken away.
         assert seen("Connection: X-Forwarded-For, X-Forwarded-Host") == sorted(
             AS_SENT.split("\r\n"))
+
+
+def applications_learn_their_prefix():
+    with gateway_to(answer(OK)) as (backend, gateway):
+        def prefix(*headers, port=8000):
+            assert gateway.ask(ask_for("GET", "/a?b", *headers, port=port)).status == 200
+            return [row.partition(": ")[2] for row in backend.requests[-1].split("\r\n")
+                    if row.lower().startswith("x-forwarded-prefix")]
+
+        assert prefix() == [f"/v1/sandboxes/{ID}/proxy/8000"]
+        assert prefix("X-Forwarded-Prefix: /front") == ["/front"], "a proxy in front knows better"
+        assert prefix(port=44772) == [], "execd is ours"
+
+
+# --- a host for each port ---
+
+HOST = f"8000-{ID}.localhost:81"
+
+
+def at_host(path, *headers, method="GET", host=HOST):
+    rows = [f"{method} {path} HTTP/1.1", f"Host: {host}", *headers, "", ""]
+    return "\r\n".join(rows).encode()
+
+
+def hosts_lead_to_ports():
+    with gateway_to(answer(OK), "--domain", "localhost") as (backend, gateway):
+        r = gateway.ask(at_host("/a/b?c=%2F", WITH_TOKEN))
+        assert (r.status, r.body) == (200, b"ok"), (r.status, r.body)
+        assert backend.requests[-1].split("\r\n")[0] == "GET /proxy/8000/a/b?c=%2F HTTP/1.1"
+        assert f"Host: {HOST}" in backend.requests[-1], "the application sees its own name"
+        assert "X-Forwarded-Prefix" not in backend.requests[-1]
+        assert gateway.ask(at_host("/health", WITH_TOKEN)).body == b"ok", "the application's path"
+        fails_with(gateway.ask(at_host("/")), 401, "MISSING_API_KEY")
+        fails_with(gateway.ask(at_host("/", host=f"8000-{UNKNOWN}.localhost")), 401,
+                   "MISSING_API_KEY")
+        assert gateway.ask(at_host("/health", host="localhost")).status == 200
+    with gateway_to(answer(OK)) as (backend, gateway):
+        assert gateway.ask(at_host("/health", WITH_TOKEN)).body != b"ok", "without a domain: none"
+
+
+def browsers_sign_in_by_an_address():
+    with gateway_to(answer(OK), "--domain", "localhost") as (backend, gateway):
+        for access in (TOKEN, f"signed-{ID}-8000"):
+            r = gateway.ask(at_host(f"/x?a=1&opensandbox_access={access}&b=2"))
+            assert (r.status, r.get("Location")) == (303, "/x?a=1&b=2"), (r.status, r.rows)
+            cookie = r.get("Set-Cookie")
+            assert cookie == f"opensandbox_access={access}; Path=/; HttpOnly; SameSite=Lax", cookie
+            pair = cookie.partition(";")[0]
+            r = gateway.ask(at_host("/x?a=1", f"Cookie: mine=1; {pair}"))
+            assert r.status == 200, (r.status, r.body)
+            assert "Cookie: mine=1\r\n" in backend.requests[-1] + "\r\n", backend.requests[-1]
+            assert access not in backend.requests[-1], "the application sees the credential"
+        begun = len(backend.requests)
+        for access in ("wrong", KEY, f"signed-{ID}-8001", f"signed-{UNKNOWN}-8000"):
+            fails_with(gateway.ask(at_host(f"/?opensandbox_access={access}")), 401,
+                       "INVALID_API_KEY")
+            fails_with(gateway.ask(at_host("/", f"Cookie: opensandbox_access={access}")), 401,
+                       "INVALID_API_KEY")
+        assert len(backend.requests) == begun
+
+
+def a_cookie_is_for_its_own_pages():
+    with gateway_to(answer(OK), "--domain", "localhost") as (backend, gateway):
+        cookie = f"Cookie: opensandbox_access={TOKEN}"
+        assert gateway.ask(at_host("/", cookie, f"Origin: http://{HOST}")).status == 200
+        for origin in (f"http://8001-{ID}.localhost:81", "http://localhost:81", "null"):
+            fails_with(gateway.ask(at_host("/", cookie, f"Origin: {origin}", method="POST")), 401,
+                       "MISSING_API_KEY")
+        # Below a path all sandboxes are one origin: there a cookie is no credential.
+        fails_with(gateway.ask(request("GET", path_to(8000, "/"), cookie)), 401, "MISSING_API_KEY")
+        assert len(backend.requests) == 1
 
 
 def answers_pass_to_the_byte():
@@ -492,6 +616,10 @@ def a_backend_cannot_smuggle():
 
 CHECKS = [
     ("strangers cannot tell which sandboxes exist", strangers_cannot_tell_which_sandboxes_exist),
+    ("a browser opens a WebSocket by a subprotocol",
+     a_browser_opens_a_websocket_by_a_subprotocol),
+    ("a ticket opens one port, in an origin of its own",
+     a_ticket_opens_one_port_in_an_origin_of_its_own),
     ("a token opens its own sandbox only", a_token_opens_its_own_sandbox_only),
     ("a gateway that is open by config asks nobody", an_open_gateway_requires_no_credential),
     ("a sandbox with secureAccess is never open", a_secure_sandbox_is_never_open),
@@ -507,6 +635,10 @@ CHECKS = [
     ("path and query stay as they were sent", targets_stay_as_they_were_sent),
     ("a request passes to the byte", requests_pass_to_the_byte),
     ("all methods pass, unknown ones too", all_methods_pass),
+    ("applications learn their prefix", applications_learn_their_prefix),
+    ("hosts lead to ports", hosts_lead_to_ports),
+    ("browsers sign in by an address", browsers_sign_in_by_an_address),
+    ("a cookie is for its own pages", a_cookie_is_for_its_own_pages),
     ("X-Forwarded headers are right", forwarded_headers_are_right),
     ("an answer passes to the byte", answers_pass_to_the_byte),
     ("cookies are not remembered", cookies_are_not_remembered),

@@ -162,6 +162,155 @@ def shows_volumes_that_sandboxes_made():
     assert not os.listdir(SERVER.state / "server/claims"), "a note without a volume"
 
 
+# --- sizes ---
+
+
+def loops():
+    """Loop devices that hold images of this server's broker."""
+    found = []
+    for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            if str(SERVER.state / "disks") in path.read_text():
+                found.append(path)
+        except OSError:  # detached meanwhile
+            pass
+    return found
+
+
+def no_disk_is_left():
+    wait_for(lambda: not loops(), "the end of the loop devices")
+    wait_for(lambda: not os.listdir(SERVER.state / "disks"), "the end of the images")
+
+
+def fill(name, path="/data/big"):
+    """Writes 64 MiB; what the shell says of it."""
+    return run(name, f"dd if=/dev/zero of={path} bs=1M count=64 2>&1 | grep -o 'No space left'")
+
+
+def keeps_a_size():
+    made = ask("POST", body={"name": "sized", "size": "32Mi"}, status=201)
+    assert made["sizeBytes"] == 32 << 20, made
+    one = SERVER.create(volumes=[claim("sized")])
+    two = SERVER.create(volumes=[claim("sized", readOnly=True)])
+    assert len(loops()) == 1, loops()
+    assert run(one, "ls -A /data; stat -c '%u %g %a' /data") == "0 0 755"
+    assert fill(one) == "No space left"
+    run(one, "sync")
+    wait_for(lambda: 16 << 20 < ask("GET", "/sized")["usedBytes"] <= 32 << 20, "what it holds")
+    assert run(two, "ls /data; rm /data/big 2>/dev/null || echo refused") == "big\nrefused"
+    run(one, "rm /data/big; mkdir -p /data/a/b; echo deep >/data/a/b/f; sync")
+    message = refused(409, "VOLUME::IN_USE", "DELETE", "/sized")
+    assert one in message, message
+    delete(one)
+    delete(two)
+    wait_for(lambda: not loops(), "the end of the loop device")
+    part = SERVER.create(volumes=[claim("sized", subPath="a/b")])
+    assert run(part, "cat /data/f; ls /data") == "deep\nf"
+    assert fill(part) == "No space left"
+    delete(part)
+    ask("DELETE", "/sized", status=204)
+    no_disk_is_left()
+
+
+def refuses_a_bad_sub_path_in_a_sized_volume():
+    ask("POST", body={"name": "sized", "size": "16Mi"}, status=201)
+    one = SERVER.create(volumes=[claim("sized")])
+    run(one, "ln -s /etc /data/link; ln -s .. /data/up; echo x >/data/file; sync")
+    for path, why in (("link", "symbolic link"), ("link/passwd", "symbolic link"),
+                      ("up", "symbolic link"), ("none", "no such file")):
+        status, _, body = SERVER.request("POST", "/v1/sandboxes", {
+            "image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 600,
+            "resourceLimits": {}, "volumes": [claim("sized", subPath=path)]})
+        assert (status, body["code"]) == (400, "VOLUME::INVALID_SUB_PATH"), (path, body)
+        assert why in body["message"], body
+    file = SERVER.create(volumes=[claim("sized", subPath="file")])
+    assert run(file, "cat /data") == "x"
+    delete(file)
+    delete(one)
+    ask("DELETE", "/sized", status=204)
+    no_disk_is_left()
+
+
+def a_claim_has_the_size_it_asks_for():
+    one = SERVER.create(volumes=[claim("asked", storage="32Mi", deleteOnSandboxTermination=True)])
+    assert ask("GET", "/asked")["sizeBytes"] == 32 << 20
+    assert fill(one) == "No space left"
+    two = SERVER.create(volumes=[claim("little", storage="1Ki")])
+    assert ask("GET", "/little")["sizeBytes"] == 16 << 20
+    three = SERVER.create(volumes=[claim("little", storage="64Mi")])  # exists: nothing changes
+    assert ask("GET", "/little")["sizeBytes"] == 16 << 20
+    for name in (one, two, three):
+        delete(name)
+    refused(404, "VOLUME::NOT_FOUND", "GET", "/asked")
+    ask("DELETE", "/little", status=204)
+    no_disk_is_left()
+    for size in ("15Mi", "1", "9Ti"):
+        refused(400, "VOLUME::INVALID_SIZE", "POST", body={"name": "x", "size": size})
+    no_disk_is_left()
+
+
+def many_mount_one_file_system():
+    ask("POST", body={"name": "sized", "size": "32Mi"}, status=201)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda i: SERVER.create(volumes=[claim("sized")]), range(8)))
+    assert len(loops()) == 1, loops()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda box: run(box, f"echo {box} >/data/{box}"), made))
+    assert run(made[0], "cat /data/* | sort") == "\n".join(sorted(made))
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(delete, made))
+    ask("DELETE", "/sized", status=204)
+    no_disk_is_left()
+
+
+def files_are_never_taken_for_images():
+    """A workload that makes all the files of an image itself gets them back as files."""
+    one = SERVER.create(volumes=[claim("plain")])
+    run(one, "cp /bin/true /data/disk.img; ln -s /dev/loop0 /data/disk.loop; "
+        "setfattr -n trusted.opensandbox.disk -v 0123456789abcdef /data 2>/dev/null; "
+        "setfattr -n user.opensandbox.disk -v 0123456789abcdef /data 2>/dev/null; true")
+    delete(one)
+    two = SERVER.create(volumes=[claim("plain")])
+    assert run(two, "ls /data") == "disk.img\ndisk.loop"
+    delete(two)
+    ask("DELETE", "/plain", status=204)
+
+
+def a_size_outlives_kills():
+    ask("POST", body={"name": "sized", "size": "32Mi"}, status=201)
+    one = SERVER.create(volumes=[claim("sized")])
+    run(one, "echo kept >/data/f; sync")
+    SERVER.kill9()
+    SERVER.start()
+    two = SERVER.create(volumes=[claim("sized")])
+    assert run(two, "cat /data/f; echo more >>/data/f") == "kept"
+    assert run(one, "cat /data/f") == "kept\nmore"
+    assert len(loops()) == 1, loops()
+    delete(one)
+    assert fill(two) == "No space left"
+    delete(two)
+    SERVER.kill9()
+    SERVER.start()
+    wait_for(lambda: not loops(), "the end of the loop device")
+    # An image that a killed process had half made.
+    disk = SERVER.state / "disks/00112233445566aa"
+    disk.mkdir()
+    (disk / "disk.img").write_bytes(b"half")
+    volumes = SERVER.state / "server/volumes"
+    os.symlink(f"{volumes.stat().st_ino} {volumes}/other", disk / "half")
+    # And one whose last step was cut off.
+    whole = next(path for path in (SERVER.state / "disks").iterdir() if path != disk)
+    os.symlink(f"{volumes.stat().st_ino} {volumes}/sized", whole / "half")
+    SERVER.kill9()
+    SERVER.start()
+    wait_for(lambda: not disk.exists() and not (whole / "half").is_symlink(), "a sweep")
+    three = SERVER.create(volumes=[claim("sized")])
+    assert run(three, "cat /data/f") == "kept\nmore"
+    delete(three)
+    ask("DELETE", "/sized", status=204)
+    no_disk_is_left()
+
+
 # --- kills ---
 
 
@@ -205,6 +354,12 @@ TESTS = [
     tells_which_sandboxes_use_it,
     tells_how_much_it_holds,
     shows_volumes_that_sandboxes_made,
+    keeps_a_size,
+    refuses_a_bad_sub_path_in_a_sized_volume,
+    a_claim_has_the_size_it_asks_for,
+    many_mount_one_file_system,
+    files_are_never_taken_for_images,
+    a_size_outlives_kills,
     outlives_kills,
     shows_volumes_of_an_older_server,
 ]

@@ -259,7 +259,7 @@ def leaves_nothing_of_a_kill_in_the_middle():
 def the_guide_works():
     text = (tap.ROOT / "docs/guides/volumes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5, len(blocks)
+    assert len(blocks) == 6, len(blocks)
     env = {"PATH": os.environ["PATH"], "API": SERVER.url + "/v1", "KEY": SERVER.api_key,
            "S3": STORE.endpoint}
     done = subprocess.run(["sh", "-euc", "\n".join(blocks[1:])], env=env, capture_output=True,

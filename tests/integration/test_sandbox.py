@@ -344,9 +344,10 @@ def refuses_a_second_of_the_same_name():
 
 
 def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, lasting=0, binds=0,
-         read_only=0, flags=b"", args=1, env=0, text=b"true\0/\0"):
-    head = struct.pack("=I4x64s64sII4Q4I2I12x6I128sIII", SPAWN, name, b"", root, net, *limits,
-                       *ids, layers, lasting, 0, binds, read_only, 0, flags, args, env, len(text))
+         read_only=0, flags=b"", args=1, env=0, text=b"true\0/\0", runtime=b"", memory=0):
+    head = struct.pack("=I4x64s64s16sII4Q4I2I12x7I128sIII", SPAWN, name, b"", runtime, root, net,
+                       *limits, *ids, layers, lasting, memory, 0, binds, read_only, 0, flags, args,
+                       env, len(text))
     return head + text
 
 
@@ -360,6 +361,8 @@ def refuses_plans_it_cannot_rely_on():
         (plan(env=1, text=b"true\0NOVALUE\0/\0"), "environment"),
         (plan(layers=1, flags=b"\x02"), "layer_flags"), (plan(flags=b"\1"), "layer_flags"),
         (plan(lasting=2), "lasting"), (plan(lasting=1), "1 writable"),
+        (plan(runtime=b"../runsc"), "runtime"),
+        (plan(memory=2), "memory"), (plan(memory=1), "memory"),
         (plan(binds=17), "bind_count"), (plan(read_only=1), "binds_read_only"),
         (plan(binds=1), "text"), (plan(binds=1, text=b"true\0/\0/proc/x\0"), "bind 0"),
         (plan(binds=1, text=b"true\0/\0/a/../b\0"), "bind 0"),

@@ -36,7 +36,8 @@ def refused(word, *volumes, options=()):
     words = [word for volume in volumes for word in ("--volume", volume)]
     done = BROKER.ctl("run", *words, *options, "x", "--", "true")
     assert done.returncode == 1 and word in done.stderr, done
-    assert BROKER.list() == [] and os.listdir(BROKER.state / "slots") == []
+    assert BROKER.list() == []
+    wait_for(lambda: os.listdir(BROKER.state / "slots") == [], "the cleaner")
 
 
 def mount_options(out):

@@ -1,5 +1,6 @@
 """box_ours.py - the battery in our own sandboxes, made by a broker that is the test's alone."""
 import contextlib
+import glob
 import itertools
 import json
 import os
@@ -255,9 +256,10 @@ class Ours:
     def processes(self, slot):
         """The number of processes that the kernel counts in a slot; 0 once its groups are gone."""
         for top in self.groups.v1 + [path for _, path in self.groups.v2]:
-            for path in pathlib.Path(top).glob(f"**/{slot}/work/pids.current"):
+            # Unlike Path.glob, glob.glob passes over groups that go away meanwhile.
+            for path in glob.glob(f"{top}/**/{slot}/work/pids.current", recursive=True):
                 with contextlib.suppress(OSError):
-                    return int(path.read_text())
+                    return int(pathlib.Path(path).read_text(encoding="ascii"))
         return 0
 
     def fork_bomb_default(self):

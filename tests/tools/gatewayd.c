@@ -1,7 +1,7 @@
 /* gatewayd.c - guard and gateway in front of a fixed table of sandboxes, for tests and benchmarks.
  *
  *   usage: gatewayd ADDRESS [--key KEY] [--sandbox ID=ADDRESS] [--token TOKEN] [--refusal TEXT]
- *                   [--secure 1] [--open 1] [--deadlines MS]
+ *                   [--secure 1] [--open 1] [--deadlines MS] [--domain NAME]
  *
  * --token, --refusal and --secure apply to the preceding --sandbox. A signed route is
  * "signed-ID-PORT" here. GET /stats returns counters. Prints the address it listens on, then serves
@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "server/gateway/gateway.h"
+#include "server/gateway/host_route.h"
 #include "server/http/guard.h"
 
 enum { SANDBOXES_MAX = 512 };
@@ -31,6 +32,7 @@ struct gatewayd {
     struct fake_sandbox sandboxes[SANDBOXES_MAX];
     size_t sandbox_count;
     bool open;
+    const char *domain;
 };
 
 /* --- callbacks of the gateway --- */
@@ -75,6 +77,17 @@ static bool find(void *user, struct str id, struct gateway_target *ret)
     return s != NULL;
 }
 
+/* "ticket-8000" opens that port of the first sandbox. */
+static bool find_preview(void *user, struct str ticket, struct str *ret_sandbox_id,
+                         uint16_t *ret_port)
+{
+    const struct gatewayd *d = user;
+    const struct str prefix = STR("ticket-");
+
+    *ret_sandbox_id = d->sandboxes[0].id;
+    return str_starts(ticket, prefix) && str_to_u16(str_skip(ticket, prefix.n), ret_port) == 0;
+}
+
 static void on_access(void *user, struct str id)
 {
     find_sandbox(user, id)->accesses++;
@@ -86,7 +99,7 @@ static bool on_request(struct http_req *req)
 {
     const struct gatewayd *d = req->server_user;
 
-    return guard_admit(&d->guard, req);
+    return host_route_apply(req, gateway_domain(d->gateway)) == 0 && guard_admit(&d->guard, req);
 }
 
 static void any_proxy(struct http_req *req)
@@ -126,6 +139,8 @@ static const struct http_route routes[] = {
     PROXY_ROW("/sandboxes/{sandboxId}/proxy/{port}/*"),
     PROXY_ROW("/v1/sandboxes/{sandboxId}/proxy/{port}"),
     PROXY_ROW("/v1/sandboxes/{sandboxId}/proxy/{port}/*"),
+    PROXY_ROW("/preview/{ticket}"),
+    PROXY_ROW("/preview/{ticket}/*"),
     {HTTP_BIT(HTTP_GET), "/health", 0, get_health, 0},
     {HTTP_BIT(HTTP_GET), "/stats",  0, get_stats,  0},
 };
@@ -171,6 +186,8 @@ static int take_option(struct gatewayd *d, struct http_server_conf *conf, struct
         last->refusal = value;
     else if (str_eq(option, STR("--secure")))
         last->secure = true;
+    else if (str_eq(option, STR("--domain")))
+        d->domain = value;
     else if (str_eq(option, STR("--open")))
         d->open = true;
     else if (str_eq(option, STR("--deadlines")) && str_to_u32(str_of(value), &ms) == 0)
@@ -204,8 +221,10 @@ static int gatewayd_start(struct gatewayd *d, const struct http_server_conf *con
         .find_api_key = find_api_key,
         .holds_api_key = holds_api_key,
         .is_signed = is_signed,
+        .find_preview = find_preview,
         .find = find,
         .on_access = on_access,
+        .domain = d->domain,
         .user = d,
     };
     sigset_t set;

@@ -100,7 +100,7 @@ static void on_event(void *user UNUSED, void *sandbox UNUSED, const struct inter
 
 /* --- control --- */
 
-static void serve_vault(struct http_req *req)
+static void vault_act(struct http_req *req, struct str body, void *user UNUSED)
 {
     struct interceptd *d = req->server_user;
     struct str path;
@@ -108,7 +108,12 @@ static void serve_vault(struct http_req *req)
     if (url_decode_in(&req->arena, req->head.path, 0, &path) < 0)
         http_reply_error(req, 400, NULL, "the path does not decode");
     else
-        vault_serve(d->vault, &host, req, path);
+        vault_serve(d->vault, &host, req, path, body);
+}
+
+static void serve_vault(struct http_req *req)
+{
+    vault_collect(req, vault_act, NULL);
 }
 
 static void serve_env(struct http_req *req)

@@ -355,7 +355,7 @@ static int snapshot(const char *id, const char *path)
 {
     auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    return print_copied(broker_snapshot(&client, id, dir, &err), "snapshot");
+    return print_copied(broker_snapshot(&client, id, dir, -EBADF, &err), "snapshot");
 }
 
 /* merge link|copy TARGET LAYER... */

@@ -1,6 +1,8 @@
 """tap.py - runs test functions and prints TAP; loads a tool that has no .py in its name."""
 import importlib.machinery
 import importlib.util
+import json
+import os
 import pathlib
 import sys
 import traceback
@@ -27,10 +29,13 @@ class Tap:
 
     def __init__(self):
         self.count = self.failed = 0
+        self.exceptions = json.loads(os.environ.get("OSB_TEST_EXCEPTIONS", "{}"))
 
     def check(self, sentence, run, *args):
         self.count += 1
         try:
+            if sentence in self.exceptions:  # of on_runtime.py, which has the list
+                raise Skip(self.exceptions[sentence])
             run(*args)
             print(f"ok {self.count} - {sentence}", flush=True)
         except Skip as reason:

@@ -19,7 +19,7 @@ SECURITY_LINES_MAX = 150
 SECURITY_TESTS = "docs/security/tests.md"
 # Directories of src/ with a page in docs/internals. A page mentions each header of a flat
 # directory; for a program with rooms it mentions each room.
-FLAT = ("base", "net", "api", "sandbox", "image", "broker")
+FLAT = ("base", "net", "api", "sandbox", "image", "kube", "broker")
 WITH_ROOMS = ("execd", "server")
 DECISION_PARTS = ("Status:", "## Context", "## Decision", "## Consequences", "## Alternatives")
 
@@ -92,7 +92,8 @@ def commands(text):
 
 def sources(*folders):
     return "\n".join(path.read_text(encoding="utf-8") for folder in folders
-                     for path in sorted((ROOT / folder).rglob("*.[ch]")))
+                     for path in sorted((ROOT / folder).rglob("*"))
+                     if path.suffix in (".c", ".h", ".kt"))
 
 
 def expect_none(problems):

@@ -114,6 +114,51 @@ def choices_reach_the_script_and_the_version(made):
     assert made.calls()[2].endswith(" epoch 1500000000"), made.calls()
 
 
+ABOVE = """#!/bin/sh
+set -eu
+for last; do :; done
+cp -a "$IMAGE_BASE_ROOT/." "$last"
+rm "$last/etc/old"
+echo changed >"$last/etc/new"
+mkdir -p "$last/opt/more"
+echo more >"$last/opt/more/file"
+"""
+
+
+def an_image_adds_a_layer_to_another(made):
+    above = made.images / "above"
+    above.mkdir()
+    (above / "build").write_text(ABOVE, encoding="ascii")
+    (above / "build").chmod(0o755)
+    (above / "config.json").write_text(json.dumps(CONFIG), encoding="ascii")
+    (above / "from").write_text("tiny\n", encoding="ascii")
+    made.run("--build-only", "above")
+    archives = {path.name.split("-")[0]: path for path in made.cache.iterdir()}
+    assert sorted(archives) == ["above", "tiny"], archives
+    layers = {}
+    for name, path in archives.items():
+        with tarfile.open(path) as tar:
+            entry = json.load(tar.extractfile("index.json"))["manifests"][0]
+            manifest = json.loads(blob(tar, entry["digest"]))
+            config = json.loads(blob(tar, manifest["config"]["digest"]))
+            assert len(config["rootfs"]["diff_ids"]) == len(manifest["layers"])
+            layers[name] = [row["digest"] for row in manifest["layers"]]
+            packed = blob(tar, layers[name][-1])
+    assert layers["above"][0] == layers["tiny"][0] and len(layers["above"]) == 2, layers
+    with tarfile.open(archives["above"]) as tar:
+        packed = blob(tar, layers["above"][1])
+    plain = subprocess.run(["zstd", "-dc"], input=packed, capture_output=True, check=True).stdout
+    (made.folder / "layer.tar").write_bytes(plain)
+    with tarfile.open(made.folder / "layer.tar") as layer:
+        names = sorted(member.name for member in layer)
+        assert layer.extractfile("./etc/new").read() == b"changed\n"
+    assert names == ["./etc", "./etc/.wh.old", "./etc/new", "./opt", "./opt/more",
+                     "./opt/more/file"], names
+    made.script.write_text(SCRIPT + "# changed\n", encoding="ascii")
+    made.run("--build-only", "above")
+    assert len(made.calls()) == 2 and len(list(made.cache.iterdir())) == 2, "both are built anew"
+
+
 def a_script_that_fails_leaves_nothing(made):
     made.script.write_text("#!/bin/sh\nmkdir -p \"$1/half\"\nexit 3\n", encoding="ascii")
     assert "build script ended with 3" in made.run(status=1)
@@ -131,7 +176,9 @@ def it_says_what_there_is_and_what_to_do(made):
 
 def the_images_of_the_tree_are_known(_made):
     done = subprocess.run([TOOL, "--list"], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["base", "code-interpreter"], done.stdout
+    assert done.stdout.split() == [
+        "agents", "base", "browser", "chrome", "code-interpreter", "debian13", "egress", "execd",
+        "ingress", "operator", "playwright", "server"], done.stdout
 
 
 if __name__ == "__main__":
@@ -139,6 +186,7 @@ if __name__ == "__main__":
         an_archive_has_the_root_and_the_configuration,
         it_is_built_once_and_again_when_it_changed,
         choices_reach_the_script_and_the_version,
+        an_image_adds_a_layer_to_another,
         a_script_that_fails_leaves_nothing,
         it_says_what_there_is_and_what_to_do,
         the_images_of_the_tree_are_known,

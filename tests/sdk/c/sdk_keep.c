@@ -375,3 +375,71 @@ TEST(sdk_egress, reads_and_changes_a_policy)
     CHECK_EQ(osb_egress_patch(box, &(struct osb_rule){"perhaps", "a.example"}, 1, NULL), -EINVAL);
     close_all();
 }
+
+TEST(sdk_egress, has_a_vault)
+{
+    const char *hosts[] = {"a.example", NULL}, *gone[] = {"one", NULL}, *paths[] = {"/v1/*", NULL};
+    const struct osb_credential one = {"first key", "s3cr3t-1"}, two = {"two", "s3cr3t-2"};
+    const struct osb_pair headers = {"X-Two", "two"};
+    const struct osb_binding bearer = {
+        .name = "one", .hosts = hosts, .type = "bearer", .credential = "first key"};
+    const struct osb_binding custom = {.name = "two",
+                                       .hosts = hosts,
+                                       .paths = paths,
+                                       .type = "customHeaders",
+                                       .headers = &headers,
+                                       .header_count = 1};
+    const struct osb_vault_change change = {OSB_VAULT_CHANGE,        .expected_revision = 1,
+                                            .add_credentials = &two, .add_credential_count = 1,
+                                            .add_bindings = &custom, .add_binding_count = 1,
+                                            .delete_bindings = gone};
+    struct osb_create create = {OSB_CREATE, .image = "host", .credential_proxy = true,
+                                .network_policy = "{\"defaultAction\":\"deny\",\"egress\":[{"
+                                                  "\"action\":\"allow\",\"target\":"
+                                                  "\"a.example\"}]}"};
+    struct osb_answer *a;
+
+    open_client();
+    GOOD(osb_sandbox_create(client, &create, &box));
+    CHECK_EQ(osb_vault_get(box, NULL), -ENOENT);
+    GOOD(osb_vault_create(box, &one, 1, &bearer, 1, &a));
+    CHECK_STR(osb_answer_text(a, "bindings[0].auth.type"), "bearer");
+    osb_answer_free(a);
+    CHECK_EQ(osb_vault_create(box, &one, 1, &bearer, 1, NULL), -EBUSY);
+    GOOD(osb_vault_get_credential(box, "first key", &a));
+    CHECK_STR(osb_answer_text(a, "sourceType"), "inline");
+    osb_answer_free(a);
+    GOOD(osb_vault_patch(box, &change, &a));
+    CHECK_EQ(osb_answer_int(a, "revision", 0), 2);
+    CHECK_EQ(osb_answer_count(a, "credentials"), 2);
+    CHECK_EQ(osb_answer_count(a, "bindings"), 1);
+    CHECK(!strstr(osb_answer_body(a, NULL), "s3cr3t"));
+    osb_answer_free(a);
+    CHECK_EQ(osb_vault_patch(box, &change, NULL), -EBUSY);
+    GOOD(osb_vault_get_binding(box, "two", &a));
+    CHECK_STR(osb_answer_text(a, "match.paths[0]"), "/v1/*");
+    osb_answer_free(a);
+    GOOD(osb_vault_delete(box));
+    CHECK_EQ(osb_vault_get(box, NULL), -ENOENT);
+    close_all();
+}
+
+TEST(sdk_egress, gives_a_secret_that_is_not_inside)
+{
+    const char *hosts[] = {"a.example", NULL};
+    const struct osb_secret secret = {"API_KEY", "s3cr3t-3", hosts};
+    struct osb_create create = {OSB_CREATE, .image = "host", .secrets = &secret, .secret_count = 1};
+    struct osb_execution *done;
+    struct osb_answer *a;
+
+    open_client();
+    GOOD(osb_sandbox_create(client, &create, &box));
+    GOOD(osb_command_run(box, &(struct osb_run){OSB_RUN, .command = "echo $API_KEY"}, &done));
+    CHECK(strncmp(osb_execution_stdout(done), "osb_secret_", 11) == 0);
+    osb_execution_free(done);
+    GOOD(osb_sandbox_get(client, osb_sandbox_id(box), &a));
+    CHECK_STR(osb_answer_text(a, "secretEnv.API_KEY.hosts[0]"), "a.example");
+    CHECK(!strstr(osb_answer_body(a, NULL), "s3cr3t"));
+    osb_answer_free(a);
+    close_all();
+}

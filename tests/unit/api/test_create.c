@@ -221,6 +221,48 @@ TEST(create, refuses_bad_images_and_sources)
     REFUSES("{'snapshotId':'s','extensions':{'poolRef':'p'}}", BAD, "snapshotId: a sandbox of a");
 }
 
+#define SECRET_TEST "'secretEnv':{'KEY':{'value':'v','hosts':['api.test','*.x.test']}}"
+
+TEST(create, secrets_turn_the_proxy_on_and_open_their_hosts)
+{
+    AUTO_ARENA(a, ROOM);
+    struct api_create c;
+
+    check_taken(&a, "{" SECRET_TEST "," REST, &c);
+    CHECK_EQ(c.secrets.count, 1);
+    CHECK_SPAN(c.secrets.rows[0].name, "KEY");
+    CHECK_SPAN(c.secrets.rows[0].value, "v");
+    CHECK_EQ(c.secrets.rows[0].hosts_count, 2);
+    CHECK(c.credential_proxy && c.network_policy);
+    CHECK_SPAN(
+        c.network_policy_json,
+        "{\"defaultAction\":\"allow\",\"egress\":[{\"action\":\"allow\",\"target\":\"api.test\"},"
+        "{\"action\":\"allow\",\"target\":\"*.x.test\"}]}");
+    check_taken(&a, "{" SECRET_TEST ",'networkPolicy':{}," REST, &c);
+    CHECK_SPAN(c.network_policy_json, "{\"egress\":[]}");
+    check_taken(&a, "{'secretEnv':null," REST, &c);
+    CHECK(!c.secrets.count && !c.credential_proxy);
+}
+
+TEST(create, refuses_bad_secrets_without_repeating_them)
+{
+    struct api_create_host kept = {.secrets_kept = true};
+
+    REFUSES("{'secretEnv':[]," REST, BAD, "secretEnv: expected an object of secrets");
+    REFUSES("{'secretEnv':{'A B':{'value':'v','hosts':['h']}}," REST, BAD,
+            "secretEnv: a name must");
+    REFUSES("{'secretEnv':{'A':{'value':'v'}}," REST, BAD, "secretEnv: A: hosts: required");
+    REFUSES("{'secretEnv':{'A':{'value':'v','hosts':[]}}," REST, BAD,
+            "secretEnv: A: hosts: expected");
+    REFUSES("{'secretEnv':{'A':{'value':'v\\n','hosts':['h']}}," REST, BAD,
+            "secretEnv: A: value: it holds a line break");
+    REFUSES("{'secretEnv':{'A':{'hosts':['h']}}," REST, BAD, "secretEnv.A.value: required");
+    REFUSES_AT(&kept, "{'env':{'KEY':'x'}," SECRET_TEST "," REST, BAD,
+               "secretEnv.KEY: env has the same variable");
+    REFUSES("{" SECRET_TEST ",'extensions':{'poolRef':'p'}}", BAD,
+            "secretEnv: a sandbox of a pool");
+}
+
 TEST(create, refuses_bad_platforms_and_timeouts)
 {
     REFUSES("{'platform':{'os':'linux'}," REST, BAD, "platform.arch: required, but missing");

@@ -37,7 +37,7 @@ TEST(query, gathers_states_and_remembers_that_one_was_unknown)
     CHECK_EQ(list(&a, "state=running&state=PAUSED", &q, &f), 0);
     CHECK_EQ(q.states, STATE_BIT(SANDBOX_RUNNING) | STATE_BIT(SANDBOX_PAUSED));
     CHECK(!q.unknown_state);
-    CHECK_EQ(list(&a, "state=Allocated", &q, &f), 0);
+    CHECK_EQ(list(&a, "state=Dreaming", &q, &f), 0);
     CHECK_EQ(q.states, 0);
     CHECK(q.unknown_state);
 }

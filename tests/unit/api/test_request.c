@@ -73,19 +73,22 @@ TEST(request, takes_a_snapshot_with_or_without_a_name)
 {
     AUTO_ARENA(a, 1 << 20);
     struct api_fail f = {0};
-    struct str name = STR_NONE;
+    struct api_snapshot_create got = {.memory = true};
 
-    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR_NONE, &name, &f), 0);
-    CHECK_SPAN(name, "");
-    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR("null"), &name, &f), 0);
-    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{}"), &name, &f), 0);
-    CHECK_SPAN(name, "");
-    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{\"name\":\"n 1\"}"), &name, &f), 0);
-    CHECK_SPAN(name, "n 1");
-    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{\"name\":\"\"}"), &name, &f), -EBADMSG);
+    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR_NONE, &got, &f), 0);
+    CHECK_SPAN(got.name, "");
+    CHECK(!got.memory);
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{\"memory\":true}"), &got, &f), 0);
+    CHECK(got.memory);
+    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR("null"), &got, &f), 0);
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{}"), &got, &f), 0);
+    CHECK_SPAN(got.name, "");
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{\"name\":\"n 1\"}"), &got, &f), 0);
+    CHECK_SPAN(got.name, "n 1");
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("{\"name\":\"\"}"), &got, &f), -EBADMSG);
     CHECK_STR(f.message, "name: expected at least 1 bytes, got 0");
-    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR("{}"), &name, &f), -EBADMSG);
-    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("[]"), &name, &f), -EBADMSG);
+    CHECK_EQ(api_snapshot_create_parse(&a, STR_NONE, STR("{}"), &got, &f), -EBADMSG);
+    CHECK_EQ(api_snapshot_create_parse(&a, JSON, STR("[]"), &got, &f), -EBADMSG);
 }
 
 static const char *pool(const char *body, bool create, struct api_fail *f)

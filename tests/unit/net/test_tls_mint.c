@@ -62,7 +62,7 @@ static bool handshake(const char *as, const char *sni, const char *host, struct 
     SSL *ssl;
 
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-    SSL_CTX_set1_cert_store(ctx, store_of(trusted));
+    SSL_CTX_set_cert_store(ctx, store_of(trusted)); /* which owns it now */
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
     ssl = SSL_new(ctx);
     SSL_set_fd(ssl, fds[0]);

@@ -144,6 +144,7 @@ UNUSED static void world_without_rules(struct world *w)
     CHECK_EQ(unshare(CLONE_NEWNET), 0);
     w->host = own_netns();
     run("echo 0 0 >/proc/sys/net/ipv4/ping_group_range");
+    run("echo 0 >/proc/sys/net/ipv4/ip_forward"); /* a new namespace copies it from the machine */
     run("ip link set lo up; ip addr add 192.0.2.1/32 dev lo; ip addr add 2001:db8:2::1/128 dev lo");
     enter(w->internet);
     run("ip link set lo up"); /* all the addresses at which a service might answer */

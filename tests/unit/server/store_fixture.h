@@ -12,8 +12,9 @@
 #define RUNNING (STATE_BIT(SANDBOX_RUNNING))
 #define ANY     (STATE_BIT(SANDBOX_STATE_COUNT) - 1)
 
-static char store_dir[64];   /* removed at exit, also after a failed test */
-static char store_path[128]; /* of a file in it */
+static char store_dir[64];         /* removed at exit, also after a failed test */
+static char store_path[128];       /* of a file in it */
+static UNUSED char store_dsn[256]; /* of a schema of PostgreSQL */
 
 static void remove_store_dir(void)
 {
@@ -29,19 +30,44 @@ static UNUSED void make_store_path(void)
     CHECK_EQ(atexit(remove_store_dir), 0);
 }
 
+/* With OSB_TEST_POSTGRES in the environment the store is in a schema of its own in that database,
+ * and store_dsn the connection string; see tests/integration/postgres_process.py. */
+static UNUSED bool store_is_postgres(void)
+{
+    return getenv("OSB_TEST_POSTGRES") != NULL;
+}
+
+static UNUSED void make_store_schema(void)
+{
+    const char *dsn = getenv("OSB_TEST_POSTGRES");
+    char command[512];
+
+    (void)snprintf(command, sizeof(command),
+                   "exec psql -X -q '%s' -c 'DROP SCHEMA IF EXISTS t%d CASCADE' "
+                   "-c 'CREATE SCHEMA t%d' 2>/dev/null",
+                   dsn, (int)getpid(), (int)getpid());
+    CHECK_EQ(system(command), 0);
+    (void)snprintf(store_dsn, sizeof(store_dsn), "%s options='-c search_path=t%d'", dsn,
+                   (int)getpid());
+}
+
 static UNUSED struct store *reopen_store(void)
 {
     struct store *s = NULL;
     struct err e = {0};
 
-    if (store_open(STORE_SQLITE, store_path, &s, &e) < 0)
+    if ((store_is_postgres() ? store_open(STORE_POSTGRES, store_dsn, &s, &e)
+                             : store_open(STORE_SQLITE, store_path, &s, &e)) < 0)
         test_fail(__FILE__, __LINE__, "%s", e.msg);
     return s;
 }
 
 static UNUSED struct store *open_store(void)
 {
-    make_store_path();
+    if (store_is_postgres())
+        make_store_schema();
+    else
+        make_store_path();
     return reopen_store();
 }
 

@@ -178,6 +178,55 @@ TEST(policy, a_deletion_matches_targets_in_any_case)
     policy_free(old);
 }
 
+static enum policy_action judge_request(const struct policy *p, const char *method,
+                                        const char *path)
+{
+    return policy_judge_request(NULL, p, STR("api.test"), str_of(method),
+                                path ? str_of(path) : STR_NONE);
+}
+
+TEST(policy, rules_for_requests_have_methods_and_paths)
+{
+    auto_policy *p = parse(
+        "{\"egress\":[{\"action\":\"deny\",\"target\":\"api.test\",\"paths\":[\"/v1/admin/*\"]},"
+        "{\"action\":\"allow\",\"target\":\"api.test\",\"methods\":[\"get\"],\"paths\":[\"/v1/"
+        "*\",\"/up\"]}]}");
+
+    CHECK(policy_has_http(p));
+    CHECK_EQ(policy_judge_name(NULL, p, STR("api.test"), NULL), POLICY_ALLOW);
+    CHECK(policy_rule_covers(&p->rules[1], IPPROTO_TCP, 443));
+    CHECK(!policy_rule_covers(&p->rules[1], IPPROTO_TCP, 8443));
+    CHECK_EQ(judge_request(p, "GET", "/v1/x"), POLICY_ALLOW);
+    CHECK_EQ(judge_request(p, "GET", "/up"), POLICY_ALLOW);
+    CHECK_EQ(judge_request(p, "GET", "/upper"), POLICY_DENY);
+    CHECK_EQ(judge_request(p, "POST", "/v1/x"), POLICY_DENY);
+    CHECK_EQ(judge_request(p, "GET", "/v1/admin/x"), POLICY_DENY);
+    CHECK_EQ(judge_request(p, "GET", NULL), POLICY_DENY);
+    CHECK_EQ(policy_judge_request(NULL, p, STR("other.test"), STR("GET"), STR("/")),
+             POLICY_NO_RULE);
+}
+
+TEST(policy, a_denied_request_leaves_the_name_alone)
+{
+    auto_policy *p =
+        parse("{\"defaultAction\":\"allow\",\"egress\":["
+              "{\"action\":\"deny\",\"target\":\"api.test\",\"methods\":[\"DELETE\"]}]}");
+    auto_policy *patched = NULL;
+    struct err e = {0};
+
+    CHECK_EQ(policy_judge_name(NULL, p, STR("api.test"), NULL), POLICY_ALLOW);
+    CHECK_EQ(judge_request(p, "DELETE", "/"), POLICY_DENY);
+    CHECK_EQ(judge_request(p, "GET", "/"), POLICY_ALLOW);
+    CHECK_EQ(policy_patch(p,
+                          STR("[{\"action\":\"deny\",\"target\":\"api.test\",\"paths\":[\"/a\"]},"
+                              "{\"action\":\"allow\",\"target\":\"api.test\"}]"),
+                          &patched, &e),
+             0);
+    CHECK_EQ(patched->count, 2); /* a rule for requests is no double of one for the name */
+    CHECK_EQ(judge_request(patched, "DELETE", "/"), POLICY_ALLOW);
+    CHECK_EQ(judge_request(patched, "GET", "/a"), POLICY_DENY);
+}
+
 TEST(policy, the_operator_s_rules_come_first)
 {
     const struct str deny[] = {STR("bad.test"), STR("10.0.0.0/8")}, allow[] = {STR("*.test")};

@@ -1,5 +1,6 @@
 #include "execd/core/child.h"
 
+#include <grp.h>
 #include <stdio.h>
 
 #include "execd/command/workdir.h"
@@ -59,4 +60,42 @@ TEST(child, enters_none_by_an_open_descriptor)
         CHECK_EQ(looked_at(paths[i]), -ELOOP);
         CHECK_EQ(made(paths[i]), -ELOOP);
     }
+}
+
+static int try_file(const char *path)
+{
+    auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? -errno : 0;
+}
+
+/* The files of a group that only one of both accounts is in. */
+TEST(child, uses_the_groups_of_the_user_for_files)
+{
+    enum { USER = 12345, OURS = 23456, THEIRS = 34567 };
+    const struct child_user user = {
+        .change = true, .uid = USER, .gid = USER, .groups = &(gid_t){THEIRS}, .group_count = 1};
+    AUTO_FOLDER(folder);
+    struct child_fs fs;
+    gid_t groups[2];
+
+    if (geteuid() != 0 || setgroups(1, &(gid_t){OURS}) < 0)
+        test_skip("only root may change its groups");
+    CHECK_EQ(chmod(folder.path, 0755), 0);
+    file_write("ours", "");
+    file_write("theirs", "");
+    CHECK(chown("ours", 0, OURS) == 0 && chmod("ours", 0640) == 0);
+    CHECK(chown("theirs", 0, THEIRS) == 0 && chmod("theirs", 0640) == 0);
+
+    child_fs_enter(&user, &fs);
+    CHECK_EQ(try_file("theirs"), 0);
+    CHECK_EQ(try_file("ours"), -EACCES);
+    child_fs_leave(&fs);
+    CHECK_EQ(getgroups(ARRAY_LEN(groups), groups), 1);
+    CHECK_EQ(groups[0], OURS);
+    CHECK_EQ(try_file("ours"), 0);
+
+    child_fs_enter(&(struct child_user){0}, &fs);
+    CHECK_EQ(getgroups(ARRAY_LEN(groups), groups), 1);
+    child_fs_leave(&fs);
 }

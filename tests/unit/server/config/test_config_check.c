@@ -17,8 +17,9 @@ TEST(config_check, refuses_what_does_not_go_together)
         {DOCKER "[secure_runtime]\ntype = 'firecracker'\nk8s_runtime_class = 'x'\n",
          "firecracker goes with kubernetes only"                                                                                        },
         {KUBERNETES "[agent_sandbox]\n",                                                     "needs kubernetes.workload_provider"       },
-        {"[secure_runtime]\ntype = 'kata'\ndocker_runtime = 'x'\n",
-         "the embedded runtime has none of these"                                                                                       },
+        {"[embedded.runtimes]\ngvisor = 'runsc'\n",                                          "expected \"/absolute/path\""              },
+        {"[embedded.runtimes]\n'g V' = ''\n",                                                "expected a name of a-z"                   },
+        {"[embedded.runtimes]\nnative = '/bin/true'\n",                                      "native has no program"                    },
         {"[secure_runtime]\ndocker_runtime = 'x'\n",                                         "need a type"                              },
         {KUBERNETES "[secure_runtime]\ntype = 'firecracker'\n",
          "firecracker needs k8s_runtime_class"                                                                                          },
@@ -81,6 +82,8 @@ TEST(config_check, takes_what_goes_together)
         SECURE "active_key = 'a'\nkeys = [{ key_id = 'a', key = 'AA==' }]\n", /* no gateway */
         KUBERNETES "[kubernetes]\nworkload_provider = 'agent-sandbox'\n[agent_sandbox]\n",
         KUBERNETES "[secure_runtime]\ntype = 'kata'\nk8s_runtime_class = 'x'\n",
+        "[secure_runtime]\ntype = 'gvisor'\n",
+        "[secure_runtime]\ntype = 'firecracker'\n[embedded.runtimes]\nfirecracker = '/x y'\n",
         DOCKER "execd_image = 'x'\n",
         "[server]\nmax_sandbox_timeout_seconds = 0\napi_key = '  '\n",
     };
@@ -96,15 +99,15 @@ TEST(config_check, says_what_has_no_effect)
     CHECK_REPORT("[docker]\nnetwork_mode = 'bridge'\n",
                  "c.toml:1:2: warning: section docker has no effect: the runtime is embedded\n");
     CHECK_REPORT("[renew_intent.redis]\nenabled = true\ndsn = 'redis://x'\n",
-                 "c.toml:2:11: warning: renew_intent.redis.enabled has no effect: only access "
-                 "through this server renews\n");
+                 "c.toml:2:11: warning: renew_intent.redis.enabled has no effect: "
+                 "renew_intent.enabled is false\n");
 }
 
 TEST(config_check, starts_only_with_a_runtime_of_this_build)
 {
     PARSE(p, DOCKER);
     CHECK_EQ(config_check_host(p.config, false, &p.report), -EINVAL);
-    CHECK(strstr(p.report.lines.p, "this build has no docker runtime; expected \"embedded\""));
+    CHECK(strstr(p.report.lines.p, "this build has no docker runtime; expected \"embedded\" or "));
 }
 
 TEST(config_check, looks_for_directories_and_programs)

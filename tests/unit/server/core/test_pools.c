@@ -75,7 +75,8 @@ static bool is_changed(struct house *h UNUSED)
 static void begin_create(struct house *h, struct str name, const char *template,
                          struct api_capacity capacity)
 {
-    struct api_create_host host = sandboxes_create_host(h->table, 0);
+    struct sandbox_checks checks;
+    struct api_create_host host = sandboxes_create_host(h->table, &ann, 0, &checks);
     struct api_pool pool = {.name = name, .capacity = capacity};
     AUTO_ARENA(arena, 1 << 20);
     struct json *tree;

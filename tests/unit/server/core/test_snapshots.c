@@ -179,7 +179,7 @@ TEST(snapshots, becomes_ready_and_shows_what_it_cost)
     snapshot_view(last, &view);
     CHECK_EQ(view.size_bytes, 7);
     CHECK_EQ(view.frozen_ms, 2);
-    CHECK_EQ(snapshots_check(table, str_of(last->id), &fail), 0);
+    CHECK_EQ(snapshots_check(table, &ann, str_of(last->id), &fail), 0);
     CHECK(snapshots_newest(table) == last);
     CHECK(!snapshots_older(table, last));
     done(&h);
@@ -208,7 +208,7 @@ TEST(snapshots, fails_with_the_reason_and_leaves_no_files)
         CHECK_STR(last->message, "as the script says");
         CHECK_EQ(rt.removals, 1);
         CHECK(has_state(&h, str_of(last->id), "Failed"));
-        CHECK_EQ(snapshots_check(table, str_of(last->id), &fail), -EBADMSG);
+        CHECK_EQ(snapshots_check(table, &ann, str_of(last->id), &fail), -EBADMSG);
         CHECK_EQ(fail.status, 409);
         CHECK_STR(fail.code, "SNAPSHOT::NOT_READY");
         done(&h);
@@ -303,7 +303,7 @@ TEST(snapshots, deletes_only_what_is_not_being_made)
     CHECK_EQ(fail.status, 0);
     CHECK(!snapshots_find(table, str_of(id)));
     CHECK_EQ(rt.count, 0);
-    CHECK_EQ(snapshots_check(table, str_of(id), &fail), -EBADMSG);
+    CHECK_EQ(snapshots_check(table, &ann, str_of(id), &fail), -EBADMSG);
     CHECK_EQ(fail.status, 404);
     done(&h);
 }

@@ -1,4 +1,4 @@
-#include "execd/metrics/otlp.h"
+#include "base/otlp.h"
 
 #include <errno.h>
 

@@ -1,0 +1,424 @@
+#!/usr/bin/env python3
+"""test_docker.py SERVER BROKER EXECD SANDBOXCTL - the docker runtime on a real engine: sandboxes
+are made, used, paused, ended, adopted and removed, while the server or the engine is killed,
+stopped or restarted, and while others change containers behind the server's back."""
+import contextlib
+import io
+import json
+import pathlib
+import signal
+import sys
+import tarfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tools"))
+
+import docker_faults  # noqa: E402
+from docker_process import DockerEngine, DockerServer, why_not  # noqa: E402
+from server_process import wait_for  # noqa: E402
+from server_use import Gateway  # noqa: E402
+from tap import Tap, skip_all  # noqa: E402
+
+PROGRAMS = sys.argv[1:]
+IMAGE = "small:1"
+SLEEP = ["sleep", "1000000"]
+ENGINE = SERVER = None
+
+
+def post(server=None, **fields):
+    request = {"image": {"uri": IMAGE}, "entrypoint": SLEEP, "timeout": 600,
+               "resourceLimits": {"cpu": "1", "memory": "128Mi"}, **fields}
+    status, _, body = (server or SERVER).request("POST", "/v1/sandboxes", request)
+    return status, body
+
+
+def create(server=None, **fields):
+    status, body = post(server, **fields)
+    assert status == 202, (status, body)
+    (server or SERVER).wait_state(body["id"], "Running")
+    return body["id"]
+
+
+def get(name, server=None):
+    return (server or SERVER).request("GET", f"/v1/sandboxes/{name}")[2]
+
+
+def state(name, server=None):
+    return get(name, server).get("status", {}).get("state")
+
+
+def delete(name, server=None):
+    status, _, body = (server or SERVER).request("DELETE", f"/v1/sandboxes/{name}")
+    assert status == 204, (status, body)
+
+
+@contextlib.contextmanager
+def sandbox(**fields):
+    name = create(**fields)
+    try:
+        yield name
+    finally:
+        delete(name)
+
+
+def run(name, line, server=None):
+    with Gateway(server or SERVER, name) as gateway:
+        return gateway.run(line)
+
+
+def has_container(name):
+    return ENGINE.request("GET", f"/containers/sandbox-{name}/json")[0] == 200
+
+
+# --- what a sandbox is ---
+
+def commands_and_files_work():
+    with sandbox(env={"GREETING": "hello"}) as name:
+        assert run(name, 'echo "$GREETING $(id -u)"') == "hello 0"
+        with Gateway(SERVER, name) as gateway:
+            gateway.upload("/tmp/a file", b"content\n")
+            assert gateway.download("/tmp/a file") == b"content\n"
+        assert run(name, "cat '/tmp/a file'") == "content"
+    assert not has_container(name)
+
+
+def a_port_of_the_sandbox_is_reached_through_the_server():
+    with sandbox() as name:
+        run(name, "mkdir -p /tmp/www && echo page > /tmp/www/index.html && "
+                  "httpd -p 8123 -h /tmp/www")
+        with Gateway(SERVER, name, 8123) as gateway:
+            assert gateway.ask("GET", "/index.html") == b"page\n"
+
+
+def labels_name_and_limits_are_those_of_the_contract():
+    with sandbox(metadata={"team": "blue"}, resourceLimits={"cpu": "500m", "memory": "64Mi"},
+                 extensions={"access.renew.extend.seconds": "600"}) as name:
+        facts = ENGINE.inspect(name)
+        labels, host = facts["Config"]["Labels"], facts["HostConfig"]
+        assert labels["opensandbox.io/id"] == name and labels["team"] == "blue", labels
+        assert labels["opensandbox.io/expires-at"].endswith("+00:00"), labels
+        assert labels["opensandbox.io/access-renew-extend-seconds"] == "600", labels
+        assert 40000 <= int(labels["opensandbox.io/embedding-proxy-port"]) <= 60000, labels
+        assert host["Memory"] == 64 << 20 and host["NanoCpus"] == 500 * 1000 * 1000, host
+        assert host["PidsLimit"] == 4096 and "no-new-privileges:true" in host["SecurityOpt"], host
+        assert {"NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE"} <= set(host["CapDrop"]), host
+        binding = host["PortBindings"]["44772/tcp"][0]
+        assert binding["HostIp"] == "127.0.0.1", host
+        assert binding["HostPort"] == labels["opensandbox.io/embedding-proxy-port"], host
+        assert run(name, "grep NoNewPrivs /proc/self/status").split()[-1] == "1"
+
+
+def execd_is_mounted_and_not_copied():
+    with sandbox() as one, sandbox() as other:
+        volumes = {bind.split(":")[0] for name in (one, other)
+                   for bind in ENGINE.inspect(name)["HostConfig"]["Binds"]}
+        assert len(volumes) == 1 and next(iter(volumes)).startswith("opensandbox-execd-"), volumes
+        with Gateway(SERVER, one) as gateway:  # read-only: no sandbox changes the others' execd
+            reply = gateway.start("echo x >> /opt/opensandbox/bin/execd && echo written")
+            assert b"written" not in reply.read()
+
+
+def an_image_without_a_shell_works():
+    """Nothing but a program: as in images from scratch."""
+    busybox = next(p for p in ("/bin/busybox", "/usr/bin/busybox") if pathlib.Path(p).exists())
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        tar.add(busybox, "busybox")
+    data.seek(0)
+    ENGINE.import_tar(data, "bare:1")
+    with sandbox(image={"uri": "bare:1"}, entrypoint=["/busybox", "sleep", "1000000"]) as name:
+        with Gateway(SERVER, name) as gateway:
+            gateway.upload("/file", b"x")
+            assert gateway.download("/file") == b"x"
+
+
+def others_need_the_token_of_execd():
+    """A neighbour on the bridge reaches the port of execd, and is refused."""
+    with sandbox() as name:
+        address = ENGINE.inspect(name)["NetworkSettings"]["IPAddress"]
+        with sandbox() as neighbour:
+            assert "401" in run(neighbour, f"wget -S -O - http://{address}:44772/files/info 2>&1; "
+                                           "true")
+            assert "EXECD_ACCESS_TOKEN" not in run(name, "env")
+
+
+# --- what is refused ---
+
+def refuses_what_cannot_be():
+    for fields, status, code in (
+            ({"image": {"uri": "no/such:1"}}, 500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED"),
+            ({"entrypoint": ["/no/such/program"]}, 400, "DOCKER::INVALID_ENTRYPOINT"),
+            ({"platform": {"os": "windows", "arch": "amd64"}}, 400, "SANDBOX::INVALID_PARAMETER"),
+            ({"networkPolicy": {"defaultAction": "deny", "egress": []}}, 400,
+             "SANDBOX::INVALID_PARAMETER"),
+            ({"volumes": [{"name": "v", "host": {"path": "/etc"}, "mountPath": "/mnt"}]}, 400,
+             "VOLUME::HOST_PATH_NOT_ALLOWED"),
+            ({"volumes": [{"name": "v", "pvc": {"claimName": "no-such", "createIfNotExists": False},
+                           "mountPath": "/mnt"}]}, 400, "VOLUME::PVC_NOT_FOUND"),
+            ({"volumes": [{"name": "v", "pvc": {"claimName": "opensandbox-execd-x"},
+                           "mountPath": "/mnt"}]}, 400, "VOLUME::INVALID_PVC_NAME")):
+        got, body = post(**fields)
+        assert (got, body.get("code")) == (status, code), (fields, got, body)
+        assert body["message"], body
+    assert not SERVER.containers(), SERVER.containers()
+
+
+# --- its life ---
+
+def pause_stops_its_processes():
+    with sandbox() as name:
+        run(name, "(while :; do date +%s%N > /tmp/tick; done) >/dev/null 2>&1 &")
+        status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/pause")
+        assert status == 202, (status, body)
+        SERVER.wait_state(name, "Paused")
+        assert ENGINE.inspect(name)["State"]["Paused"]
+        status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/pause")
+        assert (status, body["code"]) == (409, "DOCKER::SANDBOX_NOT_RUNNING"), (status, body)
+        SERVER.request("POST", f"/v1/sandboxes/{name}/resume")
+        SERVER.wait_state(name, "Running")
+        assert run(name, "echo on") == "on"
+
+
+def ends_are_told(fields, want, words):
+    status, body = post(**fields)
+    assert status == 202, (status, body)
+    wait_for(lambda: state(body["id"]) == want, want)
+    message = get(body["id"])["status"]["message"]
+    assert words in message, message
+    delete(body["id"])
+
+
+def an_end_is_terminated_or_failed_with_its_reason():
+    ends_are_told({"entrypoint": ["sh", "-c", "sleep 0.3; exit 0"]}, "Terminated", "status 0")
+    ends_are_told({"entrypoint": ["sh", "-c", "sleep 0.3; exit 3"]}, "Failed", "status 3")
+    ends_are_told({"entrypoint": ["true"]}, "Terminated", "status 0")
+
+
+def logs_have_times():
+    with sandbox(entrypoint=["sh", "-c", "echo one; echo two; exec sleep 1000000"]) as name:
+        def logs(query=""):
+            status, _, body = SERVER.request("GET",
+                                             f"/v1/sandboxes/{name}/diagnostics/logs{query}")
+            assert status == 200, (status, body)
+            return body if isinstance(body, str) else body.decode()
+        wait_for(lambda: "two" in logs(), "its output")
+        lines = [line for line in logs("?tail=50").splitlines() if line]
+        assert any(line.endswith("two") and line[:2] == "20" for line in lines), lines
+        # execd writes to the same log, so the last lines may be its own.
+        assert len([line for line in logs("?tail=2").splitlines() if line]) == 2
+
+
+def a_sandbox_expires():
+    name = create(timeout=60)
+    soon = time.time() + 1
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(soon)) + f"{soon % 1:.3f}"[1:] + "Z"
+    status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/renew-expiration",
+                                     {"expiresAt": when})
+    assert status == 200, (status, body)
+    wait_for(lambda: not has_container(name), "its expiry")
+
+
+# --- volumes and snapshots ---
+
+def named_volumes_outlive_a_sandbox_or_go_with_it():
+    def volume(claim, **more):
+        return [{"name": "v", "pvc": {"claimName": claim, "createIfNotExists": True, **more},
+                 "mountPath": "/data"}]
+    with sandbox(volumes=volume("keep-it")) as name:
+        run(name, "echo kept > /data/file")
+    with sandbox(volumes=volume("keep-it")) as name:
+        assert run(name, "cat /data/file") == "kept"
+        status, _, body = SERVER.request("DELETE", "/v1/volumes/keep-it")
+        assert status == 409, (status, body)
+    with sandbox(volumes=volume("goes", deleteOnSandboxTermination=True)):
+        assert ENGINE.request("GET", "/volumes/goes")[0] == 200
+    assert ENGINE.request("GET", "/volumes/goes")[0] == 404
+    status, _, body = SERVER.request("DELETE", "/v1/volumes/keep-it")
+    assert status == 204, (status, body)
+
+
+def host_paths_are_mounted_if_allowed():
+    shared = ENGINE.folder / "shared"
+    (shared / "in").mkdir(parents=True)
+    (shared / "in" / "file").write_text("from outside\n")
+    (shared / "link").symlink_to("/etc")
+    mount = {"name": "v", "mountPath": "/data"}
+    with sandbox(volumes=[{**mount, "host": {"path": str(shared)}, "subPath": "in",
+                           "readOnly": True}]) as name:
+        assert run(name, "cat /data/file; echo x > /data/no 2>/dev/null || echo refused") == \
+            "from outside\nrefused"
+    status, body = post(volumes=[{**mount, "host": {"path": str(shared / "link")}}])
+    assert (status, body["code"]) == (400, "VOLUME::HOST_PATH_NOT_ALLOWED"), body
+
+
+def a_snapshot_restores_files_and_no_secrets():
+    with sandbox(env={"SECRET": "hunter2"}) as name:
+        run(name, "echo saved > /root/state")
+        status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
+        assert status in (201, 202), (status, body)
+        snapshot = body["id"]
+        wait_for(lambda: SERVER.request("GET", f"/v1/snapshots/{snapshot}")[2]["status"]["state"]
+                 == "Ready", "the snapshot")
+    image = ENGINE.get(f"/images/opensandbox-snapshots:{snapshot}/json")
+    assert "hunter2" not in json.dumps(image["Config"]), image["Config"]
+    assert "EXECD_ACCESS_TOKEN=" in image["Config"]["Env"], image["Config"]
+    status, body = post(image=None, snapshotId=snapshot, timeout=None)
+    assert status == 202, (status, body)
+    SERVER.wait_state(body["id"], "Running")
+    assert run(body["id"], "cat /root/state") == "saved"
+    assert get(body["id"]).get("expiresAt") is None, get(body["id"])
+    status, _, answer = SERVER.request("DELETE", f"/v1/snapshots/{snapshot}")
+    assert status == 204, (status, answer)
+    assert run(body["id"], "cat /root/state") == "saved"  # its files stay for the sandbox
+    delete(body["id"])
+    assert ENGINE.request("GET", f"/images/{image['Id']}/json")[0] == 404
+
+
+# --- faults ---
+
+def a_container_killed_or_removed_behind_the_servers_back_is_told():
+    name, other = create(), create()
+    ENGINE.request("POST", f"/containers/sandbox-{name}/kill")
+    wait_for(lambda: state(name) == "Failed", "the end of a killed container", 20)
+    ENGINE.request("DELETE", f"/containers/sandbox-{other}?force=1")
+    wait_for(lambda: state(other) == "Failed", "the end of a removed container", 20)
+    delete(name)
+    delete(other)
+
+
+def a_container_paused_behind_the_servers_back_is_told():
+    with sandbox() as name:
+        ENGINE.request("POST", f"/containers/sandbox-{name}/pause")
+        wait_for(lambda: state(name) == "Paused", "the state", 20)
+        ENGINE.request("POST", f"/containers/sandbox-{name}/unpause")
+        wait_for(lambda: state(name) == "Running", "the state", 20)
+
+
+def sandboxes_outlive_the_server():
+    running, paused, doomed = create(), create(), create()
+    run(running, "echo still > /tmp/here")
+    SERVER.request("POST", f"/v1/sandboxes/{paused}/pause")
+    SERVER.wait_state(paused, "Paused")
+    SERVER.kill9()
+    ENGINE.request("POST", f"/containers/sandbox-{doomed}/kill")
+    SERVER.start()
+    assert (state(running), state(paused), state(doomed)) == ("Running", "Paused", "Failed")
+    assert run(running, "cat /tmp/here") == "still"
+    ENGINE.request("POST", f"/containers/sandbox-{running}/kill")  # and is watched again
+    wait_for(lambda: state(running) == "Failed", "the end after the restart", 20)
+    for name in (running, paused, doomed):
+        delete(name)
+    assert not SERVER.containers()
+
+
+def a_create_cut_by_kill9_leaves_no_orphan():
+    seen = set()
+    for delay in (0, 0.02, 0.05, 0.1, 0.2, 0.3):
+        connection = SERVER.connection()
+        connection.request("POST", "/v1/sandboxes", body=json.dumps(
+            {"image": {"uri": IMAGE}, "entrypoint": SLEEP, "timeout": 600,
+             "resourceLimits": {"cpu": "1", "memory": "128Mi"}}),
+            headers={"Content-Type": "application/json", "OPEN-SANDBOX-API-KEY": SERVER.api_key})
+        time.sleep(delay)
+        SERVER.kill9()
+        connection.close()
+        SERVER.start()
+        items = SERVER.request("GET", "/v1/sandboxes")[2]["items"]
+        wait_for(lambda: {c["Labels"]["opensandbox.io/id"] for c in SERVER.containers()} <=
+                 {i["id"] for i in SERVER.request("GET", "/v1/sandboxes")[2]["items"]},
+                 "orphans to be removed")
+        for item in items:
+            seen.add(item["status"]["state"])
+            delete(item["id"])
+        assert not SERVER.containers(), SERVER.containers()
+    print(f"# found after kill -9: {sorted(seen)}")
+
+
+def a_restarted_engine_loses_nothing():
+    name = create()
+    ENGINE.stop(signal.SIGKILL)
+    status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/pause")
+    assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), (status, body)
+    assert state(name) == "Running"  # it does run, and nobody says otherwise
+    assert run(name, "echo alone") == "alone"
+    status, body = post()
+    assert (status, body["code"]) == (503, "SERVICE_UNAVAILABLE"), (status, body)
+    assert "Docker engine" in body["message"], body
+    ENGINE.start()
+    wait_for(lambda: state(name) == "Failed", "the end that the engine's end was for it", 60)
+    with sandbox() as other:
+        assert run(other, "echo again") == "again"
+    delete(name)
+
+
+def an_engine_that_stands_still_is_no_end():
+    with sandbox() as name:
+        ENGINE.process.send_signal(signal.SIGSTOP)
+        try:
+            assert run(name, "echo through") == "through"  # the way in needs no engine
+            assert state(name) == "Running"
+        finally:
+            ENGINE.process.send_signal(signal.SIGCONT)
+        assert run(name, "echo after") == "after"
+
+
+def a_volume_of_execd_that_was_pruned_is_made_again():
+    assert not SERVER.containers()
+    for volume in ENGINE.get("/volumes")["Volumes"] or []:
+        if volume["Name"].startswith("opensandbox-execd-"):
+            status, body = ENGINE.request("DELETE", f"/volumes/{volume['Name']}")
+            assert status == 204, (status, body)
+    with sandbox() as name:
+        assert run(name, "echo there") == "there"
+
+
+def two_servers_on_one_engine_keep_apart():
+    with DockerServer(*PROGRAMS, engine=ENGINE) as second:
+        mine, theirs = create(), create(second)
+        assert [i["id"] for i in second.request("GET", "/v1/sandboxes")[2]["items"]] == [theirs]
+        SERVER.restart()
+        second.restart()
+        assert (state(mine), state(theirs, second)) == ("Running", "Running")
+        assert run(mine, "echo a") == "a" and run(theirs, "echo b", second) == "b"
+        delete(theirs, second)
+        delete(mine)
+
+
+def faults_at_random_moments_leave_nothing_wrong():
+    """tests/drill/docker has more rounds."""
+    for seed in (1, 5, 9):
+        docker_faults.round_of(SERVER, ENGINE, IMAGE, seed)
+
+
+TESTS = [
+    commands_and_files_work, a_port_of_the_sandbox_is_reached_through_the_server,
+    labels_name_and_limits_are_those_of_the_contract, execd_is_mounted_and_not_copied,
+    an_image_without_a_shell_works, others_need_the_token_of_execd, refuses_what_cannot_be,
+    pause_stops_its_processes, an_end_is_terminated_or_failed_with_its_reason, logs_have_times,
+    a_sandbox_expires, named_volumes_outlive_a_sandbox_or_go_with_it,
+    host_paths_are_mounted_if_allowed, a_snapshot_restores_files_and_no_secrets,
+    a_container_killed_or_removed_behind_the_servers_back_is_told,
+    a_container_paused_behind_the_servers_back_is_told, sandboxes_outlive_the_server,
+    a_create_cut_by_kill9_leaves_no_orphan, a_restarted_engine_loses_nothing,
+    an_engine_that_stands_still_is_no_end, a_volume_of_execd_that_was_pruned_is_made_again,
+    two_servers_on_one_engine_keep_apart, faults_at_random_moments_leave_nothing_wrong,
+]
+
+
+def main():
+    global ENGINE, SERVER
+    skip_all(why_not())
+    tap = Tap()
+    with DockerEngine() as ENGINE:
+        ENGINE.import_busybox(IMAGE)
+        config = {"storage": {"allowed_host_paths": [str(ENGINE.folder / "shared")]}}
+        with DockerServer(*PROGRAMS, config=config, engine=ENGINE) as SERVER:
+            for test in TESTS:
+                tap.check(test.__name__, test)
+            if tap.failed:
+                print("# " + SERVER.log()[-6000:].replace("\n", "\n# "))
+    return tap.end()
+
+
+sys.exit(main())

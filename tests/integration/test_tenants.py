@@ -1,0 +1,426 @@
+"""Tenants, keys and roles: who sees and does what, over every route; quotas under parallel creates.
+
+Usage: test_tenants.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+"""
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap  # noqa: E402
+from server_process import ServerProcess, wait_for, why_not  # noqa: E402
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
+SERVER = None
+ROLES = ("read_only", "operator", "admin")
+MARK = "planted-4e1f"  # in everything that another tenant owns
+BOX = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 600,
+       "resourceLimits": {"cpu": "500m", "memory": "128Mi"}}
+
+
+def ask(method, path, body=None, key="", status=200, headers=None):
+    """The answer's body; fails on another status."""
+    got, _, answer = SERVER.request(method, path, body, key=key, headers=headers)
+    assert got == status, (method, path, got, answer)
+    return answer
+
+
+def make_key(name, role, tenant=None, **fields):
+    body = {"name": name, "role": role, **({"tenant": tenant} if tenant else {}), **fields}
+    return ask("POST", "/v1/keys", body, status=201)
+
+
+def make_tenant(name, **quota):
+    return ask("POST", "/v1/tenants", {"name": name, "quota": quota}, status=201)
+
+
+def create(key, status=202, **fields):
+    return ask("POST", "/v1/sandboxes", {**BOX, **fields}, key=key, status=status)
+
+
+def delete(sandbox):
+    ask("DELETE", f"/v1/sandboxes/{sandbox}", status=204)
+
+
+# --- keys ---
+
+
+def a_key_is_shown_once_and_says_who_it_is():
+    made = make_key("first", "operator", "default")
+    assert made["key"].startswith("osbk_") and len(made["key"]) == 50, made
+    shown = ask("GET", f"/v1/keys/{made['id']}")
+    assert "key" not in shown and shown["name"] == "first" and shown["role"] == "operator", shown
+    listed = ask("GET", "/v1/keys")["items"]
+    assert [k["builtin"] for k in listed if k["id"] != made["id"]] == [True], listed
+    who = ask("GET", "/v1/whoami", key=made["key"])
+    assert who == {"principal": f"key:{made['id']}", "name": "first", "tenant": "default",
+                   "allTenants": False, "role": "operator", "authentication": "api_key"}, who
+    admin = ask("GET", "/v1/whoami")
+    assert admin["role"] == "admin" and admin["allTenants"], admin
+    ask("POST", "/v1/keys", {"name": "first", "role": "admin", "tenant": "default"}, status=409)
+    ask("DELETE", f"/v1/keys/{made['id']}", status=204)
+    ask("GET", "/v1/whoami", key=made["key"], status=401)
+    ask("DELETE", f"/v1/keys/{made['id']}", status=404)
+
+
+def the_store_has_no_key_itself():
+    made = make_key("hashed", "read_only")
+    secret = made["key"][-24:]
+    for path in (SERVER.state / "server").rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+    assert secret not in SERVER.log()
+    ask("DELETE", f"/v1/keys/{made['id']}", status=204)
+
+
+def a_key_expires_rotates_and_survives_a_restart():
+    made = make_key("old", "operator")
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3))
+    brief = make_key("brief", "operator", expiresAt=soon)
+    assert ask("GET", "/v1/whoami", key=brief["key"])["expiresAt"].startswith(soon[:-1])
+    turned = ask("POST", f"/v1/keys/{made['id']}/rotate", {"graceSeconds": 3600})
+    assert turned["id"] == made["id"] and turned["key"] != made["key"], turned
+    ask("GET", "/v1/whoami", key=made["key"])
+    ask("GET", "/v1/whoami", key=turned["key"])
+    SERVER.restart()
+    ask("GET", "/v1/whoami", key=made["key"])
+    assert ask("GET", "/v1/whoami", key=turned["key"])["name"] == "old"
+    last = ask("POST", f"/v1/keys/{made['id']}/rotate")
+    ask("GET", "/v1/whoami", key=turned["key"], status=401)
+    ask("GET", "/v1/whoami", key=last["key"])
+    wait_for(lambda: SERVER.request("GET", "/v1/whoami", key=brief["key"])[0] == 401,
+             "the key to expire")
+    for key in (made, brief):
+        ask("DELETE", f"/v1/keys/{key['id']}", status=204)
+
+
+def refuses_keys_that_make_no_sense():
+    for body in ({"role": "admin"}, {"name": "x"}, {"name": "x", "role": "root"},
+                 {"name": "", "role": "admin"}, {"name": "x" * 64, "role": "admin"},
+                 {"name": "x", "role": "sandbox"}, {"name": "x", "role": "admin", "sandboxId": "y"},
+                 {"name": "x", "role": "admin", "expiresAt": "2001-01-01T00:00:00Z"}):
+        assert "code" in ask("POST", "/v1/keys", body, status=400), body
+    ask("POST", "/v1/keys", {"name": "x", "role": "admin", "tenant": "nobody"}, status=404)
+    builtin = ask("GET", "/v1/keys")["items"][0]
+    assert ask("DELETE", f"/v1/keys/{builtin['id']}", status=409)["code"] == "KEY::BUILTIN"
+    for name in ("", "A", "a--b", "x" * 41, "a_b", "-a"):
+        ask("POST", "/v1/tenants", {"name": name}, status=400)
+    for quota in ({"sandboxes": -1}, {"cpu": "much"}, {"memory": 5}, {"unknown": 1}):
+        ask("POST", "/v1/tenants", {"name": "x", "quota": quota}, status=400)
+
+
+def an_admin_of_a_tenant_stays_in_it():
+    make_tenant("inner")
+    admin = make_key("chief", "admin", "inner")["key"]
+    own = ask("POST", "/v1/keys", {"name": "mate", "role": "admin"}, key=admin, status=201)
+    assert own["tenant"] == "inner", own
+    ask("POST", "/v1/keys", {"name": "m", "role": "admin", "tenant": "default"}, key=admin,
+        status=404)
+    ask("POST", "/v1/tenants", {"name": "more"}, key=admin, status=403)
+    ask("PATCH", "/v1/tenants/inner", {"quota": {"sandboxes": None}}, key=admin, status=403)
+    assert [t["name"] for t in ask("GET", "/v1/tenants", key=admin)["items"]] == ["inner"]
+    listed = ask("GET", "/v1/keys", key=admin)["items"]
+    assert {k["tenant"] for k in listed} == {"inner"} and len(listed) == 2, listed
+    assert ask("DELETE", "/v1/tenants/inner", status=409)["code"] == "TENANT::IN_USE"
+    for key in listed:
+        ask("DELETE", f"/v1/keys/{key['id']}", status=204)
+    ask("DELETE", "/v1/tenants/inner", status=204)
+    ask("GET", "/v1/tenants/inner", status=404)
+
+
+# --- every route, every role, another tenant's things ---
+
+
+class World:
+    """Two tenants. What `victim` owns is marked; `thief` has a key of each role."""
+
+    def __init__(self):
+        make_tenant("victim")
+        make_tenant("thief")
+        self.victim = make_key("victim", "admin", "victim")["key"]
+        self.keys = {role: make_key(f"thief-{role}", role, "thief")["key"] for role in ROLES}
+        self.box = create(self.victim, metadata={"name": MARK}, env={"V": MARK})["id"]
+        self.victim_key = ask("POST", "/v1/keys", {"name": MARK, "role": "read_only"},
+                              key=self.victim, status=201)["id"]
+        ask("POST", "/v1/volumes", {"name": f"v-{MARK}"}, key=self.victim, status=201)
+        ask("POST", "/v1/pools", {
+            "name": f"p-{MARK}", "template": {**{k: BOX[k] for k in ("image", "entrypoint",
+                                                                    "resourceLimits")}},
+            "capacitySpec": {"bufferMax": 0, "bufferMin": 0, "poolMax": 1, "poolMin": 0}},
+            key=self.victim, status=201)
+        made = SERVER.request("POST", f"/v1/sandboxes/{self.box}/snapshots", {"name": MARK},
+                              key=self.victim)
+        self.snapshot = made[2]["id"] if made[0] == 202 else None
+
+    def close(self):
+        delete(self.box)
+        ask("DELETE", f"/v1/volumes/v-{MARK}", key=self.victim, status=204)
+        ask("DELETE", f"/v1/pools/p-{MARK}", key=self.victim, status=204)
+        if self.snapshot:
+            wait_for(lambda: SERVER.request("DELETE", f"/v1/snapshots/{self.snapshot}")[0] == 204,
+                     "the snapshot to be deleted")
+
+    def fill(self, path):
+        """The path with what the victim owns."""
+        for name, value in (("sandboxId", self.box), ("snapshotId", self.snapshot or MARK),
+                            ("volumeName", f"v-{MARK}"), ("poolName", f"p-{MARK}"),
+                            ("tenantName", "victim"), ("keyId", self.victim_key),
+                            ("port", "44772"), ("image", "host")):
+            path = path.replace("{%s}" % name, value)
+        return path.replace("*", "command")
+
+
+def routes():
+    done = subprocess.run([PROGRAMS[0], "--print-routes"], check=True, stdout=subprocess.PIPE,
+                          text=True)
+    for row in done.stdout.splitlines():
+        method, path = row.split(" ", 1)
+        for one in (("GET", "POST", "DELETE") if method == "*" else (method,)):
+            yield one, path
+
+
+OPEN = ("/", "/docs", "/health", "/openapi.json", "/ready", "/redoc", "/version", "/v1/version")
+# What belongs to nobody, or is of the one who asks: not an answer about another tenant.
+SHARED = ("/images", "/whoami", "/metrics/events")
+BODIES = {"/sandboxes": {**BOX, "snapshotId": None}, "/keys": {"name": "n", "role": "admin",
+                                                              "tenant": "victim"},
+          "/volumes": {}, "/pools": {}, "/tenants": {"name": "made"},
+          "/pools/{poolName}": {"capacitySpec": {"bufferMin": 0, "bufferMax": 1, "poolMin": 0,
+                                                 "poolMax": 1}}}
+
+
+def no_route_gives_what_another_tenant_owns():
+    world = World()
+    try:
+        checked, wrong = 0, []
+        for method, path in routes():
+            bare = path[3:] if path.startswith("/v1/") else path
+            if path in OPEN or bare.startswith(SHARED):
+                continue
+            for role, key in world.keys.items():
+                body = BODIES.get(bare, {}) if method in ("POST", "PUT", "PATCH") else None
+                if bare == "/events":
+                    continue  # a stream; it has a test of its own
+                if method == "POST" and bare == "/sandboxes":
+                    body = {"snapshotId": world.snapshot or MARK, "resourceLimits": {}}
+                status, _, answer = SERVER.request(method, world.fill(path), body, key=key)
+                text = answer.decode("latin-1") if isinstance(answer, bytes) else json.dumps(answer)
+                checked += 1
+                if bare == "/audit" and status == 200:  # has what the thief itself asked for
+                    assert {e["tenant"] for e in answer["items"]} == {"thief"}, answer
+                    continue
+                named = "{" in path
+                if (named and status not in (403, 404)) or status >= 500 or \
+                        (not named and status == 202) or world.box in text.replace(
+                            f"'{world.box}'", "") or (MARK in text and status < 300):
+                    wrong.append((method, path, role, status, text[:200]))
+        assert checked > 150, checked
+        assert not wrong, "\n".join(map(str, wrong))
+        # The same paths exist for their owner, so that the above can fail.
+        assert ask("GET", f"/v1/sandboxes/{world.box}", key=world.victim)["id"] == world.box
+        assert len(ask("GET", "/v1/volumes", key=world.victim)["items"]) == 1
+        assert len(ask("GET", "/v1/pools", key=world.victim)["items"]) == 1
+        assert ask("GET", "/v1/sandboxes", key=world.victim)["pagination"]["totalItems"] == 1
+        assert ask("GET", "/v1/sandboxes", key=world.keys["admin"])["items"] == []
+    finally:
+        world.close()
+
+
+def a_role_that_is_too_low_is_refused():
+    """Of its own tenant: a reader changes and opens nothing, an operator manages nothing."""
+    box = create("")["id"]
+    keys = {role: make_key(f"own-{role}", role, "default") for role in ROLES}
+    refused = {"read_only": 0, "operator": 0}
+    try:
+        for method, path in routes():
+            bare = path[3:] if path.startswith("/v1/") else path
+            if path in OPEN or bare in ("/events",) or method in ("GET", "HEAD"):
+                continue
+            if path.startswith("/preview/"):  # a ticket opens it, whoever comes
+                continue
+            filled = path.replace("{sandboxId}", box).replace("{port}", "44772").replace(
+                "*", "ping").replace("{", "").replace("}", "")
+            status, _, body = SERVER.request(method, filled, {}, key=keys["read_only"]["key"])
+            if bare != "/metrics/events":
+                assert (status, body["code"]) == (403, "FORBIDDEN"), (method, path, status, body)
+                refused["read_only"] += 1
+            if bare.split("/")[1] in ("keys", "pools", "tenants") or bare == "/images/prune":
+                status, _, body = SERVER.request(method, filled, {}, key=keys["operator"]["key"])
+                assert (status, body["code"]) == (403, "FORBIDDEN"), (method, path, status, body)
+                refused["operator"] += 1
+        assert refused["read_only"] > 50 and refused["operator"] > 10, refused
+        reader = keys["read_only"]["key"]
+        ask("GET", f"/v1/sandboxes/{box}", key=reader)
+        ask("GET", f"/v1/sandboxes/{box}/endpoints/44772", key=reader, status=403)
+        ask("GET", f"/v1/sandboxes/{box}/proxy/44772/ping", key=reader, status=403)
+        ask("GET", f"/v1/sandboxes/{box}/proxy/44772/ping", key=keys["operator"]["key"])
+        for path in ("/v1/keys", "/v1/audit", "/metrics"):
+            ask("GET", path, key=reader, status=403)
+    finally:
+        delete(box)
+        for key in keys.values():
+            ask("DELETE", f"/v1/keys/{key['id']}", status=204)
+
+
+def a_token_of_a_sandbox_opens_that_sandbox_only():
+    first, second = create("")["id"], create("")["id"]
+    scoped = make_key("guest", "sandbox", sandboxId=first)
+    assert scoped["tenant"] == "default" and scoped["sandboxId"] == first, scoped
+    endpoint = ask("GET", f"/v1/sandboxes/{first}/endpoints/44772")
+    token = endpoint["headers"]["OpenSandbox-Secure-Access"]
+    try:
+        for key, headers in ((scoped["key"], {}), (None, {"OpenSandbox-Secure-Access": token})):
+            ask("GET", f"/v1/sandboxes/{first}/proxy/44772/ping", key=key, headers=headers)
+            status = SERVER.request("GET", f"/v1/sandboxes/{second}/proxy/44772/ping", key=key,
+                                    headers=headers)[0]
+            assert status in (401, 404), status
+        ask("GET", f"/v1/sandboxes/{first}", key=scoped["key"])
+        ask("GET", f"/v1/sandboxes/{second}", key=scoped["key"], status=404)
+        for method, path in (("GET", "/v1/sandboxes"), ("POST", "/v1/sandboxes"),
+                             ("DELETE", f"/v1/sandboxes/{first}"), ("GET", "/v1/keys"),
+                             ("POST", f"/v1/sandboxes/{first}/fork"), ("GET", "/v1/volumes")):
+            ask(method, path, key=scoped["key"], status=403)
+        for path in ("/v1/sandboxes", f"/v1/sandboxes/{first}"):
+            ask("GET", path, key=token, status=401)
+    finally:
+        delete(first)
+        delete(second)
+        ask("DELETE", f"/v1/keys/{scoped['id']}", status=204)
+
+
+def volumes_of_tenants_have_names_of_their_own():
+    make_tenant("left")
+    make_tenant("right")
+    left, right = (make_key(f"k-{name}", "operator", name)["key"] for name in ("left", "right"))
+    for key in (left, right, ""):
+        ask("POST", "/v1/volumes", {"name": "data"}, key=key, status=201)
+        ask("POST", "/v1/volumes", {"name": "data"}, key=key, status=409)
+    assert [v["name"] for v in ask("GET", "/v1/volumes", key=left)["items"]] == ["data"]
+    assert {v["name"] for v in ask("GET", "/v1/volumes")["items"]} == \
+        {"data", "t--left--data", "t--right--data"}
+    ask("GET", "/v1/volumes/t--right--data", key=left, status=404)
+    mount = [{"name": "v", "mountPath": "/data", "pvc": {"claimName": "t--right--data"}}]
+    assert create(left, 400, volumes=mount)["code"] == "VOLUME::INVALID_PVC_NAME"
+    box = create(left, volumes=[{**mount[0], "pvc": {"claimName": "data"}}])["id"]
+    SERVER.wait_state(box, "Running")
+    assert ask("GET", "/v1/volumes/data", key=left)["usedBy"] == [box]
+    assert ask("GET", "/v1/volumes/data", key=right)["usedBy"] == []
+    assert create(left, 403, volumes=[{"name": "h", "mountPath": "/h", "host": {"path": "/tmp"}}])[
+        "code"] == "FORBIDDEN"
+    delete(box)
+    for key in (left, right, ""):
+        ask("DELETE", "/v1/volumes/data", key=key, status=204)
+
+
+# --- quotas ---
+
+
+def parallel_creates(key, count):
+    def one(_):
+        status, _, body = SERVER.request("POST", "/v1/sandboxes", BOX, key=key)
+        return status, body.get("code"), body.get("id")
+
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+def quotas_hold_under_100_parallel_creates():
+    make_tenant("small", sandboxes=5)
+    key = make_key("small", "operator", "small")["key"]
+    got = parallel_creates(key, 100)
+    made = [box for status, _, box in got if status == 202]
+    assert len(made) == 5, got
+    assert {(status, code) for status, code, _ in got if status != 202} == \
+        {(403, "QUOTA_EXCEEDED")}, got
+    usage = ask("GET", "/v1/tenants/small")["usage"]
+    assert usage == {"sandboxes": 5, "cpuMillicores": 2500, "memoryBytes": 5 * 128 << 20,
+                     "diskBytes": 0}, usage
+    delete(made[0])
+    again = create(key)["id"]
+    create(key, 403)
+    SERVER.restart()
+    create(key, 403)
+    for box in made[1:] + [again]:
+        delete(box)
+    assert ask("GET", "/v1/tenants/small")["usage"]["sandboxes"] == 0
+
+
+def amounts_and_rates_are_bounded():
+    make_tenant("tight", memory="300Mi", cpu="2", createsPerMinute=3)
+    key = make_key("tight", "operator", "tight")["key"]
+    first, second = create(key)["id"], create(key)["id"]
+    refusal = create(key, 403)
+    assert refusal["code"] == "QUOTA_EXCEEDED" and "memory" not in refusal["message"][:6], refusal
+    ask("PATCH", "/v1/tenants/tight", {"quota": {"memory": None}})
+    third = create(key)["id"]
+    assert create(key, 429)["code"] == "RATE_LIMITED"
+    ask("PATCH", "/v1/tenants/tight", {"quota": {"requestsPerSecond": 5}})
+    statuses = [SERVER.request("GET", "/v1/sandboxes", key=key)[0] for _ in range(60)]
+    assert statuses[0] == 200 and 429 in statuses, statuses
+    for box in (first, second, third):
+        delete(box)
+
+
+# --- a trusted proxy ---
+
+
+def a_trusted_proxy_names_users():
+    config = {"auth": {"mode": "api_key_and_user"}, "server": {"api_key": "proxy-key"}}
+    with ServerProcess(*PROGRAMS, config=config) as server:
+        def by(user=None, team=None, roles=None, path="/v1/whoami", method="GET", body=None):
+            headers = {name: value for name, value in (
+                ("X-OpenSandbox-User", user), ("X-OpenSandbox-Team", team),
+                ("X-OpenSandbox-Roles", roles)) if value}
+            status, _, answer = server.request(method, path, body, headers=headers)
+            return status, answer
+
+        for who in ((None, "default", "operator"), ("ann", "default", None),
+                    ("ann", None, "operator"), ("ann", "default", "king")):
+            status, answer = by(*who)
+            assert (status, answer["code"]) == (401, "MISSING_USER"), (who, answer)
+        status, answer = by("ann", "nowhere", "operator")
+        assert (status, answer["code"]) == (403, "FORBIDDEN"), answer
+        status, answer = by("ann", None, "service_admin")
+        assert status == 200 and answer["allTenants"], answer
+        status, answer = by("ann", None, "service_admin", "/v1/tenants", "POST", {"name": "red"})
+        assert status == 201, answer
+        status, answer = by("bob", "red", "read_only, operator")
+        assert (answer["user"], answer["tenant"], answer["role"], answer["allTenants"]) == \
+            ("bob", "red", "operator", False), answer
+        status, answer = by("bob", "red", "operator", "/v1/sandboxes", "POST", BOX)
+        assert status == 202, answer
+        assert answer["metadata"] == {"access.owner": "bob", "access.team": "red"}, answer
+        box = f"/v1/sandboxes/{answer['id']}"
+        assert by("eve", "default", "operator", box)[0] == 404
+        assert by("eve", "red", "read_only", box, "DELETE")[0] == 403
+        assert by("eve", "red", "operator", box, "DELETE")[0] == 204
+
+
+def main():
+    global SERVER
+    tap.skip_all(why_not())
+    with contextlib.ExitStack() as stack:
+        SERVER = stack.enter_context(ServerProcess(*PROGRAMS))
+        return tap.run_tests([
+            a_key_is_shown_once_and_says_who_it_is,
+            the_store_has_no_key_itself,
+            a_key_expires_rotates_and_survives_a_restart,
+            refuses_keys_that_make_no_sense,
+            an_admin_of_a_tenant_stays_in_it,
+            no_route_gives_what_another_tenant_owns,
+            a_role_that_is_too_low_is_refused,
+            a_token_of_a_sandbox_opens_that_sandbox_only,
+            volumes_of_tenants_have_names_of_their_own,
+            quotas_hold_under_100_parallel_creates,
+            amounts_and_rates_are_bounded,
+            a_trusted_proxy_names_users,
+        ])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
