@@ -325,6 +325,7 @@ await test('everything is reached by the keyboard', async () => {
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({state: 'detached'});
   await page.reload();
+  await page.getByRole('heading', {name: 'Sandboxes'}).waitFor();
   await page.keyboard.press('Tab');
   assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to content');
   await page.context().close();

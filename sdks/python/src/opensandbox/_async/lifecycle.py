@@ -212,7 +212,8 @@ class Sandboxes:
         body = {"snapshotId": need_text(snapshot_id, "snapshot_id")}
         answer = await self._http.send("POST", _sandbox(sandbox_id, "/rollback"), body=body)
         if answer.content.strip():
-            return parsed(SandboxInfo, answer.json())
+            info: SandboxInfo = parsed(SandboxInfo, answer.json())
+            return info
         return await self.get_sandbox_info(sandbox_id)
 
     # --- snapshots ---
