@@ -113,6 +113,33 @@ def runner_counts_a_selected_test_that_did_not_run_as_a_failure():
     assert not any(o.failures for o in run_directory(["fuzz"], [])[1])
 
 
+def settle(first, second):
+    """(failures, unsteady names) when programs end by `first`, and by `second` when run again."""
+    def meson(_directory, _slow, names, *_options):
+        asked.append(names)
+        return [{"name": name, **ends[second[name]]} for name in names]
+
+    ends = {True: {"result": "OK", "returncode": 0, "stdout": "ok 1 - a\n1..1\n"},
+            False: {"result": "FAIL", "returncode": 1, "stdout": "not ok 1 - a\n1..1\n"}}
+    asked, native = [], pathlib.Path("native")
+    outcomes = [tool.Outcome(native, "unit", {"name": name, **ends[good]})
+                for name, good in first.items()]
+    with mock.patch.object(tool, "run_meson", meson):
+        settled, unsteady = tool.settle([(native, outcomes)], 1)
+    return asked, sum(len(o.failures) for o in settled), [o.name for o in unsteady]
+
+
+def runner_runs_failed_programs_once_more():
+    assert settle({"a": True}, {}) == ([], 0, [])
+    assert settle({"a": True, "b": False}, {"b": True}) == ([["b"]], 0, ["b"])
+    assert settle({"a": False, "b": False}, {"a": False, "b": True}) == ([["a", "b"]], 1, ["b"])
+
+
+def runner_does_not_repeat_many_failures():
+    many = {f"p{n}": False for n in range(tool.AGAIN_MAX + 1)}
+    assert settle(many, many) == ([], len(many), [])
+
+
 if __name__ == "__main__":
     sys.exit(tap.run_tests([
         *(case(*row) for row in CASES),
@@ -120,4 +147,6 @@ if __name__ == "__main__":
         runner_selects_by_suite_and_name,
         runner_asks_meson_for_the_selected_tests_only,
         runner_counts_a_selected_test_that_did_not_run_as_a_failure,
+        runner_runs_failed_programs_once_more,
+        runner_does_not_repeat_many_failures,
     ]))
