@@ -508,7 +508,7 @@ def nft_left():
             if struct.unpack_from("=H", part, 4)[0] in (2, 3) or b"\x03\0" == part[-16:-14]:
                 break
     assert b"forward\0" in data, "the tables are not there"
-    return sorted(set(re.findall(rb"sb\d+(?=\0)", data)))
+    return sorted(set(re.findall(rb"(?<=\0)sb\d+(?=\0)", data)))
 
 
 def main():
