@@ -95,6 +95,7 @@ as-root:
 $(call deps,build): tools/deps console/package-lock.json
 $(call deps,test): tests/requirements.txt $(wildcard tests/requirements-*.txt)
 $(call deps,test): tests/console/package.json tests/node/package.json tests/go/go.mod sdks/javascript/package.json
+$(call deps,test): tools/build-kotlin sdks/kotlin/pom.xml $(wildcard sdks/kotlin/*/pom.xml)
 $(call deps,bench): bench/requirements.txt
 $(foreach g,test vm drill bench fuzz lint,$(call deps,$(g))): tools/deps $(call deps,build)
 build/deps/%.ok:

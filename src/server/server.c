@@ -609,6 +609,28 @@ static int start_records(struct life *l, struct err *e)
                  : audit_open(&audit, &s->audit, e);
 }
 
+static int start_gateway(struct life *l, struct err *e)
+{
+    struct server *s = &l->server;
+    const struct gateway_conf conf = {
+        .loop = s->loop,
+        .open = is_open(s),
+        .find_api_key = find_api_key,
+        .code_of = code_of,
+        .holds_api_key = holds_api_key,
+        .is_signed = is_signed,
+        .find_preview = find_preview,
+        .find = find_target,
+        .on_access = on_access,
+        .wake = wake_sandbox,
+        .wake_ms = wake_ms(s),
+        .domain = s->config->server.app_domain,
+        .user = l,
+    };
+
+    return gateway_new(&conf, &s->gateway, e);
+}
+
 static int start_parts(struct life *l, struct err *e)
 {
     struct server *s = &l->server;
@@ -666,24 +688,7 @@ static int start_parts(struct life *l, struct err *e)
         r = pools_new(
             &(struct pools_conf){s->loop, s->pool, s->store, s->runtime, s->sandboxes, &l->seal},
             &s->pools, e);
-    return r < 0 ? r
-                 : gateway_new(
-                       &(struct gateway_conf){
-                           .loop = s->loop,
-                           .open = is_open(s),
-                           .find_api_key = find_api_key,
-                           .code_of = code_of,
-                           .holds_api_key = holds_api_key,
-                           .is_signed = is_signed,
-                           .find_preview = find_preview,
-                           .find = find_target,
-                           .on_access = on_access,
-                           .wake = wake_sandbox,
-                           .wake_ms = wake_ms(s),
-                           .domain = s->config->server.app_domain,
-                           .user = l,
-                       },
-                       &s->gateway, e);
+    return r < 0 ? r : start_gateway(l, e);
 }
 
 /* Half of the descriptors are left for sandboxes and for connections to them: a client that opens

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""test_kotlin_sdk.py SERVER BROKER EXECD SANDBOXCTL EGRESS - our Kotlin SDK: the shared cases against the
-scripted server and the real one, faults, its own tests, and its examples. Prints TAP."""
+"""test_kotlin_sdk.py SERVER BROKER EXECD SANDBOXCTL EGRESS - our Kotlin SDK: the shared cases
+against the scripted server and the real one, faults, its own tests, and its examples.
+
+Prints TAP.
+"""
 import os
 import pathlib
 import re
@@ -89,8 +92,10 @@ class Build:
         assert all(jar.name.endswith(f"-{version}.jar") for jar in self.jars()), self.jars()
         for path in self.folder.glob("*/target/.flattened-pom.xml"):
             assert "${revision}" not in path.read_text(), path
-        with zipfile.ZipFile(next(self.folder.glob("sandbox/target/sandbox-*[0-9].jar"))) as archive:
-            assert archive.read("opensandbox-sdk.properties").decode().strip() == f"version={version}"
+        jar = next(self.folder.glob("sandbox/target/sandbox-*[0-9].jar"))
+        with zipfile.ZipFile(jar) as archive:
+            properties = archive.read("opensandbox-sdk.properties").decode()
+        assert properties.strip() == f"version={version}"
 
 
 def environment(**more):

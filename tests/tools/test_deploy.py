@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""test_deploy.py UNIT... - the files of deploy/ fit the programs they are about.
+"""test_deploy.py UNIT... METRICS_TEXT... - the files of deploy/ fit the programs they are about.
 
-UNIT are the configured service files. TAP on standard output.
+UNIT are the configured service files; METRICS_TEXT are programs, each of which prints what /metrics
+of one of ours has. TAP on standard output.
 """
 import json
 import os
@@ -13,9 +14,15 @@ import sys
 import tempfile
 
 import tap
+import yaml
 
 ROOT = tap.ROOT
-UNITS = [pathlib.Path(path) for path in sys.argv[1:]]
+UNITS = [pathlib.Path(path) for path in sys.argv[1:] if path.endswith(".service")]
+METRICS_TEXTS = [path for path in sys.argv[1:] if not path.endswith(".service")]
+DASHBOARD = ROOT / "deploy/grafana/opensandbox.json"
+ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
+# What Prometheus itself adds: a metric, and labels of each series.
+OF_PROMETHEUS = {"up": {"job": set(), "instance": set()}}
 
 
 def unit(name):
@@ -90,7 +97,9 @@ def uninstall_removes_what_install_put_there():
         for name in ("sbin/opensandbox-server", "lib/systemd/system/opensandbox-broker.service",
                      "share/doc/opensandbox/docs/config.md", "share/doc/opensandbox/README.md",
                      "share/opensandbox/images/code-interpreter/build",
-                     "share/opensandbox/config.toml"):
+                     "share/opensandbox/config.toml",
+                     "share/opensandbox/grafana/opensandbox.json",
+                     "share/opensandbox/prometheus/alerts.yaml"):
             assert (made.root / name).is_file(), name
         assert os.access(made.root / "share/opensandbox/images/code-interpreter/build", os.X_OK)
         done = made.run("--remove")
@@ -109,6 +118,105 @@ def install_says_what_to_do_next():
     for line in lines:
         assert f"\n{line.strip()}" in readme, line
     assert "/var/lib/opensandbox/server/api_key" in tool.NEXT
+
+
+def exported():
+    """{metric: {label: values}} of all our programs."""
+    found = {name: dict(labels) for name, labels in OF_PROMETHEUS.items()}
+    for program in METRICS_TEXTS:
+        text = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True,
+                              timeout=60).stdout
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        assert lines, f"{program} printed nothing"
+        for line in lines:
+            name, labels = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? \S+", line).groups()
+            known = found.setdefault(name, {"job": set(), "instance": set()})
+            for label, value in re.findall(r'(\w+)="([^"]*)"', labels or ""):
+                known.setdefault(label, set()).add(value)
+    return found
+
+
+MATCHERS = re.compile(r"([a-z_][a-z0-9_]*)\s*\{([^}]*)\}")
+GROUPS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+WORDS = {"and", "or", "unless", "bool", "offset"}
+
+
+def metrics_of(expr):
+    """Names of metrics in an expression of PromQL, and the labels it groups by."""
+    grouped = {label.strip() for labels in GROUPS.findall(expr) for label in labels.split(",")}
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", GROUPS.sub(" ", expr))
+    names = set(re.findall(r"(?<![\w.])([a-zA-Z_]\w*)\b(?!\s*\()", bare))
+    return names - WORDS, grouped
+
+
+def check_expression(expr, known):
+    names, grouped = metrics_of(expr)
+    assert names, f"no metric in {expr}"
+    assert names <= set(known), f"{names - set(known)} is exported by no program: {expr}"
+    labels = set().union(*(known[name] for name in names))
+    assert grouped <= labels, f"{grouped - labels} is a label of none of {names}"
+    for name, matchers in MATCHERS.findall(expr):
+        for label, how, value in re.findall(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"', matchers):
+            assert label in known[name], f"{name} has no label {label}: {expr}"
+            values = known[name][label]
+            fits = any(re.fullmatch(value, v) for v in values) if "~" in how else value in values
+            assert label in ("job", "instance") or fits, f"{name}: no {label} is {value}: {expr}"
+
+
+def refuses(expr, known):
+    try:
+        check_expression(expr, known)
+    except AssertionError:
+        return True
+    return False
+
+
+def expressions_are_judged():
+    """The check itself: what it lets pass, and what not."""
+    known = exported()
+    check_expression('sum by (state) (opensandbox_sandboxes{state="Running"})', known)
+    for wrong in ("rate(opensandbox_sandboxs[5m])", 'opensandbox_sandboxes{status="Running"}',
+                  'opensandbox_sandboxes{state="running"}', "sum by (route) (ingress_connections)",
+                  "opensandbox_connections / ingress_connection", "sum(1)"):
+        assert refuses(wrong, known), wrong
+
+
+def the_dashboard_shows_what_is_exported():
+    dashboard, known = json.loads(DASHBOARD.read_text(encoding="utf-8")), exported()
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels), "an id occurs twice"
+    shown = set()
+    for panel in panels:
+        assert panel["title"], panel
+        if panel["type"] == "row":
+            continue
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["targets"], panel["title"]
+        for target in panel["targets"]:
+            check_expression(target["expr"], known)
+            labels = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
+            names = metrics_of(target["expr"])[0]
+            assert all(label in known[name] for label in labels for name in names), target
+            shown |= names
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            inner = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
+            assert inner[2] in known[inner[1]], variable
+    for prefix in ("opensandbox_sandboxes", "opensandbox_egress_", "ingress_",
+                   "opensandbox_operator_"):
+        assert any(name.startswith(prefix) for name in shown), f"nothing of {prefix}"
+
+
+def the_alerts_watch_what_is_exported():
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    known, names = exported(), []
+    for group in groups:
+        for rule in group["rules"]:
+            check_expression(rule["expr"], known)
+            assert rule["labels"]["severity"] in ("critical", "warning"), rule
+            assert rule["annotations"]["summary"] and rule["annotations"]["description"], rule
+            names.append(rule["alert"])
+    assert len(names) > 10 and len(set(names)) == len(names), names
 
 
 def systemd_understands_the_units():
@@ -136,5 +244,8 @@ if __name__ == "__main__":
         the_account_is_the_one_the_units_name,
         uninstall_removes_what_install_put_there,
         install_says_what_to_do_next,
+        expressions_are_judged,
+        the_dashboard_shows_what_is_exported,
+        the_alerts_watch_what_is_exported,
         systemd_understands_the_units,
     ]))

@@ -61,4 +61,3 @@ TEST(idempotency, the_oldest_makes_room)
     CHECK_EQ(idempotency_begin(t, str_of(first), id), -ENOSPC);
     idempotency_free(t);
 }
-

@@ -39,4 +39,3 @@ TEST(volume_names, names_of_others_cannot_be_said)
     CHECK_EQ(volume_name_inside(&acme, str_make(name, 253), inside), -EMSGSIZE);
     CHECK_EQ(volume_name_inside(&home, str_make(name, 253), inside), 0);
 }
-
