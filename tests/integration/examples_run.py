@@ -3,9 +3,13 @@
     world = Examples(server, python)
     text = world.run("code-interpreter/main.py", "python")
 """
+import json
 import os
 import pathlib
+import statistics
+import struct
 import subprocess
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SECONDS_MAX = 600
@@ -38,3 +42,39 @@ def has(text, *lines):
     there = [line.strip() for line in text.splitlines()]
     missing = [line for line in lines if line not in there]
     assert not missing, f"missing {missing} in:\n{text}"
+
+
+PNG_HEAD = b"\x89PNG\r\n\x1a\n"
+
+
+def pixels(data):
+    """(width, height, the colours' indices) of a PNG with a palette and no filters; its checksums
+    are checked."""
+    assert data.startswith(PNG_HEAD), data[:8]
+    parts, at = {}, len(PNG_HEAD)
+    while at < len(data):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        body = data[at + 8:at + 8 + size]
+        assert struct.unpack_from(">I", data, at + 8 + size)[0] == zlib.crc32(kind + body), kind
+        parts[kind], at = body, at + 12 + size
+    width, height, *_ = struct.unpack(">IIBBBBB", parts[b"IHDR"])
+    rows = zlib.decompress(parts[b"IDAT"])
+    assert len(rows) == height * (width + 1) and b"IEND" in parts
+    return width, height, b"".join(rows[y * (width + 1) + 1:(y + 1) * (width + 1)]
+                                   for y in range(height))
+
+
+def trained(folder, timesteps, factor, episodes=20):
+    """What examples/rl-training brought to the folder: fails unless the mean return of the last
+    episodes is `factor` times that of the first, and the curve is a picture. The summary."""
+    summary = json.loads((folder / "training_summary.json").read_text(encoding="ascii"))
+    returns = summary["returns"]
+    assert summary["timesteps"] == timesteps and len(returns) >= 3 * episodes, summary
+    assert timesteps - 500 <= sum(returns) <= timesteps, sum(returns)
+    first, last = (statistics.fmean(part) for part in (returns[:episodes], returns[-episodes:]))
+    assert last > factor * first, f"mean return of the first {first}, of the last {last}"
+    assert summary["mean_reward"] > factor * first, summary["mean_reward"]
+    width, height, picture = pixels((folder / "learning_curve.png").read_bytes())
+    assert (width, height) == (640, 360) and picture.count(2) > 600, "there is no curve"
+    assert (folder / "cartpole_dqn.npz").read_bytes().startswith(b"PK")
+    return summary

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""test_examples.py PYTHON S3PYTHON EXAMPLES SERVER BROKER EXECD SANDBOXCTL - the examples that
-need no image of ours, against the real server with the image `host`, and what they print.
-PYTHON has what our SDK needs, EXAMPLES the programs in C. The others are in
-tests/drill/examples. TAP on standard output. Needs root."""
+"""test_examples.py PYTHON S3PYTHON MCPPYTHON MCP EXAMPLES SERVER BROKER EXECD SANDBOXCTL - the
+examples that need no image of ours, against the real server with the image `host`, and what they
+print. PYTHON has what our SDK needs, MCPPYTHON the package mcp, MCP is opensandbox-mcp, EXAMPLES
+has the programs in C. The others are in tests/drill/examples. TAP on standard output. Needs
+root."""
 import contextlib
 import json
 import os
@@ -11,17 +12,18 @@ import shutil
 import sys
 import tempfile
 
-from examples_run import ROOT, Examples, has
+from examples_run import ROOT, Examples, has, trained
 from s3_process import KEY_ID, KEY_SECRET, S3
 from server_process import ServerProcess, wait_for, why_not
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 from tap import Skip, Tap, skip_all  # noqa: E402
 
-PYTHON, S3_PYTHON = map(os.path.abspath, sys.argv[1:3])
-C_EXAMPLES = pathlib.Path(sys.argv[3]).resolve()
-PROGRAMS = sys.argv[4:8]
+PYTHON, S3_PYTHON, MCP_PYTHON, MCP = map(os.path.abspath, sys.argv[1:5])
+C_EXAMPLES = pathlib.Path(sys.argv[5]).resolve()
+PROGRAMS = sys.argv[6:10]
 AGENTS = ROOT / "build/deps/assistants"
+RL_PACKAGES = ROOT / "build/deps/rl"
 
 
 def code_interpreter(e, _):
@@ -61,6 +63,24 @@ def evaluation_of_fifty_tasks(e, folder):
     assert report["outcomes"] == {"resolved": 41, "not fixed": 4, "regression": 2,
                                   "patch does not apply": 2, "timed out": 1}, report["outcomes"]
     assert report["total"] == 50 and len(report["resolved_ids"]) == 41
+
+
+def training_that_improves(e, folder):
+    if not RL_PACKAGES.exists():
+        raise Skip(f"{RL_PACKAGES} is missing; tools/deps test installs it")
+    text = e.run("rl-training/main.py", "--timesteps", "9000", "--seed", "3", "--environment",
+                 "own", "--into", folder, RL_PACKAGES=str(RL_PACKAGES.resolve()),
+                 SANDBOX_IMAGE="host")
+    has(text, "[stdout] environment: cartpole.py; 9000 steps, seed 3")
+    trained(folder, timesteps=9000, factor=2.5)
+
+
+def mcp_client_at_work(e, _):
+    if not os.path.exists(MCP_PYTHON):
+        raise Skip(f"{MCP_PYTHON} is missing; tools/deps test installs it")
+    text = e.run_words([MCP_PYTHON, ROOT / "examples/mcp/main.py", "--program", MCP])
+    has(text, "state: Running", "colour: blue", "file: written", "read: print(137 * 42)",
+        "product: 5754", "exit code: 3", "sandbox: killed")
 
 
 def claude_code_at_work(e, _):
@@ -124,7 +144,8 @@ def the_same_in_c(e, _):
 
 
 TESTS = (code_interpreter, code_interpreter_from_a_pool, tree_search_by_forks,
-         volumes_of_three_kinds, evaluation_of_fifty_tasks, claude_code_at_work, the_same_in_c,
+         volumes_of_three_kinds, evaluation_of_fifty_tasks, training_that_improves,
+         mcp_client_at_work, claude_code_at_work, the_same_in_c,
          application_with_absolute_links_at_its_own_host)
 
 
@@ -138,7 +159,8 @@ def main():
         folder = pathlib.Path(name).resolve()
         folder.chmod(0o755)
         config = {"embedded.images": {"opensandbox/code-interpreter:*": "host"},
-                  "storage": {"allowed_host_paths": [str(folder), str(AGENTS.resolve())],
+                  "storage": {"allowed_host_paths": [str(folder), str(AGENTS.resolve()),
+                                                     str(RL_PACKAGES.resolve())],
                               "ossfs_endpoints": [s3.address] if s3 else []}}
         server = stack.enter_context(ServerProcess(*PROGRAMS, config=config))
         examples = Examples(server, PYTHON)
