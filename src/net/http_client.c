@@ -475,7 +475,10 @@ static bool conn_leads_to(const struct client_conn *c, const struct server_at *a
            (!c->tls || str_eq(str_of(c->tls_host), at->tls_host));
 }
 
-static struct client_conn *conn_find_kept(struct http_client *client, const struct server_at *to)
+/* With `for_good`, for a request that cannot be sent twice, the connection must also be without the
+ * end that a server which closes it may have sent since the last turn. */
+static struct client_conn *conn_find_kept(struct http_client *client, const struct server_at *to,
+                                          bool for_good)
 {
     struct list *bucket = addr_bucket(client, to->addr);
 
@@ -483,7 +486,8 @@ static struct client_conn *conn_find_kept(struct http_client *client, const stru
     for (struct list *at = bucket->prev; at != bucket; at = at->prev) {
         struct client_conn *c = container_of(at, struct client_conn, addr_link);
 
-        if (stream_is_open(&c->stream) && conn_leads_to(c, to)) {
+        if (stream_is_open(&c->stream) && conn_leads_to(c, to) &&
+            !(for_good && stream_has_news(&c->stream))) {
             conn_unkeep(c);
             c->reused = true;
             return c;
@@ -555,7 +559,8 @@ int http_call_start(struct http_client *client, const struct http_call_spec *spe
                     struct http_call **ret_call, struct err *e)
 {
     struct server_at at = {spec->addr, spec->tls, spec->tls_host, spec->group, spec->fd};
-    struct client_conn *c = spec->fd ? NULL : conn_find_kept(client, &at);
+    bool repeatable = !spec->streams_body && method_is_idempotent(spec->method);
+    struct client_conn *c = spec->fd ? NULL : conn_find_kept(client, &at, !repeatable);
     struct http_call *call;
     struct buf *out;
     int r;
@@ -574,7 +579,7 @@ int http_call_start(struct http_client *client, const struct http_call_spec *spe
         stream_close(&c->stream, 0);
         return err_sys(e, r < 0 ? -r : ENOMEM, "write the request");
     }
-    if (c->reused && !spec->streams_body && method_is_idempotent(spec->method))
+    if (c->reused && repeatable)
         call->request = arena_str(&call->arena, buf_str(out));
     call->secret = spec->secret;
     call->held.wipe = spec->secret;

@@ -126,6 +126,14 @@ bool stream_has_unread(const struct stream *s)
     return s->in.n > 0 || stream_is_pending(s) || (ioctl(s->io.fd, FIONREAD, &n) == 0 && n > 0);
 }
 
+bool stream_has_news(const struct stream *s)
+{
+    char byte;
+
+    return s->in.n > 0 || stream_is_pending(s) ||
+           recv(s->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
 void stream_half_close(struct stream *s)
 {
     if (s->state != STREAM_OPEN)

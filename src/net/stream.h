@@ -186,6 +186,8 @@ void stream_set_recv(struct stream *s, uint32_t recv_bytes);
 struct str stream_kept(const struct stream *s);
 /* Whether there is input that was not taken: kept, or still in the kernel. */
 bool stream_has_unread(const struct stream *s);
+/* Whether the socket has input, the peer's end or an error that no callback was told of. */
+bool stream_has_news(const struct stream *s);
 
 /* Tells the peer that nothing more will be written (shutdown), once what is queued was sent; its
  * bytes still come. Nothing may be queued afterwards. */

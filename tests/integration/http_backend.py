@@ -80,10 +80,11 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def echo(conn):
+    """One request for each connection, which the answer says: a proxy must not send another."""
     head = conn.read_head()
     if "chunked" in head:
         body = conn.take_chunks()
     else:
         length = [row for row in head.split("\r\n") if row.startswith("Content-Length: ")]
         body = conn.take(int(length[0].split()[1])) if length else b""
-    conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    conn.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)

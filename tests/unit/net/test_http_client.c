@@ -101,3 +101,82 @@ TEST(http_client, half_closes_once_the_rest_of_the_request_is_sent)
     loop_free(loop);
     close(ends[1]);
 }
+
+/* A server that closes the connection once it has answered, before the client has been told. */
+struct closing {
+    struct answer answer;
+    struct http_client *client;
+    struct http_call_spec spec; /* of the request that follows at once */
+    struct answer second;
+    int conn;
+};
+
+static void on_end_close_and_go_on(struct http_call *call, int error)
+{
+    struct closing *c = call->user;
+    struct http_call *next;
+
+    on_end(call, error);
+    CHECK_EQ(close(c->conn), 0);
+    CHECK_EQ(http_call_start(c->client, &c->spec, &next, NULL), 0);
+    http_call_write_end(next);
+}
+
+static const struct http_call_ops closing_ops = {
+    .on_head = on_head, .on_body = on_body, .on_drain = on_drain, .on_end = on_end_close_and_go_on};
+
+static int accept_request(struct loop *loop, int listener)
+{
+    char bytes[1024];
+    int conn;
+
+    TURN_UNTIL(loop, (conn = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0);
+    TURN_UNTIL(loop, read(conn, bytes, sizeof(bytes)) > 0);
+    return conn;
+}
+
+TEST(http_client, sends_no_body_into_a_connection_that_the_server_has_closed)
+{
+    struct closing c = {0};
+    struct sock_addr addr;
+    struct http_call *call;
+    struct loop *loop;
+    int listener, conn;
+
+    CHECK_EQ(sock_addr_parse(STR("127.0.0.1:0"), &addr, NULL), 0);
+    listener = sock_listen(&addr, 4, NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(sock_local_addr(listener, &addr), 0);
+    CHECK_EQ(loop_new(&loop, NULL), 0);
+    CHECK_EQ(http_client_new(loop, &(struct http_client_conf){0}, &c.client, NULL), 0);
+    c.spec = (struct http_call_spec){.method = HTTP_POST,
+                                     .target = STR("/"),
+                                     .host = STR("x"),
+                                     .addr = &addr,
+                                     .streams_body = true,
+                                     .body_length = HTTP_UNKNOWN_LENGTH,
+                                     .ops = &ops,
+                                     .user = &c.second};
+    CHECK_EQ(http_call_start(c.client,
+                             &(struct http_call_spec){.method = HTTP_GET,
+                                                      .target = STR("/"),
+                                                      .host = STR("x"),
+                                                      .addr = &addr,
+                                                      .ops = &closing_ops,
+                                                      .user = &c},
+                             &call, NULL),
+             0);
+    c.conn = accept_request(loop, listener);
+    say(c.conn, STR("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
+    TURN_UNTIL(loop, c.answer.ends == 1);
+
+    conn = accept_request(loop, listener);
+    say(conn, STR("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
+    TURN_UNTIL(loop, c.second.ends == 1);
+    CHECK_EQ(c.second.error, 0);
+    CHECK_EQ(c.second.status, 200);
+    http_client_free(c.client);
+    loop_free(loop);
+    close(conn);
+    close(listener);
+}
