@@ -87,4 +87,5 @@ def echo(conn):
     else:
         length = [row for row in head.split("\r\n") if row.startswith("Content-Length: ")]
         body = conn.take(int(length[0].split()[1])) if length else b""
-    conn.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    conn.send(head + body)
