@@ -29,6 +29,16 @@ void docker_name(struct str id, char out[DOCKER_NAME_MAX])
     (void)snprintf(out, DOCKER_NAME_MAX, "sandbox-%.*s", STR_ARG(id));
 }
 
+void docker_sidecar_name(struct str id, char out[DOCKER_NAME_MAX])
+{
+    (void)snprintf(out, DOCKER_NAME_MAX, "sandbox-egress-%.*s", STR_ARG(id));
+}
+
+void docker_runtime_volume(struct str id, char out[DOCKER_NAME_MAX])
+{
+    (void)snprintf(out, DOCKER_NAME_MAX, "opensandbox-runtime-%.*s", STR_ARG(id));
+}
+
 /* --- requests --- */
 
 static int target_of(struct buf *out, const char *fmt, va_list ap, struct err *e)
@@ -147,7 +157,15 @@ static int docker_resume(struct runtime *r, struct str id, struct err *e)
     return change(docker_of(r), id, "unpause", RUNTIME_RUNNING, e);
 }
 
-/* Only what is this installation's; with its anonymous volumes, and those made for it. */
+static bool has_text(const struct json *labels, struct str key)
+{
+    struct str text;
+
+    return json_to_str(json_get(labels, key), &text) == 0 && text.n > 0;
+}
+
+/* Only what is this installation's; with its anonymous volumes, those made for it, and its sidecar,
+ * which goes last: without it the sandbox has no network, and never an open one. */
 static int docker_remove(struct runtime *r, struct str id, struct err *e)
 {
     struct docker *d = docker_of(r);
@@ -166,7 +184,7 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
     if (result == -ENOENT || json_to_str(json_get(labels, STR(LABEL_OWNER)), &owner) < 0 ||
         !str_eq(owner, str_of(d->owner))) {
         boxes_remove(&d->boxes, id);
-        return 0;
+        return result == -ENOENT ? docker_sidecar_remove(d, id, e) : 0;
     }
     (void)!json_to_str(json_get(labels, STR(LABEL_VOLUMES)), &volumes);
     result = docker_ask(d, HTTP_DELETE, REMOVE_MS, e, "/containers/%s?force=1&v=1", name);
@@ -175,6 +193,9 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
     if (result < 0 && result != -ENOENT)
         return result;
     boxes_remove(&d->boxes, id);
+    result = has_text(labels, STR(LABEL_EGRESS_TOKEN)) ? docker_sidecar_remove(d, id, e) : 0;
+    if (result < 0)
+        return result;
     docker_volumes_drop(d, id, volumes);
     if (json_get(labels, STR(LABEL_SNAPSHOT)))
         docker_snapshots_prune(d);
@@ -198,6 +219,42 @@ static enum runtime_state state_of(struct str text)
     return RUNTIME_EXITED;
 }
 
+/* Sidecars by the ids of their sandboxes; those that run have a value. */
+static void find_sidecars(const struct json *list, struct map *sidecars)
+{
+    static char runs;
+    struct str id, state;
+
+    json_each(item, list)
+    {
+        if (json_to_str(json_get(json_get(item, STR("Labels")), STR(LABEL_SIDECAR_FOR)), &id) ==
+                0 &&
+            json_to_str(json_get(item, STR("State")), &state) == 0)
+            (void)!map_set(sidecars, id, str_eq(state, STR("running")) ? &runs : NULL);
+    }
+}
+
+/* A sandbox whose sidecar does not run has ended: see docker_inspect. */
+static void visit_sandboxes(const struct json *list, struct map *sidecars, runtime_visit_fn *visit,
+                            void *user)
+{
+    struct str id, state;
+
+    json_each(item, list)
+    {
+        const struct json *labels = json_get(item, STR("Labels"));
+        bool cut_off;
+
+        if (json_to_str(json_get(labels, STR(LABEL_ID)), &id) < 0 ||
+            json_to_str(json_get(item, STR("State")), &state) < 0)
+            continue;
+        cut_off = has_text(labels, STR(LABEL_EGRESS_TOKEN)) && !map_get(sidecars, id);
+        visit(user, id, cut_off ? RUNTIME_EXITED : state_of(state));
+        (void)map_take(sidecars, id);
+    }
+}
+
+/* What is left of a sandbox may be its sidecar alone. */
 static int docker_list(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e)
 {
     struct docker *d = docker_of(r);
@@ -205,8 +262,13 @@ static int docker_list(struct runtime *r, runtime_visit_fn *visit, void *user, s
     AUTO_BUF(query, FILTERS_MAX);
     AUTO_BUF(owner, FILTERS_MAX);
     struct json *list = NULL;
-    struct str id, state;
+    auto_map sidecars;
+    size_t at = 0;
+    struct str id;
+    void *runs;
     int result;
+
+    map_init(&sidecars, BOXES_MAX, NULL);
 
     (void)buf_addf(&owner, LABEL_OWNER "=%s", d->owner);
     if (docker_add_filters(&query, (const char *const[]){"label", owner.p, NULL}) < 0)
@@ -214,12 +276,10 @@ static int docker_list(struct runtime *r, runtime_visit_fn *visit, void *user, s
     result = docker_get(d, &arena, &list, e, "/containers/json?all=1&%s", query.p);
     if (result < 0)
         return result;
-    json_each(item, list)
-    {
-        if (json_to_str(json_get(json_get(item, STR("Labels")), STR(LABEL_ID)), &id) == 0 &&
-            json_to_str(json_get(item, STR("State")), &state) == 0)
-            visit(user, id, state_of(state));
-    }
+    find_sidecars(list, &sidecars);
+    visit_sandboxes(list, &sidecars, visit, user);
+    while (map_next(&sidecars, &at, &id, &runs))
+        visit(user, id, RUNTIME_EXITED);
     return 0;
 }
 
@@ -252,6 +312,18 @@ static int docker_endpoint(struct runtime *r, struct str id, struct runtime_endp
         ret->headers[ret->header_count++] =
             (struct http_header){STR("X-EXECD-ACCESS-TOKEN"), str_of(f->token)};
     return 0;
+}
+
+/* Its control is at the root of the sidecar's port; the gateway adds the token. */
+static int docker_egress_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
+{
+    struct box_facts facts;
+
+    if (boxes_get(&docker_of(r)->boxes, id, &facts) < 0)
+        return -ENOENT;
+    mem_wipe(facts.token, sizeof(facts.token));
+    *ret = (struct runtime_endpoint){.addr = facts.egress, .at_root = true};
+    return facts.egress.size ? 0 : -ENOENT;
 }
 
 /* --- life --- */
@@ -299,6 +371,7 @@ static const struct runtime_ops docker_ops = {
     .list = docker_list,
     .levels = docker_levels,
     .endpoint = docker_endpoint,
+    .egress_endpoint = docker_egress_endpoint,
     .snapshot = docker_snapshot,
     .snapshot_remove = docker_snapshot_remove,
     .snapshot_each = docker_snapshot_each,
@@ -385,7 +458,8 @@ static int learn(struct docker *d, struct err *e)
         return err_set(e, EINVAL,
                        "docker.publish is empty, but addresses of containers of this engine cannot "
                        "be reached from here: name an address at which the engine publishes ports");
-    return set_oci_runtime(d, info, e);
+    r = docker_sidecar_check_config(d, e);
+    return r < 0 ? r : set_oci_runtime(d, info, e);
 }
 
 /* What people can do about an engine that does not answer. */
@@ -424,7 +498,8 @@ static int docker_start(const struct runtime_conf *conf, struct runtime **ret, s
         .ops = &docker_ops,
         .name = "docker",
         .can = RUNTIME_CAN_PAUSE | RUNTIME_CAN_SNAPSHOT | RUNTIME_CAN_POOLS | RUNTIME_CAN_GPUS |
-               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM,
+               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM | RUNTIME_CAN_NETWORK_POLICY |
+               RUNTIME_CAN_CREDENTIAL_PROXY,
         /* A busy engine takes seconds, and clients that were told Pending learn of a failure only
          * by asking. */
         .create_wait_ms = CREATE_WAIT_MS,

@@ -85,6 +85,24 @@ int docker_logs(struct runtime *r, struct str id, const struct runtime_log_query
     return buf_add(out, buf_str(&text)) < 0 ? err_set(e, EMSGSIZE, "the output is too long") : 0;
 }
 
+int docker_logs_tail(struct docker *d, const char *name, unsigned lines, struct buf *out,
+                     struct err *e)
+{
+    auto_answer answer = ENGINE_ANSWER_NONE;
+    char target[256];
+    int r;
+
+    (void)snprintf(target, sizeof(target), "/containers/%s/logs?stdout=1&stderr=1&tail=%u", name,
+                   lines);
+    r = engine_call(d->engine, &(struct engine_request){.method = HTTP_GET, .target = target},
+                    &answer, e);
+    if (r < 0)
+        return r;
+    return docker_logs_unframe(buf_str(&answer.body), out) < 0
+               ? err_set(e, EPROTO, "the Docker engine sent output that cannot be read")
+               : 0;
+}
+
 static uint64_t number_at(const struct json *object, const char *const *path)
 {
     uint64_t n = 0;
