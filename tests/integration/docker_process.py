@@ -199,10 +199,12 @@ class DockerEngine:
 
     # --- images ---
 
-    def import_tar(self, source, *names):
-        """Imports a tar archive, a file object, as an image with those names."""
+    def import_tar(self, source, *names, changes=()):
+        """Imports a tar archive, a file object, as an image with those names; `changes` are lines
+        of a Dockerfile."""
         repo, _, tag = names[0].rpartition(":")
-        query = urllib.parse.urlencode({"fromSrc": "-", "repo": repo, "tag": tag})
+        query = urllib.parse.urlencode([("fromSrc", "-"), ("repo", repo), ("tag", tag),
+                                        *(("changes", change) for change in changes)])
         status, body = self.request("POST", f"/images/create?{query}", source,
                                     type="application/x-tar")
         assert status == 200 and b'"error"' not in body, (status, body)
@@ -212,11 +214,11 @@ class DockerEngine:
             status, body = self.request("POST", f"/images/{names[0]}/tag?{query}")
             assert status == 201, (status, body)
 
-    def import_root(self, root, *names):
+    def import_root(self, root, *names, changes=()):
         """Imports a directory as an image."""
-        self.import_roots((root,), *names)
+        self.import_roots((root,), *names, changes=changes)
 
-    def import_roots(self, roots, *names):
+    def import_roots(self, roots, *names, changes=()):
         """Imports a directory, and the files of others beside its own, as an image. The engine
         refuses an archive that has a path twice, so directories of the others are not in it."""
         first, *others = map(pathlib.Path, roots)
@@ -226,10 +228,25 @@ class DockerEngine:
             words += ["-C", str(root), *files]
         tar = subprocess.Popen(["tar", "--one-file-system", "-cf", "-", *words],
                                stdout=subprocess.PIPE)
-        self.import_tar(tar.stdout, *names)
+        self.import_tar(tar.stdout, *names, changes=changes)
         assert tar.wait() == 0
 
-    def import_busybox(self, *names):
+    def import_egress(self, program, *names):
+        """What images/egress/build makes, without Debian around it: opensandbox-egress and the
+        libraries that it loads."""
+        with tempfile.TemporaryDirectory() as root:
+            libraries = [word for word in run("ldd", program).split() if word.startswith("/")]
+            for name in ("opt/opensandbox", "var/lib/mitmproxy", "var/egress/rules", "tmp",
+                         "etc/ssl/certs"):
+                os.makedirs(os.path.join(root, name))
+            for source, target in (*((path, path) for path in libraries),
+                                   (program, "/opt/opensandbox-egress/egress")):
+                os.makedirs(os.path.dirname(root + target), exist_ok=True)
+                shutil.copy(source, root + target)
+            self.import_root(root, *names,
+                             changes=['ENTRYPOINT ["/opt/opensandbox-egress/egress"]'])
+
+    def import_busybox(self, *names, changes=()):
         """A small image: busybox, and its names."""
         busybox = next(path for path in BUSYBOX if os.path.exists(path))
         with tempfile.TemporaryDirectory() as root:
@@ -241,7 +258,7 @@ class DockerEngine:
                 with contextlib.suppress(FileExistsError):
                     os.symlink("busybox", os.path.join(root, "bin", name))
             pathlib.Path(root, "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-            self.import_root(root, *names)
+            self.import_root(root, *names, changes=changes)
 
 
 class DockerServer(ServerProcess):

@@ -322,7 +322,7 @@ static void read_end(struct docker *d, struct str id, char *out, size_t out_size
     struct str rest, line, level, message;
 
     docker_sidecar_name(id, name);
-    (void)str_copy(out, out_size, STR("it ended at once"));
+    (void)!str_copy(out, out_size, STR("it ended at once"));
     if (docker_logs_tail(d, name, LOG_LINES, &text, NULL) < 0)
         return;
     rest = buf_str(&text);
