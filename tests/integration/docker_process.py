@@ -47,6 +47,19 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self.path))
 
 
+def ask_engine(host, path):
+    """What an engine at unix:///path answers to GET."""
+    connection = UnixConnection(host.removeprefix("unix://"), 120)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        body = reply.read()
+        assert reply.status == 200, (path, body)
+        return json.loads(body)
+    finally:
+        connection.close()
+
+
 def run(*command, **more):
     return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
 

@@ -30,6 +30,7 @@
 #define DOCKER_DIR          "/opt/opensandbox/bin"  /* where the volume with execd is mounted */
 #define DOCKER_SHARED_DIR   "/opt/opensandbox"      /* of it, where a sidecar puts its authority */
 #define DOCKER_TOKEN_ENV    "EXECD_ACCESS_TOKEN"
+#define DOCKER_POOL_OWNER   "pool" /* runtime_create.owner of one that waits to be claimed */
 #define DOCKER_TOKEN_PREFIX "opensandbox-" /* of tokens that the server makes */
 
 enum {

@@ -289,6 +289,17 @@ static void write_own_binds(struct json_writer *w, const struct docker *d,
     json_write_string(w, buf_str(&bind));
 }
 
+/* A claim's variables are put into a file there, which no snapshot must have. */
+static void write_tmpfs(struct json_writer *w, const struct runtime_create *c)
+{
+    if (!str_eq(c->owner, STR(DOCKER_POOL_OWNER)) || c->spec->credential_proxy)
+        return;
+    json_write_key(w, STR("Tmpfs"));
+    json_write_object(w);
+    json_member_string(w, STR(DOCKER_SHARED_DIR), STR("rw,nosuid,nodev,noexec,mode=755,size=16m"));
+    json_write_object_end(w);
+}
+
 static int write_host(struct json_writer *w, const struct docker *d, const struct runtime_create *c,
                       const struct docker_plan *plan, struct err *e)
 {
@@ -304,6 +315,7 @@ static int write_host(struct json_writer *w, const struct docker *d, const struc
     write_own_binds(w, d, c);
     r = docker_volumes_write(d, c->spec, w, e);
     json_write_array_end(w);
+    write_tmpfs(w, c);
     write_security(w, d->config, plan->sidecar);
     write_limits(w, d->config, &c->spec->limits);
     json_write_object_end(w);
