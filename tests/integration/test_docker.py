@@ -109,6 +109,16 @@ def labels_name_and_limits_are_those_of_the_contract():
         assert run(name, "grep NoNewPrivs /proc/self/status").split()[-1] == "1"
 
 
+def a_limit_of_disk_that_is_not_kept_is_told():
+    """test_docker_tcp.py has an engine that keeps it."""
+    with sandbox(resourceLimits={"cpu": "1", "memory": "64Mi", "disk": "64Mi"}) as name:
+        assert not ENGINE.inspect(name)["HostConfig"].get("StorageOpt")
+        text = SERVER.request("GET", f"/v1/sandboxes/{name}/diagnostics/inspect")[2]
+        text = text if isinstance(text, str) else text.decode()
+        driver = ENGINE.get("/info")["Driver"]
+        assert f"the engine keeps no limits of disk on storage driver {driver}" in text, text
+
+
 def execd_is_mounted_and_not_copied():
     with sandbox() as one, sandbox() as other:
         volumes = {bind.split(":")[0] for name in (one, other)
@@ -393,7 +403,8 @@ def faults_at_random_moments_leave_nothing_wrong():
 
 TESTS = [
     commands_and_files_work, a_port_of_the_sandbox_is_reached_through_the_server,
-    labels_name_and_limits_are_those_of_the_contract, execd_is_mounted_and_not_copied,
+    labels_name_and_limits_are_those_of_the_contract, a_limit_of_disk_that_is_not_kept_is_told,
+    execd_is_mounted_and_not_copied,
     an_image_without_a_shell_works, others_need_the_token_of_execd, refuses_what_cannot_be,
     pause_stops_its_processes, an_end_is_terminated_or_failed_with_its_reason, logs_have_times,
     a_sandbox_expires, named_volumes_outlive_a_sandbox_or_go_with_it,

@@ -367,6 +367,7 @@ static const struct runtime_ops docker_ops = {
     .resume = docker_resume,
     .remove = docker_remove,
     .usage = docker_usage,
+    .report = docker_report,
     .logs = docker_logs,
     .list = docker_list,
     .levels = docker_levels,
@@ -439,7 +440,7 @@ static int learn(struct docker *d, struct err *e)
 {
     AUTO_ARENA(arena, DOCKER_ARENA_MAX);
     const char *mode = d->config->docker.network_mode;
-    struct str system = STR_NONE;
+    struct str system = STR_NONE, driver = STR("unknown");
     struct json *info = NULL;
     int r = engine_negotiate(d->engine, e);
 
@@ -448,6 +449,8 @@ static int learn(struct docker *d, struct err *e)
     if (r < 0)
         return r;
     (void)!json_to_str(json_get(info, STR("OperatingSystem")), &system);
+    (void)!json_to_str(json_get(info, STR("Driver")), &driver);
+    (void)!str_copy(d->driver, sizeof(d->driver), driver);
     set_arch(d, info);
     d->host_network = strcmp(mode, "host") == 0;
     d->one_shot = engine_api_minor(d->engine) >= 41;

@@ -120,8 +120,9 @@ static int import_image(struct providing *p, struct err *e)
     return r;
 }
 
-/* A container that never runs: making it fills an empty volume. */
-static int make_helper(struct providing *p, struct err *e)
+/* A container that never runs: making it fills an empty volume, or shows that the engine takes what
+ * it has in HostConfig. */
+static int make_helper(struct providing *p, const char *more, struct err *e)
 {
     struct docker *d = p->docker;
     auto_answer answer = ENGINE_ANSWER_NONE;
@@ -134,8 +135,8 @@ static int make_helper(struct providing *p, struct err *e)
     (void)buf_addf(&body,
                    "{\"Image\":\"" REPOSITORY ":%s\",\"Cmd\":[\"" DOCKER_DIR "/execd\"],"
                    "\"Labels\":{\"" LABEL_HELPER "\":\"%s\"},"
-                   "\"HostConfig\":{\"NetworkMode\":\"none\",\"Binds\":[\"%s:" DOCKER_DIR "\"]}}",
-                   p->tag, d->owner, d->execd_volume);
+                   "\"HostConfig\":{\"NetworkMode\":\"none\",\"Binds\":[\"%s:" DOCKER_DIR "\"]%s}}",
+                   p->tag, d->owner, d->execd_volume, more);
     return engine_call(
         d->engine,
         &(struct engine_request){.method = HTTP_POST, .target = target, .body = buf_str(&body)},
@@ -217,12 +218,25 @@ static void drop_old_helpers(struct docker *d)
 
 static int fill(struct providing *p, struct err *e)
 {
-    int r = make_helper(p, e);
+    int r = make_helper(p, "", e);
 
     if (r == 0)
         r = await_filled(p, e);
     drop_helper(p);
     return r;
+}
+
+/* Whether the storage driver keeps limits of disk depends on its file system and mount options, so
+ * it is asked for one. */
+static void probe_quotas(struct providing *p)
+{
+    p->docker->quotas = make_helper(p, ",\"StorageOpt\":{\"size\":\"1073741824\"}", NULL) == 0;
+    drop_helper(p);
+    log_event(LOG_INFO,
+              p->docker->quotas ? "the Docker engine keeps limits of disk"
+                                : "the Docker engine keeps no limits of disk: those of requests "
+                                  "have no effect",
+              LOG_STR("driver", p->docker->driver));
 }
 
 static int provide(struct providing *p, struct err *e)
@@ -256,6 +270,8 @@ int docker_execd_provide(struct docker *d, struct err *e)
 
     buf_init(&p.program, EXECD_BYTES_MAX);
     r = provide(&p, e);
+    if (r == 0)
+        probe_quotas(&p);
     buf_done(&p.program);
     return r < 0 ? err_wrap(e, r, "provide execd") : 0;
 }

@@ -59,6 +59,8 @@ struct docker {
     bool
         by_port; /* containers are reached by published ports: their addresses are not ours to use */
     bool one_shot;              /* the engine has stats without a delay */
+    bool quotas;                /* its storage driver keeps limits of disk */
+    char driver[64];            /* that driver */
     pthread_mutex_t work_lock;  /* protects task->of_runtime */
     pthread_mutex_t execd_lock; /* held while the volume of execd is filled again */
 };
@@ -209,6 +211,8 @@ int docker_logs_tail(struct docker *d, const char *name, unsigned lines, struct 
                      struct err *e);
 /* Takes the frames of a container's output apart: appends their content to `out`. -EBADMSG. */
 int docker_logs_unframe(struct str frames, struct buf *out);
+int docker_report(struct runtime *r, struct str id, enum api_diag_kind kind, struct buf *out,
+                  struct err *e);
 int docker_usage(struct runtime *r, struct str id, struct runtime_usage *ret, struct err *e);
 
 /* --- docker_snapshots.c: as in runtime.h --- */

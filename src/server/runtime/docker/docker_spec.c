@@ -235,6 +235,22 @@ static void write_security(struct json_writer *w, const struct config *c, bool s
     json_write_array_end(w);
 }
 
+static void write_disk(struct json_writer *w, const struct docker *d,
+                       const struct api_limits *asked)
+{
+    uint64_t disk =
+        asked->disk_bytes ? asked->disk_bytes : (uint64_t)d->config->runtime.default_disk;
+    char text[24];
+
+    if (!disk || !d->quotas)
+        return;
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)disk);
+    json_write_key(w, STR("StorageOpt"));
+    json_write_object(w);
+    json_member_string(w, STR("size"), str_of(text));
+    json_write_object_end(w);
+}
+
 static void write_limits(struct json_writer *w, const struct config *c,
                          const struct api_limits *asked)
 {
@@ -318,6 +334,7 @@ static int write_host(struct json_writer *w, const struct docker *d, const struc
     write_tmpfs(w, c);
     write_security(w, d->config, plan->sidecar);
     write_limits(w, d->config, &c->spec->limits);
+    write_disk(w, d, &c->spec->limits);
     json_write_object_end(w);
     return r;
 }
