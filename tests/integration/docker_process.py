@@ -67,6 +67,8 @@ def run(*command, **more):
 class DockerEngine:
     """`options` are added to the command line of dockerd."""
 
+    is_docker = True
+
     def __init__(self, options=()):
         self.options = options
         self.name = "osbd" + secrets.token_hex(3)
@@ -272,6 +274,45 @@ class DockerEngine:
                     os.symlink("busybox", os.path.join(root, "bin", name))
             pathlib.Path(root, "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
             self.import_root(root, *names, changes=changes)
+
+
+class PodmanEngine(DockerEngine):
+    """Podman's service of the same API. It writes packet filters, so it must have a network
+    namespace of its own: egress_world.enter()."""
+
+    is_docker = False
+
+    def start_containerd(self):
+        # Its usual limits are more than root of a restricted machine may set.
+        (self.folder / "containers.conf").write_text(
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n')
+
+    def start(self):
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                ["podman", "--root", str(self.folder / "data"), "--runroot",
+                 str(self.folder / "exec"), "--tmpdir", str(self.folder / "tmp"),
+                 "--network-config-dir", str(self.folder / "net"), "--cgroup-manager=cgroupfs",
+                 "--events-backend=file", "system", "service", "--time=0", self.host],
+                env={**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        wait_for(lambda: self.process.poll() is not None or self.answers(), "podman")
+        assert self.process.poll() is None, f"podman did not start:\n{self.log()[-4000:]}"
+        self.sock.chmod(0o660)  # as the unit of Podman's socket has it
+        return self
+
+    def import_tar(self, source, *names, changes=()):
+        """It takes no notice of the tag."""
+        query = urllib.parse.urlencode([("fromSrc", "-"), *(("changes", c) for c in changes)])
+        status, body = self.request("POST", f"/images/create?{query}", source,
+                                    type="application/x-tar")
+        assert status == 200 and b'"error"' not in body, (status, body)
+        for name in names:
+            repo, _, tag = name.rpartition(":")
+            query = urllib.parse.urlencode({"repo": repo, "tag": tag})
+            status, answer = self.request(
+                "POST", f"/images/{json.loads(body.splitlines()[0])['status']}/tag?{query}")
+            assert status == 201, (status, answer)
 
 
 class DockerServer(ServerProcess):

@@ -159,7 +159,7 @@ static bool is_port_taken(const struct err *e)
            str_find_str(text, STR("address already in use")) < text.n;
 }
 
-/* The sandbox after its sidecar, if it has one: nothing of it runs before the rules are in force. */
+/* The sandbox after its sidecar, if it has one: it runs nothing before the rules are in force. */
 static int start_parts(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
                        enum lack *ret_lack, struct err *e)
 {
