@@ -236,6 +236,18 @@ def a_sidecar_that_does_not_start_fails_the_create():
         assert "no/such" in body["message"] and not other.containers(), body
 
 
+def without_an_image_the_server_makes_one():
+    with server_with({"egress": {"image": "", "program": str(pathlib.Path(EGRESS).resolve())}}) as other:
+        for _ in range(2):
+            with sandbox(other, networkPolicy=policy("www.allowed.test")) as name:
+                assert fetch(name, "http://www.allowed.test/", other) == ALLOWED
+                assert fetch(name, f"http://{OTHER}/", other) == "no"
+                image = ENGINE.get(f"/containers/sandbox-egress-{name}/json")["Config"]["Image"]
+                assert "opensandbox-egress:" in image, image
+            status, body = ENGINE.request("DELETE", f"/images/{image}")  # and again
+            assert status == 200, (status, body)
+
+
 # --- faults ---
 
 def a_dead_sidecar_closes_the_network_and_is_told(how):
@@ -346,7 +358,7 @@ TESTS = [
     its_policy_changes_at_port_18080, a_paused_sandbox_keeps_its_policy,
     a_snapshot_brings_no_policy_along, credentials_are_added_outside_the_sandbox,
     refuses_what_cannot_be, a_sidecar_that_does_not_start_fails_the_create,
-    a_killed_sidecar_closes_the_network, a_removed_sidecar_closes_the_network,
+    without_an_image_the_server_makes_one, a_killed_sidecar_closes_the_network, a_removed_sidecar_closes_the_network,
     both_are_adopted_after_a_restart, a_create_cut_by_kill9_leaves_no_orphan,
     lists_of_the_operator_hold_for_every_sandbox, lists_that_cannot_be_kept_stop_the_server,
 ]

@@ -92,24 +92,27 @@ static int write_archive(const struct providing *p, bool as_root, struct buf *ou
     return r < 0 ? r : tar_write_end(out);
 }
 
-/* Podman takes no notice of the tag: name what it has imported, {"status":"sha256:..."}. */
-static int tag_import(struct providing *p, struct str answer, struct err *e)
+bool docker_has_image(struct docker *d, const char *repository, const char *tag)
+{
+    return docker_ask(d, HTTP_GET, 0, NULL, "/images/%s:%s/json", repository, tag) >= 0;
+}
+
+/* Podman answers {"status":"sha256:..."} as Docker does, and names the image "latest". */
+int docker_import_tag(struct docker *d, struct str answer, const char *repository, const char *tag,
+                      struct err *e)
 {
     AUTO_ARENA(arena, 64 << 10);
     struct json *tree = NULL;
     struct str id, line;
 
+    if (docker_has_image(d, repository, tag))
+        return 0;
     (void)str_cut(&answer, '\n', &line);
     if (json_parse(&arena, line, NULL, &tree, NULL) < 0 ||
         json_to_str(json_get(tree, STR("status")), &id) < 0 || !str_starts(id, STR("sha256:")))
         return err_set(e, EPROTO, "the Docker engine does not tell what it imported");
-    return docker_ask(p->docker, HTTP_POST, 0, e, "/images/%.*s/tag?repo=" REPOSITORY "&tag=%s",
-                      STR_ARG(id), p->tag);
-}
-
-static bool has_image(struct providing *p)
-{
-    return docker_ask(p->docker, HTTP_GET, 0, NULL, "/images/" REPOSITORY ":%s/json", p->tag) >= 0;
+    return docker_ask(d, HTTP_POST, 0, e, "/images/%.*s/tag?repo=%s&tag=%s", STR_ARG(id),
+                      repository, tag);
 }
 
 static int import_image(struct providing *p, struct err *e)
@@ -137,8 +140,8 @@ static int import_image(struct providing *p, struct err *e)
     if (r == 0 && str_find_str(buf_str(&answer.body), STR("\"error\"")) < answer.body.n)
         r = err_set(e, EIO, "import the image of execd: %.*s", (int)min_size(answer.body.n, 160),
                     answer.body.p);
-    if (r == 0 && !has_image(p))
-        r = tag_import(p, buf_str(&answer.body), e);
+    if (r == 0)
+        r = docker_import_tag(d, buf_str(&answer.body), REPOSITORY, p->tag, e);
     return r < 0 ? r : 0;
 }
 

@@ -54,7 +54,8 @@ struct docker {
     char arch[32]; /* of the engine, as images name it */
     int execd_fd;  /* the program */
     char execd_volume[DOCKER_NAME_MAX];
-    char oci_runtime[64]; /* of every sandbox; "" = the engine's default */
+    char egress_image[DOCKER_NAME_MAX]; /* of our own making; "" = none yet. Under execd_lock */
+    char oci_runtime[64];               /* of every sandbox; "" = the engine's default */
     bool host_network;
     bool
         by_port; /* containers are reached by published ports: their addresses are not ours to use */
@@ -178,6 +179,20 @@ int docker_image_name(const struct api_create *spec, struct buf *out);
 /* Has the engine keep execd in a volume that sandboxes mount, unless it has it. BLOCKS. Callers
  * hold execd_lock, but at the start. */
 int docker_execd_provide(struct docker *d, struct err *e);
+
+/* Whether the engine has an image by that name. */
+bool docker_has_image(struct docker *d, const char *repository, const char *tag);
+/* Names what an engine has imported that takes no notice of the tag, by what it answered. */
+int docker_import_tag(struct docker *d, struct str answer, const char *repository, const char *tag,
+                      struct err *e);
+
+/* --- docker_egress.c --- */
+
+/* Whether there is a program of which an image of the sidecar can be made. */
+bool docker_egress_can(const struct docker *d);
+/* Has the engine keep that image, unless it was given it before; `again`: also then. BLOCKS. */
+int docker_egress_provide(struct docker *d, bool again, char ret_image[DOCKER_NAME_MAX],
+                          struct err *e);
 
 /* --- docker_volumes.c --- */
 

@@ -44,6 +44,11 @@ bool docker_sidecar_wanted(const struct docker *d, const struct api_create *spec
     return spec->network_policy || c->egress.always_deny.count || c->egress.always_allow.count;
 }
 
+static bool has_image(const struct docker *d)
+{
+    return d->config->egress.image[0] || docker_egress_can(d);
+}
+
 int docker_sidecar_check_config(const struct docker *d, struct err *e)
 {
     const struct config *c = d->config;
@@ -51,11 +56,12 @@ int docker_sidecar_check_config(const struct docker *d, struct err *e)
 
     if (c->egress.block_quic)
         return err_set(e, EINVAL, "egress.block_quic: the docker runtime cannot keep it");
-    if (always && (!c->egress.image[0] || strcmp(c->docker.network_mode, "bridge") != 0 ||
+    if (always && (!has_image(d) || strcmp(c->docker.network_mode, "bridge") != 0 ||
                    c->secure_runtime.type != CONFIG_SECURE_NONE))
-        return err_set(e, EINVAL,
-                       "egress.always_deny, egress.always_allow: on Docker they need egress.image, "
-                       "docker.network_mode = \"bridge\" and no secure_runtime");
+        return err_set(
+            e, EINVAL,
+            "egress.always_deny, egress.always_allow: on Docker they need egress.image or "
+            "opensandbox-egress, docker.network_mode = \"bridge\" and no secure_runtime");
     return 0;
 }
 
@@ -68,9 +74,9 @@ int docker_sidecar_check(const struct docker *d, const struct api_create *spec, 
     if (spec->secrets.count)
         return api_fail_invalid(f, "secretEnv: the docker runtime keeps no secrets; use env, or "
                                    "credentialProxy and the vault");
-    if (!c->egress.image[0])
+    if (!has_image(d))
         return api_fail_invalid(f, "networkPolicy: this server needs egress.image in its "
-                                   "configuration for that");
+                                   "configuration for that, or opensandbox-egress beside it");
     if (strcmp(c->docker.network_mode, "bridge") != 0)
         return api_fail_invalid(f,
                                 "networkPolicy: this server needs docker.network_mode = "
@@ -182,7 +188,7 @@ static void write_host(struct json_writer *w, const struct docker *d,
 }
 
 static int make(struct docker *d, const struct runtime_create *c, const struct docker_plan *p,
-                struct err *e)
+                const char *image, struct err *e)
 {
     auto_answer answer = ENGINE_ANSWER_NONE;
     AUTO_BUF(body, BODY_MAX);
@@ -196,7 +202,7 @@ static int make(struct docker *d, const struct runtime_create *c, const struct d
     (void)buf_addf(&target, "/containers/create?name=%s", name);
     json_write_begin(&w, &body);
     json_write_object(&w);
-    json_member_string(&w, STR("Image"), str_of(d->config->egress.image));
+    json_member_string(&w, STR("Image"), str_of(image));
     r = write_env(&w, d, c);
     json_write_key(&w, STR("Labels"));
     json_write_object(&w);
@@ -389,9 +395,27 @@ static int await_ready(struct docker *d, struct runtime_create *c, struct err *e
 
 /* --- life --- */
 
+/* Somebody may have removed the image that was made here. */
+static int make_of_own_image(struct docker *d, const struct runtime_create *c,
+                             const struct docker_plan *p, struct err *e)
+{
+    char image[DOCKER_NAME_MAX];
+    int r = 0;
+
+    for (int again = 0; again < 2; again++) {
+        r = docker_egress_provide(d, again, image, e);
+        if (r == 0)
+            r = make(d, c, p, image, e);
+        if (r != -ENOENT)
+            break;
+    }
+    return r;
+}
+
 int docker_sidecar_start(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
                          bool *ret_no_image, struct err *e)
 {
+    const char *image = d->config->egress.image;
     char name[DOCKER_NAME_MAX], volume[DOCKER_NAME_MAX];
     int r = 0;
 
@@ -401,8 +425,8 @@ int docker_sidecar_start(struct docker *d, struct runtime_create *c, const struc
         r = docker_volume_make(d, str_of(volume), c->id, e);
     if (r < 0)
         return r;
-    r = make(d, c, p, e);
-    *ret_no_image = r == -ENOENT;
+    r = image[0] ? make(d, c, p, image, e) : make_of_own_image(d, c, p, e);
+    *ret_no_image = r == -ENOENT && image[0];
     if (r == 0)
         r = hand_over_lists(d, name, e);
     if (r == 0)
