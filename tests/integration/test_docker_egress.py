@@ -21,8 +21,8 @@ from server_process import wait_for  # noqa: E402
 from server_use import Gateway  # noqa: E402
 from tap import Tap, skip_all  # noqa: E402
 
-PROGRAMS, EGRESS, KIND = sys.argv[1:5], sys.argv[5], PodmanEngine if "podman" in sys.argv[6:] \
-    else DockerEngine
+PROGRAMS, EGRESS = sys.argv[1:5], str(pathlib.Path(sys.argv[5]).resolve())
+KIND = PodmanEngine if "podman" in sys.argv[6:] else DockerEngine
 IMAGE, SIDECAR = "small:1", "opensandbox/egress:test"
 ALLOWED, OTHER = "203.0.113.10", "203.0.113.20"
 TOKEN = "OPENSANDBOX-EGRESS-AUTH"
@@ -237,7 +237,7 @@ def a_sidecar_that_does_not_start_fails_the_create():
 
 
 def without_an_image_the_server_makes_one():
-    with server_with({"egress": {"image": "", "program": str(pathlib.Path(EGRESS).resolve())}}) as other:
+    with server_with({"egress": {"image": "", "program": EGRESS}}) as other:
         for _ in range(2):
             with sandbox(other, networkPolicy=policy("www.allowed.test")) as name:
                 assert fetch(name, "http://www.allowed.test/", other) == ALLOWED
@@ -358,8 +358,9 @@ TESTS = [
     its_policy_changes_at_port_18080, a_paused_sandbox_keeps_its_policy,
     a_snapshot_brings_no_policy_along, credentials_are_added_outside_the_sandbox,
     refuses_what_cannot_be, a_sidecar_that_does_not_start_fails_the_create,
-    without_an_image_the_server_makes_one, a_killed_sidecar_closes_the_network, a_removed_sidecar_closes_the_network,
-    both_are_adopted_after_a_restart, a_create_cut_by_kill9_leaves_no_orphan,
+    without_an_image_the_server_makes_one, a_killed_sidecar_closes_the_network,
+    a_removed_sidecar_closes_the_network, both_are_adopted_after_a_restart,
+    a_create_cut_by_kill9_leaves_no_orphan,
     lists_of_the_operator_hold_for_every_sandbox, lists_that_cannot_be_kept_stop_the_server,
 ]
 
