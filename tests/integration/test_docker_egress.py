@@ -113,8 +113,10 @@ def names_and_addresses_are_judged():
         assert fetch(name, f"http://{OTHER}/") == "no"  # nor without a name
         assert run(name, f"nslookup other.test {RESOLVER} >/dev/null 2>&1 || echo no") == "no"
         assert NET.arrivals(OTHER) == before
-    with sandbox() as name:  # without a policy, all is open
+    with sandbox() as name:  # without a policy, all is open, and there is no control
         assert fetch(name, f"http://{OTHER}/") == OTHER
+        status, body = control(name, "GET")
+        assert (status, body["code"]) == (501, "SANDBOX::API_NOT_SUPPORTED"), (status, body)
 
 
 def the_containers_are_those_of_the_contract():
@@ -157,6 +159,31 @@ def its_policy_changes_at_port_18080():
         # The sandbox shares the namespace: the token is what keeps its hands off.
         assert "401" in run(name, "wget -S -O - http://127.0.0.1:18080/policy 2>&1; true")
         assert control(name, "GET", headers={TOKEN: "wrong"})[0] == 401
+
+
+def a_sandbox_of_a_pool_has_the_policy_of_the_template():
+    """Its token is new with each claim; that of its sidecar stays, and the server knows it."""
+    status, _, body = SERVER.request("POST", "/v1/pools", {
+        "name": "p", "capacitySpec": {"bufferMin": 1, "bufferMax": 1, "poolMin": 0, "poolMax": 4},
+        "template": {"image": {"uri": IMAGE}, "entrypoint": ["sleep", "1000000"],
+                     "networkPolicy": policy("www.allowed.test")}})
+    assert status == 201, (status, body)
+
+    def available():
+        return SERVER.request("GET", "/v1/pools/p")[2]["status"]["available"]
+    wait_for(lambda: available() == 1, "a sandbox of the pool")
+    SERVER.restart()
+    status, _, body = SERVER.request("POST", "/v1/sandboxes", {
+        "extensions": {"poolRef": "p"}, "timeout": 600})
+    assert status == 202, (status, body)
+    name = body["id"]
+    assert (fetch(name, "http://www.allowed.test/"), fetch(name, f"http://{OTHER}/")) == \
+        (ALLOWED, "no")
+    status, now = control(name, "GET")
+    assert status == 200 and now["policy"]["defaultAction"] == "deny", (status, now)
+    assert SERVER.request("DELETE", "/v1/pools/p")[0] == 204
+    delete(name)
+    wait_for(lambda: not SERVER.containers(), "the end of the pool's sandboxes")
 
 
 def a_paused_sandbox_keeps_its_policy():
@@ -355,8 +382,8 @@ def server_with(more):
 
 TESTS = [
     names_and_addresses_are_judged, the_containers_are_those_of_the_contract,
-    its_policy_changes_at_port_18080, a_paused_sandbox_keeps_its_policy,
-    a_snapshot_brings_no_policy_along, credentials_are_added_outside_the_sandbox,
+    its_policy_changes_at_port_18080, a_sandbox_of_a_pool_has_the_policy_of_the_template,
+    a_paused_sandbox_keeps_its_policy, a_snapshot_brings_no_policy_along, credentials_are_added_outside_the_sandbox,
     refuses_what_cannot_be, a_sidecar_that_does_not_start_fails_the_create,
     without_an_image_the_server_makes_one, a_killed_sidecar_closes_the_network,
     a_removed_sidecar_closes_the_network, both_are_adopted_after_a_restart,

@@ -298,14 +298,22 @@ static int docker_levels(struct runtime *r, struct runtime_levels *ret, struct e
 
 /* --- the way in --- */
 
-static int docker_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
+/* Facts that stay in place for the turn. The loop's thread only: a caller asks for a few endpoints
+ * in a turn at most. NULL when there are none. */
+static const struct box_facts *lasting_facts(struct runtime *r, struct str id)
 {
-    /* The loop's thread only. A caller asks for a few endpoints in a turn at most. */
     static struct box_facts facts[ENDPOINT_TOKENS];
     static unsigned next;
     struct box_facts *f = &facts[next++ % ENDPOINT_TOKENS];
 
-    if (boxes_get(&docker_of(r)->boxes, id, f) < 0)
+    return boxes_get(&docker_of(r)->boxes, id, f) < 0 ? NULL : f;
+}
+
+static int docker_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
+{
+    const struct box_facts *f = lasting_facts(r, id);
+
+    if (!f)
         return -ENOENT;
     *ret = (struct runtime_endpoint){.addr = f->addr};
     if (f->token[0])
@@ -314,16 +322,17 @@ static int docker_endpoint(struct runtime *r, struct str id, struct runtime_endp
     return 0;
 }
 
-/* Its control is at the root of the sidecar's port; the gateway adds the token. */
+/* Its control is at the root of the sidecar's port. */
 static int docker_egress_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
 {
-    struct box_facts facts;
+    const struct box_facts *f = lasting_facts(r, id);
 
-    if (boxes_get(&docker_of(r)->boxes, id, &facts) < 0)
+    if (!f || !f->egress.size)
         return -ENOENT;
-    mem_wipe(facts.token, sizeof(facts.token));
-    *ret = (struct runtime_endpoint){.addr = facts.egress, .at_root = true};
-    return facts.egress.size ? 0 : -ENOENT;
+    *ret = (struct runtime_endpoint){.addr = f->egress, .at_root = true};
+    ret->headers[ret->header_count++] =
+        (struct http_header){STR("OPENSANDBOX-EGRESS-AUTH"), str_of(f->egress_token)};
+    return 0;
 }
 
 /* --- life --- */

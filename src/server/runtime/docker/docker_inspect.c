@@ -124,7 +124,10 @@ int docker_facts_read(const struct json *tree, const char *owner, const char *ne
     ret->address = read_address(json_get(tree, STR("NetworkSettings")), network);
     ret->execd_port = port_of(labels, STR(LABEL_EXECD_PORT));
     ret->http_port = port_of(labels, STR(LABEL_HTTP_PORT));
-    ret->has_sidecar = text_of(labels, STR(LABEL_EGRESS_TOKEN)).n > 0;
+    if (str_copy(ret->egress_token, sizeof(ret->egress_token),
+                 text_of(labels, STR(LABEL_EGRESS_TOKEN))) < 0)
+        return err_set(e, EBADMSG, "the token of a sidecar is too long");
+    ret->has_sidecar = ret->egress_token[0] != '\0';
     ret->pid = (int)number_of(state, STR("Pid"));
     return 0;
 }
@@ -206,7 +209,9 @@ int docker_inspect_and_enter(struct docker *d, struct str id, struct docker_fact
     box.ports[1] = ret->http_port;
     box.ports[2] = ret->egress_port;
     memcpy(box.token, ret->token, sizeof(box.token));
+    memcpy(box.egress_token, ret->egress_token, sizeof(box.egress_token));
     r = boxes_set(&d->boxes, id, &box, wakes, ret_watch);
     mem_wipe(box.token, sizeof(box.token));
+    mem_wipe(box.egress_token, sizeof(box.egress_token));
     return r < 0 ? err_sys(e, -r, "watch the container") : 0;
 }

@@ -102,7 +102,9 @@ struct docker_facts {
     uint16_t http_port;
     uint16_t egress_port;
     int pid;
-    bool has_sidecar; /* its address and ports are those of the sidecar */
+    char egress_token
+        [BOX_TOKEN_MAX]; /* of its sidecar; that of the sandbox may have changed since */
+    bool has_sidecar;    /* its address and ports are those of the sidecar */
 };
 /* -ENOENT when there is none, or it is of another installation. One that runs without the sidecar
  * that it was made with has no network any more: it is RUNTIME_FAILED. */
