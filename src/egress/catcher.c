@@ -256,6 +256,7 @@ struct vault_host catcher_vault_host(struct guarded *b)
 {
     return (struct vault_host){.intercepting = b->intercept,
                                .insecure = b->egress->conf.insecure,
+                               .cleartext = b->egress->conf.vault_cleartext,
                                .ready = b->box != NULL,
                                .host_allowed = host_allowed_now,
                                .user = b};

@@ -48,6 +48,7 @@ struct egress_conf {
     const char *webhook;   /* URL for denied names; NULL = none */
     const char *trust;     /* file of authorities beside the system's; NULL */
     const char *trust_dir; /* hashed directory in place of the system's; NULL */
+    bool vault_cleartext;  /* writes of vaults need neither TLS nor loopback */
     bool insecure;         /* servers of intercepted connections need no valid certificate */
     bool dns_only;         /* packets are not filtered: what the API calls mode "dns" */
     bool private_names;    /* allowed names may lead to private addresses */

@@ -403,6 +403,7 @@ static int read_conf(struct sidecar *s, struct err *e)
     c->block_doh = s->conf.block_doh;
     c->dns_only = !s->conf.filters;
     c->insecure = s->conf.insecure;
+    c->vault_cleartext = !s->conf.vault_by_loopback;
     c->tls_port = s->conf.tls_port;
     c->trust_dir = s->conf.trust_dir;
     c->ca_file = "mitmproxy-ca.pem";

@@ -207,6 +207,9 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
         s->runtime->ops->egress_endpoint(s->runtime, sandbox_id, &outside) == 0) {
         ret->egress = outside.addr;
         ret->egress_at_root = outside.at_root;
+        ret->egress_token = outside.header_count ? outside.headers[0].value : ret->token;
+    } else if (!ret->refusal) {
+        ret->has_egress = false;
     }
     memcpy(ret->headers, endpoint.headers, sizeof(ret->headers));
     ret->header_count = endpoint.header_count;

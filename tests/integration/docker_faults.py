@@ -17,15 +17,17 @@ from server_process import wait_for
 
 REQUEST = {"entrypoint": ["sleep", "1000000"], "timeout": 3600,
            "resourceLimits": {"cpu": "1", "memory": "64Mi"}}
+POLICY = {"defaultAction": "deny", "egress": []}
 CLIENTS = 3
+SIDECAR_FOR = "opensandbox.io/egress-sidecar-for"
 AS_THE_ENGINE_SAYS = {"running": "Running", "paused": "Paused", "exited": "Failed"}
 
 
 class Load:
-    """Clients that go on until stop(); what they know of sandboxes is in `alive`."""
+    """Clients that go on until stop(). With policies, every other sandbox has a sidecar."""
 
-    def __init__(self, server, image, seed):
-        self.server, self.image = server, image
+    def __init__(self, server, image, seed, policies):
+        self.server, self.image, self.policies = server, image, policies
         self.over = threading.Event()
         self.deleted, self.lock = set(), threading.Lock()
         self.acts = 0
@@ -46,7 +48,9 @@ class Load:
         while not self.over.is_set():
             act = chance.choice(("create", "create", "pause", "resume", "delete"))
             if act == "create" and len(mine) < 3:
-                answer = self.ask("POST", "/sandboxes", {**REQUEST, "image": {"uri": self.image}})
+                more = {"networkPolicy": POLICY} if self.policies and chance.random() < 0.5 else {}
+                answer = self.ask("POST", "/sandboxes",
+                                  {**REQUEST, "image": {"uri": self.image}, **more})
                 if answer and answer[0] == 202:
                     mine.append(answer[2]["id"])
             elif mine and act == "delete":
@@ -99,8 +103,11 @@ def disagreements(server):
         if not body["pagination"]["hasNextPage"]:
             break
         page += 1
-    containers = {c["Labels"]["opensandbox.io/id"]: c["State"] for c in server.containers()}
-    wrong = [("orphan", name) for name in containers if name not in items]
+    all_of_them = server.containers()
+    containers = {c["Labels"]["opensandbox.io/id"]: c["State"] for c in all_of_them
+                  if "opensandbox.io/id" in c["Labels"]}
+    sidecars = {c["Labels"][SIDECAR_FOR] for c in all_of_them if SIDECAR_FOR in c["Labels"]}
+    wrong = [("orphan", name) for name in sidecars | set(containers) if name not in items]
     for name, state in items.items():
         there = containers.get(name)
         if there is None and state not in ("Failed", "Terminated"):
@@ -113,11 +120,11 @@ def disagreements(server):
     return wrong
 
 
-def round_of(server, engine, image, seed):
+def round_of(server, engine, image, seed, policies=False):
     """One fault; returns its name."""
     chance = random.Random(seed)
     fault = chance.choice(FAULTS)
-    load = Load(server, image, seed)
+    load = Load(server, image, seed, policies)
     time.sleep(chance.uniform(0.05, 1.2))
     try:
         fault(server, engine, chance)

@@ -47,12 +47,27 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self.path))
 
 
+def ask_engine(host, path):
+    """What an engine at unix:///path answers to GET."""
+    connection = UnixConnection(host.removeprefix("unix://"), 120)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        body = reply.read()
+        assert reply.status == 200, (path, body)
+        return json.loads(body)
+    finally:
+        connection.close()
+
+
 def run(*command, **more):
     return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
 
 
 class DockerEngine:
     """`options` are added to the command line of dockerd."""
+
+    is_docker = True
 
     def __init__(self, options=()):
         self.options = options
@@ -199,10 +214,12 @@ class DockerEngine:
 
     # --- images ---
 
-    def import_tar(self, source, *names):
-        """Imports a tar archive, a file object, as an image with those names."""
+    def import_tar(self, source, *names, changes=()):
+        """Imports a tar archive, a file object, as an image with those names; `changes` are lines
+        of a Dockerfile."""
         repo, _, tag = names[0].rpartition(":")
-        query = urllib.parse.urlencode({"fromSrc": "-", "repo": repo, "tag": tag})
+        query = urllib.parse.urlencode([("fromSrc", "-"), ("repo", repo), ("tag", tag),
+                                        *(("changes", change) for change in changes)])
         status, body = self.request("POST", f"/images/create?{query}", source,
                                     type="application/x-tar")
         assert status == 200 and b'"error"' not in body, (status, body)
@@ -212,11 +229,11 @@ class DockerEngine:
             status, body = self.request("POST", f"/images/{names[0]}/tag?{query}")
             assert status == 201, (status, body)
 
-    def import_root(self, root, *names):
+    def import_root(self, root, *names, changes=()):
         """Imports a directory as an image."""
-        self.import_roots((root,), *names)
+        self.import_roots((root,), *names, changes=changes)
 
-    def import_roots(self, roots, *names):
+    def import_roots(self, roots, *names, changes=()):
         """Imports a directory, and the files of others beside its own, as an image. The engine
         refuses an archive that has a path twice, so directories of the others are not in it."""
         first, *others = map(pathlib.Path, roots)
@@ -226,10 +243,25 @@ class DockerEngine:
             words += ["-C", str(root), *files]
         tar = subprocess.Popen(["tar", "--one-file-system", "-cf", "-", *words],
                                stdout=subprocess.PIPE)
-        self.import_tar(tar.stdout, *names)
+        self.import_tar(tar.stdout, *names, changes=changes)
         assert tar.wait() == 0
 
-    def import_busybox(self, *names):
+    def import_egress(self, program, *names):
+        """What images/egress/build makes, without Debian around it: opensandbox-egress and the
+        libraries that it loads."""
+        with tempfile.TemporaryDirectory() as root:
+            libraries = [word for word in run("ldd", program).split() if word.startswith("/")]
+            for name in ("opt/opensandbox", "var/lib/mitmproxy", "var/egress/rules", "tmp",
+                         "etc/ssl/certs"):
+                os.makedirs(os.path.join(root, name))
+            for source, target in (*((path, path) for path in libraries),
+                                   (program, "/opt/opensandbox-egress/egress")):
+                os.makedirs(os.path.dirname(root + target), exist_ok=True)
+                shutil.copy(source, root + target)
+            self.import_root(root, *names,
+                             changes=['ENTRYPOINT ["/opt/opensandbox-egress/egress"]'])
+
+    def import_busybox(self, *names, changes=()):
         """A small image: busybox, and its names."""
         busybox = next(path for path in BUSYBOX if os.path.exists(path))
         with tempfile.TemporaryDirectory() as root:
@@ -241,7 +273,46 @@ class DockerEngine:
                 with contextlib.suppress(FileExistsError):
                     os.symlink("busybox", os.path.join(root, "bin", name))
             pathlib.Path(root, "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-            self.import_root(root, *names)
+            self.import_root(root, *names, changes=changes)
+
+
+class PodmanEngine(DockerEngine):
+    """Podman's service of the same API. It writes packet filters, so it must have a network
+    namespace of its own: egress_world.enter()."""
+
+    is_docker = False
+
+    def start_containerd(self):
+        # Its usual limits are more than root of a restricted machine may set.
+        (self.folder / "containers.conf").write_text(
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n')
+
+    def start(self):
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                ["podman", "--root", str(self.folder / "data"), "--runroot",
+                 str(self.folder / "exec"), "--tmpdir", str(self.folder / "tmp"),
+                 "--network-config-dir", str(self.folder / "net"), "--cgroup-manager=cgroupfs",
+                 "--events-backend=file", "system", "service", "--time=0", self.host],
+                env={**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        wait_for(lambda: self.process.poll() is not None or self.answers(), "podman")
+        assert self.process.poll() is None, f"podman did not start:\n{self.log()[-4000:]}"
+        self.sock.chmod(0o660)  # as the unit of Podman's socket has it
+        return self
+
+    def import_tar(self, source, *names, changes=()):
+        """It takes no notice of the tag."""
+        query = urllib.parse.urlencode([("fromSrc", "-"), *(("changes", c) for c in changes)])
+        status, body = self.request("POST", f"/images/create?{query}", source,
+                                    type="application/x-tar")
+        assert status == 200 and b'"error"' not in body, (status, body)
+        for name in names:
+            repo, _, tag = name.rpartition(":")
+            query = urllib.parse.urlencode({"repo": repo, "tag": tag})
+            status, answer = self.request(
+                "POST", f"/images/{json.loads(body.splitlines()[0])['status']}/tag?{query}")
+            assert status == 201, (status, answer)
 
 
 class DockerServer(ServerProcess):

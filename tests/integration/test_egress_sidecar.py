@@ -500,6 +500,10 @@ def intercepts(w, tap):
             s.kill()
             s.start()
             same(pathlib.Path("/opt/opensandbox/mitmproxy-ca-cert.pem").read_bytes(), before)
+    with Sidecar(*w.at, deny(("allow", "api.allowed.test")), MITMPROXY_TRANSPARENT="true",
+                 CREDENTIAL_VAULT_REQUIRE_TLS="false") as s, \
+            tap.test("the operator may allow writes of the vault without TLS"):
+        same(s.request("POST", "/credential-vault", vault, address=HOST)[0], 201)
     with Sidecar(*w.at, deny(), TOKEN="") as s, tap.test("without a token there is no vault"):
         same(s.policy(token=None)[0], 200)
         same(s.request("POST", "/credential-vault", "{}")[::2],

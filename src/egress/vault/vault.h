@@ -18,6 +18,7 @@ struct vault_host {
     bool intercepting; /* TLS interception is on for this sandbox */
     bool insecure;     /* upstream certificates are not verified: writes are refused */
     bool ready;        /* the interceptor serves */
+    bool cleartext;    /* the operator allows writes from elsewhere without TLS */
     /* 1: an explicit rule allows the host ("*.x": asked as such), and the policy allows it; else 0.
      * NULL: every host is allowed. */
     int (*host_allowed)(void *user, struct str host);

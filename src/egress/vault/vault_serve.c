@@ -247,7 +247,7 @@ static bool write_allowed(const struct vault_host *h, struct http_req *req)
         why = "credential proxy is not ready";
     if (why)
         reply_text(req, 412, "%s", why);
-    else if (!http_req_is_secure(req) && !is_local(req))
+    else if (!h->cleartext && !http_req_is_secure(req) && !is_local(req))
         reply_text(req, 426, "credential vault writes require TLS or loopback transport");
     else
         return true;

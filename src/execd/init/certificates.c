@@ -44,7 +44,7 @@ static bool wait_for_ca(void)
             return true;
         (void)sleep(1);
     }
-    log_event(LOG_WARN, "no certificate of the egress proxy came, going on without it it it it",
+    log_event(LOG_WARN, "no certificate of the egress proxy came, going on without it",
               LOG_STR("path", CERTIFICATES_CA));
     return false;
 }

@@ -479,7 +479,7 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
         target.header_count = count; /* the others are for execd */
     if (v->port == GATEWAY_EGRESS_PORT && v->target.egress_at_root)
         rows[target.header_count++] =
-            (struct http_header){STR(GATEWAY_EGRESS_HEADER), v->target.token};
+            (struct http_header){STR(GATEWAY_EGRESS_HEADER), v->target.egress_token};
     if (!target.target.p || !passage) {
         g->stats.refused++;
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
@@ -545,7 +545,8 @@ static bool gateway_refuses(const struct gateway *g, const struct visit *v, stru
                          v->sandbox_id.p);
     else if (v->port == GATEWAY_EGRESS_PORT && !v->target.has_egress)
         http_reply_error(req, 501, "SANDBOX::API_NOT_SUPPORTED",
-                         "port %d is the egress control, which this runtime does not have",
+                         "port %d is the egress control, which this sandbox does not have: it has "
+                         "no networkPolicy, or the runtime none",
                          GATEWAY_EGRESS_PORT);
     else if (is_broken_websocket(req))
         http_reply_error(req, 400, "GENERAL::UNKNOWN_ERROR",

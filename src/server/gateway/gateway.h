@@ -42,7 +42,8 @@ struct gateway_target {
     bool has_egress;         /* its egress control is at GATEWAY_EGRESS_PORT, ... */
     bool is_outside;         /* ... also while it does not run: `refusal` does not count there */
     struct sock_addr egress; /* ... which is served here, below /sandboxes/{id}/api */
-    bool egress_at_root;     /* ... or at /, with the token in GATEWAY_EGRESS_HEADER */
+    bool egress_at_root;     /* ... or at /, with egress_token in GATEWAY_EGRESS_HEADER */
+    struct str egress_token; /* valid during the loop turn */
     bool secure;             /* requires a credential even when the gateway is open */
     const char *refusal;     /* NULL, or why forwarding is refused: "the sandbox is paused" */
     const char *cause;       /* NULL, or the cause of that: how the entrypoint ended */

@@ -23,6 +23,7 @@ static void box_free(void *p)
 
     fd_close(box->watch);
     mem_wipe(box->facts.token, sizeof(box->facts.token));
+    mem_wipe(box->facts.egress_token, sizeof(box->facts.egress_token));
     free(box);
 }
 

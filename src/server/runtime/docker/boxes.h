@@ -25,8 +25,10 @@ struct boxes {
 
 struct box_facts {
     struct sock_addr addr;
+    struct sock_addr egress;   /* of its sidecar's control; size 0 = there is none */
     char token[BOX_TOKEN_MAX]; /* "" = execd asks for none of ours */
-    uint16_t ports[2];         /* published; 0 = none */
+    char egress_token[BOX_TOKEN_MAX];
+    uint16_t ports[3]; /* published; 0 = none */
 };
 
 void boxes_init(struct boxes *b);

@@ -29,6 +29,16 @@ void docker_name(struct str id, char out[DOCKER_NAME_MAX])
     (void)snprintf(out, DOCKER_NAME_MAX, "sandbox-%.*s", STR_ARG(id));
 }
 
+void docker_sidecar_name(struct str id, char out[DOCKER_NAME_MAX])
+{
+    (void)snprintf(out, DOCKER_NAME_MAX, "sandbox-egress-%.*s", STR_ARG(id));
+}
+
+void docker_runtime_volume(struct str id, char out[DOCKER_NAME_MAX])
+{
+    (void)snprintf(out, DOCKER_NAME_MAX, "opensandbox-runtime-%.*s", STR_ARG(id));
+}
+
 /* --- requests --- */
 
 static int target_of(struct buf *out, const char *fmt, va_list ap, struct err *e)
@@ -147,7 +157,15 @@ static int docker_resume(struct runtime *r, struct str id, struct err *e)
     return change(docker_of(r), id, "unpause", RUNTIME_RUNNING, e);
 }
 
-/* Only what is this installation's; with its anonymous volumes, and those made for it. */
+static bool has_text(const struct json *labels, struct str key)
+{
+    struct str text;
+
+    return json_to_str(json_get(labels, key), &text) == 0 && text.n > 0;
+}
+
+/* Only what is this installation's; with its anonymous volumes, those made for it, and its sidecar,
+ * which goes last: without it the sandbox has no network, and never an open one. */
 static int docker_remove(struct runtime *r, struct str id, struct err *e)
 {
     struct docker *d = docker_of(r);
@@ -166,7 +184,7 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
     if (result == -ENOENT || json_to_str(json_get(labels, STR(LABEL_OWNER)), &owner) < 0 ||
         !str_eq(owner, str_of(d->owner))) {
         boxes_remove(&d->boxes, id);
-        return 0;
+        return result == -ENOENT ? docker_sidecar_remove(d, id, e) : 0;
     }
     (void)!json_to_str(json_get(labels, STR(LABEL_VOLUMES)), &volumes);
     result = docker_ask(d, HTTP_DELETE, REMOVE_MS, e, "/containers/%s?force=1&v=1", name);
@@ -175,6 +193,9 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
     if (result < 0 && result != -ENOENT)
         return result;
     boxes_remove(&d->boxes, id);
+    result = has_text(labels, STR(LABEL_EGRESS_TOKEN)) ? docker_sidecar_remove(d, id, e) : 0;
+    if (result < 0)
+        return result;
     docker_volumes_drop(d, id, volumes);
     if (json_get(labels, STR(LABEL_SNAPSHOT)))
         docker_snapshots_prune(d);
@@ -198,6 +219,42 @@ static enum runtime_state state_of(struct str text)
     return RUNTIME_EXITED;
 }
 
+/* Sidecars by the ids of their sandboxes; those that run have a value. */
+static void find_sidecars(const struct json *list, struct map *sidecars)
+{
+    static char runs;
+    struct str id, state;
+
+    json_each(item, list)
+    {
+        if (json_to_str(json_get(json_get(item, STR("Labels")), STR(LABEL_SIDECAR_FOR)), &id) ==
+                0 &&
+            json_to_str(json_get(item, STR("State")), &state) == 0)
+            (void)!map_set(sidecars, id, str_eq(state, STR("running")) ? &runs : NULL);
+    }
+}
+
+/* A sandbox whose sidecar does not run has ended: see docker_inspect. */
+static void visit_sandboxes(const struct json *list, struct map *sidecars, runtime_visit_fn *visit,
+                            void *user)
+{
+    struct str id, state;
+
+    json_each(item, list)
+    {
+        const struct json *labels = json_get(item, STR("Labels"));
+        bool cut_off;
+
+        if (json_to_str(json_get(labels, STR(LABEL_ID)), &id) < 0 ||
+            json_to_str(json_get(item, STR("State")), &state) < 0)
+            continue;
+        cut_off = has_text(labels, STR(LABEL_EGRESS_TOKEN)) && !map_get(sidecars, id);
+        visit(user, id, cut_off ? RUNTIME_EXITED : state_of(state));
+        (void)map_take(sidecars, id);
+    }
+}
+
+/* What is left of a sandbox may be its sidecar alone. */
 static int docker_list(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e)
 {
     struct docker *d = docker_of(r);
@@ -205,8 +262,13 @@ static int docker_list(struct runtime *r, runtime_visit_fn *visit, void *user, s
     AUTO_BUF(query, FILTERS_MAX);
     AUTO_BUF(owner, FILTERS_MAX);
     struct json *list = NULL;
-    struct str id, state;
+    auto_map sidecars;
+    size_t at = 0;
+    struct str id;
+    void *runs;
     int result;
+
+    map_init(&sidecars, BOXES_MAX, NULL);
 
     (void)buf_addf(&owner, LABEL_OWNER "=%s", d->owner);
     if (docker_add_filters(&query, (const char *const[]){"label", owner.p, NULL}) < 0)
@@ -214,12 +276,10 @@ static int docker_list(struct runtime *r, runtime_visit_fn *visit, void *user, s
     result = docker_get(d, &arena, &list, e, "/containers/json?all=1&%s", query.p);
     if (result < 0)
         return result;
-    json_each(item, list)
-    {
-        if (json_to_str(json_get(json_get(item, STR("Labels")), STR(LABEL_ID)), &id) == 0 &&
-            json_to_str(json_get(item, STR("State")), &state) == 0)
-            visit(user, id, state_of(state));
-    }
+    find_sidecars(list, &sidecars);
+    visit_sandboxes(list, &sidecars, visit, user);
+    while (map_next(&sidecars, &at, &id, &runs))
+        visit(user, id, RUNTIME_EXITED);
     return 0;
 }
 
@@ -238,19 +298,40 @@ static int docker_levels(struct runtime *r, struct runtime_levels *ret, struct e
 
 /* --- the way in --- */
 
-static int docker_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
+/* Facts that stay in place for the turn. The loop's thread only: a caller asks for a few endpoints
+ * in a turn at most. NULL when there are none. */
+static const struct box_facts *lasting_facts(struct runtime *r, struct str id)
 {
-    /* The loop's thread only. A caller asks for a few endpoints in a turn at most. */
     static struct box_facts facts[ENDPOINT_TOKENS];
     static unsigned next;
     struct box_facts *f = &facts[next++ % ENDPOINT_TOKENS];
 
-    if (boxes_get(&docker_of(r)->boxes, id, f) < 0)
+    return boxes_get(&docker_of(r)->boxes, id, f) < 0 ? NULL : f;
+}
+
+static int docker_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
+{
+    const struct box_facts *f = lasting_facts(r, id);
+
+    if (!f)
         return -ENOENT;
     *ret = (struct runtime_endpoint){.addr = f->addr};
     if (f->token[0])
         ret->headers[ret->header_count++] =
             (struct http_header){STR("X-EXECD-ACCESS-TOKEN"), str_of(f->token)};
+    return 0;
+}
+
+/* Its control is at the root of the sidecar's port. */
+static int docker_egress_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)
+{
+    const struct box_facts *f = lasting_facts(r, id);
+
+    if (!f || !f->egress.size)
+        return -ENOENT;
+    *ret = (struct runtime_endpoint){.addr = f->egress, .at_root = true};
+    ret->headers[ret->header_count++] =
+        (struct http_header){STR("OPENSANDBOX-EGRESS-AUTH"), str_of(f->egress_token)};
     return 0;
 }
 
@@ -295,10 +376,12 @@ static const struct runtime_ops docker_ops = {
     .resume = docker_resume,
     .remove = docker_remove,
     .usage = docker_usage,
+    .report = docker_report,
     .logs = docker_logs,
     .list = docker_list,
     .levels = docker_levels,
     .endpoint = docker_endpoint,
+    .egress_endpoint = docker_egress_endpoint,
     .snapshot = docker_snapshot,
     .snapshot_remove = docker_snapshot_remove,
     .snapshot_each = docker_snapshot_each,
@@ -366,7 +449,7 @@ static int learn(struct docker *d, struct err *e)
 {
     AUTO_ARENA(arena, DOCKER_ARENA_MAX);
     const char *mode = d->config->docker.network_mode;
-    struct str system = STR_NONE;
+    struct str system = STR_NONE, driver = STR("unknown");
     struct json *info = NULL;
     int r = engine_negotiate(d->engine, e);
 
@@ -375,6 +458,8 @@ static int learn(struct docker *d, struct err *e)
     if (r < 0)
         return r;
     (void)!json_to_str(json_get(info, STR("OperatingSystem")), &system);
+    (void)!json_to_str(json_get(info, STR("Driver")), &driver);
+    (void)!str_copy(d->driver, sizeof(d->driver), driver);
     set_arch(d, info);
     d->host_network = strcmp(mode, "host") == 0;
     d->one_shot = engine_api_minor(d->engine) >= 41;
@@ -385,7 +470,8 @@ static int learn(struct docker *d, struct err *e)
         return err_set(e, EINVAL,
                        "docker.publish is empty, but addresses of containers of this engine cannot "
                        "be reached from here: name an address at which the engine publishes ports");
-    return set_oci_runtime(d, info, e);
+    r = docker_sidecar_check_config(d, e);
+    return r < 0 ? r : set_oci_runtime(d, info, e);
 }
 
 /* What people can do about an engine that does not answer. */
@@ -424,7 +510,8 @@ static int docker_start(const struct runtime_conf *conf, struct runtime **ret, s
         .ops = &docker_ops,
         .name = "docker",
         .can = RUNTIME_CAN_PAUSE | RUNTIME_CAN_SNAPSHOT | RUNTIME_CAN_POOLS | RUNTIME_CAN_GPUS |
-               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM,
+               RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM | RUNTIME_CAN_NETWORK_POLICY |
+               RUNTIME_CAN_CREDENTIAL_PROXY,
         /* A busy engine takes seconds, and clients that were told Pending learn of a failure only
          * by asking. */
         .create_wait_ms = CREATE_WAIT_MS,

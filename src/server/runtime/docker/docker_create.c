@@ -28,12 +28,16 @@ enum {
     MESSAGE_LINES = 20,
 };
 
+/* Which image the engine does not have. */
+enum lack { LACKS_NOTHING, LACKS_IMAGE, LACKS_SIDECAR };
+
 /* Work that task->of_runtime points to while it is under way. */
 struct making {
     struct pool_job job;
     struct docker *docker;
     struct runtime_create *create;
     atomic_bool cancelled;
+    enum lack lack;
     struct err err;
     int result;
 };
@@ -52,13 +56,15 @@ int docker_check_abilities(struct runtime *r, const struct api_create *spec, str
     if (spec->arch.n && !str_eq(spec->arch, str_of(docker_of(r)->arch)))
         return api_fail_invalid(f, "platform.arch: the Docker engine's machine is %s, not %.*s",
                                 docker_of(r)->arch, STR_ARG(spec->arch));
-    return 0;
+    return docker_sidecar_check(docker_of(r), spec, f);
 }
 
 int docker_check(struct runtime *r, struct runtime_create *c, struct api_fail *f)
 {
     struct docker *d = docker_of(r);
-    struct docker_plan plan = {.execd_port = BOX_PORT_FIRST, .http_port = BOX_PORT_FIRST};
+    struct docker_plan plan = {.execd_port = BOX_PORT_FIRST,
+                               .http_port = BOX_PORT_FIRST,
+                               .sidecar = docker_sidecar_wanted(d, c->spec)};
     AUTO_BUF(body, BODY_MAX);
     struct err e = {0};
 
@@ -83,13 +89,20 @@ static bool has_own_token(const struct api_create *spec)
     return false;
 }
 
+static void plan_drop(struct docker *d, const struct docker_plan *p)
+{
+    boxes_port_give(&d->boxes, p->execd_port);
+    boxes_port_give(&d->boxes, p->http_port);
+    boxes_port_give(&d->boxes, p->egress_port);
+}
+
 static int plan_make(struct docker *d, const struct api_create *spec, struct docker_plan *p,
                      struct err *e)
 {
     const char *ip = d->host_network ? "0.0.0.0" : d->config->docker.publish;
     char token[ID_TOKEN_MAX];
 
-    *p = (struct docker_plan){0};
+    *p = (struct docker_plan){.sidecar = docker_sidecar_wanted(d, spec)};
     if (!has_own_token(spec)) {
         id_token(token);
         (void)snprintf(p->token, sizeof(p->token), DOCKER_TOKEN_PREFIX "%s", token);
@@ -99,16 +112,11 @@ static int plan_make(struct docker *d, const struct api_create *spec, struct doc
         return 0;
     p->execd_port = boxes_port_take(&d->boxes, ip);
     p->http_port = d->host_network ? 0 : boxes_port_take(&d->boxes, ip);
-    if (p->execd_port && (p->http_port || d->host_network))
+    p->egress_port = p->sidecar ? boxes_port_take(&d->boxes, ip) : 0;
+    if (p->execd_port && (p->http_port || d->host_network) && (p->egress_port || !p->sidecar))
         return 0;
-    boxes_port_give(&d->boxes, p->execd_port);
+    plan_drop(d, p);
     return err_set(e, EBUSY, "no port between %d and %d is free", BOX_PORT_FIRST, BOX_PORT_LAST);
-}
-
-static void plan_drop(struct docker *d, const struct docker_plan *p)
-{
-    boxes_port_give(&d->boxes, p->execd_port);
-    boxes_port_give(&d->boxes, p->http_port);
 }
 
 static int make_container(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
@@ -140,6 +148,7 @@ static void unmake_container(struct docker *d, struct str id)
 
     docker_name(id, name);
     (void)!docker_ask(d, HTTP_DELETE, 0, NULL, "/containers/%s?force=1&v=1", name);
+    (void)!docker_sidecar_remove(d, id, NULL);
 }
 
 static bool is_port_taken(const struct err *e)
@@ -150,29 +159,42 @@ static bool is_port_taken(const struct err *e)
            str_find_str(text, STR("address already in use")) < text.n;
 }
 
-/* Makes and starts it. -ENOENT with *ret_no_image when its image is not here. */
-static int make_and_start(struct docker *d, struct runtime_create *c, struct docker_plan *ret_plan,
-                          bool *ret_no_image, struct err *e)
+/* The sandbox after its sidecar, if it has one: it runs nothing before the rules are in force. */
+static int start_parts(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
+                       enum lack *ret_lack, struct err *e)
 {
     char name[DOCKER_NAME_MAX];
+    bool no_sidecar = false;
+    int r = p->sidecar ? docker_sidecar_start(d, c, p, &no_sidecar, e) : 0;
+
+    *ret_lack = no_sidecar ? LACKS_SIDECAR : LACKS_NOTHING;
+    if (r < 0)
+        return r;
+    docker_name(c->id, name);
+    r = make_container(d, c, p, e);
+    *ret_lack = r == -ENOENT ? LACKS_IMAGE : LACKS_NOTHING;
+    return r < 0 ? r : docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
+}
+
+/* Makes and starts it. -ENOENT with *ret_lack when an image is not here. */
+static int make_and_start(struct docker *d, struct runtime_create *c, struct docker_plan *ret_plan,
+                          enum lack *ret_lack, struct err *e)
+{
     int r = 0;
 
-    docker_name(c->id, name);
-    *ret_no_image = false;
+    *ret_lack = LACKS_NOTHING;
     for (int i = 0; i < PORT_TRIES; i++) {
         r = plan_make(d, c->spec, ret_plan, e);
         if (r < 0)
             return r;
-        r = make_container(d, c, ret_plan, e);
-        *ret_no_image = r == -ENOENT;
-        if (r == 0)
-            r = docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
+        r = start_parts(d, c, ret_plan, ret_lack, e);
         if (r >= 0)
             return 0;
         plan_drop(d, ret_plan);
-        if (*ret_no_image || !is_port_taken(e))
+        if (*ret_lack || is_port_taken(e))
+            unmake_container(d, c->id);
+        if (*ret_lack || !is_port_taken(e))
             break;
-        unmake_container(d, c->id);
     }
     return r;
 }
@@ -261,7 +283,7 @@ static bool lacks_execd(const struct err *e)
 }
 
 static int start_again_with_execd(struct docker *d, struct runtime_create *c,
-                                  struct docker_plan *plan, bool *ret_no_image, struct err *e)
+                                  struct docker_plan *plan, enum lack *ret_lack, struct err *e)
 {
     int r;
 
@@ -269,18 +291,18 @@ static int start_again_with_execd(struct docker *d, struct runtime_create *c,
     (void)pthread_mutex_lock(&d->execd_lock);
     r = docker_execd_provide(d, e);
     (void)pthread_mutex_unlock(&d->execd_lock);
-    return r < 0 ? r : make_and_start(d, c, plan, ret_no_image, e);
+    return r < 0 ? r : make_and_start(d, c, plan, ret_lack, e);
 }
 
-static int create_container(struct docker *d, struct runtime_create *c, bool *ret_no_image,
+static int create_container(struct docker *d, struct runtime_create *c, enum lack *ret_lack,
                             struct err *e)
 {
     struct docker_plan plan = {0};
     struct docker_facts facts;
-    int r = make_and_start(d, c, &plan, ret_no_image, e);
+    int r = make_and_start(d, c, &plan, ret_lack, e);
 
     if (r < 0 && lacks_execd(e))
-        r = start_again_with_execd(d, c, &plan, ret_no_image, e);
+        r = start_again_with_execd(d, c, &plan, ret_lack, e);
     mem_wipe(plan.token, sizeof(plan.token));
     if (r < 0)
         return r;
@@ -304,18 +326,23 @@ static void forget(struct making *m)
     (void)pthread_mutex_unlock(&m->docker->work_lock);
 }
 
+/* Both images may be missing: the second turn pulls the other one. */
 static void making_work(struct pool_job *job)
 {
     struct making *m = container_of(job, struct making, job);
-    bool no_image = false;
+    struct runtime_create *c = m->create;
 
-    m->result = docker_pull(m->docker, m->create, &m->cancelled, &m->err);
-    if (m->result < 0) {
-        m->create->image_failed = true;
-        return;
+    for (int i = 0; i < 2 && m->lack; i++) {
+        struct str image =
+            m->lack == LACKS_SIDECAR ? str_of(m->docker->config->egress.image) : c->spec->image;
+
+        m->err = (struct err){0};
+        m->result = docker_pull(m->docker, c, image, &m->cancelled, &m->err);
+        if (m->result < 0)
+            break;
+        m->result = create_container(m->docker, c, &m->lack, &m->err);
     }
-    m->result = create_container(m->docker, m->create, &no_image, &m->err);
-    m->create->image_failed = m->result < 0 && no_image;
+    c->image_failed = m->result < 0 && m->lack;
 }
 
 static void making_done(struct pool_job *job, int error)
@@ -330,13 +357,15 @@ static void making_done(struct pool_job *job, int error)
     free(m);
 }
 
-static int pull_and_create(struct docker *d, struct runtime_create *c, struct err *e)
+static int pull_and_create(struct docker *d, struct runtime_create *c, enum lack lack,
+                           struct err *e)
 {
     struct making *m = mem_new(struct making);
     int r;
 
     m->docker = d;
     m->create = c;
+    m->lack = lack;
     c->task.of_runtime = m;
     r = pool_submit(d->pulls, &m->job, d->loop, making_work, making_done, 0);
     if (r == 0)
@@ -373,19 +402,22 @@ static enum api_pull_policy policy_of(const struct docker *d, const struct api_c
 int docker_create(struct runtime *r, struct runtime_create *c, struct err *e)
 {
     struct docker *d = docker_of(r);
-    bool from_snapshot = c->spec->snapshot_id.n > 0, no_image = false;
+    bool from_snapshot = c->spec->snapshot_id.n > 0;
     enum api_pull_policy policy = from_snapshot ? API_PULL_NEVER : policy_of(d, c->spec);
+    enum lack lack = LACKS_NOTHING;
     int result = docker_volumes_make(d, c, e);
 
     if (result < 0)
         return result;
     if (policy == API_PULL_ALWAYS)
-        return pull_and_create(d, c, e);
-    result = create_container(d, c, &no_image, e);
-    if (result >= 0 || !no_image)
+        return pull_and_create(d, c, LACKS_IMAGE, e);
+    result = create_container(d, c, &lack, e);
+    if (result >= 0 || !lack)
         return result;
-    if (policy != API_PULL_NEVER)
-        return pull_and_create(d, c, e);
+    if (lack == LACKS_SIDECAR && d->config->oci.pull_policy != CONFIG_PULL_NEVER)
+        return pull_and_create(d, c, lack, e);
+    if (lack == LACKS_IMAGE && policy != API_PULL_NEVER)
+        return pull_and_create(d, c, lack, e);
     c->image_failed = true;
     return err_set(e, ENOENT, "%s; its pull policy is Never", e->msg);
 }

@@ -68,19 +68,19 @@ static int read_program(struct providing *p, struct err *e)
     return 0;
 }
 
-/* The root of the image: execd, and the directories above it. */
-static int write_archive(const struct providing *p, struct buf *out)
+/* execd, and for the root of an image the directories above it. */
+static int write_archive(const struct providing *p, bool as_root, struct buf *out)
 {
     static const char *const dirs[] = {"opt/", "opt/opensandbox/", "opt/opensandbox/bin/"};
     const struct tar_entry file = {
         .type = TAR_FILE,
-        .path = STR("opt/opensandbox/bin/execd"),
+        .path = as_root ? STR("opt/opensandbox/bin/execd") : STR("execd"),
         .size = p->program.n,
         .mode = 0755,
     };
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(dirs); i++)
+    for (size_t i = 0; r == 0 && as_root && i < ARRAY_LEN(dirs); i++)
         r = tar_write_head(
             out, &(struct tar_entry){.type = TAR_DIRECTORY, .path = str_of(dirs[i]), .mode = 0755});
     if (r == 0)
@@ -90,6 +90,29 @@ static int write_archive(const struct providing *p, struct buf *out)
     for (size_t i = tar_padding(p->program.n); r == 0 && i > 0; i--)
         r = buf_add_char(out, '\0');
     return r < 0 ? r : tar_write_end(out);
+}
+
+bool docker_has_image(struct docker *d, const char *repository, const char *tag)
+{
+    return docker_ask(d, HTTP_GET, 0, NULL, "/images/%s:%s/json", repository, tag) >= 0;
+}
+
+/* Podman answers {"status":"sha256:..."} as Docker does, and names the image "latest". */
+int docker_import_tag(struct docker *d, struct str answer, const char *repository, const char *tag,
+                      struct err *e)
+{
+    AUTO_ARENA(arena, 64 << 10);
+    struct json *tree = NULL;
+    struct str id, line;
+
+    if (docker_has_image(d, repository, tag))
+        return 0;
+    (void)str_cut(&answer, '\n', &line);
+    if (json_parse(&arena, line, NULL, &tree, NULL) < 0 ||
+        json_to_str(json_get(tree, STR("status")), &id) < 0 || !str_starts(id, STR("sha256:")))
+        return err_set(e, EPROTO, "the Docker engine does not tell what it imported");
+    return docker_ask(d, HTTP_POST, 0, e, "/images/%.*s/tag?repo=%s&tag=%s", STR_ARG(id),
+                      repository, tag);
 }
 
 static int import_image(struct providing *p, struct err *e)
@@ -102,7 +125,7 @@ static int import_image(struct providing *p, struct err *e)
 
     if (r != -ENOENT)
         return r < 0 ? r : 0;
-    if (write_archive(p, &archive) < 0 ||
+    if (write_archive(p, true, &archive) < 0 ||
         buf_addf(&target, "/images/create?fromSrc=-&repo=" REPOSITORY "&tag=%s", p->tag) < 0)
         return err_set(e, ENOMEM, "no memory for the image of execd");
     r = engine_call(d->engine,
@@ -117,11 +140,14 @@ static int import_image(struct providing *p, struct err *e)
     if (r == 0 && str_find_str(buf_str(&answer.body), STR("\"error\"")) < answer.body.n)
         r = err_set(e, EIO, "import the image of execd: %.*s", (int)min_size(answer.body.n, 160),
                     answer.body.p);
-    return r;
+    if (r == 0)
+        r = docker_import_tag(d, buf_str(&answer.body), REPOSITORY, p->tag, e);
+    return r < 0 ? r : 0;
 }
 
-/* A container that never runs: making it fills an empty volume. */
-static int make_helper(struct providing *p, struct err *e)
+/* A container that never runs: making it fills an empty volume, or shows that the engine takes what
+ * it has in HostConfig. */
+static int make_helper(struct providing *p, const char *more, struct err *e)
 {
     struct docker *d = p->docker;
     auto_answer answer = ENGINE_ANSWER_NONE;
@@ -134,8 +160,8 @@ static int make_helper(struct providing *p, struct err *e)
     (void)buf_addf(&body,
                    "{\"Image\":\"" REPOSITORY ":%s\",\"Cmd\":[\"" DOCKER_DIR "/execd\"],"
                    "\"Labels\":{\"" LABEL_HELPER "\":\"%s\"},"
-                   "\"HostConfig\":{\"NetworkMode\":\"none\",\"Binds\":[\"%s:" DOCKER_DIR "\"]}}",
-                   p->tag, d->owner, d->execd_volume);
+                   "\"HostConfig\":{\"NetworkMode\":\"none\",\"Binds\":[\"%s:" DOCKER_DIR "\"]%s}}",
+                   p->tag, d->owner, d->execd_volume, more);
     return engine_call(
         d->engine,
         &(struct engine_request){.method = HTTP_POST, .target = target, .body = buf_str(&body)},
@@ -215,14 +241,48 @@ static void drop_old_helpers(struct docker *d)
     }
 }
 
+/* Podman fills a volume when its container starts, which the helper never does: put execd there. */
+static int put_program(struct providing *p, struct err *e)
+{
+    auto_answer answer = ENGINE_ANSWER_NONE;
+    AUTO_BUF(archive, EXECD_BYTES_MAX + (1 << 20));
+    char target[256];
+
+    if (write_archive(p, false, &archive) < 0)
+        return err_set(e, ENOMEM, "no memory for the archive of execd");
+    (void)snprintf(target, sizeof(target), "/containers/%s/archive?path=" DOCKER_DIR, p->helper);
+    return engine_call(p->docker->engine,
+                       &(struct engine_request){.method = HTTP_PUT,
+                                                .target = target,
+                                                .body = buf_str(&archive),
+                                                .type = "application/x-tar",
+                                                .timeout_ms = IMPORT_MS},
+                       &answer, e);
+}
+
 static int fill(struct providing *p, struct err *e)
 {
-    int r = make_helper(p, e);
+    int r = make_helper(p, "", e);
 
     if (r == 0)
         r = await_filled(p, e);
+    if (r == 0 && put_program(p, e) == 0)
+        r = await_filled(p, e);
     drop_helper(p);
     return r;
+}
+
+/* Whether the storage driver keeps limits of disk depends on its file system and mount options, so
+ * it is asked for one. */
+static void probe_quotas(struct providing *p)
+{
+    p->docker->quotas = make_helper(p, ",\"StorageOpt\":{\"size\":\"1073741824\"}", NULL) == 0;
+    drop_helper(p);
+    log_event(LOG_INFO,
+              p->docker->quotas ? "the Docker engine keeps limits of disk"
+                                : "the Docker engine keeps no limits of disk: those of requests "
+                                  "have no effect",
+              LOG_STR("driver", p->docker->driver));
 }
 
 static int provide(struct providing *p, struct err *e)
@@ -256,6 +316,8 @@ int docker_execd_provide(struct docker *d, struct err *e)
 
     buf_init(&p.program, EXECD_BYTES_MAX);
     r = provide(&p, e);
+    if (r == 0)
+        probe_quotas(&p);
     buf_done(&p.program);
     return r < 0 ? err_wrap(e, r, "provide execd") : 0;
 }

@@ -79,12 +79,12 @@ static int on_piece(void *user, struct str piece, struct err *e UNUSED)
     return 0;
 }
 
-static int add_target(const struct docker *d, const struct api_create *spec, struct buf *out)
+static int add_target(const struct docker *d, struct str image, struct buf *out)
 {
     struct str name, tag;
     int r;
 
-    split_name(spec->image, &name, &tag);
+    split_name(image, &name, &tag);
     r = buf_add(out, STR("/images/create?fromImage="));
     if (r == 0)
         r = url_encode(name, URL_SET_QUERY_VALUE, out);
@@ -97,18 +97,20 @@ static int add_target(const struct docker *d, const struct api_create *spec, str
     return r;
 }
 
-int docker_pull(struct docker *d, struct runtime_create *c, atomic_bool *cancelled, struct err *e)
+int docker_pull(struct docker *d, struct runtime_create *c, struct str image,
+                atomic_bool *cancelled, struct err *e)
 {
-    struct pulling p = {.task = &c->task, .image = c->spec->image};
+    struct pulling p = {.task = &c->task, .image = image};
+    bool is_requested = image.p == c->spec->image.p;
     auto_answer answer = ENGINE_ANSWER_NONE;
     AUTO_BUF(target, ENGINE_TARGET_MAX);
     AUTO_BUF(auth, AUTH_MAX);
     int r;
 
     buf_keep_secret(&auth);
-    if (add_target(d, c->spec, &target) < 0 || add_auth(c->spec, &auth) < 0)
+    if (add_target(d, image, &target) < 0 || (is_requested && add_auth(c->spec, &auth) < 0))
         return err_set(e, EINVAL, "image.uri or image.auth is too long");
-    runtime_task_say(&c->task, "pulling image %.*s", STR_ARG(c->spec->image));
+    runtime_task_say(&c->task, "pulling image %.*s", STR_ARG(image));
     pull_report_init(&p.report);
     r = engine_call(d->engine,
                     &(struct engine_request){
@@ -124,5 +126,5 @@ int docker_pull(struct docker *d, struct runtime_create *c, atomic_bool *cancell
     if (r == 0 && p.report.error[0])
         r = err_set(e, EIO, "%s", p.report.error);
     pull_report_done(&p.report);
-    return r < 0 ? err_wrap(e, r, "cannot pull image %s", api_show(c->spec->image).text) : 0;
+    return r < 0 ? err_wrap(e, r, "cannot pull image %s", api_show(image).text) : 0;
 }

@@ -124,6 +124,10 @@ int docker_facts_read(const struct json *tree, const char *owner, const char *ne
     ret->address = read_address(json_get(tree, STR("NetworkSettings")), network);
     ret->execd_port = port_of(labels, STR(LABEL_EXECD_PORT));
     ret->http_port = port_of(labels, STR(LABEL_HTTP_PORT));
+    if (str_copy(ret->egress_token, sizeof(ret->egress_token),
+                 text_of(labels, STR(LABEL_EGRESS_TOKEN))) < 0)
+        return err_set(e, EBADMSG, "the token of a sidecar is too long");
+    ret->has_sidecar = ret->egress_token[0] != '\0';
     ret->pid = (int)number_of(state, STR("Pid"));
     return 0;
 }
@@ -141,33 +145,43 @@ int docker_inspect(struct docker *d, struct str id, struct docker_facts *ret, st
         r = docker_facts_read(tree, d->owner, d->config->docker.network_mode, ret, e);
     if (r == 0 && !ret->owned)
         r = err_set(e, ENOENT, "the container %s belongs to another installation", name);
+    if (r == 0 && ret->has_sidecar)
+        r = docker_sidecar_join(d, id, ret, e);
     return r;
 }
 
-/* Where the server reaches execd. */
-static int address_of(const struct docker *d, const struct docker_facts *facts,
-                      struct sock_addr *ret, struct err *e)
+int docker_address_of(const struct docker *d, const struct docker_facts *facts, uint16_t inside,
+                      uint16_t published, struct sock_addr *ret, struct err *e)
 {
     bool by_port = d->by_port || d->host_network;
     const char *host = engine_place(d->engine)->host;
     struct sockaddr_in v4 = {.sin_family = AF_INET};
 
-    if (by_port && !facts->execd_port)
-        return err_set(e, ENETUNREACH, "the container publishes no port of execd");
+    if (by_port && !published)
+        return err_set(e, ENETUNREACH, "the container publishes no port for %u", inside);
     if (by_port && host[0]) {
         *ret = engine_place(d->engine)->addr;
         if (ret->any.sa_family == AF_INET6)
-            ret->v6.sin6_port = htons(facts->execd_port);
+            ret->v6.sin6_port = htons(published);
         else
-            ret->v4.sin_port = htons(facts->execd_port);
+            ret->v4.sin_port = htons(published);
         return 0;
     }
     if (!by_port && !facts->address.s_addr)
         return err_set(e, ENETUNREACH, "the container has no address");
     v4.sin_addr = by_port ? (struct in_addr){htonl(INADDR_LOOPBACK)} : facts->address;
-    v4.sin_port = htons(by_port ? facts->execd_port : DOCKER_EXECD_PORT);
+    v4.sin_port = htons(by_port ? published : inside);
     *ret = (struct sock_addr){.size = sizeof(v4), .v4 = v4};
     return 0;
+}
+
+/* What runs in it reaches nothing, and nobody reaches it. */
+static void end_without_network(struct docker *d, struct str id)
+{
+    char name[DOCKER_NAME_MAX];
+
+    docker_name(id, name);
+    (void)!docker_ask(d, HTTP_POST, 0, NULL, "/containers/%s/kill", name);
 }
 
 static bool has_ended(const struct docker_facts *facts)
@@ -182,15 +196,22 @@ int docker_inspect_and_enter(struct docker *d, struct str id, struct docker_fact
     struct box_facts box = {0};
     int r = docker_inspect(d, id, ret, e);
 
+    if (r == 0 && ret->status.err.code == ENETDOWN)
+        end_without_network(d, id);
     if (r < 0 || has_ended(ret))
         return r;
-    r = address_of(d, ret, &box.addr, e);
+    r = docker_address_of(d, ret, DOCKER_EXECD_PORT, ret->execd_port, &box.addr, e);
+    if (r == 0 && ret->has_sidecar)
+        r = docker_address_of(d, ret, DOCKER_EGRESS_PORT, ret->egress_port, &box.egress, e);
     if (r < 0)
         return r;
     box.ports[0] = ret->execd_port;
     box.ports[1] = ret->http_port;
+    box.ports[2] = ret->egress_port;
     memcpy(box.token, ret->token, sizeof(box.token));
+    memcpy(box.egress_token, ret->egress_token, sizeof(box.egress_token));
     r = boxes_set(&d->boxes, id, &box, wakes, ret_watch);
     mem_wipe(box.token, sizeof(box.token));
+    mem_wipe(box.egress_token, sizeof(box.egress_token));
     return r < 0 ? err_sys(e, -r, "watch the container") : 0;
 }

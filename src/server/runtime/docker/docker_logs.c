@@ -1,4 +1,4 @@
-/* docker_logs.c - what a container printed, and what it uses. */
+/* docker_logs.c - what a container printed, what it uses, and what else there is to tell of it. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -85,6 +85,24 @@ int docker_logs(struct runtime *r, struct str id, const struct runtime_log_query
     return buf_add(out, buf_str(&text)) < 0 ? err_set(e, EMSGSIZE, "the output is too long") : 0;
 }
 
+int docker_logs_tail(struct docker *d, const char *name, unsigned lines, struct buf *out,
+                     struct err *e)
+{
+    auto_answer answer = ENGINE_ANSWER_NONE;
+    char target[256];
+    int r;
+
+    (void)snprintf(target, sizeof(target), "/containers/%s/logs?stdout=1&stderr=1&tail=%u", name,
+                   lines);
+    r = engine_call(d->engine, &(struct engine_request){.method = HTTP_GET, .target = target},
+                    &answer, e);
+    if (r < 0)
+        return r;
+    return docker_logs_unframe(buf_str(&answer.body), out) < 0
+               ? err_set(e, EPROTO, "the Docker engine sent output that cannot be read")
+               : 0;
+}
+
 static uint64_t number_at(const struct json *object, const char *const *path)
 {
     uint64_t n = 0;
@@ -127,4 +145,38 @@ int docker_usage(struct runtime *r, struct str id, struct runtime_usage *ret, st
         .address = facts.address,
     };
     return 0;
+}
+
+int docker_report(struct runtime *r, struct str id, enum api_diag_kind kind, struct buf *out,
+                  struct err *e)
+{
+    struct docker *d = docker_of(r);
+    AUTO_ARENA(arena, DOCKER_ARENA_MAX);
+    char name[DOCKER_NAME_MAX], sidecar[DOCKER_NAME_MAX];
+    const struct json *host;
+    struct json *tree = NULL;
+    struct str size, mode;
+    int result;
+
+    if (kind != API_DIAG_INSPECT)
+        return 0;
+    docker_name(id, name);
+    result = docker_get(d, &arena, &tree, e, "/containers/%s/json", name);
+    if (result < 0)
+        return result;
+    host = json_get(tree, STR("HostConfig"));
+    result = buf_addf(out, "%-12s%s\n", "container:", name);
+    if (json_to_str(json_get(host, STR("NetworkMode")), &mode) == 0 &&
+        str_starts(mode, STR("container:"))) {
+        docker_sidecar_name(id, sidecar);
+        result = result < 0 ? result : buf_addf(out, "%-12s%s\n", "sidecar:", sidecar);
+    }
+    if (json_to_str(json_get(json_get(host, STR("StorageOpt")), STR("size")), &size) == 0)
+        (void)buf_addf(out, "%-12s%.*s bytes, by storage driver %s\n", "disk quota:", STR_ARG(size),
+                       d->driver);
+    else
+        (void)buf_addf(out, "%-12snone%s%s\n", "disk quota:",
+                       d->quotas ? "" : ", the engine keeps no limits of disk on storage driver ",
+                       d->quotas ? "" : d->driver);
+    return result < 0 ? err_set(e, EMSGSIZE, "the report is too long") : 0;
 }

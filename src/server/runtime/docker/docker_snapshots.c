@@ -12,6 +12,21 @@
 
 enum { CHANGES_MAX = 1 << 20, COMMIT_MS = 30 * 60 * 1000 };
 
+/* Podman lists what it adds to every container, as if the request had it. */
+static bool is_of_podman(struct str text)
+{
+    static const struct str usual[] = {
+        STR_INIT("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+        STR_INIT("TERM=xterm"),
+        STR_INIT("container=podman"),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(usual); i++)
+        if (str_eq(text, usual[i]))
+            return true;
+    return false;
+}
+
 static void write_texts(struct json_writer *w, const struct json *container,
                         const struct json *image)
 {
@@ -21,10 +36,11 @@ static void write_texts(struct json_writer *w, const struct json *container,
     json_write_array(w);
     json_each(item, json_get(json_get(container, STR("Config")), STR("Env")))
     {
-        bool of_image = false;
+        bool of_image;
 
         if (json_to_str(item, &text) < 0)
             continue;
+        of_image = is_of_podman(text);
         json_each(other, json_get(json_get(image, STR("Config")), STR("Env")))
         {
             of_image |= json_to_str(other, &mine) == 0 && str_eq(mine, text);
@@ -69,6 +85,54 @@ static int write_config(const struct docker *d, const struct json *container,
     return json_write_end(&w);
 }
 
+/* As lines of a Dockerfile hold a name or a label: without blanks, quotes and "$". */
+static bool is_plain(struct str text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] <= ' ' || text.p[i] > '~' || strchr("\"'$\\", text.p[i]))
+            return false;
+    return true;
+}
+
+static int add_line(struct buf *lines, const char *verb, struct str name, struct str value)
+{
+    if (!is_plain(name) || !is_plain(value))
+        return -EINVAL;
+    return buf_addf(lines, "%s %.*s=%.*s\n", verb, STR_ARG(name), STR_ARG(value));
+}
+
+/* Podman does not read the configuration in the body: the same as lines of a Dockerfile. Without
+ * them its image would have the variables of the request. */
+static int add_changes(struct str config, struct buf *target, struct err *e)
+{
+    AUTO_ARENA(arena, 4 * CHANGES_MAX);
+    AUTO_BUF(lines, ENGINE_TARGET_MAX);
+    struct json *tree = NULL;
+    struct str text;
+    int r = json_parse(&arena, config, NULL, &tree, e);
+
+    json_each(item, json_get(tree, STR("Env")))
+    {
+        if (r == 0 && json_to_str(item, &text) == 0 && str_ends(text, STR("=")))
+            r = add_line(&lines, "ENV", str_make(text.p, text.n - 1), STR(""));
+    }
+    json_each(item, json_get(tree, STR("Labels")))
+    {
+        if (r == 0 && json_to_str(item, &text) == 0)
+            r = add_line(&lines, "LABEL", item->key, text);
+    }
+    while (lines.n && lines.p[lines.n - 1] == '\n')
+        lines.n--;
+    if (r == 0)
+        r = buf_add(target, STR("&changes="));
+    if (r == 0)
+        r = url_encode(buf_str(&lines), URL_SET_QUERY_VALUE, target);
+    return r < 0 ? err_set(e, EINVAL,
+                           "variables or labels of the sandbox have characters, or a "
+                           "length, with which Podman cannot keep them out of an image")
+                 : 0;
+}
+
 static int image_of(struct docker *d, struct arena *a, const struct json *container,
                     struct json **ret, struct err *e)
 {
@@ -84,7 +148,7 @@ int docker_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err *e
     struct docker *d = docker_of(r);
     AUTO_ARENA(arena, DOCKER_ARENA_MAX);
     AUTO_BUF(config, CHANGES_MAX);
-    AUTO_BUF(target, 1024);
+    AUTO_BUF(target, ENGINE_TARGET_MAX);
     auto_answer answer = ENGINE_ANSWER_NONE;
     char name[DOCKER_NAME_MAX];
     struct json *container = NULL, *image = NULL, *made = NULL;
@@ -101,6 +165,8 @@ int docker_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err *e
         return result;
     (void)buf_addf(&target, "/commit?container=%s&repo=" DOCKER_SNAPSHOTS "&tag=%.*s&pause=1", name,
                    STR_ARG(s->snapshot_id));
+    if (engine_is_podman(d->engine) && add_changes(buf_str(&config), &target, e) < 0)
+        return -e->code;
     begin = time_mono_ns();
     result = engine_call(d->engine,
                          &(struct engine_request){.method = HTTP_POST,
@@ -118,11 +184,13 @@ int docker_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err *e
     return 1;
 }
 
-/* An image that sandboxes use loses its name only, and goes with the last of them. */
+/* An image that sandboxes use loses its name only, and goes with the last of them. Not on Podman,
+ * which by force removes the containers, too. */
 int docker_snapshot_remove(struct runtime *r, struct str snapshot_id, struct err *e)
 {
-    int result = docker_ask(docker_of(r), HTTP_DELETE, 0, e,
-                            "/images/" DOCKER_SNAPSHOTS ":%.*s?force=1", STR_ARG(snapshot_id));
+    struct docker *d = docker_of(r);
+    int result = docker_ask(d, HTTP_DELETE, 0, e, "/images/" DOCKER_SNAPSHOTS ":%.*s?force=%d",
+                            STR_ARG(snapshot_id), !engine_is_podman(d->engine));
 
     if (result == -ENOENT)
         return 0;

@@ -54,6 +54,9 @@ static void write_init(struct json_writer *w, const struct docker *d,
     json_write_array_end(w);
 }
 
+/* The environment of a sandbox whose connections are intercepted says so to execd. */
+#define INTERCEPT_ENV "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT"
+
 static int write_env(struct json_writer *w, const struct api_create *spec,
                      const struct docker_plan *plan)
 {
@@ -63,6 +66,8 @@ static int write_env(struct json_writer *w, const struct api_create *spec,
     json_write_key(w, STR("Env"));
     json_write_array(w);
     for (size_t i = 0; r == 0 && i < spec->env_count; i++) {
+        if (spec->credential_proxy && str_eq(spec->env[i].key, STR(INTERCEPT_ENV)))
+            continue;
         buf_clear(&text);
         r = buf_addf(&text, "%.*s=%.*s", STR_ARG(spec->env[i].key), STR_ARG(spec->env[i].value));
         json_write_string(w, buf_str(&text));
@@ -72,6 +77,8 @@ static int write_env(struct json_writer *w, const struct api_create *spec,
         (void)buf_addf(&text, DOCKER_TOKEN_ENV "=%s", plan->token);
         json_write_string(w, buf_str(&text));
     }
+    if (spec->credential_proxy)
+        json_write_string(w, STR(INTERCEPT_ENV "=true"));
     json_write_array_end(w);
     return r;
 }
@@ -112,7 +119,7 @@ static int write_labels(struct json_writer *w, const struct docker *d,
 {
     const struct api_create *spec = c->spec;
     AUTO_BUF(volumes, 64 << 10);
-    int r = docker_volumes_label(spec, &volumes);
+    int r = docker_volumes_label(spec, c->id, &volumes);
 
     json_write_key(w, STR("Labels"));
     json_write_object(w);
@@ -133,6 +140,10 @@ static int write_labels(struct json_writer *w, const struct docker *d,
     write_number_label(w, LABEL_RENEW, spec->renew_extend_s);
     write_number_label(w, LABEL_EXECD_PORT, plan->execd_port);
     write_number_label(w, LABEL_HTTP_PORT, plan->http_port);
+    if (plan->sidecar)
+        write_label(w, LABEL_EGRESS_TOKEN, c->token);
+    else if (spec->snapshot_id.n)
+        write_label(w, LABEL_EGRESS_TOKEN, STR(""));
     json_write_object_end(w);
     return r;
 }
@@ -151,8 +162,24 @@ static void write_binding(struct json_writer *w, unsigned port, const char *ip, 
     json_write_array_end(w);
 }
 
-static void write_ports(struct json_writer *w, const struct docker *d,
-                        const struct docker_plan *plan)
+/* The engine publishes a port only if it is exposed. */
+void docker_spec_write_exposed(struct json_writer *w, const struct docker_plan *plan)
+{
+    json_write_key(w, STR("ExposedPorts"));
+    json_write_object(w);
+    write_port_key(w, DOCKER_EXECD_PORT);
+    json_write_raw(w, STR("{}"));
+    write_port_key(w, DOCKER_HTTP_PORT);
+    json_write_raw(w, STR("{}"));
+    if (plan->sidecar) {
+        write_port_key(w, DOCKER_EGRESS_PORT);
+        json_write_raw(w, STR("{}"));
+    }
+    json_write_object_end(w);
+}
+
+void docker_spec_write_ports(struct json_writer *w, const struct docker *d,
+                             const struct docker_plan *plan)
 {
     if (d->host_network || !plan->execd_port)
         return;
@@ -160,18 +187,40 @@ static void write_ports(struct json_writer *w, const struct docker *d,
     json_write_object(w);
     write_binding(w, DOCKER_EXECD_PORT, d->config->docker.publish, plan->execd_port);
     write_binding(w, DOCKER_HTTP_PORT, d->config->docker.publish, plan->http_port);
+    if (plan->egress_port)
+        write_binding(w, DOCKER_EGRESS_PORT, d->config->docker.publish, plan->egress_port);
     json_write_object_end(w);
 }
 
-static void write_security(struct json_writer *w, const struct config *c)
+void docker_spec_write_texts(struct json_writer *w, struct str key, const char *const *texts)
 {
-    AUTO_BUF(text, ENGINE_ANSWER_MAX);
+    json_write_key(w, key);
+    json_write_array(w);
+    for (; *texts; texts++)
+        json_write_string(w, str_of(*texts));
+    json_write_array_end(w);
+}
+
+/* A sandbox that could change the rules of its sidecar, or send packets past them, has none. */
+static void write_dropped(struct json_writer *w, const struct config *c, bool sidecar)
+{
+    static const char *const always[] = {"NET_ADMIN", "NET_RAW"};
+    const struct config_list *drop = &c->docker.drop_capabilities;
 
     json_write_key(w, STR("CapDrop"));
     json_write_array(w);
-    for (size_t i = 0; i < c->docker.drop_capabilities.count; i++)
-        json_write_string(w, str_of(c->docker.drop_capabilities.at[i]));
+    for (size_t i = 0; i < drop->count; i++)
+        json_write_string(w, str_of(drop->at[i]));
+    for (size_t i = 0; sidecar && i < ARRAY_LEN(always); i++)
+        json_write_string(w, str_of(always[i]));
     json_write_array_end(w);
+}
+
+static void write_security(struct json_writer *w, const struct config *c, bool sidecar)
+{
+    AUTO_BUF(text, ENGINE_ANSWER_MAX);
+
+    write_dropped(w, c, sidecar);
     json_write_key(w, STR("SecurityOpt"));
     json_write_array(w);
     if (c->docker.no_new_privileges)
@@ -184,6 +233,22 @@ static void write_security(struct json_writer *w, const struct config *c)
         buf_addf(&text, "seccomp=%s", c->docker.seccomp_profile) == 0)
         json_write_string(w, buf_str(&text));
     json_write_array_end(w);
+}
+
+static void write_disk(struct json_writer *w, const struct docker *d,
+                       const struct api_limits *asked)
+{
+    uint64_t disk =
+        asked->disk_bytes ? asked->disk_bytes : (uint64_t)d->config->runtime.default_disk;
+    char text[24];
+
+    if (!disk || !d->quotas)
+        return;
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)disk);
+    json_write_key(w, STR("StorageOpt"));
+    json_write_object(w);
+    json_member_string(w, STR("size"), str_of(text));
+    json_write_object_end(w);
 }
 
 static void write_limits(struct json_writer *w, const struct config *c,
@@ -210,26 +275,66 @@ static void write_limits(struct json_writer *w, const struct config *c,
     json_write_array_end(w);
 }
 
+static void write_network(struct json_writer *w, const struct docker *d, struct str id,
+                          const struct docker_plan *plan)
+{
+    char name[DOCKER_NAME_MAX], mode[sizeof("container:") + DOCKER_NAME_MAX];
+
+    docker_sidecar_name(id, name);
+    (void)snprintf(mode, sizeof(mode), "container:%s", name);
+    json_member_string(w, STR("NetworkMode"),
+                       str_of(plan->sidecar ? mode : d->config->docker.network_mode));
+    if (!plan->sidecar)
+        docker_spec_write_ports(w, d, plan);
+}
+
+/* Volumes of ours: execd, and what a sidecar shares. */
+static void write_own_binds(struct json_writer *w, const struct docker *d,
+                            const struct runtime_create *c)
+{
+    AUTO_BUF(bind, 2 * DOCKER_NAME_MAX);
+    char shared[DOCKER_NAME_MAX];
+
+    (void)buf_addf(&bind, "%s:" DOCKER_DIR ":ro", d->execd_volume);
+    json_write_string(w, buf_str(&bind));
+    if (!c->spec->credential_proxy)
+        return;
+    buf_clear(&bind);
+    docker_runtime_volume(c->id, shared);
+    (void)buf_addf(&bind, "%s:" DOCKER_SHARED_DIR ":rw", shared);
+    json_write_string(w, buf_str(&bind));
+}
+
+/* A claim's variables are put into a file there, which no snapshot must have. */
+static void write_tmpfs(struct json_writer *w, const struct runtime_create *c)
+{
+    if (!str_eq(c->owner, STR(DOCKER_POOL_OWNER)) || c->spec->credential_proxy)
+        return;
+    json_write_key(w, STR("Tmpfs"));
+    json_write_object(w);
+    json_member_string(w, STR(DOCKER_SHARED_DIR), STR("rw,nosuid,nodev,noexec,mode=755,size=16m"));
+    json_write_object_end(w);
+}
+
 static int write_host(struct json_writer *w, const struct docker *d, const struct runtime_create *c,
                       const struct docker_plan *plan, struct err *e)
 {
-    AUTO_BUF(bind, DOCKER_NAME_MAX + sizeof(DOCKER_DIR ":ro"));
     int r;
 
     json_write_key(w, STR("HostConfig"));
     json_write_object(w);
-    json_member_string(w, STR("NetworkMode"), str_of(d->config->docker.network_mode));
+    write_network(w, d, c->id, plan);
     if (d->oci_runtime[0])
         json_member_string(w, STR("Runtime"), str_of(d->oci_runtime));
     json_write_key(w, STR("Binds"));
     json_write_array(w);
-    (void)buf_addf(&bind, "%s:" DOCKER_DIR ":ro", d->execd_volume);
-    json_write_string(w, buf_str(&bind));
+    write_own_binds(w, d, c);
     r = docker_volumes_write(d, c->spec, w, e);
     json_write_array_end(w);
-    write_ports(w, d, plan);
-    write_security(w, d->config);
+    write_tmpfs(w, c);
+    write_security(w, d->config, plan->sidecar);
     write_limits(w, d->config, &c->spec->limits);
+    write_disk(w, d, &c->spec->limits);
     json_write_object_end(w);
     return r;
 }
@@ -252,10 +357,8 @@ int docker_spec_write(const struct docker *d, const struct runtime_create *c,
         r = err_set(e, EMSGSIZE, "env is too long");
     if (r == 0 && write_labels(&w, d, c, plan) < 0)
         r = err_set(e, EMSGSIZE, "the names of volumes are too long");
-    if (!d->host_network) {
-        json_write_key(&w, STR("ExposedPorts"));
-        json_write_raw(&w, STR("{\"44772/tcp\":{},\"8080/tcp\":{}}"));
-    }
+    if (!d->host_network && !plan->sidecar)
+        docker_spec_write_exposed(&w, plan);
     if (r == 0)
         r = write_host(&w, d, c, plan, e);
     if (r < 0)

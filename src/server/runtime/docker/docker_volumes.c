@@ -229,8 +229,9 @@ int docker_volumes_write(const struct docker *d, const struct api_create *spec,
     return r;
 }
 
-int docker_volumes_label(const struct api_create *spec, struct buf *out)
+int docker_volumes_label(const struct api_create *spec, struct str id, struct buf *out)
 {
+    char shared[DOCKER_NAME_MAX];
     struct json_writer w;
     size_t count = 0;
 
@@ -242,6 +243,11 @@ int docker_volumes_label(const struct api_create *spec, struct buf *out)
             json_write_string(&w, spec->volumes[i].claim_name);
             count++;
         }
+    if (spec->credential_proxy) {
+        docker_runtime_volume(id, shared);
+        json_write_string(&w, str_of(shared));
+        count++;
+    }
     json_write_array_end(&w);
     if (json_write_end(&w) < 0)
         return -EMSGSIZE;
@@ -250,7 +256,7 @@ int docker_volumes_label(const struct api_create *spec, struct buf *out)
     return 0;
 }
 
-static int make_volume(struct docker *d, struct str name, struct str made_for, struct err *e)
+int docker_volume_make(struct docker *d, struct str name, struct str made_for, struct err *e)
 {
     auto_answer answer = ENGINE_ANSWER_NONE;
     AUTO_BUF(body, LABEL_MAX);
@@ -287,7 +293,7 @@ int docker_volumes_make(struct docker *d, const struct runtime_create *c, struct
         if (v->kind == API_VOLUME_PVC && v->create_if_missing)
             r = inspect(d, &arena, v->claim_name, &volume, e);
         if (r == 0)
-            r = make_volume(d, v->claim_name, v->delete_with_sandbox ? c->id : STR_NONE, e);
+            r = docker_volume_make(d, v->claim_name, v->delete_with_sandbox ? c->id : STR_NONE, e);
         if (r < 0)
             return err_wrap(e, r, "volume '%.*s'", STR_ARG(v->name));
     }
@@ -307,6 +313,15 @@ static bool is_ours(const struct docker *d, const struct json *volume)
 {
     return has_label(volume, STR(LABEL_VOLUMES), STR(MANAGED)) &&
            has_label(volume, STR(LABEL_OWNER), str_of(d->owner));
+}
+
+/* What a sandbox shares with its sidecar: no volume that a request names. */
+static bool is_internal(const struct json *volume)
+{
+    struct str name;
+
+    return json_to_str(json_get(volume, STR("Name")), &name) == 0 &&
+           str_starts(name, STR("opensandbox-"));
 }
 
 void docker_volumes_drop(struct docker *d, struct str sandbox_id, struct str label)
@@ -390,7 +405,7 @@ int docker_volume_list(struct runtime *r, uint64_t skip, uint64_t count,
         return err_set(e, ENOMEM, "too many volumes");
     json_each(item, all)
     {
-        if (is_ours(d, item))
+        if (is_ours(d, item) && !is_internal(item))
             ours[n++] = item;
     }
     qsort(ours, n, sizeof(*ours), by_name);
@@ -439,7 +454,7 @@ int docker_volume_create(struct runtime *r, struct str name, uint64_t size_bytes
     if (result > 0)
         return err_set(e, EEXIST, "the Docker engine has a volume '%s' already",
                        api_show(name).text);
-    return result < 0 ? result : make_volume(d, name, STR_NONE, e);
+    return result < 0 ? result : docker_volume_make(d, name, STR_NONE, e);
 }
 
 int docker_volume_remove(struct runtime *r, struct str name, struct err *e)

@@ -34,6 +34,7 @@ struct engine {
     struct engine_place place;
     char cert[3][PATH_MAX]; /* ca.pem, cert.pem, key.pem */
     atomic_uint api_minor;
+    atomic_bool is_podman;
     pthread_mutex_t lock; /* protects the rest */
     struct conn *idle[CONNS_KEPT_MAX];
     size_t idle_count;
@@ -436,6 +437,23 @@ static int minor_of(const struct json *v, unsigned usual, unsigned *ret)
     return 0;
 }
 
+bool engine_is_podman(const struct engine *en)
+{
+    return atomic_load(&en->is_podman);
+}
+
+static bool names_podman(const struct json *components)
+{
+    struct str name;
+
+    json_each(item, components)
+    {
+        if (json_to_str(json_get(item, STR("Name")), &name) == 0 && str_starts(name, STR("Podman")))
+            return true;
+    }
+    return false;
+}
+
 int engine_negotiate(struct engine *en, struct err *e)
 {
     AUTO_ARENA(arena, 1 << 20);
@@ -453,6 +471,7 @@ int engine_negotiate(struct engine *en, struct err *e)
     if (newest < API_MINOR_MIN)
         return err_set(e, EPROTO, "the Docker engine has API 1.%u; expected 1.%d or newer", newest,
                        API_MINOR_MIN);
+    atomic_store(&en->is_podman, names_podman(json_get(tree, STR("Components"))));
     /* An engine that has dropped 1.41 is asked for the oldest it has: what is used here stays. */
     atomic_store(&en->api_minor, oldest > API_MINOR_MAX   ? oldest
                                  : newest > API_MINOR_MAX ? API_MINOR_MAX

@@ -48,6 +48,8 @@ const char *engine_host(const struct engine *en);
 int engine_negotiate(struct engine *en, struct err *e);
 /* minor of 1.minor; 0 before engine_negotiate. */
 unsigned engine_api_minor(const struct engine *en);
+/* Whether it is Podman's service of the same API, which ignores parts of it. */
+bool engine_is_podman(const struct engine *en);
 
 struct engine_request {
     enum http_method method;

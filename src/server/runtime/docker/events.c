@@ -46,7 +46,8 @@ bool docker_event_read(struct str line, char *out, size_t out_size)
         json_to_str(json_get(tree, STR("Action")), &action) < 0)
         return false;
     attributes = json_get(json_get(tree, STR("Actor")), STR("Attributes"));
-    if (json_to_str(json_get(attributes, STR(LABEL_ID)), &id) < 0)
+    if (json_to_str(json_get(attributes, STR(LABEL_ID)), &id) < 0 &&
+        json_to_str(json_get(attributes, STR(LABEL_SIDECAR_FOR)), &id) < 0)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(matter); i++)
         if (str_eq(action, matter[i]))

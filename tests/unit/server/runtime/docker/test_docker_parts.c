@@ -88,6 +88,33 @@ TEST(docker_events, tell_which_sandbox_has_changed)
     CHECK(!docker_event_read(STR("not json"), id, sizeof(id)));
 }
 
+TEST(docker_events, of_a_sidecar_are_of_its_sandbox)
+{
+    char id[ID_UUID_MAX];
+
+    CHECK(docker_event_read(STR("{\"Action\":\"die\",\"Actor\":{\"Attributes\":{"
+                                "\"opensandbox.io/egress-sidecar-for\":\"box-2\"}}}"),
+                            id, sizeof(id)));
+    CHECK_STR(id, "box-2");
+}
+
+TEST(docker_inspect, knows_a_sandbox_with_a_sidecar_by_its_label)
+{
+    struct docker_facts f;
+
+    CHECK_EQ(facts_of("{\"Id\":\"a\",\"State\":{\"Status\":\"running\"},\"Config\":{\"Labels\":{"
+                      "\"opensandbox.io/egress-auth-token\":\"t\"}}}",
+                      &f),
+             0);
+    CHECK(f.has_sidecar);
+    /* A restored sandbox inherits the label of its image, emptied. */
+    CHECK_EQ(facts_of("{\"Id\":\"a\",\"State\":{\"Status\":\"running\"},\"Config\":{\"Labels\":{"
+                      "\"opensandbox.io/egress-auth-token\":\"\"}}}",
+                      &f),
+             0);
+    CHECK(!f.has_sidecar);
+}
+
 TEST(docker_logs, takes_frames_apart)
 {
     AUTO_BUF(out, 100);
