@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,6 +50,10 @@ static const char help[] =
     "  --dns-timeout MS   for an answer of a resolver\n"
     "  --trust FILE       authorities (PEM) that servers of intercepted connections may have\n"
     "                     beside those of the system\n"
+    "  --vault-key-fd FD  pipe with a key of 32 bytes: credential vaults are sealed by it and "
+    "outlive\n"
+    "                     this process\n"
+    "  --resolved-http    no credential over plain HTTP for a name that no resolver knows\n"
     "  --webhook URL      gets a POST for each denied name\n"
     "  --until-eof FD     end when this inherited pipe reports end of file\n"
     "  --sidecar          be a sidecar\n"
@@ -68,6 +73,8 @@ enum option_id {
     OPT_MAX_RULES,
     OPT_DNS_TIMEOUT,
     OPT_TRUST,
+    OPT_VAULT_KEY_FD,
+    OPT_RESOLVED_HTTP,
     OPT_WEBHOOK,
     OPT_UNTIL_EOF,
     OPT_SIDECAR,
@@ -75,25 +82,27 @@ enum option_id {
     OPT_HELP,
 };
 static const struct option options[] = {
-    {"broker",      required_argument, NULL, OPT_BROKER     },
-    {"broker-fd",   required_argument, NULL, OPT_BROKER_FD  },
-    {"webhook",     required_argument, NULL, OPT_WEBHOOK    },
-    {"dir",         required_argument, NULL, OPT_DIR        },
-    {"socket",      required_argument, NULL, OPT_SOCKET     },
-    {"upstream",    required_argument, NULL, OPT_UPSTREAM   },
-    {"deny",        required_argument, NULL, OPT_DENY       },
-    {"allow",       required_argument, NULL, OPT_ALLOW      },
-    {"doh",         required_argument, NULL, OPT_DOH        },
-    {"block-doh",   no_argument,       NULL, OPT_BLOCK_DOH  },
-    {"block-quic",  no_argument,       NULL, OPT_BLOCK_QUIC },
-    {"max-rules",   required_argument, NULL, OPT_MAX_RULES  },
-    {"dns-timeout", required_argument, NULL, OPT_DNS_TIMEOUT},
-    {"trust",       required_argument, NULL, OPT_TRUST      },
-    {"until-eof",   required_argument, NULL, OPT_UNTIL_EOF  },
-    {"sidecar",     no_argument,       NULL, OPT_SIDECAR    },
-    {"version",     no_argument,       NULL, OPT_VERSION    },
-    {"help",        no_argument,       NULL, OPT_HELP       },
-    {NULL,          0,                 NULL, 0              },
+    {"broker",        required_argument, NULL, OPT_BROKER       },
+    {"broker-fd",     required_argument, NULL, OPT_BROKER_FD    },
+    {"webhook",       required_argument, NULL, OPT_WEBHOOK      },
+    {"dir",           required_argument, NULL, OPT_DIR          },
+    {"socket",        required_argument, NULL, OPT_SOCKET       },
+    {"upstream",      required_argument, NULL, OPT_UPSTREAM     },
+    {"deny",          required_argument, NULL, OPT_DENY         },
+    {"allow",         required_argument, NULL, OPT_ALLOW        },
+    {"doh",           required_argument, NULL, OPT_DOH          },
+    {"block-doh",     no_argument,       NULL, OPT_BLOCK_DOH    },
+    {"block-quic",    no_argument,       NULL, OPT_BLOCK_QUIC   },
+    {"max-rules",     required_argument, NULL, OPT_MAX_RULES    },
+    {"dns-timeout",   required_argument, NULL, OPT_DNS_TIMEOUT  },
+    {"trust",         required_argument, NULL, OPT_TRUST        },
+    {"vault-key-fd",  required_argument, NULL, OPT_VAULT_KEY_FD },
+    {"resolved-http", no_argument,       NULL, OPT_RESOLVED_HTTP},
+    {"until-eof",     required_argument, NULL, OPT_UNTIL_EOF    },
+    {"sidecar",       no_argument,       NULL, OPT_SIDECAR      },
+    {"version",       no_argument,       NULL, OPT_VERSION      },
+    {"help",          no_argument,       NULL, OPT_HELP         },
+    {NULL,            0,                 NULL, 0                },
 };
 
 static int complain(const char *what, const char *value)
@@ -140,12 +149,31 @@ static int set_number(uint32_t *ret, uint64_t max, const char *text)
     return 0;
 }
 
+/* The server has written it already. */
+static int read_vault_key(struct egress_conf *conf, int fd)
+{
+    size_t n = 0;
+    ssize_t got = 1;
+
+    while (n < sizeof(conf->vault_key) && got > 0) {
+        got = read(fd, conf->vault_key + n, sizeof(conf->vault_key) - n);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    (void)close(fd);
+    (void)mlock(conf->vault_key, sizeof(conf->vault_key));
+    conf->seals_vaults = n == sizeof(conf->vault_key);
+    return conf->seals_vaults ? 0 : complain("no key for credential vaults from", "--vault-key-fd");
+}
+
 static int parse_option(struct egress_conf *conf, int id, const char *value)
 {
     uint32_t n = 0;
     int r = 0;
 
     switch (id) {
+    case OPT_RESOLVED_HTTP:
+        conf->resolved_http = true;
+        break;
     case OPT_BROKER:
         conf->broker = value;
         break;
@@ -183,6 +211,9 @@ static int parse_option(struct egress_conf *conf, int id, const char *value)
     case OPT_TRUST:
         conf->trust = value;
         break;
+    case OPT_VAULT_KEY_FD:
+        r = set_number(&n, 1024, value);
+        return r < 0 ? r : read_vault_key(conf, (int)n);
     case OPT_UNTIL_EOF:
         r = set_number(&n, 1024, value);
         conf->until_eof = (int)n;
@@ -412,6 +443,7 @@ int main(int argc, char **argv)
 
     if (is_sidecar(argc, argv))
         return sidecar_main();
+    (void)prctl(PR_SET_DUMPABLE, 0); /* it holds keys and credentials */
     life.egress = (struct egress){
         .conf = {.rules_max = POLICY_RULES_MAX,
                  .dns_timeout_ms = DNS_TIMEOUT_MS,
@@ -429,7 +461,6 @@ int main(int argc, char **argv)
     log_init(&(struct log_conf){.level = LOG_INFO, .fd = STDERR_FILENO, .area = "egress"});
     fd_raise_limit();
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    (void)prctl(PR_SET_DUMPABLE, 0); /* it will hold credentials */
     r = serve(&life, &e);
     if (r < 0)
         (void)log_err(&e, "cannot serve");

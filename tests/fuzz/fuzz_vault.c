@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (vault_patch(v, in, &any_host, &e) == 0)
         check_state(v);
     FUZZ_CHECK(str_find_str(str_of(e.msg), STR(MARKER)) == strlen(e.msg));
-    FUZZ_CHECK(vault_delete(v, &e) == 0);
+    FUZZ_CHECK(vault_delete(v, &any_host, &e) == 0);
     vault_free(v);
     return 0;
 }

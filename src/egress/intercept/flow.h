@@ -22,6 +22,7 @@ struct flow {
     struct str target; /* to request from the server */
     bool guarded;      /* placeholders of the environment must not leave in its body */
     bool leaks;        /* one was seen */
+    bool lost;         /* ... whose value was lost */
     bool injects;      /* a secret goes out: the response is redacted */
     bool redacts_body; /* known with the head of the response */
     bool collects;     /* its body is being collected, to be sent with its new length */
