@@ -124,7 +124,7 @@ static void reply_placeholders(struct http_req *req, struct guarded *b)
     for (size_t i = 0; i < rows.count; i++)
         json_member_string(&w, rows.at[i].name, rows.at[i].placeholder);
     for (size_t i = 0; set && i < set->lost_count; i++) /* its requests are refused with a reason */
-        if (set->lost[i].name.n)
+        if (set->lost[i].name.n && !str_eq(set->lost[i].name, STR(VAULT_LOST_ANY)))
             json_member_string(&w, set->lost[i].name, set->lost[i].placeholder);
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)

@@ -183,12 +183,18 @@ int vault_keep_write(const struct vault_set *s, const unsigned char *key, struct
 
 /* --- reading --- */
 
-static int lose(struct vault *v, const struct vault_kept_head *head, struct err *e)
+/* any: whatever looks like a placeholder of an environment, since the first line proves nothing. */
+static int lose(struct vault *v, const struct vault_kept_head *head, bool any, struct err *e)
 {
+    static const struct vault_lost all = {.name = STR_INIT(VAULT_LOST_ANY),
+                                          .placeholder = STR_INIT(VAULT_PLACEHOLDER_PREFIX)};
     struct vault_set *s = vault_set_new();
     int r = s ? 0 : -ENOMEM;
 
-    for (size_t i = 0; r == 0 && i < head->lost_count; i++)
+    if (r == 0 && any)
+        r = vault_set_add_lost(s, &all);
+
+    for (size_t i = 0; r == 0 && i < head->lost_count && s->lost_count < VAULT_LOST_MAX; i++)
         r = vault_set_add_lost(s, &(struct vault_lost){
                                       .name = head->lost[i].name,
                                       .placeholder = head->lost[i].placeholder,
@@ -273,8 +279,6 @@ static int restore(struct vault *v, struct str text, struct err *e)
 int vault_keep_read(struct vault *v, const unsigned char *key, struct str id, struct str file,
                     struct err *e)
 {
-    static struct vault_kept_lost any = {.name = STR_INIT("?"),
-                                         .placeholder = STR_INIT(VAULT_PLACEHOLDER_PREFIX)};
     struct vault_kept_head head = {0};
     AUTO_ARENA(a, TREE_BYTES_MAX);
     AUTO_BUF(values, VALUES_BYTES_MAX);
@@ -293,9 +297,9 @@ int vault_keep_read(struct vault *v, const unsigned char *key, struct str id, st
             return VAULT_KEPT;
     } else {
         (void)err_set(e, EBADMSG, "its file cannot be read");
-        head = (struct vault_kept_head){.created = true, .lost = &any, .lost_count = 1};
+        head = (struct vault_kept_head){.created = true};
     }
-    r = lose(v, &head, &memory);
+    r = lose(v, &head, r == -EBADMSG, &memory);
     if (r < 0)
         *e = memory;
     return r < 0 ? r : VAULT_LOST;

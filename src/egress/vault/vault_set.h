@@ -83,9 +83,9 @@ struct vault_binding {
 };
 
 /* A placeholder whose value did not outlive the process: requests that carry it are refused. */
+#define VAULT_LOST_ANY "*" /* a name: of all variables, whose placeholders begin alike */
 struct vault_lost {
-    struct str
-        name; /* of the variable; empty: of a binding of the API, and refused to `hosts` only */
+    struct str name; /* of the variable; empty: of a binding, and refused to `hosts` only */
     struct str placeholder;
     struct vault_list hosts;
 };
