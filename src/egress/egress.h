@@ -111,6 +111,7 @@ struct egress {
     struct egress_stats stats;
     struct loop_timer sweep;
     int sandboxes;            /* <data>/sandboxes */
+    int door;                 /* bound for HTTP; -EBADF once it serves */
     struct loop_io broker_io; /* of an inherited connection: tells its end */
     bool broker_lost;         /* the process ends: the server starts another, with a new one */
 };
@@ -265,5 +266,6 @@ void api_policy(struct http_req *req); /* /policy; of the sandbox {id}, or of th
 void api_vault(struct http_req *req);  /* /credential-vault and below */
 void api_on_unrouted(struct http_req *req, unsigned allowed);
 
+int api_bind(struct egress *g, struct err *e); /* takes the name of the socket; nobody is served */
 int api_start(struct egress *g, struct err *e);
 void api_forget(struct guarded *b); /* answers the requests that wait */

@@ -325,6 +325,26 @@ static int start_webhook(struct egress *g, struct err *e)
     return g->conf.webhook ? webhook_new(&conf, &g->webhook, e) : 0;
 }
 
+/* Before there is another thread, and before a byte of a sandbox is read. */
+static int give_up_files(struct egress *g, struct err *e)
+{
+    struct confine_files files = {.trust = g->conf.trust, .trust_dir = g->conf.trust_dir};
+    char path[512];
+    int r = api_bind(g, e);
+
+    if (r < 0)
+        return r;
+    (void)snprintf(path, sizeof(path), "%s/sandboxes", g->conf.dir);
+    g->sandboxes = files.sandboxes = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (g->sandboxes < 0)
+        return err_sys(e, errno, "open %s", path);
+    r = egress_confine_files(&files, e);
+    if (r > 0)
+        log_event(LOG_WARN,
+                  "the kernel has no Landlock: files of the server's account stay in reach");
+    return r < 0 ? r : 0;
+}
+
 static int open_parts(struct life *l, struct err *e)
 {
     struct egress *g = &l->egress;
@@ -332,7 +352,6 @@ static int open_parts(struct life *l, struct err *e)
     struct dns_forward_conf forward = {.upstream_count = g->conf.upstream_count,
                                        .timeout_ms = g->conf.dns_timeout_ms,
                                        .asks_max = ASKS_MAX};
-    char path[512];
     sigset_t set;
     int r = loop_new(&g->loop, e);
 
@@ -348,10 +367,6 @@ static int open_parts(struct life *l, struct err *e)
         r = read_lists(g, e);
     if (r < 0)
         return r;
-    (void)snprintf(path, sizeof(path), "%s/sandboxes", g->conf.dir);
-    g->sandboxes = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (g->sandboxes < 0)
-        return err_sys(e, errno, "open %s", path);
     forward.loop = g->loop;
     memcpy(forward.upstreams, g->conf.upstreams, sizeof(forward.upstreams));
     g->forward = dns_forward_new(&forward);
@@ -365,8 +380,10 @@ static int serve(struct life *l, struct err *e)
 {
     struct egress *g = &l->egress;
     struct broker_info info = {0};
-    int r = open_parts(l, e);
+    int r = give_up_files(g, e);
 
+    if (r == 0)
+        r = open_parts(l, e);
     if (r == 0)
         r = meet_broker(g, &info, e);
     if (r == 0)
@@ -413,6 +430,7 @@ static void clean_up(struct life *l)
     policy_free(g->doh);
     broker_close(&g->client);
     fd_close(g->sandboxes);
+    fd_close(g->door);
     if (g->loop) {
         if (l->tie.fd > 0)
             loop_io_stop(g->loop, &l->tie);
@@ -452,6 +470,7 @@ int main(int argc, char **argv)
         .enforcer = &guarded_enforcer,
         .client = {-EBADF          },
         .sandboxes = -EBADF,
+        .door = -EBADF,
     };
     map_init(&life.egress.guarded, EGRESS_GUARDED_MAX, NULL);
     map_init(&life.egress.by_addr, 2 * EGRESS_GUARDED_MAX, NULL);
