@@ -130,7 +130,9 @@ int egress_confine_files(const struct confine_files *files, struct err *e)
     int r;
 
     if (abi < 1)
-        return errno == ENOSYS || errno == EOPNOTSUPP ? 1 : err_sys(e, errno, "Landlock");
+        return errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM
+                   ? 1
+                   : err_sys(e, errno, "Landlock");
     rules = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
     if (rules < 0)
         return err_sys(e, errno, "rules of Landlock");

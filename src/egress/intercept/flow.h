@@ -34,7 +34,8 @@ struct flow {
 
 /* inject.c */
 
-/* Looks for placeholders that belong to other hosts, in target and headers. True: there are. */
+/* Looks for placeholders that belong to other hosts, in the method, the target and
+ * headers. True: there are. */
 bool inject_finds_leak(struct flow *f);
 /* Puts secrets into target and headers, and prepares the body. -ENOMEM. */
 int inject_head(struct flow *f);

@@ -71,11 +71,12 @@ bool inject_finds_leak(struct flow *f)
 
     if (!f->set || !f->set->guards)
         return false;
-    leaks = text_leaks(f, f->req->head.target);
+    leaks = text_leaks(f, f->req->head.target) || text_leaks(f, f->facts.method);
     for (size_t i = 0; !leaks && i < h->count; i++) {
         struct str basic = basic_text(h->rows[i].name, h->rows[i].value, room);
 
-        leaks = text_leaks(f, h->rows[i].value) || (basic.p && text_leaks(f, basic));
+        leaks = text_leaks(f, h->rows[i].name) || text_leaks(f, h->rows[i].value) ||
+                (basic.p && text_leaks(f, basic));
     }
     f->leaks = false; /* refused and recorded by the caller */
     return leaks;
