@@ -130,12 +130,11 @@ static int may_connect(void *user, void *sandbox, struct str name, const struct 
 static int may_request(void *user, void *sandbox, const struct intercept_request *r, struct err *e)
 {
     const struct egress *g = user;
-    struct guarded *b = sandbox;
+    const struct guarded *b = sandbox;
 
     if (policy_judge_request(g->always, b->policy, r->host, r->method,
                              r->devious ? STR_NONE : r->path) != POLICY_DENY)
         return 0;
-    b->denied++;
     return err_set(e, EACCES, "the network policy denies this method and path of the host");
 }
 
@@ -225,6 +224,8 @@ static void on_event(void *user UNUSED, void *sandbox, const struct intercept_ev
                        STR_ARG(v->host), STR_ARG(v->binding), (unsigned long long)v->revision);
     else
         (void)buf_addf(&detail, "%.*s %.*s", STR_ARG(v->method), STR_ARG(v->host));
+    if (str_eq(str_of(v->kind), STR("egress.deny")))
+        ((struct guarded *)sandbox)->denied++;
     guarded_event(sandbox, v->kind, v->reason ? v->reason : "a binding matches", buf_str(&detail));
 }
 

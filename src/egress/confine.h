@@ -1,13 +1,13 @@
-/* confine.h - what the process gives up: it parses messages of sandboxes under the server's account,
- * and a mistake there must not reach what that account may.
+/* confine.h - what the process gives up: it parses messages of sandboxes under the account of the
+ * server, and a mistake there must not reach what that account may.
  *
- * Files, before it has threads, by Landlock: from then on it opens the directories of sandboxes, and
- * reads authorities and a few files of the system. Neither the server's key, store and configuration
- * nor anybody's home can be opened, and no process outside can get a signal.
+ * Files, before it has threads, by Landlock: from then on it opens the directories of sandboxes,
+ * and reads authorities and a few files of the system. The key, store and configuration of the
+ * server cannot be opened, nor can anybody's home, and no process outside can get a signal.
  *
- * System calls, once it serves, by a seccomp filter: it can make no unix socket, so that it cannot connect to the broker or to others;
- * start no program; trace no process, and take no descriptor or memory of one. Its connection to
- * the broker has the role of egress, for good. */
+ * System calls, once it serves, by a seccomp filter: it can make no unix socket, so that it cannot
+ * connect to the broker or to others; start no program; trace no process, and take no descriptor or
+ * memory of one. Its connection to the broker has the role of egress, for good. */
 #pragma once
 
 #include "base/err.h"

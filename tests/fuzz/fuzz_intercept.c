@@ -1,6 +1,7 @@
-/* Input: what a sandbox sends over a connection to port 80 that is intercepted. A server on loopback
- * sees what comes out: never a placeholder of another host or its value; a credential only with its
- * own Host; one framing, and lines that end in CRLF. What the server echoes comes back redacted. */
+/* Input: what a sandbox sends over a connection to port 80 that is intercepted. A server on
+ * loopback sees what comes out: never a placeholder of another host or its value; a credential only
+ * with its own Host; one framing, and lines that end in CRLF. What the server echoes comes back
+ * redacted. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* vault_write.c - a vault as clients see it, and parts of its file. No function here reads a value. */
+/* vault_write.c - a vault as clients see it, and parts of its file. No function here reads a
+ * value. */
 #include "egress/vault/vault_set.h"
 
 static const struct str auth_names[] = {
