@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,7 +27,8 @@ TEST(confine, leaves_only_the_files_of_sandboxes)
     auto_fd data = -EBADF, box = -EBADF;
     struct confine_files files = {0};
     struct err e = {0};
-    int r, pid;
+    int ends[2], r, pid;
+    char c;
 
     CHECK(mkdtemp(dir));
     data = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -37,12 +37,17 @@ TEST(confine, leaves_only_the_files_of_sandboxes)
     CHECK_EQ(io_write_file_atomic(data, "key", STR("k"), 0600, &e), 0);
     files.sandboxes = openat(data, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(reads("/etc/passwd"));
-    pid = fork();
+    CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+    pid = fork(); /* not PR_SET_PDEATHSIG: that signal is refused as well */
     CHECK(pid >= 0);
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;)
-            (void)pause();
+        close(ends[1]);
+        while (read(ends[0], &c, 1) > 0)
+            ;
+        (void)unlinkat(data, "key", 0); /* what its parent may not any more */
+        (void)unlinkat(data, "sandboxes/box", AT_REMOVEDIR);
+        (void)unlinkat(data, "sandboxes", AT_REMOVEDIR);
+        _exit(rmdir(dir));
     }
     r = egress_confine_files(&files, &e);
     if (r == 0) {
