@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/fd.h"
 #include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -421,6 +422,7 @@ static void handle_stats(struct http_req *req)
         {STR("changes"),      s->changes      },
         {STR("learned"),      s->learned      },
         {STR("brokerErrors"), s->broker_errors},
+        {STR("vaultsLost"),   s->vaults_lost  },
     };
     struct json_writer w;
 
@@ -469,18 +471,25 @@ int api_start(struct egress *g, struct err *e)
         .user = g,
         .on_unrouted = api_on_unrouted,
     };
-    struct sock_addr addr = {.size = sizeof(addr.path)};
-    mode_t mask;
     int r = http_server_new(g->loop, &conf, &g->http, e);
-    int fd;
 
     if (r < 0)
         return r;
+    if (listen(g->door, LISTEN_BACKLOG) < 0)
+        return err_sys(e, errno, "listen on %s", g->conf.socket);
+    return http_server_listen(g->http, take_fd(&g->door), e);
+}
+
+int api_bind(struct egress *g, struct err *e)
+{
+    struct sock_addr addr = {.size = sizeof(addr.path)};
+    mode_t mask;
+
     addr.path.sun_family = AF_UNIX;
     if (str_copy(addr.path.sun_path, sizeof(addr.path.sun_path), str_of(g->conf.socket)) < 0)
         return err_set(e, ENAMETOOLONG, "the path '%s' is too long for a socket", g->conf.socket);
     mask = umask(0177);
-    fd = sock_listen(&addr, LISTEN_BACKLOG, e);
+    g->door = sock_bound(&addr, e);
     (void)umask(mask);
-    return fd < 0 ? fd : http_server_listen(g->http, fd, e);
+    return g->door < 0 ? g->door : 0;
 }

@@ -16,6 +16,7 @@
 #include "egress/dns/forward.h"
 #include "egress/intercept/intercept.h"
 #include "egress/policy/policy.h"
+#include "net/aead.h"
 #include "net/http_server.h"
 #include "net/pool.h"
 
@@ -49,12 +50,15 @@ struct egress_conf {
     const char *trust;     /* file of authorities beside the system's; NULL */
     const char *trust_dir; /* hashed directory in place of the system's; NULL */
     bool vault_cleartext;  /* writes of vaults need neither TLS nor loopback */
-    bool insecure;         /* servers of intercepted connections need no valid certificate */
-    bool dns_only;         /* packets are not filtered: what the API calls mode "dns" */
-    bool private_names;    /* allowed names may lead to private addresses */
-    uint16_t tls_port;     /* where redirected connections arrive; 0 = NETNS_TLS_PORT */
-    const char *ca_file;   /* key and certificate, in the directory of a sandbox; NULL = ours */
-    int until_eof;         /* end with this pipe; -EBADF = none */
+    bool resolved_http;    /* no credential over plain HTTP for names that no resolver knows */
+    bool seals_vaults;     /* vaults outlive the process, sealed by: */
+    unsigned char vault_key[AEAD_KEY_BYTES];
+    bool insecure;       /* servers of intercepted connections need no valid certificate */
+    bool dns_only;       /* packets are not filtered: what the API calls mode "dns" */
+    bool private_names;  /* allowed names may lead to private addresses */
+    uint16_t tls_port;   /* where redirected connections arrive; 0 = NETNS_TLS_PORT */
+    const char *ca_file; /* key and certificate, in the directory of a sandbox; NULL = ours */
+    int until_eof;       /* end with this pipe; -EBADF = none */
 };
 
 struct guarded;
@@ -64,6 +68,7 @@ struct egress_stats {
     uint64_t updates;    /* of nftables: policies applied, and answers learned */
     uint64_t rules;      /* entries of the policy last applied */
     uint64_t vault_uses; /* requests that got a credential */
+    uint64_t vaults_lost;
     /* of allowed questions, until their answer */
     uint64_t duration_buckets[EGRESS_DURATION_BOUNDS + 1], duration_count;
     double duration_sum, duration_min, duration_max; /* s */
@@ -107,6 +112,7 @@ struct egress {
     struct egress_stats stats;
     struct loop_timer sweep;
     int sandboxes;            /* <data>/sandboxes */
+    int door;                 /* bound for HTTP; -EBADF once it serves */
     struct loop_io broker_io; /* of an inherited connection: tells its end */
     bool broker_lost;         /* the process ends: the server starts another, with a new one */
 };
@@ -121,7 +127,8 @@ struct learned {
 
 struct event {
     int64_t at_us;
-    const char *kind; /* "egress.deny", "egress.allow", "policy.change", "vault.use" */
+    const char
+        *kind; /* "egress.deny", "egress.allow", "policy.change", "vault.use", "vault.lost" */
     const char *reason;
     char detail[EVENT_DETAIL_MAX];
 };
@@ -148,6 +155,7 @@ struct guarded {
     uint64_t tokens, tokens_at_ns; /* for questions that carry data */
     uint64_t queries, denied;
     struct vault *vault;       /* NULL before catcher_attach, as the next */
+    bool vault_lost;           /* its values did not outlive an earlier process */
     struct intercept_box *box; /* its connections to ports 80 and 443 */
     struct event *events;      /* a ring; allocated with the first */
     size_t event_count;
@@ -221,6 +229,18 @@ int catcher_check(struct guarded *b, const struct policy *policy, struct err *e)
 void catcher_policy_changed(struct guarded *b);          /* connections are judged anew */
 struct vault_host catcher_vault_host(struct guarded *b); /* of its vault, by its policy */
 void catcher_serve_vault(struct http_req *req, struct guarded *b, struct str path, struct str body);
+
+/* --- vault_files.c: vaults that outlive the process --- */
+
+#define EGRESS_VAULT_FILE "egress-vault" /* in the directory of a sandbox */
+
+/* Gives a sandbox its vault: what was stored of it, or an empty one. Does nothing twice. */
+int vault_files_open(struct guarded *b, struct err *e);
+/* vault_host.store: user is the sandbox. */
+int vault_files_store(void *user, const struct vault_set *next, struct err *e);
+
+/* --- guarded.c, for catcher.c --- */
+
 /* Of an address that led to it by DNS, for this sandbox. */
 bool guarded_has_learned(const struct guarded *b, struct str name, const struct sock_addr *at,
                          bool *ret_known);
@@ -247,5 +267,6 @@ void api_policy(struct http_req *req); /* /policy; of the sandbox {id}, or of th
 void api_vault(struct http_req *req);  /* /credential-vault and below */
 void api_on_unrouted(struct http_req *req, unsigned allowed);
 
+int api_bind(struct egress *g, struct err *e); /* takes the name of the socket; nobody is served */
 int api_start(struct egress *g, struct err *e);
 void api_forget(struct guarded *b); /* answers the requests that wait */

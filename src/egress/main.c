@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,6 +50,10 @@ static const char help[] =
     "  --dns-timeout MS   for an answer of a resolver\n"
     "  --trust FILE       authorities (PEM) that servers of intercepted connections may have\n"
     "                     beside those of the system\n"
+    "  --vault-key-fd FD  pipe with a key of 32 bytes: credential vaults are sealed by it and "
+    "outlive\n"
+    "                     this process\n"
+    "  --resolved-http    no credential over plain HTTP for a name that no resolver knows\n"
     "  --webhook URL      gets a POST for each denied name\n"
     "  --until-eof FD     end when this inherited pipe reports end of file\n"
     "  --sidecar          be a sidecar\n"
@@ -68,6 +73,8 @@ enum option_id {
     OPT_MAX_RULES,
     OPT_DNS_TIMEOUT,
     OPT_TRUST,
+    OPT_VAULT_KEY_FD,
+    OPT_RESOLVED_HTTP,
     OPT_WEBHOOK,
     OPT_UNTIL_EOF,
     OPT_SIDECAR,
@@ -75,25 +82,27 @@ enum option_id {
     OPT_HELP,
 };
 static const struct option options[] = {
-    {"broker",      required_argument, NULL, OPT_BROKER     },
-    {"broker-fd",   required_argument, NULL, OPT_BROKER_FD  },
-    {"webhook",     required_argument, NULL, OPT_WEBHOOK    },
-    {"dir",         required_argument, NULL, OPT_DIR        },
-    {"socket",      required_argument, NULL, OPT_SOCKET     },
-    {"upstream",    required_argument, NULL, OPT_UPSTREAM   },
-    {"deny",        required_argument, NULL, OPT_DENY       },
-    {"allow",       required_argument, NULL, OPT_ALLOW      },
-    {"doh",         required_argument, NULL, OPT_DOH        },
-    {"block-doh",   no_argument,       NULL, OPT_BLOCK_DOH  },
-    {"block-quic",  no_argument,       NULL, OPT_BLOCK_QUIC },
-    {"max-rules",   required_argument, NULL, OPT_MAX_RULES  },
-    {"dns-timeout", required_argument, NULL, OPT_DNS_TIMEOUT},
-    {"trust",       required_argument, NULL, OPT_TRUST      },
-    {"until-eof",   required_argument, NULL, OPT_UNTIL_EOF  },
-    {"sidecar",     no_argument,       NULL, OPT_SIDECAR    },
-    {"version",     no_argument,       NULL, OPT_VERSION    },
-    {"help",        no_argument,       NULL, OPT_HELP       },
-    {NULL,          0,                 NULL, 0              },
+    {"broker",        required_argument, NULL, OPT_BROKER       },
+    {"broker-fd",     required_argument, NULL, OPT_BROKER_FD    },
+    {"webhook",       required_argument, NULL, OPT_WEBHOOK      },
+    {"dir",           required_argument, NULL, OPT_DIR          },
+    {"socket",        required_argument, NULL, OPT_SOCKET       },
+    {"upstream",      required_argument, NULL, OPT_UPSTREAM     },
+    {"deny",          required_argument, NULL, OPT_DENY         },
+    {"allow",         required_argument, NULL, OPT_ALLOW        },
+    {"doh",           required_argument, NULL, OPT_DOH          },
+    {"block-doh",     no_argument,       NULL, OPT_BLOCK_DOH    },
+    {"block-quic",    no_argument,       NULL, OPT_BLOCK_QUIC   },
+    {"max-rules",     required_argument, NULL, OPT_MAX_RULES    },
+    {"dns-timeout",   required_argument, NULL, OPT_DNS_TIMEOUT  },
+    {"trust",         required_argument, NULL, OPT_TRUST        },
+    {"vault-key-fd",  required_argument, NULL, OPT_VAULT_KEY_FD },
+    {"resolved-http", no_argument,       NULL, OPT_RESOLVED_HTTP},
+    {"until-eof",     required_argument, NULL, OPT_UNTIL_EOF    },
+    {"sidecar",       no_argument,       NULL, OPT_SIDECAR      },
+    {"version",       no_argument,       NULL, OPT_VERSION      },
+    {"help",          no_argument,       NULL, OPT_HELP         },
+    {NULL,            0,                 NULL, 0                },
 };
 
 static int complain(const char *what, const char *value)
@@ -140,12 +149,31 @@ static int set_number(uint32_t *ret, uint64_t max, const char *text)
     return 0;
 }
 
+/* The server has written it already. */
+static int read_vault_key(struct egress_conf *conf, int fd)
+{
+    size_t n = 0;
+    ssize_t got = 1;
+
+    while (n < sizeof(conf->vault_key) && got > 0) {
+        got = read(fd, conf->vault_key + n, sizeof(conf->vault_key) - n);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    (void)close(fd);
+    (void)mlock(conf->vault_key, sizeof(conf->vault_key));
+    conf->seals_vaults = n == sizeof(conf->vault_key);
+    return conf->seals_vaults ? 0 : complain("no key for credential vaults from", "--vault-key-fd");
+}
+
 static int parse_option(struct egress_conf *conf, int id, const char *value)
 {
     uint32_t n = 0;
     int r = 0;
 
     switch (id) {
+    case OPT_RESOLVED_HTTP:
+        conf->resolved_http = true;
+        break;
     case OPT_BROKER:
         conf->broker = value;
         break;
@@ -183,6 +211,9 @@ static int parse_option(struct egress_conf *conf, int id, const char *value)
     case OPT_TRUST:
         conf->trust = value;
         break;
+    case OPT_VAULT_KEY_FD:
+        r = set_number(&n, 1024, value);
+        return r < 0 ? r : read_vault_key(conf, (int)n);
     case OPT_UNTIL_EOF:
         r = set_number(&n, 1024, value);
         conf->until_eof = (int)n;
@@ -294,6 +325,26 @@ static int start_webhook(struct egress *g, struct err *e)
     return g->conf.webhook ? webhook_new(&conf, &g->webhook, e) : 0;
 }
 
+/* Before there is another thread, and before a byte of a sandbox is read. */
+static int give_up_files(struct egress *g, struct err *e)
+{
+    struct confine_files files = {.trust = g->conf.trust, .trust_dir = g->conf.trust_dir};
+    char path[512];
+    int r = api_bind(g, e);
+
+    if (r < 0)
+        return r;
+    (void)snprintf(path, sizeof(path), "%s/sandboxes", g->conf.dir);
+    g->sandboxes = files.sandboxes = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (g->sandboxes < 0)
+        return err_sys(e, errno, "open %s", path);
+    r = egress_confine_files(&files, e);
+    if (r > 0)
+        log_event(LOG_WARN,
+                  "the kernel has no Landlock: files of the server's account stay in reach");
+    return r < 0 ? r : 0;
+}
+
 static int open_parts(struct life *l, struct err *e)
 {
     struct egress *g = &l->egress;
@@ -301,7 +352,6 @@ static int open_parts(struct life *l, struct err *e)
     struct dns_forward_conf forward = {.upstream_count = g->conf.upstream_count,
                                        .timeout_ms = g->conf.dns_timeout_ms,
                                        .asks_max = ASKS_MAX};
-    char path[512];
     sigset_t set;
     int r = loop_new(&g->loop, e);
 
@@ -317,10 +367,6 @@ static int open_parts(struct life *l, struct err *e)
         r = read_lists(g, e);
     if (r < 0)
         return r;
-    (void)snprintf(path, sizeof(path), "%s/sandboxes", g->conf.dir);
-    g->sandboxes = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (g->sandboxes < 0)
-        return err_sys(e, errno, "open %s", path);
     forward.loop = g->loop;
     memcpy(forward.upstreams, g->conf.upstreams, sizeof(forward.upstreams));
     g->forward = dns_forward_new(&forward);
@@ -334,8 +380,10 @@ static int serve(struct life *l, struct err *e)
 {
     struct egress *g = &l->egress;
     struct broker_info info = {0};
-    int r = open_parts(l, e);
+    int r = give_up_files(g, e);
 
+    if (r == 0)
+        r = open_parts(l, e);
     if (r == 0)
         r = meet_broker(g, &info, e);
     if (r == 0)
@@ -382,6 +430,7 @@ static void clean_up(struct life *l)
     policy_free(g->doh);
     broker_close(&g->client);
     fd_close(g->sandboxes);
+    fd_close(g->door);
     if (g->loop) {
         if (l->tie.fd > 0)
             loop_io_stop(g->loop, &l->tie);
@@ -412,6 +461,7 @@ int main(int argc, char **argv)
 
     if (is_sidecar(argc, argv))
         return sidecar_main();
+    (void)prctl(PR_SET_DUMPABLE, 0); /* it holds keys and credentials */
     life.egress = (struct egress){
         .conf = {.rules_max = POLICY_RULES_MAX,
                  .dns_timeout_ms = DNS_TIMEOUT_MS,
@@ -420,6 +470,7 @@ int main(int argc, char **argv)
         .enforcer = &guarded_enforcer,
         .client = {-EBADF          },
         .sandboxes = -EBADF,
+        .door = -EBADF,
     };
     map_init(&life.egress.guarded, EGRESS_GUARDED_MAX, NULL);
     map_init(&life.egress.by_addr, 2 * EGRESS_GUARDED_MAX, NULL);
@@ -429,7 +480,6 @@ int main(int argc, char **argv)
     log_init(&(struct log_conf){.level = LOG_INFO, .fd = STDERR_FILENO, .area = "egress"});
     fd_raise_limit();
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    (void)prctl(PR_SET_DUMPABLE, 0); /* it will hold credentials */
     r = serve(&life, &e);
     if (r < 0)
         (void)log_err(&e, "cannot serve");

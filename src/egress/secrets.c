@@ -8,7 +8,6 @@
 #include "egress/egress.h"
 
 enum { TREE_BYTES_MAX = 8 << 20, ANSWER_BYTES_MAX = 64 << 10 };
-#define ENV_PREFIX STR("env/") /* of the names of such bindings */
 
 struct body {
     struct api_secrets secrets;
@@ -80,7 +79,7 @@ static void rows_of_set(const struct vault_set *set, struct rows *ret)
 
         if (c && b->substitution_count)
             ret->at[ret->count++] = (struct vault_secret_env){
-                .name = str_skip(b->name, ENV_PREFIX.n),
+                .name = vault_env_name(b),
                 .value = c->value,
                 .placeholder = b->substitutions[0].placeholder,
                 .hosts = b->match.hosts.rows,
@@ -103,7 +102,7 @@ static int copy_rows(struct guarded *b, struct str from, struct err *e)
     struct rows rows = {0};
     int r;
 
-    if (set)
+    if (set && set->lost_count == 0)
         rows_of_set(set, &rows);
     r = rows.count ? add_rows(b, &rows, e)
                    : err_set(e, EINVAL, "the secrets of sandbox %.*s are lost", STR_ARG(from));
@@ -124,6 +123,9 @@ static void reply_placeholders(struct http_req *req, struct guarded *b)
     json_write_object(&w);
     for (size_t i = 0; i < rows.count; i++)
         json_member_string(&w, rows.at[i].name, rows.at[i].placeholder);
+    for (size_t i = 0; set && i < set->lost_count; i++) /* its requests are refused with a reason */
+        if (set->lost[i].name.n && !str_eq(set->lost[i].name, STR(VAULT_LOST_ANY)))
+            json_member_string(&w, set->lost[i].name, set->lost[i].placeholder);
     json_write_object_end(&w);
     if (json_write_end(&w) < 0)
         http_reply(req, 500, STR_NONE, STR_NONE);

@@ -219,7 +219,7 @@ static int sock_bind(int fd, const struct sock_addr *a)
     return bind(fd, &a->any, a->size) < 0 ? -errno : 0;
 }
 
-int sock_listen(const struct sock_addr *a, int backlog, struct err *e)
+int sock_bound(const struct sock_addr *a, struct err *e)
 {
     char text[SOCK_ADDR_TEXT_MAX];
     auto_fd fd = sock_new(a);
@@ -236,9 +236,18 @@ int sock_listen(const struct sock_addr *a, int backlog, struct err *e)
     r = sock_bind(fd, a);
     if (r < 0)
         return err_sys(e, -r, "listen on %s", text);
-    if (listen(fd, backlog) < 0)
-        return err_sys(e, errno, "listen on %s", text);
     return take_fd(&fd);
+}
+
+int sock_listen(const struct sock_addr *a, int backlog, struct err *e)
+{
+    char text[SOCK_ADDR_TEXT_MAX];
+    auto_fd fd = sock_bound(a, e);
+
+    if (fd < 0)
+        return fd;
+    sock_addr_format(a, text);
+    return listen(fd, backlog) < 0 ? err_sys(e, errno, "listen on %s", text) : take_fd(&fd);
 }
 
 int sock_local_addr(int fd, struct sock_addr *ret)

@@ -39,6 +39,8 @@ int sock_resolve_all(const char *host, uint16_t port, struct sock_addr *ret, siz
 /* A listening socket. Replaces an existing unix socket file on which no process listens;
  * -EADDRINUSE for one that accepts connections. */
 int sock_listen(const struct sock_addr *a, int backlog, struct err *e);
+/* The same before listen(): the address is taken, connections are refused. */
+int sock_bound(const struct sock_addr *a, struct err *e);
 int sock_local_addr(int fd, struct sock_addr *ret); /* the port chosen for ":0" */
 
 /* Starts connecting; EPOLLOUT signals completion, sock_connect_result gives the result. With

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "net/aead.h"
 #include "net/tls.h"
 #include "server/config/apikey.h"
 #include "server/config/dirs.h"
@@ -48,6 +49,7 @@ struct life {
     void *prepared; /* of the runtime, until its start took it over */
     char owner[OWNER_MAX];
     struct seal seal;
+    unsigned char vault_key[AEAD_KEY_BYTES]; /* derived from it */
     struct apikey keys;
     struct tls_server *tls; /* NULL = plain HTTP */
     struct renew_queue *renew_queue;
@@ -553,6 +555,7 @@ static int start_runtime(struct life *l, struct err *e)
     struct runtime_conf conf = {
         .config = l->server.config,
         .owner = l->owner,
+        .vault_key = l->vault_key,
         .loop = l->server.loop,
         .pool = l->server.pool,
         .prepared = l->prepared,
@@ -564,6 +567,8 @@ static int start_runtime(struct life *l, struct err *e)
 
     if (r == 0)
         r = seal_load(l->server.config->dir, &l->seal, e);
+    if (r == 0 && aead_derive(l->seal.key, STR("vaults of egress"), l->vault_key) < 0)
+        r = err_set(e, EIO, "derive the key of credential vaults");
     if (r == 0)
         r = l->kind->start(&conf, &l->server.runtime, e);
     if (r == 0)

@@ -41,6 +41,11 @@ ZONE = {
     "secure.test": [("A", "203.0.113.60")],
     "elsewhere.test": [("A", "203.0.113.61")],
     "model.test": [("A", "203.0.113.62")],
+    # of the guide
+    "pypi.org": [("A", "203.0.113.10")],
+    "files.pythonhosted.org": [("A", "203.0.113.11")],
+    "api.openai.com": [("A", "203.0.113.60")],
+    "example.com": [("A", "203.0.113.61")],
 }
 # Where tests put servers of their own at port 443.
 TLS_ADDRESSES = ("203.0.113.60", "203.0.113.61")

@@ -162,6 +162,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         facts, body = self.read_body(keep=url.path != "/upload")
         self.record(body.decode("latin-1"))
+        if url.path == "/held":  # answers when the test lets it
+            assert self.server.net.held.wait(SECONDS_MAX)
         if url.path == "/stream":
             self.send_stream(int(query["bytes"]))
         elif url.path == "/upload":
@@ -213,7 +215,7 @@ class SmallInternet:
 
     def __init__(self, certificate, others):
         """certificate: files of the certificate and its key; others: the same by server name."""
-        self.requests = []
+        self.requests, self.held = [], threading.Event()
         self.inside, self.world = Namespace(), Namespace()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)

@@ -279,6 +279,10 @@ def uses_credentials(w, tap):
     tap.check("requests to other hosts do not", lambda: same("Authorization" in other[1], False))
     tap.check("a policy that uncovers the host is refused", lambda: same(
         w.policy(box, "DELETE", ["api.allowed.test"])[0], 400))
+    tap.check("... and so is a reset; nothing of either is applied", lambda: same(
+        (w.policy(box, "PUT", None)[0], w.policy(box, "PUT", {})[0],
+         [rule["target"] for rule in w.policy(box)[2]["policy"]["egress"]],
+         w.policy(box)[2]["policy"]["defaultAction"]), (400, 400, ["api.allowed.test"], "allow")))
     tap.check("bindings change live", lambda: same(
         (vault("PATCH", {"bindings": {"delete": ["b"]}})[2]["revision"],
          "Authorization" in w.inside(box, "headers('api.allowed.test')", 5)[1]), (2, False)))

@@ -21,6 +21,7 @@ import threading
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+from broker_process import wait_for
 from small_internet import ADDRESS, ADDRESS_6, ADDRESS_ELSE, SECONDS_MAX, SmallInternet, in_netns
 from tap import Skip, run_tests, skip_all
 from tls_process import NEW_KEY, Authority, openssl
@@ -511,6 +512,22 @@ def redacts_what_servers_echo(w):
     assert SECRET.encode() not in got, got
 
 
+def redacts_by_the_vault_of_the_request(w):
+    create(w, bearer())
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(w.get("/held")))
+    asking.start()
+    wait_for(lambda: any(r["target"] == "/held" for r in w.net.requests), "the request arrives")
+    assert w.vault("DELETE")[0] == 204
+    create(w, bearer(), value="another-secret-of-the-owner")
+    w.net.held.set()
+    asking.join(SECONDS_MAX)
+    assert w.header("Authorization") == [f"Bearer {SECRET}"]
+    status, headers, body = answers[0]
+    assert status == 200 and headers.get_all("X-Echo")[0] == "Bearer [REDACTED]", headers
+    assert SECRET.encode() not in body and b"[REDACTED]" in body, body
+
+
 def carries_websockets(w):
     create(w, bearer())
     sock = w.tls()
@@ -672,7 +689,7 @@ TESTS = [injects_each_kind, leaves_other_requests_alone, substitutes_placeholder
          refuses_devious_paths, sends_nothing_to_a_server_with_a_bad_certificate, obeys_the_policy,
          passes_chosen_names_unopened, refuses_what_is_neither_tls_nor_http,
          judges_each_pipelined_request, refuses_ambiguous_framing, redacts_what_servers_echo,
-         carries_websockets, cuts_connections_on_demand, streams_a_gibibyte_in_little_memory,
+         redacts_by_the_vault_of_the_request, carries_websockets, cuts_connections_on_demand, streams_a_gibibyte_in_little_memory,
          works_with_curl_and_requests, keeps_placeholders_from_other_hosts,
          leaves_no_trace_of_a_secret]
 if len(sys.argv) > 2:

@@ -11,7 +11,8 @@ from egress_world import TLS_ADDRESSES
 from small_internet import Server, in_netns
 from tls_process import Authority
 
-NAMES = "DNS:secure.test,DNS:elsewhere.test,DNS:model.test,DNS:*.wild.test"
+NAMES = ("DNS:secure.test,DNS:elsewhere.test,DNS:model.test,DNS:*.wild.test,DNS:api.openai.com,"
+         "DNS:example.com")
 
 
 class TlsWorld:

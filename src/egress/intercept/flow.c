@@ -192,7 +192,10 @@ static bool judge_binding(struct flow *f)
         f->env_count = 0;
     }
     if (inject_finds_leak(f)) {
-        flow_refuse(f, 403, "the request carries a secret's placeholder to a host it is not for");
+        flow_refuse(f, 403,
+                    f->lost ? "the value of the request's placeholder was lost when "
+                              "opensandbox-egress was started again"
+                            : "the request carries a secret's placeholder to a host it is not for");
         return false;
     }
     return true;
@@ -292,7 +295,9 @@ static void target_on_end(void *user)
 
     if (f->leaks)
         icpt_deny(f->box, f->facts.host, f->facts.method, f->facts.path,
-                  "the body carries a secret's placeholder to a host it is not for");
+                  f->lost ? "the value of the body's placeholder was lost when "
+                            "opensandbox-egress was started again"
+                          : "the body carries a secret's placeholder to a host it is not for");
     flow_done(f);
 }
 

@@ -22,6 +22,7 @@ struct flow {
     struct str target; /* to request from the server */
     bool guarded;      /* placeholders of the environment must not leave in its body */
     bool leaks;        /* one was seen */
+    bool lost;         /* ... whose value was lost */
     bool injects;      /* a secret goes out: the response is redacted */
     bool redacts_body; /* known with the head of the response */
     bool collects;     /* its body is being collected, to be sent with its new length */
@@ -33,7 +34,8 @@ struct flow {
 
 /* inject.c */
 
-/* Looks for placeholders that belong to other hosts, in target and headers. True: there are. */
+/* Looks for placeholders that belong to other hosts, in the method, the target and
+ * headers. True: there are. */
 bool inject_finds_leak(struct flow *f);
 /* Puts secrets into target and headers, and prepares the body. -ENOMEM. */
 int inject_head(struct flow *f);

@@ -8,14 +8,28 @@ enum { HEAD_TEXT_MAX = 64 * 1024, BASIC_BYTES_MAX = 8 * 1024 };
 
 /* --- leaks: placeholders on their way to hosts they are not for --- */
 
+static bool lost_concerns(const struct flow *f, const struct vault_lost *lost)
+{
+    for (size_t i = 0; i < lost->hosts.count; i++)
+        if (vault_host_covers(lost->hosts.rows[i], f->facts.host))
+            return true;
+    return lost->name.n > 0;
+}
+
 static int guard_on_hit(void *user, const struct rewrite_rule *rule)
 {
     struct flow *f = user;
-    const struct vault_binding *b = &f->set->bindings[rule->tag];
+    size_t bindings = f->set->binding_count;
 
-    for (size_t i = 0; i < f->env_count; i++)
-        if (f->envs[i] == b)
+    if (rule->tag >= bindings) {
+        if (!lost_concerns(f, &f->set->lost[rule->tag - bindings]))
             return 0;
+        f->lost = true;
+    } else {
+        for (size_t i = 0; i < f->env_count; i++)
+            if (f->envs[i] == &f->set->bindings[rule->tag])
+                return 0;
+    }
     f->leaks = true;
     return -EACCES;
 }
@@ -57,11 +71,12 @@ bool inject_finds_leak(struct flow *f)
 
     if (!f->set || !f->set->guards)
         return false;
-    leaks = text_leaks(f, f->req->head.target);
+    leaks = text_leaks(f, f->req->head.target) || text_leaks(f, f->facts.method);
     for (size_t i = 0; !leaks && i < h->count; i++) {
         struct str basic = basic_text(h->rows[i].name, h->rows[i].value, room);
 
-        leaks = text_leaks(f, h->rows[i].value) || (basic.p && text_leaks(f, basic));
+        leaks = text_leaks(f, h->rows[i].name) || text_leaks(f, h->rows[i].value) ||
+                (basic.p && text_leaks(f, basic));
     }
     f->leaks = false; /* refused and recorded by the caller */
     return leaks;

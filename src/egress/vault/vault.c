@@ -38,6 +38,11 @@ bool vault_exists(const struct vault *v)
     return v->set && v->set->created;
 }
 
+bool vault_is_lost(const struct vault *v)
+{
+    return v->set && v->set->lost_created;
+}
+
 uint64_t vault_revision(const struct vault *v)
 {
     return v->set ? v->set->revision : 0;
@@ -234,10 +239,24 @@ static bool binding_goes(const struct vault_in_bindings *in, struct str name)
     return names_have(in->delete, in->delete_count, name);
 }
 
+/* What is lost stays so: secrets of the environment always, others until there is a new vault. */
+static int keep_lost(struct vault_set *s, const struct vault_set *old, bool all)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < old->lost_count; i++)
+        if (all || old->lost[i].name.n)
+            r = vault_set_add_lost(s, &old->lost[i]);
+    s->lost_created = all && old->lost_created;
+    return r;
+}
+
 /* Copies secrets of the environment, and with `in` all others that it does not remove. */
 static int keep_rest(struct vault_set *s, const struct vault_set *old, const struct vault_in *in,
                      struct err *e)
 {
+    if (keep_lost(s, old, in != NULL) < 0)
+        return err_set(e, ENOMEM, "no locked memory for the credential vault");
     for (size_t i = 0; i < old->credential_count; i++) {
         const struct vault_credential *c = &old->credentials[i];
         struct vault_credential kept = {.revision = c->revision, .env = c->env};
@@ -303,6 +322,8 @@ static int settle(struct vault *v, struct vault_set *s, int r, const struct vaul
         r = vault_set_finish(s, e);
     if (r == 0)
         r = check_hosts(s, h, e);
+    if (r == 0 && h->store)
+        r = h->store(h->user, s, e);
     if (r == 0)
         vault_swap(v, s);
     else
@@ -360,19 +381,26 @@ static bool has_env(const struct vault_set *s)
     for (size_t i = 0; i < s->binding_count; i++)
         if (s->bindings[i].env)
             return true;
+    for (size_t i = 0; i < s->lost_count; i++)
+        if (s->lost[i].name.n)
+            return true;
     return false;
 }
 
-int vault_delete(struct vault *v, struct err *e)
+int vault_delete(struct vault *v, const struct vault_host *h, struct err *e)
 {
-    static const struct vault_host any_host;
+    const struct vault_host any_host = {.store = h->store, .user = h->user};
     struct vault_set *s;
+    int r = 0;
 
-    if (!vault_exists(v))
+    if (!vault_exists(v) && !vault_is_lost(v))
         return err_set(e, ENOENT, "credential vault not found");
     if (!has_env(v->set)) {
-        vault_swap(v, NULL);
-        return 0;
+        if (h->store)
+            r = h->store(h->user, NULL, e);
+        if (r == 0)
+            vault_swap(v, NULL);
+        return r;
     }
     s = next_set(v, e);
     if (!s)
@@ -383,6 +411,13 @@ int vault_delete(struct vault *v, struct err *e)
 }
 
 /* --- secrets of the environment --- */
+
+#define ENV_PREFIX "env/"
+
+struct str vault_env_name(const struct vault_binding *b)
+{
+    return str_skip(b->name, STR(ENV_PREFIX).n);
+}
 
 static int add_env(struct vault_set *s, const struct vault_secret_env *row, struct err *e)
 {
@@ -397,7 +432,7 @@ static int add_env(struct vault_set *s, const struct vault_secret_env *row, stru
     struct vault_in_credential c = {.source = {.value = row->value}};
     struct str methods[] = {STR("GET"),   STR("HEAD"),   STR("POST"),   STR("PUT"),
                             STR("PATCH"), STR("DELETE"), STR("OPTIONS")};
-    int n = snprintf(name, sizeof(name), "env/%.*s", STR_ARG(row->name));
+    int n = snprintf(name, sizeof(name), ENV_PREFIX "%.*s", STR_ARG(row->name));
     int r;
 
     if (n < 0 || (size_t)n >= sizeof(name))
@@ -437,9 +472,16 @@ int vault_add_env(struct vault *v, const struct vault_secret_env *rows, size_t c
     return settle(v, s, r, h, e);
 }
 
+int vault_adopt(struct vault *v, struct vault_set *s, struct err *e)
+{
+    static const struct vault_host any_host;
+
+    return settle(v, s, 0, &any_host, e);
+}
+
 int vault_placeholder(char out[static VAULT_PLACEHOLDER_BYTES], struct err *e)
 {
-    static const char prefix[] = "osb_secret_";
+    static const char prefix[] = VAULT_PLACEHOLDER_PREFIX;
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz012345";
     unsigned char bytes[VAULT_PLACEHOLDER_BYTES];
 

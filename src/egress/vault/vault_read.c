@@ -4,7 +4,13 @@
 
 #include "base/json_bind.h"
 
-enum { VAULT_TEXT_BYTES_MAX = 1 << 20, VAULT_NODES_MAX = 64 * 1024, VAULT_DEPTH_MAX = 16 };
+enum {
+    VAULT_TEXT_BYTES_MAX = 1 << 20,
+    VAULT_NODES_MAX = 64 * 1024,
+    VAULT_DEPTH_MAX = 16,
+    KEPT_TEXT_BYTES_MAX = 20 << 20, /* of a vault that many requests have filled */
+    KEPT_NODES_MAX = 1024 * 1024,
+};
 
 /* --- the shape --- */
 
@@ -147,4 +153,97 @@ int vault_read_create(struct arena *a, struct str text, struct vault_in *ret, st
 int vault_read_patch(struct arena *a, struct str text, struct vault_in *ret, struct err *e)
 {
     return read_as(a, text, &patch_table, ret, e);
+}
+
+/* --- of a file --- */
+
+#define FLAG(name, type, member)   JSON_FIELD(name, JSON_AS_BOOL, 0, type, member)
+#define NUMBER(name, type, member) JSON_FIELD(name, JSON_AS_U64, 0, type, member)
+
+static const struct json_field lost_fields[] = {
+    TEXT("name", struct vault_kept_lost, name),
+    TEXT("placeholder", struct vault_kept_lost, placeholder),
+    STRINGS("hosts", struct vault_kept_lost, hosts),
+};
+static const struct json_table lost_table =
+    JSON_TABLE(struct vault_kept_lost, lost_fields, JSON_STRICT);
+static const struct json_field lost_element = {.as = JSON_AS_OBJECT, .table = &lost_table};
+
+static const struct json_field head_fields[] = {
+    NUMBER("version", struct vault_kept_head, version),
+    FLAG("sealed", struct vault_kept_head, sealed),
+    FLAG("created", struct vault_kept_head, created),
+    NUMBER("revision", struct vault_kept_head, revision),
+    OBJECTS("lost", struct vault_kept_head, lost, VAULT_LOST_MAX, &lost_element),
+};
+static const struct json_table head_table =
+    JSON_TABLE(struct vault_kept_head, head_fields, JSON_STRICT);
+
+static const struct json_field kept_credential_fields[] = {
+    TEXT("name", struct vault_kept_credential, in.name),
+    TEXT("value", struct vault_kept_credential, in.source.value),
+    NUMBER("revision", struct vault_kept_credential, revision),
+    FLAG("env", struct vault_kept_credential, env),
+};
+static const struct json_table kept_credential_table =
+    JSON_TABLE(struct vault_kept_credential, kept_credential_fields, JSON_STRICT);
+static const struct json_field kept_credential_element = {.as = JSON_AS_OBJECT,
+                                                          .table = &kept_credential_table};
+
+static const struct json_field kept_binding_fields[] = {
+    TEXT("name", struct vault_kept_binding, in.name),
+    FLAG("env", struct vault_kept_binding, env),
+    {"match", JSON_AS_OBJECT, 0, 0, .table = &match_table},
+    {"auth",  JSON_AS_OBJECT, 0, 0, .table = &auth_table },
+};
+static const struct json_table kept_binding_table =
+    JSON_TABLE(struct vault_kept_binding, kept_binding_fields, JSON_STRICT);
+static const struct json_field kept_binding_element = {.as = JSON_AS_OBJECT,
+                                                       .table = &kept_binding_table};
+
+static const struct json_field values_fields[] = {
+    FLAG("created", struct vault_kept_values, created),
+    FLAG("lostCreated", struct vault_kept_values, lost_created),
+    NUMBER("revision", struct vault_kept_values, revision),
+    OBJECTS("credentials", struct vault_kept_values, credentials, VAULT_CREDENTIALS_MAX,
+            &kept_credential_element),
+    OBJECTS("bindings", struct vault_kept_values, bindings, VAULT_BINDINGS_MAX,
+            &kept_binding_element),
+    OBJECTS("lost", struct vault_kept_values, lost, VAULT_LOST_MAX, &lost_element),
+};
+static const struct json_table values_table =
+    JSON_TABLE(struct vault_kept_values, values_fields, JSON_STRICT);
+
+static int read_kept(struct arena *a, struct str text, const struct json_table *table, void *ret,
+                     struct err *e)
+{
+    static const struct json_limits limits = {.text_bytes_max = KEPT_TEXT_BYTES_MAX,
+                                              .nodes_max = KEPT_NODES_MAX,
+                                              .depth_max = VAULT_DEPTH_MAX};
+    struct json *root;
+    int r = json_parse(a, text, &limits, &root, e);
+
+    return r < 0 ? r : json_bind(a, root, table, ret, e);
+}
+
+int vault_read_kept_head(struct arena *a, struct str text, struct vault_kept_head *ret,
+                         struct err *e)
+{
+    struct vault_kept_head head = {0};
+    int r = read_kept(a, text, &head_table, &head, e);
+
+    if (r == 0 && head.version != VAULT_KEPT_VERSION)
+        r = err_set(e, EINVAL, "it is of another version");
+    for (size_t i = 0; r == 0 && i < head.lost_count; i++)
+        if (head.lost[i].placeholder.n == 0)
+            r = err_set(e, EINVAL, "a placeholder is empty");
+    if (r == 0)
+        *ret = head;
+    return r;
+}
+
+int vault_read_kept_values(struct arena *a, struct str text, struct vault_kept_values *ret,
+                           struct err *e)
+{
+    return read_kept(a, text, &values_table, ret, e);
 }

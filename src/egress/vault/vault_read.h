@@ -70,6 +70,51 @@ struct vault_in {
 int vault_read_create(struct arena *a, struct str text, struct vault_in *ret, struct err *e);
 int vault_read_patch(struct arena *a, struct str text, struct vault_in *ret, struct err *e);
 
+/* --- of a file (vault_keep.h) --- */
+
+enum { VAULT_KEPT_VERSION = 1 };
+
+struct vault_kept_lost {
+    struct str name, placeholder;
+    struct str *hosts;
+    size_t hosts_count;
+};
+
+struct vault_kept_head {
+    uint64_t version, revision;
+    bool sealed, created;
+    struct vault_kept_lost *lost;
+    size_t lost_count;
+};
+
+struct vault_kept_credential {
+    struct vault_in_credential in; /* first, as below: its tables have offsets in it */
+    uint64_t revision;
+    bool env;
+};
+
+struct vault_kept_binding {
+    struct vault_in_binding in;
+    bool env;
+};
+
+struct vault_kept_values {
+    bool created, lost_created;
+    uint64_t revision;
+    struct vault_kept_credential *credentials;
+    size_t credentials_count;
+    struct vault_kept_binding *bindings;
+    size_t bindings_count;
+    struct vault_kept_lost *lost;
+    size_t lost_count;
+};
+
+/* As above. */
+int vault_read_kept_head(struct arena *a, struct str text, struct vault_kept_head *ret,
+                         struct err *e);
+int vault_read_kept_values(struct arena *a, struct str text, struct vault_kept_values *ret,
+                           struct err *e);
+
 /* Check, normalise and copy into the set's memory. -EINVAL with a text, -ENOMEM. */
 int vault_take_credential(struct vault_set *s, const struct vault_in_credential *in,
                           struct vault_credential *ret, struct err *e);

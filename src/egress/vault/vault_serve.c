@@ -208,10 +208,10 @@ void vault_collect(struct http_req *req, vault_act_fn *act, void *user)
     req->user = w;
 }
 
-static void serve_delete(struct vault *v, struct http_req *req)
+static void serve_delete(struct vault *v, const struct vault_host *h, struct http_req *req)
 {
     struct err e = {0};
-    int r = vault_delete(v, &e);
+    int r = vault_delete(v, h, &e);
 
     if (r < 0)
         reply_failure(req, r, &e);
@@ -262,6 +262,17 @@ static void reply_method(struct http_req *req, struct str allow)
     reply_text(req, 405, "method not allowed");
 }
 
+/* The text begins as it always does: clients may look for it. */
+static void reply_missing(const struct vault *v, struct http_req *req)
+{
+    if (vault_is_lost(v))
+        reply_text(req, 404,
+                   "credential vault not found: it was lost when opensandbox-egress was started "
+                   "again; create it anew, or delete it");
+    else
+        reply_text(req, 404, "credential vault not found");
+}
+
 static void serve_whole(struct vault *v, const struct vault_host *h, struct http_req *req,
                         const struct vault_set *s, struct str body)
 {
@@ -270,7 +281,7 @@ static void serve_whole(struct vault *v, const struct vault_host *h, struct http
         if (s)
             reply_json(req, 200, s, write_state, NULL);
         else
-            reply_text(req, 404, "credential vault not found");
+            reply_missing(v, req);
         return;
     case HTTP_POST:
     case HTTP_PATCH:
@@ -279,7 +290,7 @@ static void serve_whole(struct vault *v, const struct vault_host *h, struct http
         return;
     case HTTP_DELETE:
         if (write_allowed(h, req))
-            serve_delete(v, req);
+            serve_delete(v, h, req);
         return;
     default:
         reply_method(req, STR("GET, POST, PATCH, DELETE"));
@@ -306,7 +317,8 @@ static void serve_binding(struct http_req *req, const struct vault_set *s, struc
         reply_text(req, 404, "binding not found");
 }
 
-static void serve_below(struct http_req *req, const struct vault_set *s, struct str rest)
+static void serve_below(const struct vault *v, struct http_req *req, const struct vault_set *s,
+                        struct str rest)
 {
     static const struct str credentials = STR_INIT("/credentials"),
                             bindings = STR_INIT("/bindings");
@@ -325,7 +337,7 @@ static void serve_below(struct http_req *req, const struct vault_set *s, struct 
     if (rest.n > kind.n)
         name = str_skip(rest, kind.n + 1);
     if (!s)
-        reply_text(req, 404, "credential vault not found");
+        reply_missing(v, req);
     else if (!name.p)
         reply_json(req, 200, s, is_credential ? write_credentials : write_bindings, NULL);
     else if (is_credential)
@@ -348,6 +360,6 @@ void vault_serve(struct vault *v, const struct vault_host *h, struct http_req *r
     else if (str_eq(rest, STR("/_active")))
         reply_method(req, STR("GET"));
     else
-        serve_below(req, s, rest);
+        serve_below(v, req, s, rest);
     vault_set_unref(s);
 }

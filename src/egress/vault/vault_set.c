@@ -134,6 +134,23 @@ int vault_binding_copy(struct vault_set *to, const struct vault_binding *from,
     return 0;
 }
 
+int vault_set_add_lost(struct vault_set *s, const struct vault_lost *lost)
+{
+    struct copier c = {&s->memory, false};
+
+    if (!s->lost)
+        s->lost = secret_new_array(&s->memory, struct vault_lost, VAULT_LOST_MAX);
+    if (!s->lost)
+        return -ENOMEM;
+    if (s->lost_count == VAULT_LOST_MAX)
+        return -ENOSPC;
+    s->lost[s->lost_count] = (struct vault_lost){.name = copy_str(&c, lost->name),
+                                                 .placeholder = copy_str(&c, lost->placeholder),
+                                                 .hosts = copy_list(&c, &lost->hosts)};
+    s->lost_count += !c.failed;
+    return c.failed ? -ENOMEM : 0;
+}
+
 /* --- what follows from the parts --- */
 
 static int credential_order(const void *a, const void *b)
@@ -394,7 +411,7 @@ static int make_redaction(struct vault_set *s, struct err *e)
 static int make_guards(struct vault_set *s, struct err *e)
 {
     struct rewrite_rule *rules;
-    size_t n = 0, most = 0;
+    size_t n = 0, most = s->lost_count;
 
     for (size_t i = 0; i < s->binding_count; i++)
         most += s->bindings[i].env ? s->bindings[i].substitution_count : 0;
@@ -407,6 +424,11 @@ static int make_guards(struct vault_set *s, struct err *e)
 
             rules[n++] = (struct rewrite_rule){placeholder, placeholder, i};
         }
+    for (size_t i = 0; rules && i < s->lost_count; i++) {
+        struct str placeholder = s->lost[i].placeholder;
+
+        rules[n++] = (struct rewrite_rule){placeholder, placeholder, s->binding_count + i};
+    }
     s->guards = rules ? rewrite_new(&s->memory, rules, n) : NULL;
     return s->guards ? 0 : no_memory(e);
 }

@@ -16,6 +16,7 @@ enum {
     VAULT_NAME_BYTES_MAX = 253,   /* of a credential or a binding */
     VAULT_VALUE_BYTES_MAX = 8192, /* of a credential: a head has room for it */
     VAULT_BODY_SECRET_MIN = 8,    /* shorter ones occur in bodies by chance, and are not redacted */
+    VAULT_LOST_MAX = 1024,
 };
 
 struct vault_list {
@@ -81,18 +82,31 @@ struct vault_binding {
     struct rewrite *rewrite_json, *rewrite_form, *rewrite_text;
 };
 
+/* A placeholder whose value did not outlive the process: requests that carry it are refused. */
+#define VAULT_LOST_ANY "*" /* a name: of all variables, whose placeholders begin alike */
+struct vault_lost {
+    struct str name; /* of the variable; empty: of a binding, and refused to `hosts` only */
+    struct str placeholder;
+    struct vault_list hosts;
+};
+
 struct vault_set {
     unsigned refs;
-    bool created;               /* by the API; otherwise it has secrets of the environment only */
-    uint64_t revision;          /* of the API; 0 unless created */
-    struct secret_arena memory; /* of all below */
+    bool created; /* by the API; otherwise it has secrets of the environment only, or lost ones */
+    bool lost_created;                    /* by the API, and lost; never with `created` */
+    uint64_t revision;                    /* of the API; 0 unless created */
+    struct secret_arena memory;           /* of all below */
     struct vault_credential *credentials; /* sorted by name, as bindings */
     size_t credential_count;
     struct vault_binding *bindings;
     size_t binding_count;
+    struct vault_lost *lost;
+    size_t lost_count;
     struct rewrite *redact_headers; /* secrets become [REDACTED] */
     struct rewrite *redact_bodies;  /* the same without a change of length */
-    struct rewrite *guards;         /* placeholders of env bindings; tag: index of the binding */
+    /* Placeholders of env bindings, tag: index of the binding; then those of `lost`, tag:
+     * binding_count and the index. */
+    struct rewrite *guards;
 };
 
 struct vault_set *vault_set_new(void); /* one reference; NULL: no locked memory */
@@ -109,6 +123,8 @@ struct vault_binding *vault_set_binding(const struct vault_set *s, struct str na
 /* Deep copies into the memory of another set. -ENOMEM. */
 int vault_binding_copy(struct vault_set *to, const struct vault_binding *from,
                        struct vault_binding *ret);
+/* Adds a copy of a lost placeholder. -ENOMEM, -ENOSPC. */
+int vault_set_add_lost(struct vault_set *s, const struct vault_lost *lost);
 
 /* --- matching --- */
 
@@ -147,3 +163,7 @@ void vault_write_binding(struct json_writer *w, const struct vault_set *s,
                          const struct vault_binding *b);
 void vault_write_credentials(struct json_writer *w, const struct vault_set *s);
 void vault_write_bindings(struct json_writer *w, const struct vault_set *s);
+/* Parts of a file. */
+struct str vault_auth_name(enum vault_auth auth);
+void vault_write_match(struct json_writer *w, const struct vault_match *m); /* with its key */
+void vault_write_substitution(struct json_writer *w, const struct vault_substitution *sub);

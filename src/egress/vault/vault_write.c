@@ -1,4 +1,5 @@
-/* vault_write.c - a vault as clients see it. No function here reads a value. */
+/* vault_write.c - a vault as clients see it, and parts of its file. No function here reads a
+ * value. */
 #include "egress/vault/vault_set.h"
 
 static const struct str auth_names[] = {
@@ -33,6 +34,41 @@ static void write_match(struct json_writer *w, const struct vault_match *m)
     json_write_object_end(w);
 }
 
+struct str vault_auth_name(enum vault_auth auth)
+{
+    return auth_names[auth];
+}
+
+void vault_write_match(struct json_writer *w, const struct vault_match *m)
+{
+    json_write_key(w, STR("match"));
+    write_match(w, m);
+}
+
+void vault_write_substitution(struct json_writer *w, const struct vault_substitution *sub)
+{
+    static const struct {
+        struct str name;
+        unsigned bit;
+    } surfaces[] = {
+        {STR_INIT("path"),   VAULT_IN_PATH  },
+        {STR_INIT("query"),  VAULT_IN_QUERY },
+        {STR_INIT("header"), VAULT_IN_HEADER},
+        {STR_INIT("body"),   VAULT_IN_BODY  },
+    };
+
+    json_write_object(w);
+    json_member_string(w, STR("credential"), sub->credential);
+    json_member_string(w, STR("placeholder"), sub->placeholder);
+    json_write_key(w, STR("in"));
+    json_write_array(w);
+    for (size_t i = 0; i < ARRAY_LEN(surfaces); i++)
+        if (sub->in & surfaces[i].bit)
+            json_write_string(w, surfaces[i].name);
+    json_write_array_end(w);
+    json_write_object_end(w);
+}
+
 void vault_write_credential(struct json_writer *w, const struct vault_credential *c)
 {
     json_write_object(w);
@@ -48,8 +84,7 @@ void vault_write_binding(struct json_writer *w, const struct vault_set *s,
     json_write_object(w);
     json_member_string(w, STR("name"), b->name);
     json_member_u64(w, STR("revision"), s->revision);
-    json_write_key(w, STR("match"));
-    write_match(w, &b->match);
+    vault_write_match(w, &b->match);
     json_write_key(w, STR("auth"));
     json_write_object(w);
     json_member_string(w, STR("type"), auth_names[b->auth]);

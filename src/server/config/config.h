@@ -13,6 +13,8 @@
 #include <sys/types.h>
 
 /* Values of the WORD keys on which the server acts, in the order of the table's words. */
+enum config_vault { CONFIG_VAULT_LOST, CONFIG_VAULT_SEALED };
+enum config_http { CONFIG_HTTP_PINNED, CONFIG_HTTP_RESOLVED };
 enum config_store { CONFIG_STORE_SQLITE, CONFIG_STORE_POSTGRES };
 enum config_runtime { CONFIG_RUNTIME_EMBEDDED, CONFIG_RUNTIME_DOCKER, CONFIG_RUNTIME_KUBERNETES };
 enum config_proxy { CONFIG_PROXY_TOKEN, CONFIG_PROXY_OPEN };

@@ -345,8 +345,9 @@ int runtime_check(struct runtime *r, struct runtime_create *c, struct api_fail *
 /* --- kinds of runtimes: one row each in src/server/runtimes.c --- */
 
 struct runtime_conf {
-    const struct config *config; /* outlives the runtime */
-    const char *owner;           /* of this installation; outlives the runtime */
+    const struct config *config;    /* outlives the runtime */
+    const char *owner;              /* of this installation; outlives the runtime */
+    const unsigned char *vault_key; /* AEAD_KEY_BYTES, for vaults of egress; outlives the runtime */
     struct loop *loop;
     struct pool *pool;
     void *prepared; /* of prepare_as_root(); belongs to the runtime once start() returned 0 */

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "net/aead.h"
 #include "net/h1.h"
 
 enum {
@@ -410,6 +411,27 @@ static void add_upstreams(struct args *a, const struct config *config)
         add_host_resolvers(a);
 }
 
+static bool seals_vaults(const struct embedded_egress *g)
+{
+    return g->em->conf.config->egress.vault_on_restart == CONFIG_VAULT_SEALED &&
+           g->em->conf.vault_key;
+}
+
+/* The end of a pipe with the key in it. */
+static int key_pipe(const struct embedded_egress *g, struct err *e)
+{
+    auto_fd to = -EBADF, from = -EBADF;
+    int ends[2], r;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "make a pipe");
+    from = ends[0];
+    to = ends[1];
+    r = io_write_full(to, str_make((const char *)g->em->conf.vault_key, AEAD_KEY_BYTES),
+                      DEADLINE_NEVER); /* a pipe has room for it */
+    return r < 0 ? err_sys(e, -r, "hand over the key of vaults") : take_fd(&from);
+}
+
 static void fill_args(struct args *a, const struct embedded_egress *g, char rules[16],
                       char timeout[16])
 {
@@ -422,6 +444,10 @@ static void fill_args(struct args *a, const struct embedded_egress *g, char rule
     add(a, "--dir", config->dir);
     add(a, "--socket", g->socket);
     add(a, "--until-eof", "0");
+    if (seals_vaults(g))
+        add(a, "--vault-key-fd", "4");
+    if (config->egress.http_credentials == CONFIG_HTTP_RESOLVED)
+        add(a, "--resolved-http", NULL);
     add(a, "--max-rules", rules);
     add(a, "--dns-timeout", timeout);
     if (config->egress.ca_file[0])
@@ -445,11 +471,14 @@ static int spawn_egress(struct embedded_egress *g, struct err *e)
     struct proc_spec spec = PROC_SPEC(g->em->conf.config->egress.program, a->at);
     const struct broker_config role = {.role = BROKER_ROLE_EGRESS};
     auto_fd broker = broker_connect_for(g->em->conf.config->embedded.broker, &role, e);
-    int ends[2];
+    auto_fd key = seals_vaults(g) ? key_pipe(g, e) : -EBADF;
+    int ends[2], more[2] = {broker, key};
     int r;
 
     if (broker < 0)
         return err_wrap(e, broker, "connection of opensandbox-egress");
+    if (key < 0 && seals_vaults(g))
+        return key;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make a pipe");
     buf_init(&a->text, 4096);
@@ -460,8 +489,8 @@ static int spawn_egress(struct embedded_egress *g, struct err *e)
     spec.stdio[0] = ends[0];
     spec.stdio[1] = STDERR_FILENO;
     spec.stdio[2] = STDERR_FILENO;
-    spec.more = &broker;
-    spec.more_count = 1;
+    spec.more = more;
+    spec.more_count = seals_vaults(g) ? 2 : 1;
     spec.flags = PROC_NEW_SESSION;
     r = r < 0 ? err_sys(e, -r, "arguments") : proc_spawn(&spec, &g->proc, e);
     buf_done(&a->text);

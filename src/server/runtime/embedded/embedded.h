@@ -36,7 +36,8 @@ struct embedded_conf {
     /* The one with that path; NULL when the configuration has none. */
     const struct embedded_root *(*find_dir)(void *user, struct str path);
     void *user;
-    const struct config *config; /* for images of the store */
+    const struct config *config;    /* for images of the store */
+    const unsigned char *vault_key; /* AEAD_KEY_BYTES, for vaults of egress; NULL = none */
     struct loop *loop;
     struct pool *pool;
 };

@@ -250,6 +250,7 @@ static struct embedded_conf conf_of(const struct runtime_conf *runtime, struct e
         .find_dir = find_dir,
         .user = h,
         .config = config,
+        .vault_key = runtime->vault_key,
         .loop = runtime->loop,
         .pool = runtime->pool,
     };

@@ -83,7 +83,7 @@ TEST(vault, counts_revisions_one_to_six)
                    "\"schemes\":[\"https\"],\"ports\":[443],\"hosts\":[\"a.test\"],\"methods\":["
                    "\"GET\",\"POST\",\"PUT\",\"PATCH\",\"DELETE\"],\"paths\":[\"/*\"]},"
                    "\"auth\":{\"type\":\"bearer\"}}]}");
-    CHECK_EQ(vault_delete(v, &e), 0);
+    CHECK_EQ(vault_delete(v, &any_host, &e), 0);
     CHECK_EQ(create(v, "{}"), 0);
     CHECK_EQ(vault_revision(v), 1);
     check_state(v, "{\"revision\":1,\"credentials\":[],\"bindings\":[]}");
@@ -96,7 +96,7 @@ TEST(vault, answers_changes_out_of_order)
 
     CHECK_EQ(patch(v, "{}"), -ENOENT);
     CHECK_STR(e.msg, "credential vault not found");
-    CHECK_EQ(vault_delete(v, &e), -ENOENT);
+    CHECK_EQ(vault_delete(v, &any_host, &e), -ENOENT);
     CHECK_EQ(create(v, VAULT(CREDENTIAL("a", "value-a"), BEARER("ba", "a.test", "a"))), 0);
     CHECK_EQ(create(v, "{}"), -EEXIST);
     CHECK_STR(e.msg, "credential vault already exists");
@@ -331,7 +331,7 @@ TEST(vault, keeps_a_set_for_requests_under_way)
 
     CHECK_EQ(create(v, VAULT(CREDENTIAL("a", "value-a"), BEARER("ba", "a.test", "a"))), 0);
     s = vault_current(v);
-    CHECK_EQ(vault_delete(v, &e), 0);
+    CHECK_EQ(vault_delete(v, &any_host, &e), 0);
     CHECK(vault_current(v) == NULL);
     CHECK_SPAN(s->credentials[0].value, "value-a");
     vault_set_unref(s);
@@ -378,7 +378,7 @@ TEST(vault, keeps_secrets_of_the_environment_apart)
                 "\"schemes\":[\"https\"],\"ports\":[443],\"hosts\":[\"api.openai.com\"],"
                 "\"methods\":[\"GET\",\"POST\",\"PUT\",\"PATCH\",\"DELETE\"],\"paths\":[\"/*\"]},"
                 "\"auth\":{\"type\":\"bearer\"}}]}");
-    CHECK_EQ(vault_delete(v, &e), 0);
+    CHECK_EQ(vault_delete(v, &any_host, &e), 0);
     s = vault_current(v);
     CHECK(s && vault_set_next_env(s, STR("api.openai.com"), &at));
     at = 0;
