@@ -265,7 +265,7 @@ static void (*const line_put_head[])(struct line *l, enum log_level level, const
 
 static void line_put_trace(struct line *l, const struct trace_context *c)
 {
-    char trace[2 * TRACE_ID_BYTES + 1], span[2 * TRACE_SPAN_BYTES + 1];
+    char trace[2 * TRACE_ID_BYTES + 1] = "", span[2 * TRACE_SPAN_BYTES + 1] = "";
     struct log_field ids[] = {
         LOG_STR("trace_id", str_make(trace, sizeof(trace) - 1)),
         LOG_STR("span_id", str_make(span, sizeof(span) - 1)),

@@ -885,7 +885,8 @@ int server_run(struct config *config, const struct config_options *options)
         (void)log_err(&e, "cannot serve");
         life.status = 1;
     }
-    telemetry_flush(life.server.telemetry);
+    if (life.server.stopping) /* not after a failed start: the loop would serve */
+        telemetry_flush(life.server.telemetry);
     clean_up(&life);
     log_event(LOG_INFO, "stopped; sandboxes keep running");
     return life.status;
