@@ -10,12 +10,17 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/codec.h"
 #include "base/time.h"
+#include "base/trace.h"
 #include "base/utf8.h"
 
 enum {
     RESERVE_TAIL = sizeof("\",\"cut\":true}\n"), /* the longest closing text */
-    RESERVE_ID = sizeof(",\"request_id\":\"\"") + 6 * LOG_REQUEST_ID_MAX, /* every byte escaped */
+    RESERVE_TRACE =
+        sizeof(",\"trace_id\":\"\",\"span_id\":\"\"") + 2 * TRACE_ID_BYTES + 2 * TRACE_SPAN_BYTES,
+    RESERVE_ID = sizeof(",\"request_id\":\"\"") + 6 * LOG_REQUEST_ID_MAX + /* every byte escaped */
+                 RESERVE_TRACE,
     LIMIT_FIELDS = LOG_LINE_MAX - RESERVE_TAIL - RESERVE_ID,
     LIMIT_ID = LOG_LINE_MAX - RESERVE_TAIL,
     ERR_TEXT_MAX = 1024,
@@ -25,6 +30,12 @@ _Atomic int log_level_now = LOG_INFO;
 
 /* Written by log_init before threads start, read-only afterwards. */
 static struct log_conf log_conf = {LOG_INFO, LOG_TEXT, STDERR_FILENO, "main"};
+
+/* Set by log_set_tap before threads start. */
+static struct {
+    log_tap *take;
+    void *user;
+} log_tapped;
 
 static bool is_json(void)
 {
@@ -60,6 +71,12 @@ void log_init(const struct log_conf *conf)
 void log_set_level(enum log_level level)
 {
     atomic_store_explicit(&log_level_now, (int)level, memory_order_relaxed);
+}
+
+void log_set_tap(log_tap *tap, void *user)
+{
+    log_tapped.take = tap;
+    log_tapped.user = user;
 }
 
 void log_request_id_set(struct str id)
@@ -246,17 +263,37 @@ static void (*const line_put_head[])(struct line *l, enum log_level level, const
     [LOG_JSON_BRIEF] = line_put_head_brief,
 };
 
-/* The request id connects related lines, so it has reserved room in a cut line. */
-static void line_put_id(struct line *l)
+static void line_put_trace(struct line *l, const struct trace_context *c)
+{
+    char trace[2 * TRACE_ID_BYTES + 1] = "", span[2 * TRACE_SPAN_BYTES + 1] = "";
+    struct log_field ids[] = {
+        LOG_STR("trace_id", str_make(trace, sizeof(trace) - 1)),
+        LOG_STR("span_id", str_make(span, sizeof(span) - 1)),
+    };
+
+    (void)hex_encode(str_make((const char *)c->trace_id, sizeof(c->trace_id)), trace);
+    (void)hex_encode(str_make((const char *)c->span_id, sizeof(c->span_id)), span);
+    line_put_field(l, &ids[0]);
+    line_put_field(l, &ids[1]);
+}
+
+/* These ids connect related lines, so they have reserved room in a cut line. */
+static void line_put_ids(struct line *l)
 {
     struct log_field id = LOG_STR("request_id", log_request_id());
+    const struct trace_context *trace = trace_current();
     bool was_cut = l->cut;
 
-    if (log_id_n == 0)
+    if (trace && !trace->sampled)
+        trace = NULL;
+    if (log_id_n == 0 && !trace)
         return;
     l->cut = false;
     l->limit = LIMIT_ID;
-    line_put_field(l, &id);
+    if (log_id_n > 0)
+        line_put_field(l, &id);
+    if (trace)
+        line_put_trace(l, trace);
     l->cut |= was_cut;
 }
 
@@ -276,7 +313,7 @@ static void line_make(struct line *l, enum log_level level, const char *message,
     line_put_head[log_conf.format](l, level, message);
     for (; fields->key; fields++)
         line_put_field(l, fields);
-    line_put_id(l);
+    line_put_ids(l);
     line_end(l);
 }
 
@@ -296,6 +333,8 @@ void log_event_fields(enum log_level level, const char *message, const struct lo
     struct line l = {0};
     int saved = errno;
 
+    if (log_tapped.take)
+        log_tapped.take(log_tapped.user, level, message, fields);
     line_make(&l, level, message, fields);
     if (log_conf.sink)
         log_conf.sink(log_conf.sink_user, level, message, str_make(l.p, l.n));

@@ -6,6 +6,8 @@
  *   {"time":"2026-...","level":"info","area":"server","message":"sandbox created","sandbox":...}
  *   {"level":"info","ts":"2026-01-02T03:04:05.000Z","msg":"sandbox created","sandbox":"5bcf",...}
  *
+ * Lines within a sampled trace (trace.h) also have trace_id and span_id.
+ *
  * A line is a single write(2) of at most LOG_LINE_MAX bytes, so lines of different threads and
  * processes do not mix, even in a pipe; a longer line is cut and marked. Line breaks and terminal
  * control bytes are escaped. Libraries return errors; programs log an error once, where they handle
@@ -34,6 +36,13 @@ struct log_conf {
     log_sink *sink;   /* receives the lines instead of fd; NULL = none */
     void *sink_user;
 };
+
+/* Gets each event as well, before it is a line, on the thread that logs. Must not log. */
+struct log_field;
+typedef void log_tap(void *user, enum log_level level, const char *message,
+                     const struct log_field *fields);
+/* Call it before other threads start, and with NULL after they have ended. */
+void log_set_tap(log_tap *tap, void *user);
 
 /* Call before other threads start. Default: text, LOG_INFO and above, standard error. */
 void log_init(const struct log_conf *conf);

@@ -3,6 +3,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/url.h"
+#include "base/utf8.h"
+
 /* Wire types of protobuf. */
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2 };
 
@@ -245,4 +248,36 @@ void otlp_point_histogram(struct otlp *o, const struct otlp_histogram *h,
         put_fixed64_bare(o, double_bits(h->bounds[i]));
     message_end(o);
     message_end(o);
+}
+
+/* --- lists --- */
+
+static bool list_text(struct arena *a, struct str s, bool encoded, size_t bytes_max,
+                      struct str *ret)
+{
+    if (encoded && url_decode_in(a, s, 0, &s) < 0)
+        return false;
+    if (s.n > bytes_max || !utf8_valid(s))
+        return false;
+    *ret = arena_str(a, s);
+    return ret->p != NULL;
+}
+
+bool otlp_list_next(struct str *list, struct arena *a, bool encoded, size_t bytes_max,
+                    struct str *ret_key, struct str *ret_value)
+{
+    struct str entry;
+
+    while (list->n > 0 && str_cut(list, ',', &entry)) {
+        size_t at = str_find(entry, '=');
+        struct str key = str_trim(str_make(entry.p, at)), value;
+
+        if (at >= entry.n || key.n == 0)
+            continue;
+        value = str_trim(str_skip(entry, at + 1));
+        if (value.n > 0 && list_text(a, key, encoded, bytes_max, ret_key) &&
+            list_text(a, value, encoded, bytes_max, ret_value))
+            return true;
+    }
+    return false;
 }

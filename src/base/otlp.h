@@ -10,6 +10,7 @@
  * otlp_end() returns the first error of all calls. Sums and histograms are cumulative. */
 #pragma once
 
+#include "base/arena.h"
 #include "base/buf.h"
 
 enum { OTLP_DEPTH_MAX = 8 };
@@ -58,3 +59,9 @@ void otlp_point_histogram(struct otlp *o, const struct otlp_histogram *h,
                           const struct otlp_attribute *own, size_t n);
 void otlp_metric_end(struct otlp *o);
 int otlp_end(struct otlp *o) MUST_USE; /* 0, or the error of buf_add() */
+
+/* The next entry of a list of the environment, "k=v,k2=v2": both parts trimmed, percent-decoded if
+ * `encoded`, and copied into the arena. False at its end. Skips what has no key or no value, is
+ * longer than bytes_max, or is no text in UTF-8. */
+bool otlp_list_next(struct str *list, struct arena *a, bool encoded, size_t bytes_max,
+                    struct str *ret_key, struct str *ret_value);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -12,6 +13,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/trace.h"
 #include "sandbox/disk.h"
 #include "sandbox/spawn.h"
 
@@ -48,6 +50,53 @@ void broker_handle_done(struct broker_handle *h)
 void broker_close(struct broker_client *c)
 {
     fd_close(take_fd(&c->sock));
+}
+
+/* --- traces --- */
+
+static const char *const op_names[BROKER_OP_COUNT] = {
+    [BROKER_CONFIG] = "config",     [BROKER_SPAWN] = "spawn", [BROKER_OPEN] = "open",
+    [BROKER_SIGNAL] = "signal",     [BROKER_PAUSE] = "pause", [BROKER_RESUME] = "resume",
+    [BROKER_STAT] = "stat",         [BROKER_LIST] = "list",   [BROKER_REMOVE] = "remove",
+    [BROKER_SNAPSHOT] = "snapshot", [BROKER_FILL] = "fill",   [BROKER_SWEEP] = "sweep",
+    [BROKER_INFO] = "info",         [BROKER_ERASE] = "erase", [BROKER_REACH] = "reach",
+    [BROKER_UNPACK] = "unpack",     [BROKER_MERGE] = "merge", [BROKER_MEASURE] = "measure",
+    [BROKER_POLICY] = "policy",     [BROKER_LEARN] = "learn", [BROKER_OBJECTS] = "objects",
+    [BROKER_TRAFFIC] = "traffic",
+};
+
+/* What the broker says of its part lies within the call, or is not believed. */
+static void trace_broker(const struct trace_span *call, struct str name, uint64_t end_ns,
+                         const struct broker_timing *timing, bool failed)
+{
+    struct trace_span part = trace_begin(&call->context);
+
+    if (!trace_is_recorded(&part) || timing->begin_ns < call->begin_ns ||
+        timing->end_ns < timing->begin_ns || timing->end_ns > end_ns)
+        return;
+    part.begin_ns = timing->begin_ns;
+    trace_end_at(&part, timing->end_ns,
+                 &(struct trace_note){.name = name, .kind = TRACE_SERVER, .failed = failed});
+}
+
+/* The call, and below it the part of it in which the broker worked. */
+static void trace_exchange(const struct trace_span *call, uint32_t op, int r,
+                           const struct broker_reply *reply)
+{
+    const struct trace_attribute rows[] = {
+        {"opensandbox.broker.op", str_of(op_names[op]), 0},
+    };
+    uint64_t end_ns = time_mono_ns();
+    char name[32], inner[48];
+
+    if (!trace_is_recorded(call))
+        return;
+    (void)snprintf(name, sizeof(name), "broker %s", op_names[op]);
+    (void)snprintf(inner, sizeof(inner), "opensandbox-broker %s", op_names[op]);
+    if (reply)
+        trace_broker(call, str_of(inner), end_ns, &reply->timing, r < 0);
+    trace_end_at(call, end_ns,
+                 &(struct trace_note){str_of(name), TRACE_CLIENT, r < 0, rows, ARRAY_LEN(rows)});
 }
 
 /* --- one exchange --- */
@@ -112,15 +161,20 @@ static int exchange_bytes(struct broker_client *c, const void *message, size_t b
                           uint32_t timeout_ms, const int *fds, size_t fd_count,
                           struct broker_reply *reply, int *ret_files, struct err *e)
 {
-    size_t wanted = ret_files ? files_of(*(const uint32_t *)message) : 0;
+    uint32_t op = *(const uint32_t *)message;
+    size_t wanted = ret_files ? files_of(op) : 0;
+    struct trace_span span = trace_begin(trace_current());
     int r = fd_send(c->sock, message, bytes, fds, fd_count);
 
-    if (r < 0) {
+    if (r >= 0) {
+        r = await_answer(c, timeout_ms, reply, ret_files, wanted, e);
+    } else {
         broker_close(c);
-        return is_silence(r) ? err_set(e, ETIMEDOUT, "the broker does not answer")
-                             : err_sys(e, -r, "talk to the broker");
+        r = is_silence(r) ? err_set(e, ETIMEDOUT, "the broker does not answer")
+                          : err_sys(e, -r, "talk to the broker");
     }
-    return await_answer(c, timeout_ms, reply, ret_files, wanted, e);
+    trace_exchange(&span, op, r, c->sock >= 0 ? reply : NULL);
+    return r;
 }
 
 static int exchange(struct broker_client *c, const struct broker_request *request, const int *fds,

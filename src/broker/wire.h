@@ -16,7 +16,7 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 10,
+    BROKER_WIRE_VERSION = 11,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
     BROKER_MEASURE_MS_MAX = 5 * 1000,
@@ -195,6 +195,12 @@ struct broker_copied {
     uint64_t entries, bytes; /* in the new layer, without bytes of hard links; or as measured */
 };
 
+/* When a worker took a request up, and when it had the reply: CLOCK_MONOTONIC, which is the same in
+ * all processes of the machine. For the caller's traces; the broker itself tells nobody. */
+struct broker_timing {
+    uint64_t begin_ns, end_ns;
+};
+
 struct broker_reply {
     int32_t result; /* >= 0, or -errno with the reason in err */
     uint32_t next;  /* BROKER_LIST: from_slot of the next request; 0 = end */
@@ -206,6 +212,7 @@ struct broker_reply {
         struct netns_traffic traffic;
     };
     struct cgroup_stat stat;
+    struct broker_timing timing;
 };
 
 /* Size that a message must have, head included, given that `bytes` of it have arrived. 0 for an

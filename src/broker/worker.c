@@ -99,6 +99,7 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
     static struct broker_reply reply;
     int fds[FD_SEND_MAX], files[BROKER_FILE_COUNT];
     size_t n = 0, count = 0, file_count;
+    uint64_t begin_ns;
     int r = fd_recv(sock, &request, sizeof(request), &n, fds, &count);
 
     if (r < 0 || n == 0)
@@ -108,7 +109,9 @@ static bool worker_serve(struct worker *w, int sock, struct broker_peer *peer)
         log_event(LOG_WARN, "request dropped, its caller is gone", LOG_U64("op", request.op));
         return false;
     }
+    begin_ns = time_mono_ns();
     file_count = broker_answer(&w->broker, peer, &request, n, fds, count, &reply, files);
+    reply.timing = (struct broker_timing){begin_ns, time_mono_ns()};
     close_all(fds, count);
     if (reply.result < 0 && reply.result != -ENOENT)
         log_event(LOG_WARN, "request failed", LOG_U64("op", request.op),

@@ -281,3 +281,16 @@ int http_range_parse(struct str value, uint64_t size, struct http_range *ret_ran
     *ret_range = found;
     return 0;
 }
+
+bool http_header_is_free(const struct http_header *row)
+{
+    static const char *const ours[] = {
+        "connection", "content-encoding",  "content-length", "content-type", "expect", "host",
+        "te",         "transfer-encoding", "upgrade",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++)
+        if (str_eq_nocase(row->name, str_of(ours[i])))
+            return false;
+    return http_is_token(row->name) && row->value.p && http_is_value(row->value);
+}

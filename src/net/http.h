@@ -46,6 +46,9 @@ const struct http_header *http_header_find(const struct http_headers *headers, s
 /* The next field of the same name after `row`, or NULL: fields may repeat. */
 const struct http_header *http_header_next(const struct http_headers *headers,
                                            const struct http_header *row);
+/* Whether a person may add it to a request: it is well-formed, and none of those that the client
+ * itself sets, or that say how a message is framed. */
+bool http_header_is_free(const struct http_header *row);
 /* The first value of that name, or STR_NONE; an empty value has p != NULL. */
 struct str http_header_get(const struct http_headers *headers, struct str name);
 

@@ -197,6 +197,8 @@ static void req_call_handler(struct http_req *req)
     req->conn->server->held -= req->held;
     req->held = 0;
     req->route->handler(req);
+    if (conf->on_handled)
+        conf->on_handled(req);
     req->body = STR_NONE;
     if (collected)
         buf_done(&req->body_buf);

@@ -59,6 +59,7 @@ struct http_req {
     bool say_keep_alive;   /* send "Connection: keep-alive" also where HTTP/1.1 implies it */
     struct str id;         /* its id in logs: on_request sets it, in the arena */
     const void *principal; /* who sent it: on_request sets it, in the arena; may be NULL */
+    void *trace;           /* of its trace: on_request sets it, in the arena; may be NULL */
     bool secret;           /* its arena holds secrets, and is overwritten at its end */
     bool admitted; /* counts in http_server_stats until it is answered: see http_req_admit */
 
@@ -105,6 +106,8 @@ struct http_server_conf {
     /* Called before the handler of a row, when a body that is collected for it is complete: false
      * when it has replied. May be NULL. */
     bool (*on_handle)(struct http_req *req);
+    /* When that handler has returned, if it was called. May be NULL. */
+    void (*on_handled)(struct http_req *req);
     /* Called before the answer to a malformed request head or body: may add headers, must not read
      * the head. May be NULL. */
     void (*on_refuse)(struct http_req *req);

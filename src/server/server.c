@@ -22,6 +22,7 @@
 #include "server/http/logfile.h"
 #include "server/http/routes.h"
 #include "server/http/server_internal.h"
+#include "server/http/tracing.h"
 #include "server/owner.h"
 #include "server/privileges.h"
 #include "version.h"
@@ -257,6 +258,7 @@ static int start_renew_queue(struct life *l, struct err *e)
 
 static bool on_request(struct http_req *req)
 {
+    tracing_begin(req);
     if (host_route_apply(req, gateway_domain(server_of(req)->gateway)) < 0) {
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
         return false;
@@ -279,6 +281,7 @@ static bool on_handle(struct http_req *req)
         return false;
     if (limit == 0 || (int64_t)stats.admitted < limit) {
         http_req_admit(req);
+        tracing_enter(req);
         return true;
     }
     http_reply_error(req, 503, "SERVICE_UNAVAILABLE",
@@ -653,6 +656,10 @@ static int start_parts(struct life *l, struct err *e)
     if (r == 0)
         r = pool_new(&pool, &s->pool, e);
     if (r == 0)
+        r = telemetry_start(config,
+                            &(struct telemetry_parts){s->loop, s->pool, server_metrics_due, s},
+                            &s->telemetry, e);
+    if (r == 0)
         r = start_runtime(l, e);
     if (r < 0)
         return r;
@@ -717,6 +724,7 @@ static int start_http(struct life *l, struct err *e)
         .user = s,
         .on_request = on_request,
         .on_handle = on_handle,
+        .on_handled = tracing_leave,
         .on_done = request_log_write,
         .on_refuse = guard_refuse,
         .tls = l->tls ? tls_server_security(l->tls) : NULL,
@@ -843,6 +851,7 @@ static void clean_up(struct life *l)
     if (s->loop)
         loop_settle(s->loop); /* tasks of the runtime that it has ended now */
     pool_free(s->pool);
+    telemetry_stop(s->telemetry);
     sandboxes_free(s->sandboxes);
     snapshots_free(s->snapshots);
     pools_free(s->pools);
@@ -884,6 +893,8 @@ int server_run(struct config *config, const struct config_options *options)
         (void)log_err(&e, "cannot serve");
         life.status = 1;
     }
+    if (life.server.stopping) /* not after a failed start: the loop would serve */
+        telemetry_flush(life.server.telemetry);
     clean_up(&life);
     log_event(LOG_INFO, "stopped; sandboxes keep running");
     return life.status;

@@ -404,6 +404,36 @@ def osb_manages_tenants_and_keys():
     osb("tenant", "delete", "cli")
 
 
+def closed_files_have_lasting_names_and_old_ones_go():
+    with ServerProcess(*PROGRAMS, config={
+            "audit": {"file_max_bytes": 4096, "file_backup_count": 2}}) as server:
+        folder = server.state / "server" / "audit"
+        seen = {}
+
+        def rotated():
+            for _ in range(20):
+                server.request("GET", "/v1/sandboxes")
+            names = sorted(path.name for path in folder.glob("audit-*.jsonl"))
+            for name in names[:-1]:  # those that are closed
+                with contextlib.suppress(FileNotFoundError):
+                    text = (folder / name).read_bytes()
+                    assert seen.setdefault(name, text) == text, f"{name} changed after its end"
+            return len(seen) >= 5
+
+        wait_for(rotated, "five closed files")
+        wait_for(lambda: len(list(folder.glob("audit-*.jsonl"))) <= 3, "the end of old files")
+        kept = sorted(folder.glob("audit-*.jsonl"))
+        lines = [json.loads(line) for path in kept for line in path.read_text().splitlines()]
+        assert [line["seq"] for line in lines] == list(
+            range(lines[0]["seq"], lines[0]["seq"] + len(lines)))
+        assert all(a["hash"] == b["prev"] for a, b in zip(lines, lines[1:]))
+        firsts = [(path, path.read_text().splitlines()[:1]) for path in kept]
+        for path, first in firsts:  # the name is the number of the first entry, of the newest to be
+            assert not first or int(path.stem.removeprefix("audit-")) == json.loads(
+                first[0])["seq"], path
+        assert lines[0]["seq"] > 1
+
+
 class Syslog:
     """A socket as a syslog daemon has it."""
 
@@ -441,6 +471,7 @@ def main():
             the_chain_goes_on_after_restarts_and_kills,
             nothing_secret_is_stored_or_logged,
             the_record_goes_to_syslog_and_webhook,
+            closed_files_have_lasting_names_and_old_ones_go,
             changes_are_told_and_can_be_caught_up_with,
             a_create_is_done_once,
             a_change_can_name_the_version,

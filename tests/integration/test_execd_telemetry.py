@@ -393,7 +393,9 @@ def says_that_there_is_no_tls():
     with Execd(PROGRAM, env=env) as execd:
         text = check_unharmed(execd, 3 * INTERVAL_MS / 1000)
     assert "execd has no TLS" in text and "secret" not in text, text
-    assert text.count("telemetry") == 1, text
+    for signal in ("metrics", "traces"):
+        assert text.count(f"telemetry is off signal={signal}") == 1, text
+    assert text.count("telemetry") == 2, text
 
 
 def is_off_unless_asked_for():

@@ -14,8 +14,10 @@ static const struct http_route routes[] = {
 int main(void)
 {
     struct metrics *m = metrics_new(routes, ARRAY_LEN(routes));
-    struct metrics_gauges g = {
-        .sandboxes[SANDBOX_RUNNING] = 2, .has_slots = true, .loop_lag_ns = 1500000};
+    struct metrics_gauges g = {.sandboxes[SANDBOX_RUNNING] = 2,
+                               .has_slots = true,
+                               .loop_lag_ns = 1500000,
+                               .has_telemetry = true};
     AUTO_BUF(text, TEXT_MAX);
     int r;
 

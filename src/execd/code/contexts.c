@@ -68,7 +68,7 @@ static const struct kernel_owner *take_follower(struct context *c, bool success)
 
     if (c->busy)
         telemetry_executed(c->all->telemetry, TELEMETRY_RUN_CODE, success && !c->failed,
-                           loop_now_ns(c->all->loop) - c->begin_ns);
+                           loop_now_ns(c->all->loop) - c->begin_ns, &c->span);
     c->follower = NULL;
     c->busy = c->doubtful = c->abandoned = false;
     loop_timer_stop(c->all->loop, &c->grace);
@@ -499,6 +499,7 @@ int context_run(struct context *c, struct str code, uint64_t timeout_ms,
     c->busy = true;
     c->failed = false;
     c->begin_ns = loop_now_ns(c->all->loop);
+    c->span = trace_begin(trace_current());
     c->follower = follower;
     c->user = user;
     return 0;

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/id.h"
+#include "base/trace.h"
 #include "execd/code/kernel.h"
 
 enum {
@@ -55,6 +56,7 @@ struct context {
     const struct kernel_owner *follower; /* of the running cell; NULL: none */
     void *user;
     uint64_t begin_ns;       /* start of the running cell */
+    struct trace_span span;  /* of the request that began it; all 0 = none */
     uint64_t oom_kills;      /* count when the cell or its kernel started: see exit_text.h */
     bool failed;             /* the cell reported an error */
     bool doubtful;           /* its follower may have left */

@@ -143,6 +143,7 @@ int command_new(struct commands *all, struct str text, bool background, struct c
     c->background = background;
     c->running = true;
     c->started_us = time_wall_us();
+    c->span = trace_begin(trace_current());
     make_id(c->id);
     list_init(&c->link);
     c->text = mem_try_realloc(NULL, text.n + 1);
@@ -194,7 +195,8 @@ static void command_count(const struct command *c)
     int64_t us = c->ended_us - c->started_us;
 
     telemetry_executed(c->all->telemetry, TELEMETRY_RUN_COMMAND, !c->error,
-                       us > 0 ? (uint64_t)us * NS_PER_US : 0); /* the clock may be set back */
+                       us > 0 ? (uint64_t)us * NS_PER_US : 0, /* the clock may be set back */
+                       &c->span);
 }
 
 /* Moves the record to the ended ones; pruning may free it. */

@@ -19,6 +19,7 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "base/trace.h"
 #include "execd/command/command_log.h"
 #include "execd/core/child.h"
 #include "execd/core/reaper.h"
@@ -55,8 +56,9 @@ struct command {
     int exit_code; /* -1: ended by a signal */
     char *text;    /* as requested */
     size_t text_bytes;
-    char *error;        /* "exit status 3", "signal: killed", ...; NULL = none */
-    int64_t started_us; /* wall clock */
+    char *error;            /* "exit status 3", "signal: killed", ...; NULL = none */
+    int64_t started_us;     /* wall clock */
+    struct trace_span span; /* of the request that started it; all 0 = none */
     int64_t ended_us;
     struct command_log logs[COMMAND_STREAMS]; /* of a background command, [0] has both streams */
 

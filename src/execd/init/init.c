@@ -312,6 +312,8 @@ static int init_serve(struct init *i, struct err *e)
         .route_count = execd_route_count,
         .user = &i->api,
         .on_request = execd_on_request,
+        .on_handle = telemetry_enter,
+        .on_handled = telemetry_leave,
         .on_unrouted = execd_on_unrouted,
         .on_done = init_on_request_done,
         .connections_max = CONNECTIONS_MAX,

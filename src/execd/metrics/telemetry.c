@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "execd/metrics/figures.h"
 #include "execd/metrics/series.h"
+#include "execd/metrics/spans.h"
 #include "execd/metrics/telemetry_export.h"
 #include "version.h"
 
@@ -36,9 +37,10 @@ static const struct {
 };
 
 struct telemetry {
-    struct arena memory; /* holds the strings of conf */
-    struct telemetry_conf conf;
-    struct telemetry_export export;
+    struct arena memory; /* holds the strings of conf and traces */
+    struct telemetry_conf conf, traces;
+    struct telemetry_export export, traces_export; /* zeroed: that signal is not sent */
+    struct spans spans;
     struct telemetry_parts parts;
     struct metrics_point last; /* cpu time at the last export; at_ns 0: unknown */
     struct series_set series;
@@ -50,7 +52,8 @@ static const char unknown_route[] = "unknown", other_method[] = "_OTHER";
 
 /* --- recording --- */
 
-void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool success, uint64_t ns)
+void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool success, uint64_t ns,
+                        const struct trace_span *span)
 {
     static const char *const names[] = {
         [TELEMETRY_RUN_CODE] = "run_code",
@@ -62,8 +65,11 @@ void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool succes
          0
     };
 
-    if (t)
-        series_set_add(&t->series, &key, (double)ns / NS_PER_MS);
+    if (!t)
+        return;
+    series_set_add(&t->series, &key, (double)ns / NS_PER_MS);
+    trace_end(span, &(struct trace_note){
+                        .name = str_of(names[run]), .kind = TRACE_INTERNAL, .failed = !success});
 }
 
 /* NULL: not a request about files. Routes of isolated sessions count as the same operations. */
@@ -108,6 +114,80 @@ static const char *route_label(const struct http_req *req)
     return !route || str_starts(str_of(route->path), STR("/proxy/")) ? unknown_route : route->path;
 }
 
+/* --- spans --- */
+
+bool telemetry_enter(struct http_req *req)
+{
+    const struct http_headers *h = &req->head.headers;
+    const struct http_header *row = trace_is_on() ? http_header_find(h, STR("traceparent")) : NULL;
+    struct trace_context parent;
+    struct trace_span *span;
+
+    if (!row || http_header_next(h, row) || trace_parse(str_trim(row->value), &parent) < 0)
+        return true;
+    span = arena_new(&req->arena, struct trace_span);
+    if (!span)
+        return true;
+    *span = trace_begin(&parent);
+    req->trace = span;
+    (void)trace_enter(trace_is_recorded(span) ? &span->context : NULL);
+    return true;
+}
+
+void telemetry_leave(struct http_req *req UNUSED)
+{
+    (void)trace_enter(NULL);
+}
+
+static void end_request_span(const struct http_req *req, const char *method, const char *operation,
+                             int status)
+{
+    const char *route = route_label(req);
+    struct trace_attribute rows[TRACE_ATTRIBUTES_MAX] = {
+        {"http.request.method",       str_of(method), 0     },
+        {"http.route",                str_of(route),  0     },
+        {"http.response.status_code", STR_NONE,       status},
+    };
+    struct trace_note note = {
+        .kind = TRACE_SERVER, .failed = status >= 500, .attributes = rows, .attribute_count = 3};
+    char name[TEMPLATE_BYTES_MAX + 16];
+
+    if (operation)
+        rows[note.attribute_count++] = (struct trace_attribute){"operation", str_of(operation), 0};
+    (void)snprintf(name, sizeof(name), "%s %s", method, route);
+    note.name = str_of(name);
+    trace_end(req->trace, &note);
+}
+
+static void take_span(void *user, const struct trace_row *row)
+{
+    struct telemetry *t = user;
+
+    spans_add(&t->spans, row);
+    trim_soon(t->parts.trim);
+}
+
+static int make_traces(void *user, struct buf *body)
+{
+    struct telemetry *t = user;
+    struct otlp_conf conf = {
+        .resource = t->traces.resource,
+        .resource_count = t->traces.resource_count,
+        .scope = STR("opensandbox/execd"),
+        .version = STR(OPENSANDBOX_VERSION),
+    };
+
+    return spans_send(&t->spans, &conf, body);
+}
+
+static void traces_sent(void *user, bool taken)
+{
+    struct telemetry *t = user;
+
+    spans_sent(&t->spans, taken);
+    trim_soon(t->parts.trim);
+}
+
 void telemetry_request(struct telemetry *t, const struct http_req *req, int error)
 {
     const char *method, *operation;
@@ -135,6 +215,8 @@ void telemetry_request(struct telemetry *t, const struct http_req *req, int erro
                             0
         },
                        ms);
+    if (req->trace)
+        end_request_span(req, method[0] ? method : other_method, operation, status);
 }
 
 /* --- export --- */
@@ -309,11 +391,46 @@ void telemetry_stop(struct telemetry *t)
 {
     if (!t)
         return;
+    trace_set_sink(NULL, NULL);
     if (t->export.conf.loop)
         telemetry_export_stop(&t->export);
+    if (t->traces_export.conf.loop)
+        telemetry_export_stop(&t->traces_export);
+    spans_done(&t->spans);
     series_set_done(&t->series);
     arena_done(&t->memory);
     free(t);
+}
+
+static void start_export(struct telemetry *t, enum telemetry_signal signal, struct str hostinfo,
+                         const char *const *env)
+{
+    static const char *const names[] = {"metrics", "traces"};
+    bool traces = signal == TELEMETRY_TRACES;
+    struct telemetry_conf *to = traces ? &t->traces : &t->conf;
+    struct telemetry_export_conf conf = {
+        .loop = t->parts.loop,
+        .client = t->parts.client,
+        .place = t->parts.place,
+        .to = to,
+        .make = traces ? make_traces : tell_all,
+        .done = traces ? traces_sent : NULL,
+        .user = t,
+    };
+    struct err e = {0};
+
+    if (!telemetry_conf_wanted(env, hostinfo, signal))
+        return;
+    if (telemetry_conf_read(env, hostinfo, signal, &t->memory, to, &e) < 0) {
+        log_event(LOG_WARN, "telemetry is off", LOG_STR("signal", names[signal]),
+                  LOG_STR("why", e.msg));
+        return;
+    }
+    telemetry_export_start(traces ? &t->traces_export : &t->export, &conf);
+    if (traces)
+        trace_set_sink(take_span, t);
+    log_event(LOG_INFO, "telemetry is sent", LOG_STR("signal", names[signal]),
+              LOG_STR("collector", to->authority), LOG_U64("every_ms", to->interval_ms));
 }
 
 struct telemetry *telemetry_start(const struct telemetry_parts *parts, const char *const *env)
@@ -321,25 +438,22 @@ struct telemetry *telemetry_start(const struct telemetry_parts *parts, const cha
     char room[HOSTINFO_BYTES_MAX];
     struct str hostinfo = read_hostinfo(room);
     struct telemetry *t;
-    struct err e = {0};
 
-    if (!telemetry_conf_wanted(env, hostinfo))
+    if (!telemetry_conf_wanted(env, hostinfo, TELEMETRY_METRICS) &&
+        !telemetry_conf_wanted(env, hostinfo, TELEMETRY_TRACES))
         return NULL;
     t = mem_new(struct telemetry);
     t->parts = *parts;
     t->begin_us = time_wall_us();
     arena_init(&t->memory, TELEMETRY_CONF_BYTES_MAX);
-    if (telemetry_conf_read(env, hostinfo, &t->memory, &t->conf, &e) < 0) {
-        log_event(LOG_WARN, "telemetry is off", LOG_STR("why", e.msg));
+    spans_init(&t->spans);
+    start_export(t, TELEMETRY_METRICS, hostinfo, env);
+    start_export(t, TELEMETRY_TRACES, hostinfo, env);
+    if (!t->export.conf.loop && !t->traces_export.conf.loop) {
         telemetry_stop(t);
         return NULL;
     }
     if (metrics_take_point(parts->metrics, &t->last, NULL) < 0)
         t->last.at_ns = 0;
-    telemetry_export_start(&t->export,
-                           &(struct telemetry_export_conf){parts->loop, parts->client, parts->place,
-                                                           &t->conf, tell_all, t});
-    log_event(LOG_INFO, "telemetry is sent", LOG_STR("collector", t->conf.authority),
-              LOG_U64("every_ms", t->conf.interval_ms));
     return t;
 }

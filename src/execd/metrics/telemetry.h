@@ -5,10 +5,14 @@
  *   execd.filesystem.operations.duration   duration of requests about files
  *   execd.system.*                         processes, cpu, memory, network, at the time of sending
  *
+ * and spans of requests and of commands, runs and cells whose request came with a traceparent that
+ * is sampled; execd begins no traces of its own.
+ *
  * telemetry_conf.h describes what enables it. If disabled, there is no struct telemetry: all
  * functions below accept NULL, at no cost. Loop thread only. */
 #pragma once
 
+#include "base/trace.h"
 #include "execd/core/child.h"
 #include "execd/core/trim.h"
 #include "execd/metrics/metrics.h"
@@ -33,4 +37,10 @@ void telemetry_stop(struct telemetry *t);
 
 /* Called from http_server_conf.on_done. */
 void telemetry_request(struct telemetry *t, const struct http_req *req, int error);
-void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool success, uint64_t ns);
+/* span: begun when the run began; all 0 = none. */
+void telemetry_executed(struct telemetry *t, enum telemetry_run run, bool success, uint64_t ns,
+                        const struct trace_span *span);
+/* Around the handler of a request: what begins in it belongs to its trace. For
+ * http_server_conf.on_handle and on_handled. */
+bool telemetry_enter(struct http_req *req);
+void telemetry_leave(struct http_req *req);

@@ -11,43 +11,21 @@
 
 enum { NODE_PORT = 4318 };
 
-#define METRICS_PATH "/v1/metrics"
-
-/* --- lists --- */
-
-struct pair {
-    struct str key, value;
+static const struct {
+    const char *endpoint, *headers, *exporter, *interval; /* variables */
+    const char *path, *type;
+    uint32_t interval_ms;
+} signals[TELEMETRY_SIGNAL_COUNT] = {
+    [TELEMETRY_METRICS] = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+                           "OTEL_EXPORTER_OTLP_METRICS_HEADERS",                                       "OTEL_METRICS_EXPORTER",
+                           "OTEL_METRIC_EXPORT_INTERVAL",                                                                                                  "/v1/metrics", "application/x-protobuf",
+                           TELEMETRY_INTERVAL_MS                                                                                                                                                                      },
+    [TELEMETRY_TRACES] = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",  "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+                           "OTEL_TRACES_EXPORTER",                                                                              "OTEL_BSP_SCHEDULE_DELAY", "/v1/traces",
+                           "application/json",                                                                                                                                                      TELEMETRY_DELAY_MS},
 };
 
-/* Parses "k=v,k2=v2": returns the next entry that has both. */
-static bool next_pair(struct str *list, struct pair *ret)
-{
-    struct str entry;
-
-    while (list->n > 0 && str_cut(list, ',', &entry)) {
-        size_t at = str_find(entry, '=');
-
-        if (at >= entry.n)
-            continue;
-        ret->key = str_trim(str_make(entry.p, at));
-        ret->value = str_trim(str_skip(entry, at + 1));
-        if (ret->key.n > 0 && ret->value.n > 0)
-            return true;
-    }
-    return false;
-}
-
-/* Copies a valid protobuf string into the arena; STR_NONE if it is invalid. */
-static struct str settle(struct arena *a, struct str s, bool encoded)
-{
-    struct str decoded = s;
-
-    if (encoded && url_decode_in(a, s, 0, &decoded) < 0)
-        return STR_NONE;
-    if (decoded.n > TELEMETRY_ATTRIBUTE_BYTES_MAX || !utf8_valid(decoded))
-        return STR_NONE;
-    return arena_str(a, decoded);
-}
+/* --- lists --- */
 
 static bool has_key(const struct otlp_attribute *rows, size_t count, struct str key)
 {
@@ -61,21 +39,26 @@ static bool has_key(const struct otlp_attribute *rows, size_t count, struct str 
 static size_t add_list(struct arena *a, struct str list, bool encoded, struct otlp_attribute *rows,
                        size_t count, size_t max)
 {
-    struct pair pair;
+    struct str key, value;
 
-    while (count < max && next_pair(&list, &pair)) {
-        struct str key = settle(a, pair.key, encoded);
-        struct str value = settle(a, pair.value, encoded);
-
-        if (key.p && value.p && !has_key(rows, count, key))
+    while (count < max &&
+           otlp_list_next(&list, a, encoded, TELEMETRY_ATTRIBUTE_BYTES_MAX, &key, &value))
+        if (!has_key(rows, count, key))
             rows[count++] = (struct otlp_attribute){.key = key, .text = value};
-    }
     return count;
+}
+
+/* STR_NONE if it is unset, or no text that can be sent. */
+static struct str sandbox_id(struct arena *a, const char *const *env)
+{
+    struct str id = str_trim(path_env(env, STR("OPENSANDBOX_ID")));
+
+    return id.n > TELEMETRY_ATTRIBUTE_BYTES_MAX || !utf8_valid(id) ? STR_NONE : arena_str(a, id);
 }
 
 static void read_attributes(const char *const *env, struct arena *a, struct telemetry_conf *ret)
 {
-    struct str id = settle(a, str_trim(path_env(env, STR("OPENSANDBOX_ID"))), false);
+    struct str id = sandbox_id(a, env);
     struct otlp_attribute sandbox = {.key = STR("sandbox_id"), .text = id};
 
     ret->resource[ret->resource_count++] = (struct otlp_attribute){
@@ -92,42 +75,27 @@ static void read_attributes(const char *const *env, struct arena *a, struct tele
                                 false, ret->points, ret->point_count, ARRAY_LEN(ret->points));
 }
 
-/* Headers that execd itself sets are refused. */
-static bool header_is_fine(const struct http_header *row)
+static void read_headers(const char *const *env, enum telemetry_signal signal, struct arena *a,
+                         struct telemetry_conf *ret)
 {
-    static const char *const ours[] = {
-        "connection", "content-encoding",  "content-length", "content-type", "expect", "host",
-        "te",         "transfer-encoding", "upgrade",
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(ours); i++)
-        if (str_eq_nocase(row->name, str_of(ours[i])))
-            return false;
-    return http_is_token(row->name) && row->value.p && http_is_value(row->value);
-}
-
-static void read_headers(const char *const *env, struct arena *a, struct telemetry_conf *ret)
-{
-    struct str list = str_trim(path_env(env, STR("OTEL_EXPORTER_OTLP_METRICS_HEADERS")));
-    struct pair pair;
+    struct str list = str_trim(path_env(env, str_of(signals[signal].headers)));
+    struct http_header row;
 
     ret->headers[ret->header_count++] =
-        (struct http_header){STR("Content-Type"), STR("application/x-protobuf")};
+        (struct http_header){STR("Content-Type"), str_of(signals[signal].type)};
     if (list.n == 0)
         list = path_env(env, STR("OTEL_EXPORTER_OTLP_HEADERS"));
-    while (ret->header_count < TELEMETRY_HEADERS_MAX && next_pair(&list, &pair)) {
-        struct http_header row = {.name = settle(a, pair.key, true),
-                                  .value = settle(a, pair.value, true)};
-
-        if (header_is_fine(&row))
+    while (ret->header_count < TELEMETRY_HEADERS_MAX &&
+           otlp_list_next(&list, a, true, TELEMETRY_HEADER_BYTES_MAX, &row.name, &row.value))
+        if (http_header_is_free(&row))
             ret->headers[ret->header_count++] = row;
-    }
 }
 
 /* --- endpoint --- */
 
-static int set_endpoint(struct str text, bool is_base, struct arena *a, struct telemetry_conf *ret,
-                        struct err *e)
+/* path: what is below a base; NULL = it is a whole URL. */
+static int set_endpoint(struct str text, const char *path, struct arena *a,
+                        struct telemetry_conf *ret, struct err *e)
 {
     struct url url;
     int r = url_split(text, &url, e);
@@ -138,14 +106,14 @@ static int set_endpoint(struct str text, bool is_base, struct arena *a, struct t
         return err_set(e, EINVAL, "execd has no TLS: https does not work, http does");
     if (url.scheme != URL_HTTP)
         return err_set(e, EINVAL, "it is not an http URL");
-    if (is_base && str_ends(url.path, STR("/")))
+    if (path && str_ends(url.path, STR("/")))
         url.path.n--;
     ret->host = arena_strdup(a, url.host);
     ret->port = url.port;
     ret->authority = str_of(
         arena_printf(a, url.host_is_ipv6 ? "[%.*s]:%u" : "%.*s:%u", STR_ARG(url.host), url.port));
     ret->target = str_of(arena_printf(a, "%.*s%s%s%.*s", STR_ARG(url.path),
-                                      is_base           ? METRICS_PATH
+                                      path              ? path
                                       : url.path.n == 0 ? "/"
                                                         : "",
                                       url.query.p ? "?" : "", STR_ARG(url.query)));
@@ -179,9 +147,9 @@ static struct str node_address(const char *const *env, struct str hostinfo)
     return STR_NONE;
 }
 
-static struct str own_endpoint(const char *const *env)
+static struct str own_endpoint(const char *const *env, enum telemetry_signal signal)
 {
-    return str_trim(path_env(env, STR("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")));
+    return str_trim(path_env(env, str_of(signals[signal].endpoint)));
 }
 
 static struct str base_endpoint(const char *const *env)
@@ -189,50 +157,54 @@ static struct str base_endpoint(const char *const *env)
     return str_trim(path_env(env, STR("OTEL_EXPORTER_OTLP_ENDPOINT")));
 }
 
-static int read_endpoint(const char *const *env, struct str hostinfo, struct arena *a,
-                         struct telemetry_conf *ret, struct err *e)
+static int read_endpoint(const char *const *env, struct str hostinfo, enum telemetry_signal signal,
+                         struct arena *a, struct telemetry_conf *ret, struct err *e)
 {
+    const char *path = signals[signal].path;
     struct str node = node_address(env, hostinfo);
     const char *url;
     int r;
 
-    if (own_endpoint(env).n > 0) {
-        r = set_endpoint(own_endpoint(env), false, a, ret, e);
-        return r < 0 ? err_wrap(e, r, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") : r;
+    if (own_endpoint(env, signal).n > 0) {
+        r = set_endpoint(own_endpoint(env, signal), NULL, a, ret, e);
+        return r < 0 ? err_wrap(e, r, "%s", signals[signal].endpoint) : r;
     }
     if (base_endpoint(env).n > 0) {
-        r = set_endpoint(base_endpoint(env), true, a, ret, e);
+        r = set_endpoint(base_endpoint(env), path, a, ret, e);
         return r < 0 ? err_wrap(e, r, "OTEL_EXPORTER_OTLP_ENDPOINT") : r;
     }
     url = arena_printf(a, str_find(node, ':') < node.n ? "http://[%.*s]:%d" : "http://%.*s:%d",
                        STR_ARG(node), NODE_PORT);
-    return url ? set_endpoint(str_of(url), true, a, ret, e)
+    return url ? set_endpoint(str_of(url), path, a, ret, e)
                : err_set(e, ENOMEM, "no memory for the node's address");
 }
 
 /* --- public functions --- */
 
-bool telemetry_conf_wanted(const char *const *env, struct str hostinfo)
+bool telemetry_conf_wanted(const char *const *env, struct str hostinfo,
+                           enum telemetry_signal signal)
 {
-    if (str_eq_nocase(str_trim(path_env(env, STR("OTEL_SDK_DISABLED"))), STR("true")))
+    if (str_eq_nocase(str_trim(path_env(env, STR("OTEL_SDK_DISABLED"))), STR("true")) ||
+        str_eq(str_trim(path_env(env, str_of(signals[signal].exporter))), STR("none")))
         return false;
-    return own_endpoint(env).n > 0 || base_endpoint(env).n > 0 || node_address(env, hostinfo).p;
+    return own_endpoint(env, signal).n > 0 || base_endpoint(env).n > 0 ||
+           node_address(env, hostinfo).p;
 }
 
-int telemetry_conf_read(const char *const *env, struct str hostinfo, struct arena *a,
-                        struct telemetry_conf *ret, struct err *e)
+int telemetry_conf_read(const char *const *env, struct str hostinfo, enum telemetry_signal signal,
+                        struct arena *a, struct telemetry_conf *ret, struct err *e)
 {
     uint64_t ms;
     int r;
 
-    *ret = (struct telemetry_conf){.interval_ms = TELEMETRY_INTERVAL_MS};
-    r = read_endpoint(env, hostinfo, a, ret, e);
+    *ret = (struct telemetry_conf){.interval_ms = signals[signal].interval_ms};
+    r = read_endpoint(env, hostinfo, signal, a, ret, e);
     if (r < 0)
         return r;
-    if (str_to_u64_range(str_trim(path_env(env, STR("OTEL_METRIC_EXPORT_INTERVAL"))),
+    if (str_to_u64_range(str_trim(path_env(env, str_of(signals[signal].interval))),
                          TELEMETRY_INTERVAL_MS_MIN, TELEMETRY_INTERVAL_MS_MAX, &ms) >= 0)
         ret->interval_ms = (uint32_t)ms;
     read_attributes(env, a, ret);
-    read_headers(env, a, ret);
+    read_headers(env, signal, a, ret);
     return 0;
 }

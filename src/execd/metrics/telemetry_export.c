@@ -15,10 +15,17 @@
 
 enum { STATUS_TEXT_MAX = 32 };
 
+static void export_done(struct telemetry_export *x, bool taken)
+{
+    if (x->conf.done)
+        x->conf.done(x->conf.user, taken);
+}
+
 static void export_failed(struct telemetry_export *x, const char *why)
 {
     uint64_t now = loop_now_ns(x->conf.loop);
 
+    export_done(x, false);
     x->lost++;
     x->addr.size = 0;
     if (x->warned_ns && now - x->warned_ns < TELEMETRY_WARN_MS * TIME_NS_PER_MS)
@@ -60,6 +67,7 @@ static void call_on_end(struct http_call *call, int error)
         export_failed(x, text);
     } else {
         x->lost = 0;
+        export_done(x, true);
     }
 }
 
@@ -87,8 +95,10 @@ static void export_send(struct telemetry_export *x)
     struct err e = {0};
     int r = x->conf.make(x->conf.user, &body);
 
+    if (r == -EAGAIN)
+        return;
     if (r < 0)
-        (void)err_sys(&e, -r, "encode the metrics");
+        (void)err_sys(&e, -r, "encode it");
     spec.body = buf_str(&body);
     x->status = 0;
     x->answer_bytes = 0;

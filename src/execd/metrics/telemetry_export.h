@@ -1,8 +1,8 @@
-/* telemetry_export.h - sends metrics to a collector periodically, on the common event loop.
+/* telemetry_export.h - sends metrics or spans to a collector periodically, on the common loop.
  *
  * If a collector is slow, down or misconfigured, this only causes a rare warning: metrics are
- * cumulative, so the next export includes what was not accepted. Host names are resolved in a
- * separate process, before the first export and after a failure. Loop thread only. */
+ * cumulative, and spans are kept, so the next export includes what was not accepted. Host names are
+ * resolved in a separate process, before the first export and after a failure. Loop thread only. */
 #pragma once
 
 #include "execd/core/child.h"
@@ -22,7 +22,8 @@ struct telemetry_export_conf { /* copied; what it points to stays the caller's *
     struct http_client *client;
     const struct child_place *place; /* for the process that resolves host names */
     const struct telemetry_conf *to;
-    int (*make)(void *user, struct buf *body); /* appends the request body: 0, or -errno */
+    int (*make)(void *user, struct buf *body); /* appends the body: 0, -EAGAIN = none, -errno */
+    void (*done)(void *user, bool taken);      /* the end of what `make` made; may be NULL */
     void *user;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/trace.h"
 #include "execd/core/envs.h"
 #include "execd/metrics/telemetry.h"
 
@@ -29,6 +30,7 @@ struct session {
     size_t waiting_count;
     struct list waits; /* of struct session_wait */
     uint64_t begin_ns; /* of the current run */
+    struct trace_span span;
 };
 
 /* --- the table --- */
@@ -97,7 +99,7 @@ static void run_tell_end(struct session_run *run, const struct shell_end *end)
 static void session_count(const struct session *s, const struct shell_end *end)
 {
     telemetry_executed(s->all->telemetry, TELEMETRY_RUN_IN_SESSION, end->error[0] == '\0',
-                       loop_now_ns(s->all->loop) - s->begin_ns);
+                       loop_now_ns(s->all->loop) - s->begin_ns, &s->span);
 }
 
 static void session_done_waiting(struct session *s)
@@ -143,6 +145,7 @@ static void session_begin(struct session *s, struct session_run *run, const stru
 
     s->current = run;
     s->begin_ns = loop_now_ns(s->all->loop);
+    s->span = trace_begin(trace_current());
     if (session_give(s, job, &e) >= 0)
         return;
     s->current = NULL;

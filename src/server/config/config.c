@@ -257,11 +257,35 @@ int config_parse(struct str text, const char *filename, struct config **ret_conf
 static const struct {
     const char *name, *key;
 } variables[] = {
-    {"OPENSANDBOX_SERVER_API_KEY", "server.api_key"            },
-    {"PENDING_FAILURE_TTL",        "runtime.failed_ttl_seconds"},
-    {"DOCKER_HOST",                "docker.host"               },
-    {"DOCKER_CERT_PATH",           "docker.cert_path"          },
+    {"OPENSANDBOX_SERVER_API_KEY",          "server.api_key"               },
+    {"PENDING_FAILURE_TTL",                 "runtime.failed_ttl_seconds"   },
+    {"DOCKER_HOST",                         "docker.host"                  },
+    {"DOCKER_CERT_PATH",                    "docker.cert_path"             },
+    {"OTEL_EXPORTER_OTLP_ENDPOINT",         "telemetry.endpoint"           },
+    {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",  "telemetry.traces_endpoint"    },
+    {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "telemetry.metrics_endpoint"   },
+    {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",    "telemetry.logs_endpoint"      },
+    {"OTEL_TRACES_EXPORTER",                "telemetry.traces"             },
+    {"OTEL_METRICS_EXPORTER",               "telemetry.metrics"            },
+    {"OTEL_LOGS_EXPORTER",                  "telemetry.logs"               },
+    {"OTEL_SDK_DISABLED",                   "telemetry.disabled"           },
+    {"OTEL_EXPORTER_OTLP_HEADERS",          "telemetry.headers"            },
+    {"OTEL_EXPORTER_OTLP_CERTIFICATE",      "telemetry.certificate"        },
+    {"OTEL_EXPORTER_OTLP_COMPRESSION",      "telemetry.compression"        },
+    {"OTEL_EXPORTER_OTLP_TIMEOUT",          "telemetry.timeout_ms"         },
+    {"OTEL_BSP_SCHEDULE_DELAY",             "telemetry.delay_ms"           },
+    {"OTEL_METRIC_EXPORT_INTERVAL",         "telemetry.metric_interval_ms" },
+    {"OTEL_SERVICE_NAME",                   "telemetry.service_name"       },
+    {"OTEL_RESOURCE_ATTRIBUTES",            "telemetry.resource_attributes"},
+    {"OTEL_TRACES_SAMPLER",                 "telemetry.traces_sampler"     },
+    {"OTEL_TRACES_SAMPLER_ARG",             "telemetry.traces_sampler_arg" },
 };
+
+/* OpenTelemetry takes an empty variable for one that is not set. */
+static bool is_blank_variable(const char *name)
+{
+    return str_starts(str_of(name), STR("OTEL_")) && str_trim(str_of(getenv(name))).n == 0;
+}
 
 static void override_all(struct config *c, const struct config_options *options,
                          struct config_report *report)
@@ -276,7 +300,7 @@ static void override_all(struct config *c, const struct config_options *options,
     const char *insecure = getenv("OPENSANDBOX_INSECURE_SERVER");
 
     for (size_t i = 0; i < ARRAY_LEN(variables); i++)
-        if (getenv(variables[i].name))
+        if (getenv(variables[i].name) && !is_blank_variable(variables[i].name))
             config_override(c, variables[i].key, getenv(variables[i].name), variables[i].name,
                             report);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

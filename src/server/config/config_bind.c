@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/codec.h"
 
@@ -482,6 +483,14 @@ void config_bind(struct config *c, const struct toml *root, const char *file,
 
 /* --- options and variables --- */
 
+static bool read_real(const char *text, double *ret)
+{
+    char *end;
+
+    *ret = strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
 void config_override(struct config *c, const char *name, const char *value, const char *origin,
                      struct config_report *report)
 {
@@ -492,6 +501,13 @@ void config_override(struct config *c, const char *name, const char *value, cons
 
     if (row->kind == CONFIG_INT && str_to_i64(s.text, &s.number) == 0)
         s.type = TOML_INTEGER;
+    if (row->kind == CONFIG_REAL && s.text.n && read_real(s.text.p, &s.real))
+        s.type = TOML_FLOAT;
+    if (row->kind == CONFIG_BOOL &&
+        (str_eq_nocase(s.text, STR("true")) || str_eq_nocase(s.text, STR("false")))) {
+        s.type = TOML_BOOL;
+        s.yes = str_eq_nocase(s.text, STR("true"));
+    }
     if (s.text.p && take_scalar[row->kind](row, &s, config_field(c, row)))
         c->origins[row - config_rows] = (struct config_origin){.name = origin};
     else

@@ -5,6 +5,7 @@
 #include "api/execd.h"
 #include "base/map.h"
 #include "base/time.h"
+#include "base/trace.h"
 
 enum {
     TEXT_MAX = 64 << 10, /* kept of an answer */
@@ -121,7 +122,8 @@ int execd_call_start(struct execd_call *c, struct http_client *client, struct ru
 {
     static const uint64_t no_seed[2] = {0};
     struct runtime_endpoint endpoint = {0};
-    struct http_header headers[RUNTIME_ENDPOINT_HEADERS_MAX + 1];
+    struct http_header headers[RUNTIME_ENDPOINT_HEADERS_MAX + 2];
+    char parent[TRACE_PARENT_MAX];
     struct http_call_spec spec = {
         .addr = &endpoint.addr,
         .group = map_hash(no_seed, request->sandbox_id), /* addresses are used again */
@@ -140,6 +142,10 @@ int execd_call_start(struct execd_call *c, struct http_client *client, struct ru
     headers[spec.header_count++] = (struct http_header){STR("Content-Type"), request->content_type};
     for (size_t i = 0; i < endpoint.header_count; i++)
         headers[spec.header_count++] = endpoint.headers[i];
+    if (trace_current()) {
+        trace_format(trace_current(), parent);
+        headers[spec.header_count++] = (struct http_header){STR("traceparent"), str_of(parent)};
+    }
     *c = (struct execd_call){.done = done, .loop = http_client_loop(client)};
     c->is_stream = request->is_stream;
     buf_init(&c->text, TEXT_MAX);

@@ -37,6 +37,7 @@ struct op *op_new(const struct op_kind *kind, const struct principal *by, op_don
     op->kind = kind;
     op->work = kind->work;
     op->by = *by;
+    op->span = trace_begin(trace_current());
     op->done = done;
     op->user = user;
     op->watch = -EBADF;
@@ -48,10 +49,29 @@ struct op *op_new(const struct op_kind *kind, const struct principal *by, op_don
     return op;
 }
 
+/* The operation as a span of the request that had it done. */
+static void op_trace_end(const struct op *op)
+{
+    const struct trace_attribute rows[] = {
+        {"opensandbox.sandbox_id", str_of(op->sb->id),    0},
+        {"opensandbox.error_code", str_of(op->fail.code), 0},
+    };
+    char name[64];
+
+    if (!trace_is_recorded(&op->span))
+        return;
+    (void)snprintf(name, sizeof(name), "sandbox %s", op->kind->name);
+    trace_end(&op->span, &(struct trace_note){str_of(name), TRACE_INTERNAL, op->fail.status > 0,
+                                              rows, op->fail.status ? 2 : 1});
+}
+
 void op_end(struct op *op)
 {
     struct sandbox *sb = op->sb;
+    struct trace_context before;
 
+    op_trace_end(op);
+    before = trace_enter(&op->span.context);
     sb->op_count--;
     if (op->done)
         op->done(op->user, sb->gone ? NULL : sb, op->fail.status ? &op->fail : NULL);
@@ -60,6 +80,7 @@ void op_end(struct op *op)
                   LOG_STR("sandbox", sb->id), LOG_STR("error", op->fail.message));
         sandbox_retry(sb);
     }
+    (void)trace_enter(&before);
     op_free(op);
     sandboxes_op_ended(sb->table);
 }
@@ -76,7 +97,9 @@ static void op_on_work(struct pool_job *job)
 {
     struct op *op = container_of(job, struct op, job);
 
+    (void)trace_enter(&op->span.context);
     op->work(op);
+    (void)trace_enter(NULL);
 }
 
 /* True: the operation runs and belongs to its worker. False: it failed. */
@@ -134,8 +157,12 @@ static void op_on_done(struct pool_job *job, int error)
         sandbox_set_status(sb, op->now.state, op->now.reason, op->now.err.msg, op->now.now_us);
     if (op->removed)
         sandbox_drop(sb);
-    if (!op->fail.status && op->kind->apply)
+    if (!op->fail.status && op->kind->apply) {
+        struct trace_context before = trace_enter(&op->span.context);
+
         op->kind->apply(op);
+        (void)trace_enter(&before);
+    }
     if (op->unsure)
         sandbox_sync(sb);
     op_end(op);

@@ -96,6 +96,30 @@ static void create_fail(struct op *op)
     (void)op_write_status(op);
 }
 
+/* The end of a step of a creation. */
+static void step_end(const struct trace_span *step, const char *name, bool failed)
+{
+    trace_end(step,
+              &(struct trace_note){.name = str_of(name), .kind = TRACE_INTERNAL, .failed = failed});
+}
+
+/* Has the runtime make the sandbox, as a step of its own: what the runtime does is below it. */
+static int create_make(struct op *op, struct err *e)
+{
+    struct runtime *rt = op->sb->table->conf.runtime;
+    struct trace_span span = trace_begin(&op->span.context);
+    struct trace_context before;
+    int r;
+
+    if (!trace_is_recorded(&span))
+        return rt->ops->create(rt, &op->create, e);
+    before = trace_enter(&span.context);
+    r = rt->ops->create(rt, &op->create, e);
+    (void)trace_enter(&before);
+    step_end(&span, "runtime create", r < 0);
+    return r;
+}
+
 static void create_work(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -120,19 +144,25 @@ static void create_work(struct op *op)
         .spec = str_of(sb->spec),
         .renew_extend_s = sb->renew_extend_s,
     };
+    struct trace_span step = trace_begin(&op->span.context);
     struct err e = {0};
     int r;
 
     op->removed = true; /* true until its row is stored */
-    if (runtime_check(conf->runtime, &op->create, &op->fail) < 0)
+    r = runtime_check(conf->runtime, &op->create, &op->fail);
+    step_end(&step, "plan", r < 0);
+    if (r < 0)
         return;
-    if (store_insert(conf->store, &row, &e) < 0) {
+    step = trace_begin(&op->span.context);
+    r = store_insert(conf->store, &row, &e);
+    step_end(&step, "store insert", r < 0);
+    if (r < 0) {
         op_fail(op, &e);
         return;
     }
     op->removed = false;
     sandbox_show(sb);
-    r = conf->runtime->ops->create(conf->runtime, &op->create, &e);
+    r = create_make(op, &e);
     if (r < 0)
         op->why = e; /* only now: after a failed try and a success e still has the first error */
     else if (r == 0)
@@ -171,6 +201,8 @@ static void create_stop_waiting(struct op *op)
 
     if (op->started_io.fd >= 0)
         loop_io_stop(loop, &op->started_io);
+    step_end(&op->wait_span, "execd answers", op->start_ended);
+    op->wait_span = (struct trace_span){0};
     loop_timer_stop(loop, &op->started_timer);
 }
 
@@ -197,8 +229,8 @@ static void create_on_started(struct loop_io *io, uint32_t events UNUSED)
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    create_stop_waiting(op);
     op->start_ended = n <= 0;
+    create_stop_waiting(op);
     if (op->start_ended)
         create_note_failure(op);
     create_settle(op);
@@ -222,6 +254,7 @@ static void create_await_start(struct op *op)
         create_note_failure(op);
     else if (started >= 0 &&
              loop_io_start(loop, &op->started_io, started, EPOLLIN, create_on_started, NULL) == 0) {
+        op->wait_span = trace_begin(&op->span.context);
         loop_timer_set(loop, &op->started_timer, deadline_in_ms(START_WAIT_MS), create_on_late);
         return;
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "base/trace.h"
 #include "server/core/sandboxes.h"
 
 struct pools;
@@ -29,6 +30,8 @@ struct op {
     const struct op_kind *kind;
     void (*work)(struct op *op); /* kind->work, or what op_work_more was given */
     struct principal by;
+    struct trace_span span;      /* of the operation */
+    struct trace_span wait_span; /* of create: the wait for the entrypoint */
     op_done_fn *done;
     void *user;
     struct arena arena; /* memory of spec and patch */

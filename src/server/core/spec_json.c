@@ -45,6 +45,7 @@ static bool name_looks_secret(struct str name)
         {STR_INIT("PRIVATE"), false},
         {STR_INIT("SESSION"), false},
         {STR_INIT("COOKIE"),  false},
+        {STR_INIT("HEADERS"), false}, /* OTEL_EXPORTER_OTLP_HEADERS */
         {STR_INIT("PAT"),     true }, /* personal access token, not a path */
     };
 

@@ -17,6 +17,7 @@
 #include "net/ws_frame.h"
 #include "server/gateway/host_route.h"
 #include "server/http/guard.h"
+#include "server/http/tracing.h"
 
 enum {
     KEPT_MAX = 1024,
@@ -49,6 +50,10 @@ struct passage {
     struct gateway *gateway;
     bool preview;
     bool offered; /* GATEWAY_WS_PROTOCOL */
+    struct trace_span span;
+    uint16_t port;
+    int status; /* of the answer; 0 = none yet */
+    char parent[TRACE_PARENT_MAX];
 };
 
 /* --- credentials --- */
@@ -422,12 +427,53 @@ static void add_browser_rows(const struct passage *p, int status, struct http_he
             (struct http_header){STR(GATEWAY_WS_HEADER), STR(GATEWAY_WS_PROTOCOL)};
 }
 
+/* The way into the sandbox and back, as a span. */
+static void passage_trace_end(struct passage *p)
+{
+    const struct trace_attribute rows[] = {
+        {"server.port",               STR_NONE, p->port  },
+        {"http.response.status_code", STR_NONE, p->status},
+    };
+
+    trace_end(&p->span,
+              &(struct trace_note){STR("gateway forward"), TRACE_CLIENT,
+                                   p->status == 0 || p->status >= 500, rows, p->status ? 2 : 1});
+    p->span = (struct trace_span){0};
+}
+
+static void gateway_on_end(void *user)
+{
+    passage_trace_end(user);
+}
+
+/* The sandbox's programs go on with our span. A state without a valid parent is not passed on. */
+static void passage_trace_begin(struct passage *p, struct http_req *req,
+                                struct http_proxy_target *target, struct http_header *row)
+{
+    static const struct str dropped[] = {STR_INIT("traceparent"), STR_INIT("tracestate")};
+
+    p->span = trace_begin(tracing_of(req));
+    if (!tracing_keeps_state(req)) {
+        target->drop = dropped;
+        target->drop_count = ARRAY_LEN(dropped);
+    }
+    if (!trace_is_recorded(&p->span))
+        return;
+    trace_format(&p->span.context, p->parent);
+    *row = (struct http_header){STR("traceparent"), str_of(p->parent)};
+    target->header_count++;
+}
+
 /* Sets our request id. Keeps the app's CORS headers; adds ours when it allows no origin itself. */
 static void gateway_on_answer(void *user, struct http_req *req, int status,
                               struct http_headers *rows)
 {
-    const struct passage *p = user;
+    struct passage *p = user;
     size_t n = 0;
+
+    p->status = status;
+    if (status == 101) /* what follows is no part of the request */
+        passage_trace_end(p);
 
     for (size_t i = 0; i < rows->count; i++)
         if (!is_withheld(p, rows->rows[i].name))
@@ -458,7 +504,7 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
 {
     struct passage *passage = arena_new(&req->arena, struct passage);
     static const uint64_t no_seed[2] = {0};
-    struct http_header rows[FORWARDED_ROWS_MAX + GATEWAY_TARGET_HEADERS_MAX];
+    struct http_header rows[FORWARDED_ROWS_MAX + GATEWAY_TARGET_HEADERS_MAX + 1];
     size_t count = forwarded_rows(v, req, rows);
     struct http_proxy_target target = {
         .addr = v->port == GATEWAY_EGRESS_PORT ? &v->target.egress : &v->target.addr,
@@ -471,6 +517,7 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
         .tunnels = &g->tunnels,
         .on_answer = gateway_on_answer,
         .on_fail = gateway_on_fail,
+        .on_end = gateway_on_end,
         .user = passage,
     };
 
@@ -485,7 +532,9 @@ static void gateway_forward(struct gateway *g, const struct visit *v, struct htt
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
         return;
     }
-    *passage = (struct passage){g, v->preview, offered};
+    *passage = (struct passage){.gateway = g, .preview = v->preview, .offered = offered};
+    passage->port = v->port;
+    passage_trace_begin(passage, req, &target, &rows[target.header_count]);
     g->stats.forwarded++;
     if (g->conf.on_access)
         g->conf.on_access(g->conf.user, v->sandbox_id);

@@ -9,6 +9,7 @@
 
 #include "base/io.h"
 #include "base/mem.h"
+#include "server/http/metrics_otlp.h"
 #include "version.h"
 
 enum {
@@ -174,13 +175,16 @@ void metrics_read_process(struct metrics_gauges *g)
     g->open_fds = count_open_fds();
 }
 
-/* --- the text --- */
+/* --- the rows, as text or for OTLP --- */
 
-/* Adds lines, and keeps the first error. */
+/* Adds rows, and keeps the first error. */
 struct text {
-    struct buf *out;
+    struct buf *out; /* of text; NULL = for OTLP */
+    struct metrics_otlp *otlp;
     int r;
 };
+
+enum unit { UNIT_NONE, UNIT_NS, UNIT_US };
 
 static PRINTF_LIKE(2, 3) void add(struct text *t, const char *fmt, ...)
 {
@@ -195,7 +199,10 @@ static PRINTF_LIKE(2, 3) void add(struct text *t, const char *fmt, ...)
 
 static void add_head(struct text *t, const char *name, const char *type, const char *help)
 {
-    add(t, "# HELP opensandbox_%s %s\n# TYPE opensandbox_%s %s\n", name, help, name, type);
+    if (t->otlp)
+        metrics_otlp_head(t->otlp, name, type, help);
+    else
+        add(t, "# HELP opensandbox_%s %s\n# TYPE opensandbox_%s %s\n", name, help, name, type);
 }
 
 /* Exact, and independent of the locale's decimal point. */
@@ -204,22 +211,59 @@ static void add_seconds(struct text *t, uint64_t ns)
     add(t, "%llu.%09llu\n", (unsigned long long)(ns / S), (unsigned long long)(ns % S));
 }
 
-/* labels: "" or `name="value",`, as `le` follows in the buckets. */
+/* labels: "" or `name="value",name="value"`. */
+static void add_value(struct text *t, const char *name, const char *labels, uint64_t value,
+                      enum unit unit)
+{
+    uint64_t ns = unit == UNIT_US ? value * 1000 : value;
+
+    if (t->otlp) {
+        metrics_otlp_value(t->otlp, labels, unit == UNIT_NONE ? (double)value : (double)ns / S,
+                           unit == UNIT_NONE);
+        return;
+    }
+    add(t, labels[0] ? "opensandbox_%s{%s} " : "opensandbox_%s%s ", name, labels);
+    if (unit == UNIT_NONE)
+        add(t, "%llu\n", (unsigned long long)value);
+    else
+        add_seconds(t, ns);
+}
+
+static void add_histogram_otlp(struct text *t, const char *labels, const struct bounds *bounds,
+                               const struct histogram *h)
+{
+    double limits[BUCKETS_MAX];
+    struct otlp_histogram to = {.sum = (double)h->sum_ns / S,
+                                .bounds = limits,
+                                .bound_count = bounds->count,
+                                .buckets = h->counts};
+
+    for (size_t i = 0; i <= bounds->count; i++)
+        to.count += h->counts[i];
+    for (size_t i = 0; i < bounds->count; i++)
+        limits[i] = (double)bounds->rows[i].ns / S;
+    metrics_otlp_histogram(t->otlp, labels, &to);
+}
+
+/* labels as above. */
 static void add_histogram(struct text *t, const char *name, const char *labels,
                           const struct bounds *bounds, const struct histogram *h)
 {
     uint64_t count = 0;
-    int bare = (int)strlen(labels) - (labels[0] != '\0'); /* without the last comma */
-    const char *open = bare ? "{" : "", *close = bare ? "}" : "";
+    const char *open = labels[0] ? "{" : "", *close = labels[0] ? "}" : "";
 
+    if (t->otlp) {
+        add_histogram_otlp(t, labels, bounds, h);
+        return;
+    }
     for (size_t i = 0; i <= bounds->count; i++) {
         count += h->counts[i];
-        add(t, "opensandbox_%s_bucket{%sle=\"%s\"} %llu\n", name, labels,
+        add(t, "opensandbox_%s_bucket{%s%sle=\"%s\"} %llu\n", name, labels, labels[0] ? "," : "",
             i < bounds->count ? bounds->rows[i].le : "+Inf", (unsigned long long)count);
     }
-    add(t, "opensandbox_%s_sum%s%.*s%s ", name, open, bare, labels, close);
+    add(t, "opensandbox_%s_sum%s%s%s ", name, open, labels, close);
     add_seconds(t, h->sum_ns);
-    add(t, "opensandbox_%s_count%s%.*s%s %llu\n", name, open, bare, labels, close,
+    add(t, "opensandbox_%s_count%s%s%s %llu\n", name, open, labels, close,
         (unsigned long long)count);
 }
 
@@ -231,7 +275,7 @@ static void series_labels(const struct metrics *m, size_t i, char out[LABELS_MAX
     size_t row = i / HTTP_METHOD_COUNT;
     struct str method = http_method_name((enum http_method)(i % HTTP_METHOD_COUNT));
 
-    (void)snprintf(out, LABELS_MAX, "route=\"%.200s\",method=\"%.*s\",",
+    (void)snprintf(out, LABELS_MAX, "route=\"%.200s\",method=\"%.*s\"",
                    row < m->route_count ? m->routes[row].path : "none",
                    STR_ARG(method.n ? method : STR("other")));
 }
@@ -250,9 +294,11 @@ static void add_series_counts(struct text *t, const char *labels, const struct s
     static const char *const classes[STATUS_CLASSES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
 
     for (size_t i = 0; i < STATUS_CLASSES; i++) {
+        char all[LABELS_MAX + 32];
+
+        (void)snprintf(all, sizeof(all), "%s,status=\"%s\"", labels, classes[i]);
         if (s->by_class[i] > 0)
-            add(t, "opensandbox_http_requests_total{%sstatus=\"%s\"} %llu\n", labels, classes[i],
-                (unsigned long long)s->by_class[i]);
+            add_value(t, "http_requests_total", all, s->by_class[i], UNIT_NONE);
     }
 }
 
@@ -290,6 +336,8 @@ enum family {
     FAMILY_RESIDENT,
     FAMILY_FDS,
     FAMILY_START,
+    FAMILY_TELEMETRY,
+    FAMILY_TELEMETRY_FAILURES,
     FAMILY_COUNT,
 };
 
@@ -307,9 +355,9 @@ static const struct {
     {"resident_memory_bytes",      "gauge",   "Memory of the server that is in RAM."                 },
     {"open_fds",                   "gauge",   "Descriptors of the server that are open."             },
     {"start_time_seconds",         "gauge",   "When the server started, since 1970."                 },
+    {"telemetry_items_total",      "counter", "Spans, metrics and log lines, sent and dropped."      },
+    {"telemetry_failures_total",   "counter", "Exports that the collector did not take at a try."    },
 };
-
-enum unit { UNIT_NONE, UNIT_NS, UNIT_US };
 
 #define AT(field) offsetof(struct metrics_gauges, field)
 static const struct line {
@@ -318,21 +366,32 @@ static const struct line {
     size_t offset;
     enum unit unit;
 } lines[] = {
-    {FAMILY_SLOTS,       "{kind=\"ready\"}",        AT(slots_ready),          UNIT_NONE},
-    {FAMILY_SLOTS,       "{kind=\"wanted\"}",       AT(slots_ready_wanted),   UNIT_NONE},
-    {FAMILY_SLOTS,       "{kind=\"live\"}",         AT(slots_live),           UNIT_NONE},
-    {FAMILY_GATEWAY,     "{outcome=\"forwarded\"}", AT(gateway_forwarded),    UNIT_NONE},
-    {FAMILY_GATEWAY,     "{outcome=\"refused\"}",   AT(gateway_refused),      UNIT_NONE},
-    {FAMILY_GATEWAY,     "{outcome=\"failed\"}",    AT(gateway_failed),       UNIT_NONE},
-    {FAMILY_ACCEPTED,    "",                        AT(connections_accepted), UNIT_NONE},
-    {FAMILY_CONNECTIONS, "",                        AT(connections),          UNIT_NONE},
-    {FAMILY_IDLE,        "",                        AT(connections_idle),     UNIT_NONE},
-    {FAMILY_RUNNING,     "",                        AT(jobs_running),         UNIT_NONE},
-    {FAMILY_QUEUED,      "",                        AT(jobs_queued),          UNIT_NONE},
-    {FAMILY_LAG,         "",                        AT(loop_lag_ns),          UNIT_NS  },
-    {FAMILY_RESIDENT,    "",                        AT(resident_bytes),       UNIT_NONE},
-    {FAMILY_FDS,         "",                        AT(open_fds),             UNIT_NONE},
-    {FAMILY_START,       "",                        AT(started_us),           UNIT_US  },
+    {FAMILY_SLOTS,              "kind=\"ready\"",                         AT(slots_ready),           UNIT_NONE},
+    {FAMILY_SLOTS,              "kind=\"wanted\"",                        AT(slots_ready_wanted),    UNIT_NONE},
+    {FAMILY_SLOTS,              "kind=\"live\"",                          AT(slots_live),            UNIT_NONE},
+    {FAMILY_GATEWAY,            "outcome=\"forwarded\"",                  AT(gateway_forwarded),     UNIT_NONE},
+    {FAMILY_GATEWAY,            "outcome=\"refused\"",                    AT(gateway_refused),       UNIT_NONE},
+    {FAMILY_GATEWAY,            "outcome=\"failed\"",                     AT(gateway_failed),        UNIT_NONE},
+    {FAMILY_ACCEPTED,           "",                                       AT(connections_accepted),  UNIT_NONE},
+    {FAMILY_CONNECTIONS,        "",                                       AT(connections),           UNIT_NONE},
+    {FAMILY_IDLE,               "",                                       AT(connections_idle),      UNIT_NONE},
+    {FAMILY_RUNNING,            "",                                       AT(jobs_running),          UNIT_NONE},
+    {FAMILY_QUEUED,             "",                                       AT(jobs_queued),           UNIT_NONE},
+    {FAMILY_LAG,                "",                                       AT(loop_lag_ns),           UNIT_NS  },
+    {FAMILY_RESIDENT,           "",                                       AT(resident_bytes),        UNIT_NONE},
+    {FAMILY_FDS,                "",                                       AT(open_fds),              UNIT_NONE},
+    {FAMILY_START,              "",                                       AT(started_us),            UNIT_US  },
+    {FAMILY_TELEMETRY,          "signal=\"traces\",outcome=\"sent\"",     AT(telemetry[0].sent),     UNIT_NONE},
+    {FAMILY_TELEMETRY,          "signal=\"traces\",outcome=\"dropped\"",  AT(telemetry[0].dropped),
+     UNIT_NONE                                                                                                },
+    {FAMILY_TELEMETRY,          "signal=\"metrics\",outcome=\"sent\"",    AT(telemetry[1].sent),     UNIT_NONE},
+    {FAMILY_TELEMETRY,          "signal=\"metrics\",outcome=\"dropped\"", AT(telemetry[1].dropped),
+     UNIT_NONE                                                                                                },
+    {FAMILY_TELEMETRY,          "signal=\"logs\",outcome=\"sent\"",       AT(telemetry[2].sent),     UNIT_NONE},
+    {FAMILY_TELEMETRY,          "signal=\"logs\",outcome=\"dropped\"",    AT(telemetry[2].dropped),  UNIT_NONE},
+    {FAMILY_TELEMETRY_FAILURES, "signal=\"traces\"",                      AT(telemetry[0].failures), UNIT_NONE},
+    {FAMILY_TELEMETRY_FAILURES, "signal=\"metrics\"",                     AT(telemetry[1].failures), UNIT_NONE},
+    {FAMILY_TELEMETRY_FAILURES, "signal=\"logs\"",                        AT(telemetry[2].failures), UNIT_NONE},
 };
 
 static void add_line(struct text *t, const struct line *line, const struct metrics_gauges *g)
@@ -340,11 +399,7 @@ static void add_line(struct text *t, const struct line *line, const struct metri
     uint64_t value;
 
     memcpy(&value, (const char *)g + line->offset, sizeof(value));
-    add(t, "opensandbox_%s%s ", families[line->family].name, line->labels);
-    if (line->unit == UNIT_NONE)
-        add(t, "%llu\n", (unsigned long long)value);
-    else
-        add_seconds(t, line->unit == UNIT_US ? value * 1000 : value);
+    add_value(t, families[line->family].name, line->labels, value, line->unit);
 }
 
 static void add_lines(struct text *t, const struct metrics_gauges *g)
@@ -352,7 +407,9 @@ static void add_lines(struct text *t, const struct metrics_gauges *g)
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         enum family family = lines[i].family;
 
-        if (family == FAMILY_SLOTS && !g->has_slots)
+        if ((family == FAMILY_SLOTS && !g->has_slots) ||
+            ((family == FAMILY_TELEMETRY || family == FAMILY_TELEMETRY_FAILURES) &&
+             !g->has_telemetry))
             continue;
         if (i == 0 || lines[i - 1].family != family)
             add_head(t, families[family].name, families[family].type, families[family].help);
@@ -363,9 +420,25 @@ static void add_lines(struct text *t, const struct metrics_gauges *g)
 static void add_sandboxes(struct text *t, const struct metrics_gauges *g)
 {
     add_head(t, "sandboxes", "gauge", "Sandboxes, by state.");
-    for (unsigned i = 0; i < SANDBOX_STATE_COUNT; i++)
-        add(t, "opensandbox_sandboxes{state=\"%s\"} %llu\n",
-            sandbox_state_name((enum sandbox_state)i), (unsigned long long)g->sandboxes[i]);
+    for (unsigned i = 0; i < SANDBOX_STATE_COUNT; i++) {
+        char label[LABELS_MAX];
+
+        (void)snprintf(label, sizeof(label), "state=\"%s\"",
+                       sandbox_state_name((enum sandbox_state)i));
+        add_value(t, "sandboxes", label, g->sandboxes[i], UNIT_NONE);
+    }
+}
+
+static void add_all(struct text *t, const struct metrics *m, const struct metrics_gauges *g)
+{
+    add_head(t, "build_info", "gauge", "Always 1; its label says which release this is.");
+    add_value(t, "build_info", "version=\"" OPENSANDBOX_VERSION "\"", 1, UNIT_NONE);
+    add_sandboxes(t, g);
+    add_lines(t, g);
+    add_head(t, "sandbox_create_duration_seconds", "histogram",
+             "Time from a request for a sandbox to the answer that it runs.");
+    add_histogram(t, "sandbox_create_duration_seconds", "", &create_bounds, &m->creations);
+    add_requests(t, m);
 }
 
 int metrics_render(const struct metrics *m, const struct metrics_gauges *g, struct buf *out)
@@ -373,15 +446,19 @@ int metrics_render(const struct metrics *m, const struct metrics_gauges *g, stru
     struct text t = {.out = out};
     size_t before = out->n;
 
-    add_head(&t, "build_info", "gauge", "Always 1; its label says which release this is.");
-    add(&t, "opensandbox_build_info{version=\"%s\"} 1\n", OPENSANDBOX_VERSION);
-    add_sandboxes(&t, g);
-    add_lines(&t, g);
-    add_head(&t, "sandbox_create_duration_seconds", "histogram",
-             "Time from a request for a sandbox to the answer that it runs.");
-    add_histogram(&t, "sandbox_create_duration_seconds", "", &create_bounds, &m->creations);
-    add_requests(&t, m);
+    add_all(&t, m, g);
     if (t.r < 0)
         buf_cut(out, before);
     return t.r < 0 ? t.r : 0;
+}
+
+int metrics_render_otlp(const struct metrics *m, const struct metrics_gauges *g,
+                        const struct otlp_json_metric *clock, struct buf *out, uint64_t *ret_count)
+{
+    struct metrics_otlp otlp;
+    struct text t = {.otlp = &otlp};
+
+    metrics_otlp_begin(&otlp, clock, out);
+    add_all(&t, m, g);
+    return metrics_otlp_end(&otlp, ret_count);
 }

@@ -7,6 +7,7 @@
 
 #include "api/state.h"
 #include "base/buf.h"
+#include "base/otlp_json.h"
 #include "net/router.h"
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -34,6 +35,10 @@ struct metrics_gauges {
     uint64_t connections_accepted, connections, connections_idle;
     uint64_t jobs_running, jobs_queued; /* in the worker pool */
     uint64_t resident_bytes, open_fds, started_us;
+    bool has_telemetry; /* false: none is sent, and its rows are left out */
+    struct {
+        uint64_t sent, dropped, failures;
+    } telemetry[OTLP_SIGNAL_COUNT];
 };
 
 /* Fills resident_bytes and open_fds from /proc/self; 0 when unreadable. Any thread. Kernels before
@@ -43,3 +48,8 @@ void metrics_read_process(struct metrics_gauges *g);
 /* Appends the whole text. On -EMSGSIZE or -ENOMEM `out` is unchanged. Leaves out series without a
  * count. */
 int metrics_render(const struct metrics *m, const struct metrics_gauges *g, struct buf *out);
+
+/* The same rows as objects of OTLP JSON, separated by commas; *ret_count: how many. `clock` has the
+ * times. Errors as above. */
+int metrics_render_otlp(const struct metrics *m, const struct metrics_gauges *g,
+                        const struct otlp_json_metric *clock, struct buf *out, uint64_t *ret_count);

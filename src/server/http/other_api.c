@@ -267,39 +267,99 @@ void handle_health_get(struct http_req *req)
         http_reply(req, 200, STR("application/json"), STR("{\"status\":\"healthy\"}"));
 }
 
-static void answer_metrics(struct inquiry *q, struct http_req *req)
+static void gather(struct server *s, const struct runtime_levels *levels, struct metrics_gauges *g)
 {
-    struct server *s = q->pending.server;
-    struct metrics_gauges g = {
-        .has_slots = q->has_levels,
-        .slots_ready = q->levels.ready,
-        .slots_ready_wanted = q->levels.ready_wanted,
-        .slots_live = q->levels.live,
-        .loop_lag_ns = loop_take_lag_ns(s->loop),
-        .started_us = (uint64_t)s->started_us,
-    };
+    struct exporter_stats sent[OTLP_SIGNAL_COUNT];
     struct http_server_stats http;
     struct gateway_stats gateway;
     struct pool_stats pool;
-    AUTO_BUF(body, METRICS_TEXT_MAX);
 
-    sandboxes_count(s->sandboxes, g.sandboxes);
+    *g = (struct metrics_gauges){
+        .has_slots = levels != NULL,
+        .loop_lag_ns = loop_take_lag_ns(s->loop),
+        .started_us = (uint64_t)s->started_us,
+        .has_telemetry = s->telemetry != NULL,
+    };
+    if (levels) {
+        g->slots_ready = levels->ready;
+        g->slots_ready_wanted = levels->ready_wanted;
+        g->slots_live = levels->live;
+    }
+    sandboxes_count(s->sandboxes, g->sandboxes);
     http_server_stats(s->http, &http);
     gateway_stats(s->gateway, &gateway);
     pool_stats(s->pool, &pool);
-    g.connections_accepted = http.accepted;
-    g.connections = http.connections;
-    g.connections_idle = http.idle;
-    g.gateway_forwarded = gateway.forwarded;
-    g.gateway_refused = gateway.refused;
-    g.gateway_failed = gateway.failed;
-    g.jobs_running = pool.running;
-    g.jobs_queued = pool.queued;
-    metrics_read_process(&g);
+    telemetry_stats(s->telemetry, sent);
+    g->connections_accepted = http.accepted;
+    g->connections = http.connections;
+    g->connections_idle = http.idle;
+    g->gateway_forwarded = gateway.forwarded;
+    g->gateway_refused = gateway.refused;
+    g->gateway_failed = gateway.failed;
+    g->jobs_running = pool.running;
+    g->jobs_queued = pool.queued;
+    for (int i = 0; i < OTLP_SIGNAL_COUNT; i++) {
+        g->telemetry[i].sent = sent[i].sent;
+        g->telemetry[i].dropped = sent[i].dropped;
+        g->telemetry[i].failures = sent[i].failures;
+    }
+    metrics_read_process(g);
+}
+
+static void answer_metrics(struct inquiry *q, struct http_req *req)
+{
+    struct server *s = q->pending.server;
+    struct metrics_gauges g;
+    AUTO_BUF(body, METRICS_TEXT_MAX);
+
+    gather(s, q->has_levels ? &q->levels : NULL, &g);
     if (metrics_render(s->metrics, &g, &body) < 0)
         http_reply_error(req, 500, "GENERAL::UNKNOWN_ERROR", "the metrics are too large");
     else
         http_reply(req, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));
+}
+
+/* The same for telemetry. */
+struct measuring {
+    struct pool_job job;
+    struct server *server;
+    struct runtime_levels levels;
+    bool has_levels;
+};
+
+static void measure_work(struct pool_job *job)
+{
+    struct measuring *m = container_of(job, struct measuring, job);
+    struct runtime *rt = m->server->runtime;
+
+    m->has_levels = rt->ops->levels(rt, &m->levels, NULL) >= 0;
+}
+
+static void measure_done(struct pool_job *job, int error)
+{
+    struct measuring *m = container_of(job, struct measuring, job);
+    struct server *s = m->server;
+    struct otlp_json_metric clock = {0};
+    struct metrics_gauges g;
+    uint64_t count;
+    AUTO_BUF(items, METRICS_TEXT_MAX);
+
+    if (!error) {
+        gather(s, m->has_levels ? &m->levels : NULL, &g);
+        telemetry_clock(s->telemetry, &clock);
+        if (metrics_render_otlp(s->metrics, &g, &clock, &items, &count) == 0)
+            telemetry_metrics(s->telemetry, buf_str(&items), count);
+    }
+    free(m);
+}
+
+void server_metrics_due(void *user)
+{
+    struct measuring *m = mem_new(struct measuring);
+
+    m->server = user;
+    if (pool_submit(m->server->pool, &m->job, m->server->loop, measure_work, measure_done, 0) < 0)
+        free(m);
 }
 
 void handle_metrics_get(struct http_req *req)

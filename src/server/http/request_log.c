@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "server/http/logfile.h"
 #include "server/http/server_internal.h"
+#include "server/http/tracing.h"
 
 enum { REPORT_MS = 1000 };
 
@@ -78,14 +79,18 @@ void request_log_write(struct http_req *req, int error)
     uint64_t ns = time_mono_ns() - req->begin_ns;
     bool asks_ready = req->route && req->route->handler == handle_ready_get; /* it logs reasons */
     bool failed = error || (req->status >= 400 && !asks_ready);
+    struct trace_context before;
     enum log_level level = failed || is_change(req->head.method) ? LOG_INFO : LOG_DEBUG;
 
+    tracing_end(req, error);
+    before = trace_enter(tracing_of(req)); /* for the line */
     audit_request(req, ns);
     metrics_request(s->metrics, req->route, req->head.method, req->status, ns);
     if (s->access_log)
         log_request(req, ns, LOG_INFO, logfile_fd(s->access_log));
     else if (log_enabled(level) && (!failed || may_log_failure(s, req->status)))
         log_request(req, ns, level, -EBADF);
+    (void)trace_enter(&before);
 }
 
 void request_log_done(struct server *s)

@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "server/core/volume_names.h"
 #include "server/http/server_internal.h"
+#include "server/http/tracing.h"
 
 enum {
     CREATE_WAIT_MS = 2000,     /* a create that takes longer is answered with Pending */
@@ -41,6 +42,7 @@ static void reply_created(struct http_req *req, const struct sandbox *sb)
     AUTO_BUF(location, 128);
     struct api_sandbox view;
 
+    tracing_note_sandbox(req, sb->id);
     sandbox_view(sb, &view);
     (void)buf_addf(&location, "/v1/sandboxes/%s", sb->id);
     (void)http_reply_header(req, STR("Location"), buf_str(&location));

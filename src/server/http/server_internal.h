@@ -16,6 +16,7 @@
 #include "server/gateway/previews.h"
 #include "server/http/guard.h"
 #include "server/http/metrics.h"
+#include "server/telemetry/telemetry.h"
 
 struct asking;
 
@@ -45,7 +46,8 @@ struct server {
     struct gateway *gateway;
     struct previews *previews;
     struct metrics *metrics;
-    struct logfile *access_log; /* NULL = use the program's log */
+    struct telemetry *telemetry; /* NULL = none is sent */
+    struct logfile *access_log;  /* NULL = use the program's log */
     struct http_server *http;
     struct request_log request_log;
     struct asking *asking;   /* current round for /ready and /metrics, if any; other_api.c */
@@ -107,6 +109,10 @@ bool sandbox_matches(struct arena *a, const struct sandbox *sb, const struct api
 /* --- audit_api.c --- */
 
 void audit_request(struct http_req *req, uint64_t ns); /* a request is over */
+
+/* --- other_api.c --- */
+
+void server_metrics_due(void *user); /* telemetry_parts.on_metrics_due; user is the server */
 
 /* --- request_log.c: a line per request; the rate of failures is limited --- */
 

@@ -6,6 +6,7 @@
 
 #include "base/io.h"
 #include "base/time.h"
+#include "base/trace.h"
 #include "test.h"
 
 static int log_pipe[2];
@@ -341,4 +342,60 @@ TEST(log, never_mixes_lines_of_threads)
     }
     CHECK_EQ(lines, 2000);
     fclose(in);
+}
+
+TEST(log, has_the_ids_of_a_sampled_trace_even_in_a_cut_line)
+{
+    struct trace_context trace =
+                             {
+                                 {0xab, 1},
+                                 {0xcd   },
+                                 true
+    },
+                         before;
+    static char text[LOG_LINE_MAX];
+    const char *line;
+
+    memset(text, 'x', sizeof(text) - 1);
+    start(LOG_INFO, LOG_TEXT);
+    before = trace_enter(&trace);
+    log_event(LOG_INFO, "mine", LOG_U64("n", 1));
+    CHECK_STR(logged_text(), "INFO test: mine n=1 trace_id=ab010000000000000000000000000000 "
+                             "span_id=cd00000000000000\n");
+    log_request_id_set(STR("abc"));
+    log_event(LOG_INFO, "long", LOG_STR("a", text), LOG_STR("b", text));
+    line = logged_text();
+    CHECK(strstr(line, " request_id=abc trace_id=ab010000000000000000000000000000 "
+                       "span_id=cd00000000000000 (cut)\n") != NULL);
+    log_request_id_set(STR_NONE);
+    trace.sampled = false;
+    (void)trace_enter(&trace);
+    log_event(LOG_INFO, "unsampled");
+    CHECK_STR(logged_text(), "INFO test: unsampled\n");
+    (void)trace_enter(&before);
+}
+
+static void count_tapped(void *user, enum log_level level, const char *message,
+                         const struct log_field *fields)
+{
+    int *count = user;
+
+    CHECK_EQ(level, LOG_WARN);
+    CHECK_STR(message, "tapped");
+    CHECK_STR(fields[0].key, "n");
+    (*count)++;
+}
+
+TEST(log, gives_a_tap_what_it_writes)
+{
+    int count = 0;
+
+    start(LOG_INFO, LOG_TEXT);
+    log_set_tap(count_tapped, &count);
+    log_event(LOG_WARN, "tapped", LOG_U64("n", 1));
+    log_event(LOG_DEBUG, "not written");
+    log_set_tap(NULL, NULL);
+    log_event(LOG_INFO, "after");
+    CHECK_EQ(count, 1);
+    CHECK(strstr(logged(), "WARN test: tapped n=1\n") != NULL);
 }

@@ -121,3 +121,20 @@ TEST(otlp, fails_whole_where_there_is_no_room)
         CHECK_EQ(otlp_end(&o), -EMSGSIZE);
     }
 }
+
+TEST(otlp, reads_lists_of_the_environment)
+{
+    struct str list = STR("a=1, b = x%20y ,,c,=d,e=,%zz=1,f=%ff,g==h"), key, value;
+    AUTO_ARENA(arena, 4096);
+
+    CHECK(otlp_list_next(&list, &arena, true, 8, &key, &value));
+    CHECK(str_eq(key, STR("a")) && str_eq(value, STR("1")));
+    CHECK(otlp_list_next(&list, &arena, true, 8, &key, &value));
+    CHECK(str_eq(key, STR("b")) && str_eq(value, STR("x y")));
+    CHECK(otlp_list_next(&list, &arena, true, 8, &key, &value));
+    CHECK(str_eq(key, STR("g")) && str_eq(value, STR("=h")));
+    CHECK(!otlp_list_next(&list, &arena, true, 8, &key, &value));
+    list = STR("a=123456789,b=%20");
+    CHECK(otlp_list_next(&list, &arena, false, 8, &key, &value)); /* the first is too long */
+    CHECK(str_eq(key, STR("b")) && str_eq(value, STR("%20")));
+}

@@ -166,3 +166,21 @@ TEST(http, picks_the_first_satisfiable_range)
                       got.offset, got.bytes);
     }
 }
+
+TEST(http, knows_which_headers_a_person_may_add)
+{
+    const struct http_header good = {STR("Authorization"), STR("Bearer x")};
+    static const struct http_header bad[] = {
+        {STR_INIT("Content-Length"), STR_INIT("1")   },
+        {STR_INIT("hOST"),           STR_INIT("a")   },
+        {STR_INIT("a b"),            STR_INIT("c")   },
+        {STR_INIT(""),               STR_INIT("c")   },
+        {STR_INIT("a"),              STR_INIT("b\nc")},
+        {STR_INIT("a"),              {NULL, 0}       },
+    };
+
+    CHECK(http_header_is_free(&good));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (http_header_is_free(&bad[i]))
+            test_fail(__FILE__, __LINE__, "row %zu", i);
+}

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/trace.h"
 #include "base/tree.h"
 #include "server/config/config.h"
 #include "server/runtime/embedded/egress.h"
@@ -336,15 +337,22 @@ static bool plan_is_idle(const struct plan *plan)
  * not. */
 static int ask_started(const struct embedded *em, const char *id, struct err *e)
 {
-    static const char request[] = "GET /ping HTTP/1.0\r\n\r\n";
+    const struct trace_context *trace = trace_current();
+    char parent[TRACE_PARENT_MAX], request[128];
     struct sock_addr addr;
     auto_fd fd = -EBADF;
+    int n = snprintf(request, sizeof(request), "GET /ping HTTP/1.0\r\n");
 
+    if (trace) {
+        trace_format(trace, parent);
+        n += snprintf(request + n, sizeof(request) - (size_t)n, "traceparent: %s\r\n", parent);
+    }
+    n += snprintf(request + n, sizeof(request) - (size_t)n, "\r\n");
     socket_path(em, id, &addr);
     fd = sock_connect_start(&addr, e);
     if (fd < 0)
         return fd;
-    if (send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request))
+    if (send(fd, request, (size_t)n, MSG_NOSIGNAL) != n)
         return err_set(e, EIO, "cannot write to the socket of sandbox %s", id);
     return take_fd(&fd);
 }

@@ -14,9 +14,9 @@ static int read_conf(const char *const *env, const char *hostinfo, struct teleme
 
     arena_done(&memory);
     arena_init(&memory, TELEMETRY_CONF_BYTES_MAX);
-    if (!telemetry_conf_wanted(env, str_of(hostinfo)))
+    if (!telemetry_conf_wanted(env, str_of(hostinfo), TELEMETRY_METRICS))
         return 0;
-    r = telemetry_conf_read(env, str_of(hostinfo), &memory, ret, e);
+    r = telemetry_conf_read(env, str_of(hostinfo), TELEMETRY_METRICS, &memory, ret, e);
     return r < 0 ? r : 1;
 }
 #define ENV(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -155,4 +155,29 @@ TEST(telemetry_conf, takes_headers_that_break_nothing)
     CHECK_SPAN(c.headers[1].name, "api-key");
     CHECK_SPAN(c.headers[1].value, "a=b");
     CHECK_SPAN(c.headers[2].name, "z");
+}
+
+TEST(telemetry_conf, sends_traces_beside_metrics)
+{
+    const char *const *env =
+        ENV("OTEL_EXPORTER_OTLP_ENDPOINT=http://b/in", "OTEL_METRIC_EXPORT_INTERVAL=1000",
+            "OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b", "OTEL_EXPORTER_OTLP_METRICS_HEADERS=c=d");
+    const char *const *own =
+        ENV("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://t:1/x", "OTEL_BSP_SCHEDULE_DELAY=200");
+    const char *const *none = ENV("HOST_IP=1.2.3.4", "OTEL_TRACES_EXPORTER=none");
+    struct telemetry_conf c;
+
+    arena_init(&memory, TELEMETRY_CONF_BYTES_MAX);
+    CHECK(telemetry_conf_wanted(env, STR_NONE, TELEMETRY_TRACES));
+    CHECK_EQ(telemetry_conf_read(env, STR_NONE, TELEMETRY_TRACES, &memory, &c, NULL), 0);
+    CHECK(str_eq(c.target, STR("/in/v1/traces")) && c.interval_ms == TELEMETRY_DELAY_MS);
+    CHECK(str_eq(c.headers[0].value, STR("application/json")));
+    CHECK(c.header_count == 2 && str_eq(c.headers[1].name, STR("a")));
+    CHECK(telemetry_conf_wanted(own, STR_NONE, TELEMETRY_TRACES));
+    CHECK(!telemetry_conf_wanted(own, STR_NONE, TELEMETRY_METRICS));
+    CHECK_EQ(telemetry_conf_read(own, STR_NONE, TELEMETRY_TRACES, &memory, &c, NULL), 0);
+    CHECK(str_eq(c.target, STR("/x")) && c.interval_ms == 200);
+    CHECK(telemetry_conf_wanted(none, STR_NONE, TELEMETRY_METRICS));
+    CHECK(!telemetry_conf_wanted(none, STR_NONE, TELEMETRY_TRACES));
+    arena_done(&memory);
 }

@@ -415,3 +415,38 @@ TEST(config, knows_the_account_to_run_as)
         CHECK_EQ(uid, cases[i].uid);
     }
 }
+
+TEST(config, takes_the_variables_of_opentelemetry)
+{
+    static const char *const names[][2] = {
+        {"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"           },
+        {"OTEL_SDK_DISABLED",           "False"                   },
+        {"OTEL_TRACES_SAMPLER",         "parentbased_traceidratio"},
+        {"OTEL_TRACES_SAMPLER_ARG",     "0.25"                    },
+        {"OTEL_METRICS_EXPORTER",       "none"                    },
+        {"OTEL_SERVICE_NAME",           " "                       },
+        {"OTEL_BSP_SCHEDULE_DELAY",     "100"                     },
+    };
+    char dir[32];
+
+    enter_scratch(dir);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        CHECK_EQ(setenv(names[i][0], names[i][1], 1), 0);
+    write_file("a.toml", "[telemetry]\ntraces_sampler_arg = 1\nservice_name = 'of the file'\n");
+    auto_parsed p = load((struct config_options){.path = "a.toml"});
+    CHECK_STR(p.report.lines.p, "");
+    CHECK_STR(p.config->telemetry.endpoint, "http://c:4318");
+    CHECK(!p.config->telemetry.disabled);
+    CHECK_EQ(p.config->telemetry.traces_sampler, 5);
+    CHECK(p.config->telemetry.traces_sampler_arg == 0.25);
+    CHECK_EQ(p.config->telemetry.metrics, 1);
+    CHECK_STR(p.config->telemetry.service_name, "of the file"); /* blank is unset */
+    CHECK_EQ(p.config->telemetry.delay_ms, 100);
+    CHECK_EQ(setenv("OTEL_TRACES_SAMPLER_ARG", "1.5", 1), 0);
+    CHECK_EQ(setenv("OTEL_SDK_DISABLED", "maybe", 1), 0);
+    CHECK_EQ(setenv("OTEL_TRACES_SAMPLER", "jaeger_remote", 1), 0);
+    auto_parsed q = load((struct config_options){.path = "a.toml"});
+    CHECK(!q.config);
+    CHECK_EQ(q.report.errors, 3);
+    leave_scratch(dir);
+}

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
 #include "test.h"
 
 enum { TEXT_MAX = 1 << 20 };
@@ -174,4 +176,61 @@ TEST(metrics, reads_memory_and_descriptors_of_the_process)
     CHECK(after.resident_bytes > 4096);
     CHECK(after.resident_bytes < UINT64_C(1) << 40);
     CHECK_EQ(close(fd), 0);
+}
+
+TEST(metrics, has_the_same_rows_for_otlp)
+{
+    struct metrics *m = metrics_new(routes, ARRAY_LEN(routes));
+    struct metrics_gauges g = {.loop_lag_ns = 1500 * MS,
+                               .started_us = 7000000,
+                               .has_telemetry = true,
+                               .telemetry = {{3, 2, 1}}};
+    const struct otlp_json_metric clock = {.begin_ns = 10, .now_ns = 20};
+    AUTO_ARENA(arena, 4 << 20);
+    AUTO_BUF(text, TEXT_MAX);
+    AUTO_BUF(items, TEXT_MAX);
+    struct str rest, line;
+    struct json *tree;
+    uint64_t count = 0, lines = 0;
+
+    metrics_request(m, &routes[0], HTTP_GET, 200, MS);
+    metrics_create(m, 3 * MS);
+    CHECK_EQ(metrics_render(m, &g, &text), 0);
+    CHECK_EQ(buf_add_char(&items, '['), 0);
+    CHECK_EQ(metrics_render_otlp(m, &g, &clock, &items, &count), 0);
+    CHECK_EQ(buf_add_char(&items, ']'), 0);
+    CHECK_EQ(json_parse(&arena, buf_str(&items), NULL, &tree, NULL), 0);
+    rest = buf_str(&text);
+    while (str_cut(&rest, '\n', &line))
+        lines += str_starts(line, STR("# TYPE "));
+    CHECK_EQ(count, lines);
+#define HAS(part) CHECK(strstr(items.p, part) != NULL)
+    HAS("{\"name\":\"opensandbox_loop_lag_seconds\",\"description\":\"Longest turn of the event "
+        "loop "
+        "since the last scrape.\",\"unit\":\"s\",\"gauge\":{\"dataPoints\":[{\"timeUnixNano\":"
+        "\"20\",\"asDouble\":1.5}]}}");
+    HAS("{\"attributes\":[{\"key\":\"route\",\"value\":{\"stringValue\":\"/v1/sandboxes\"}},{"
+        "\"key\":\"method\",\"value\":{\"stringValue\":\"GET\"}},{\"key\":\"status\",\"value\":{"
+        "\"stringValue\":\"2xx\"}}],\"startTimeUnixNano\":\"10\",\"timeUnixNano\":\"20\","
+        "\"asInt\":\"1\"}");
+    HAS("\"count\":\"1\",\"sum\":0.003,\"bucketCounts\":[\"0\",\"0\",\"1\",");
+    HAS("{\"key\":\"outcome\",\"value\":{\"stringValue\":\"dropped\"}}],\"startTimeUnixNano\":"
+        "\"10\",\"timeUnixNano\":\"20\",\"asInt\":\"2\"}");
+    CHECK_LINE(&text, "opensandbox_telemetry_items_total{signal=\"traces\",outcome=\"sent\"} 3");
+    CHECK_LINE(&text, "opensandbox_telemetry_failures_total{signal=\"traces\"} 1");
+    metrics_free(m);
+}
+
+TEST(metrics, leaves_a_buffer_as_it_was_when_otlp_does_not_fit)
+{
+    struct metrics *m = metrics_new(routes, ARRAY_LEN(routes));
+    struct metrics_gauges g = {0};
+    const struct otlp_json_metric clock = {0};
+    AUTO_BUF(items, 512);
+    uint64_t count;
+
+    CHECK_EQ(buf_add(&items, STR("before")), 0);
+    CHECK(metrics_render_otlp(m, &g, &clock, &items, &count) < 0);
+    CHECK_SPAN(buf_str(&items), "before");
+    metrics_free(m);
 }
