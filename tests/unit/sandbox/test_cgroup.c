@@ -40,7 +40,7 @@ static void remove_slot(void *user, uint32_t slot)
 {
     struct cgroup c = cgroup_at(open_host, slot);
 
-    cgroup_kill(&c, TIMEOUT_MS, NULL);
+    cgroup_kill(&c, -EBADF, TIMEOUT_MS, NULL);
     cgroup_remove(open_host, slot, NULL);
 }
 
@@ -181,7 +181,7 @@ static void remove_and_check(const struct cgroup_host *h, struct cgroup *c)
     uint32_t slot = c->slot;
 
     cgroup_close(c);
-    ok(cgroup_kill(c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(c, -EBADF, TIMEOUT_MS, &e), &e);
     ok(cgroup_remove(h, slot, &e), &e);
     CHECK_EQ(cgroup_open(h, slot, c, NULL), -ENOENT);
     CHECK_EQ(cgroup_remove(h, slot, &e), 0); /* absent is fine */
@@ -196,7 +196,7 @@ static void check_moves(struct cgroup_host *h)
 
     ok(cgroup_stat(&c, &s, &e), &e);
     CHECK_EQ(s.pids, 1);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
     remove_and_check(h, &c);
 }
@@ -427,7 +427,7 @@ static void check_kill_frozen(struct cgroup_host *h)
 
     wait_until_above(counter, 0);
     ok(cgroup_freeze(&c, true, TIMEOUT_MS, &e), &e);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
     remove_and_check(h, &c);
 }
@@ -459,7 +459,7 @@ static void check_fork_bomb(struct cgroup_host *h)
     start_in(&c, fork_bomb, counter);
     wait_until_above(counter, 0);
     sleep_ms(100);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     forks = *(volatile uint64_t *)counter;
     sleep_ms(50);
     CHECK_EQ(*(volatile uint64_t *)counter, forks); /* no process is left to count */
@@ -490,7 +490,7 @@ static void check_default_fork_bomb(struct cgroup_host *h)
     ok(cgroup_limit(&c, &limits, &e), &e);
     start_in(&c, fork_bomb, counter);
     wait_until_above(counter, 100);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
     CHECK_EQ(left, 0);
     remove_and_check(h, &c);
@@ -524,7 +524,7 @@ static void check_kill_lifts_quota(struct cgroup_host *h)
 
         ok(cgroup_limit(&c, &limits, &e), &e);
         start_in(&c, sleep_forever, NULL);
-        ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+        ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
         knob_text(h, KNOB_CPU_MAX, "7/work", text);
         CHECK_EQ(strncmp(text, none, strlen(none)), 0);
     }
@@ -576,7 +576,7 @@ static void check_kill_order(struct cgroup_host *h)
         listed = watch(inotify, &h->hierarchies[i], "7/work/cgroup.procs", IN_ACCESS);
     }
     listed -= 2 * (int)h->count - 1;
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
 
     size = read(inotify, events, sizeof(events));
     CHECK(size > 0 || at_once);
