@@ -156,8 +156,8 @@ const size_t group_count = ARRAY_LEN(group_table);
         "pool-max", 0, OPTION_INT, 0, "N", "At most so many with those in use: 10."                \
     }
 #define VAULT_FILE_OPTION                                                                          \
-    OPTIONS(                                                                                       \
-        {"file", 0, OPTION_TEXT, OPTION_REQUIRED, "FILE", "A JSON or YAML object; - is standard input."})
+    OPTIONS({"file", 0, OPTION_TEXT, OPTION_REQUIRED, "FILE",                                      \
+             "A JSON or YAML object; - is standard input."})
 
 /* clang-format would align columns that are pages wide. */
 /* clang-format off */

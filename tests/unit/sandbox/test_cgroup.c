@@ -187,6 +187,14 @@ static void remove_and_check(const struct cgroup_host *h, struct cgroup *c)
     CHECK_EQ(cgroup_remove(h, slot, &e), 0); /* absent is fine */
 }
 
+static int pidfd_of(pid_t pid)
+{
+    struct proc p = PROC_NONE;
+
+    CHECK_EQ(proc_open(pid, &p), 0);
+    return p.pidfd;
+}
+
 static void check_moves(struct cgroup_host *h)
 {
     struct cgroup c = make_slot(h, SLOT);
@@ -204,6 +212,34 @@ static void check_moves(struct cgroup_host *h)
 TEST(cgroup, holds_and_kills_a_process_that_moved_in)
 {
     on_each_host(check_moves);
+}
+
+/* An owner that has ended, or that never ends, decides nothing: the groups do. */
+static void check_owner(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct err e = {0};
+    pid_t ended = start_in(&c, sleep_forever, NULL), rest = start_in(&c, sleep_forever, NULL);
+    int of_ended = pidfd_of(ended), of_us = pidfd_of(getpid());
+    size_t left = 1;
+
+    kill(ended, SIGKILL);
+    CHECK_EQ(WTERMSIG(wait_status(ended)), SIGKILL);
+    ok(cgroup_kill(&c, of_ended, TIMEOUT_MS, &e), &e);
+    CHECK_EQ(WTERMSIG(wait_status(rest)), SIGKILL);
+    rest = start_in(&c, sleep_forever, NULL);
+    ok(cgroup_kill(&c, of_us, TIMEOUT_MS, &e), &e);
+    CHECK_EQ(WTERMSIG(wait_status(rest)), SIGKILL);
+    ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
+    CHECK_EQ(left, 0);
+    close(of_ended);
+    close(of_us);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, kills_the_rest_whatever_its_owner_does)
+{
+    on_each_host(check_owner);
 }
 
 static void check_refuses_twice(struct cgroup_host *h)

@@ -322,8 +322,8 @@ void embedded_egress_detach(struct embedded *em, const char *id)
     auto_fd fd = -EBADF;
 
     (void)snprintf(path, sizeof(path), "%s/" STATE_FILE, id);
-    if (!em->egress || (!em->egress->always &&
-                        faccessat(em->sandboxes, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0))
+    if (!em->egress ||
+        (!em->egress->always && faccessat(em->sandboxes, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0))
         return;
     fd = connect_once(em->egress);
     if (fd < 0) /* it looks by itself when it starts, and from time to time */
