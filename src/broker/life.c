@@ -128,22 +128,30 @@ static int life_unname(const struct broker *b, const char *id, uint32_t slot, st
     return 0;
 }
 
-/* Kills PID 1 by its pidfd, too: the cgroups may have been moved or be hidden from us, and a range
- * of user ids must not be reused while a process runs with it. */
-static int life_kill_owner(int dir, struct err *e)
+/* PID 1 of a sandbox; PROC_NONE when there is none any more. */
+static void life_open_owner(int dir, struct proc *ret)
 {
     struct slot_record record;
-    struct pollfd p = {.events = POLLIN};
-    auto_proc proc = PROC_NONE;
-    int r;
 
     if (slot_read_record(dir, &record, NULL) < 0 || record.state != SLOT_LIVE ||
-        proc_open(record.owner.pid, &proc) < 0 || !slot_owner_alive(&record.owner))
+        proc_open(record.owner.pid, ret) < 0)
+        return;
+    if (!slot_owner_alive(&record.owner))
+        proc_close(ret);
+}
+
+/* Kills PID 1 by its pidfd, too: the cgroups may have been moved or be hidden from us, and a range
+ * of user ids must not be reused while a process runs with it. */
+static int life_kill_owner(const struct proc *owner, struct err *e)
+{
+    struct pollfd p = {.fd = owner->pidfd, .events = POLLIN};
+    int r;
+
+    if (owner->pidfd < 0)
         return 0;
-    r = proc_signal(proc.pidfd, SIGKILL);
+    r = proc_signal(owner->pidfd, SIGKILL);
     if (r < 0)
         return r == -ESRCH ? 0 : err_sys(e, -r, "kill its first process");
-    p.fd = proc.pidfd;
     do
         r = poll(&p, 1, OWNER_MS_MAX);
     while (r < 0 && errno == EINTR);
@@ -153,13 +161,15 @@ static int life_kill_owner(int dir, struct err *e)
 static int life_kill(const struct broker *b, uint32_t slot, int dir, struct err *e)
 {
     struct cgroup groups = cgroup_at(b->host.cgroups, slot);
+    auto_proc owner = PROC_NONE;
     int r;
 
     objects_kill(dir); /* first: until they end, processes that wait for them cannot */
-    r = cgroup_kill(&groups, KILL_MS_MAX, e);
+    life_open_owner(dir, &owner);
+    r = cgroup_kill(&groups, owner.pidfd, KILL_MS_MAX, e);
     if (r < 0 && r != -ENOENT)
         return err_wrap(e, r, "kill");
-    return life_kill_owner(dir, e);
+    return life_kill_owner(&owner, e);
 }
 
 static int life_remove_parts(const struct broker *b, uint32_t slot, int dir, const char *id,

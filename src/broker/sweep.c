@@ -105,7 +105,7 @@ static void sweep_cgroup(void *user, uint32_t slot)
     if (sweep_lock(s) < 0)
         return;
     if (!slot_exists(s, slot)) {
-        r = cgroup_kill(&groups, KILL_MS_MAX, e);
+        r = cgroup_kill(&groups, -EBADF, KILL_MS_MAX, e);
         sweep_note(s, r < 0 && r != -ENOENT ? r : cgroup_remove(s->b->host.cgroups, slot, e));
     }
     sweep_unlock(s);

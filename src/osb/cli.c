@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "kube/yaml.h"
 
 /* --- the command line --- */
 
@@ -177,6 +178,23 @@ const struct json *cli_read_json(struct cli *cli, const char *path)
         cli_error(cli, "File", "'%s' is not JSON: %s", path, e.msg);
         return NULL;
     }
+    return v;
+}
+
+const struct json *cli_read_yaml(struct cli *cli, const char *path)
+{
+    AUTO_BUF(text, CLI_FILE_BYTES_MAX);
+    struct str given = cli_read_file(cli, path);
+    const struct json *v;
+
+    if (!given.p)
+        return NULL;
+    v = cli_parse(cli, given);
+    buf_keep_secret(&text);
+    if (!v && kube_yaml_to_json(given, &text, NULL) == 0)
+        v = cli_parse(cli, arena_str(&cli->arena, buf_str(&text)));
+    if (!v)
+        cli_error(cli, "File", "'%s' is neither JSON nor YAML.", path);
     return v;
 }
 

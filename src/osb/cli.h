@@ -61,6 +61,8 @@ enum { CLI_FILE_BYTES_MAX = 16 * 1024 * 1024 };
 struct str cli_read_file(struct cli *cli, const char *path);
 /* A JSON document of such a file; NULL after it said why not. */
 const struct json *cli_read_json(struct cli *cli, const char *path);
+/* The same, also of YAML; no error repeats what is in the file. */
+const struct json *cli_read_yaml(struct cli *cli, const char *path);
 /* A JSON document in the arena; NULL when it is none. */
 const struct json *cli_parse(struct cli *cli, struct str text);
 
@@ -111,7 +113,7 @@ int cli_write(const char *data, size_t bytes);
  * is missing: "id status{state reason} image{image=uri}" */
 void shape_write(struct json_writer *w, const struct json *v, const char *shape);
 extern const char SHAPE_SANDBOX[], SHAPE_SNAPSHOT[], SHAPE_PAGE[], SHAPE_FILE[], SHAPE_COMMAND[],
-    SHAPE_DIAGNOSTIC[];
+    SHAPE_DIAGNOSTIC[], SHAPE_TEMPLATE[];
 /* The value with all its keys in snake case, except those below "metadata", "headers", "env". */
 void shape_snake(struct json_writer *w, const struct json *v);
 
@@ -135,6 +137,11 @@ int cli_run(struct cli *cli, const struct osb_run *run, const char *session);
 int cli_interruptible(struct cli *cli, bool on);
 /* Fills what `sandbox create`, `run` and others share; 0 or an exit status. */
 int cli_fill_create(struct cli *cli, struct osb_create *create);
+/* defaults.timeout of the settings: seconds, -1 for none, 0 when unset; 0 or an exit status. */
+int cli_default_timeout(struct cli *cli, int64_t *ret_seconds);
+/* Fills the request of `sandbox create --file` or --template (cmd_template.c), and beside it what
+ * is shown of it; 0 or an exit status. *ret_template is the template, or NULL. */
+int cli_fill_request(struct cli *cli, struct osb_create *create, const char **ret_template);
 /* Splits "ID:/path"; false when it is none: the id has no slash. Text in the arena. */
 bool cli_split_place(struct cli *cli, const char *place, const char **ret_id,
                      const char **ret_path);

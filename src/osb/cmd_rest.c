@@ -18,6 +18,8 @@ struct rest {
     size_t about;
     /* Writes the body; 0 or an exit status. NULL = none. */
     int (*body)(struct cli *cli, struct json_writer *w);
+    /* Writes the answer as the original tool prints it; NULL = with all its keys in snake case. */
+    void (*show)(struct json_writer *w, const struct json *answer);
 };
 
 /* --- bodies --- */
@@ -34,10 +36,23 @@ static int body_of_file(struct cli *cli, struct json_writer *w)
     return 0;
 }
 
+/* The object of a vault's file, JSON or YAML; NULL after it said why not. What is in the file is a
+ * secret: no error repeats it. */
+static const struct json *vault_file(struct cli *cli)
+{
+    const struct json *v = cli_read_yaml(cli, cli_text(cli, "file"));
+
+    if (v && v->type != JSON_OBJECT) {
+        cli_error(cli, "File", "Credential vault payload must be a JSON or YAML object.");
+        return NULL;
+    }
+    return v;
+}
+
 static int body_of_new_vault(struct cli *cli, struct json_writer *w)
 {
     static const char *const names[] = {"credentials", "bindings"};
-    const struct json *v = cli_read_json(cli, cli_text(cli, "file"));
+    const struct json *v = vault_file(cli);
 
     for (size_t i = 0; v && i < ARRAY_LEN(names); i++) {
         const struct json *list = json_get(v, str_of(names[i]));
@@ -49,6 +64,33 @@ static int body_of_new_vault(struct cli *cli, struct json_writer *w)
     if (!v)
         return EXIT_FAILED;
     json_write_value(w, v);
+    return 0;
+}
+
+static int body_of_vault_patch(struct cli *cli, struct json_writer *w)
+{
+    const struct json *v = vault_file(cli);
+
+    if (!v)
+        return EXIT_FAILED;
+    json_write_object(w);
+    json_each(member, v)
+    {
+        bool revision = str_eq(member->key, STR("expected_revision")) ||
+                        str_eq(member->key, STR("expectedRevision"));
+        int64_t number;
+
+        if (member->type == JSON_NULL)
+            continue;
+        if (revision && json_to_i64(member, &number) < 0)
+            return cli_error(cli, "File", "Credential vault expectedRevision must be an integer.");
+        if (!revision && member->type != JSON_OBJECT)
+            return cli_error(cli, "File", "Credential vault patch field '%.*s' must be an object.",
+                             STR_ARG(member->key));
+        json_write_key(w, revision ? STR("expectedRevision") : member->key);
+        json_write_value(w, member);
+    }
+    json_write_object_end(w);
     return 0;
 }
 
@@ -164,6 +206,47 @@ static int body_of_targets(struct cli *cli, struct json_writer *w)
     return 0;
 }
 
+/* --- what vaults have --- */
+
+static void show_credential(struct json_writer *w, const struct json *v)
+{
+    shape_write(w, v, "name source_type revision");
+}
+
+static void show_binding(struct json_writer *w, const struct json *v)
+{
+    shape_write(w, v, "name revision match{schemes ports hosts methods paths} auth{type name}");
+}
+
+static void show_credentials(struct json_writer *w, const struct json *v)
+{
+    json_write_array(w);
+    json_each(item, json_get(v, STR("credentials"))) show_credential(w, item);
+    json_write_array_end(w);
+}
+
+static void show_bindings(struct json_writer *w, const struct json *v)
+{
+    json_write_array(w);
+    json_each(item, json_get(v, STR("bindings"))) show_binding(w, item);
+    json_write_array_end(w);
+}
+
+static void show_vault(struct json_writer *w, const struct json *v)
+{
+    json_write_object(w);
+    json_write_key(w, STR("revision"));
+    if (json_get(v, STR("revision")))
+        json_write_value(w, json_get(v, STR("revision")));
+    else
+        json_write_null(w);
+    json_write_key(w, STR("credentials"));
+    show_credentials(w, v);
+    json_write_key(w, STR("bindings"));
+    show_bindings(w, v);
+    json_write_object_end(w);
+}
+
 /* --- the table --- */
 
 #define VAULT "/credential-vault"
@@ -182,6 +265,7 @@ static const struct rest rests[] = {
     {"pool create", "POST", "/pools", .title = "Pool", .body = body_of_file},
     {"pool update", "PUT", "/pools/%0", .title = "Pool", .body = body_of_file},
     {"pool delete", "DELETE", "/pools/%0", .done = "Pool deleted: "},
+    {"template delete", "DELETE", "/templates/%0", .done = "Template deleted: "},
     {"whoami", "GET", "/whoami", .title = "Principal"},
     {"tenant list", "GET", "/tenants", .title = "Tenants", .columns = "name quota usage",
      .rows = "items"},
@@ -197,16 +281,20 @@ static const struct rest rests[] = {
     {"key revoke", "DELETE", "/keys/%0", .done = "Key revoked: "},
     {"egress delete", "DELETE", "/policy", true, .done = "Rules deleted of sandbox: ",
      .body = body_of_targets},
-    {"credential-vault create", "POST", VAULT, true, "Credential Vault", .body = body_of_new_vault},
-    {"credential-vault get", "GET", VAULT, true, "Credential Vault"},
-    {"credential-vault patch", "PATCH", VAULT, true, "Credential Vault", .body = body_of_file},
+    {"credential-vault create", "POST", VAULT, true, "Credential Vault", .body = body_of_new_vault,
+     .show = show_vault},
+    {"credential-vault get", "GET", VAULT, true, "Credential Vault", .show = show_vault},
+    {"credential-vault patch", "PATCH", VAULT, true, "Credential Vault",
+     .body = body_of_vault_patch, .show = show_vault},
     {"credential-vault delete", "DELETE", VAULT, true, "Credential Vault"},
     {"credential-vault credential list", "GET", VAULT "/credentials", true, "Credentials",
-     "name source_type revision", "credentials"},
-    {"credential-vault credential get", "GET", VAULT "/credentials/%1", true, "Credential"},
+     "name source_type revision", "credentials", .show = show_credentials},
+    {"credential-vault credential get", "GET", VAULT "/credentials/%1", true, "Credential",
+     .show = show_credential},
     {"credential-vault binding list", "GET", VAULT "/bindings", true, "Bindings",
-     "name revision match auth", "bindings"},
-    {"credential-vault binding get", "GET", VAULT "/bindings/%1", true, "Binding"},
+     "name revision match auth", "bindings", .show = show_bindings},
+    {"credential-vault binding get", "GET", VAULT "/bindings/%1", true, "Binding",
+     .show = show_binding},
 };
 /* clang-format on */
 
@@ -247,7 +335,9 @@ static int show_answer(struct cli *cli, const struct rest *rest, struct osb_answ
         shape_snake(&doc.w, rows);
         return cli_rows(cli, rest->title, rest->columns, &doc);
     }
-    if (v) {
+    if (v && rest->show && cli->format != FORMAT_TABLE) {
+        rest->show(&doc.w, v);
+    } else if (v) {
         shape_snake(&doc.w, v);
     } else { /* 204 */
         json_write_object(&doc.w);

@@ -171,24 +171,26 @@ static int fill_secrets(struct cli *cli, struct osb_create *create)
     return r;
 }
 
+int cli_default_timeout(struct cli *cli, int64_t *ret_seconds)
+{
+    const char *text = cli->settings.timeout;
+
+    *ret_seconds = 0;
+    if (!text)
+        return 0;
+    if (str_eq_nocase(str_of(text), STR("none")))
+        *ret_seconds = -1;
+    else if (duration_parse(str_of(text), ret_seconds) < 0)
+        return cli_error(cli, "Configuration",
+                         "defaults.timeout is '%s'; write 90s, 10m, 1h30m or none.", text);
+    return 0;
+}
+
 static int fill_timeout(struct cli *cli, struct osb_create *create)
 {
-    int64_t seconds;
-
-    if (cli_text(cli, "timeout")) {
-        create->timeout_s = cli_number(cli, "timeout", 0);
-        return 0;
-    }
-    if (!cli->settings.timeout)
-        return 0;
-    if (str_eq_nocase(str_of(cli->settings.timeout), STR("none")))
-        create->timeout_s = -1;
-    else if (duration_parse(str_of(cli->settings.timeout), &seconds) == 0)
-        create->timeout_s = seconds;
-    else
-        return cli_error(cli, "Configuration",
-                         "defaults.timeout is '%s'; write 90s, 10m, 1h30m or none.",
-                         cli->settings.timeout);
+    if (!cli_text(cli, "timeout"))
+        return cli_default_timeout(cli, &create->timeout_s);
+    create->timeout_s = cli_number(cli, "timeout", 0);
     return 0;
 }
 
@@ -252,10 +254,12 @@ int cli_fill_create(struct cli *cli, struct osb_create *create)
 
 int sandbox_create(struct cli *cli)
 {
+    const char *file = cli_text(cli, "file"), *template = NULL;
     struct osb_create create = {OSB_CREATE};
     struct doc doc;
     char timeout[32];
-    int r = cli_fill_create(cli, &create);
+    int r = file || cli_text(cli, "template") ? cli_fill_request(cli, &create, &template)
+                                              : cli_fill_create(cli, &create);
 
     if (r)
         return r;
@@ -277,7 +281,11 @@ int sandbox_create(struct cli *cli)
              create.timeout_s > 0   ? timeout
              : create.timeout_s < 0 ? "manual-cleanup"
                                     : "sdk-default");
-    if (create.snapshot_id)
+    if (file)
+        doc_text(&doc, "request_file", file);
+    if (template)
+        doc_text(&doc, "template", template);
+    else if (create.snapshot_id)
         doc_text(&doc, "snapshot_id", create.snapshot_id);
     else
         doc_text(&doc, "image", create.image);

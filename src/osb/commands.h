@@ -4,6 +4,10 @@
 
 #include "osb/cli.h"
 
+int template_create(struct cli *cli);
+int template_get(struct cli *cli);
+int template_list(struct cli *cli);
+
 int sandbox_create(struct cli *cli);
 int sandbox_list(struct cli *cli);
 int sandbox_get(struct cli *cli);

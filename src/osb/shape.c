@@ -14,6 +14,10 @@ const char SHAPE_COMMAND[] = "id content running exit_code error started_at fini
 const char SHAPE_DIAGNOSTIC[] = "sandbox_id kind scope delivery content_type truncated content "
                                 "content_url content_length expires_at warnings";
 
+const char SHAPE_TEMPLATE[] = "template_id image publish format status{phase manifest_ref message} "
+                              "created_at updated_at resource_limits entrypoint env metadata "
+                              "readiness{probe warmup_seconds}";
+
 /* "created_at" to "createdAt" */
 static struct str to_camel(struct str name, char out[KEY_BYTES_MAX])
 {

@@ -50,6 +50,7 @@ const struct group group_table[] = {
     {"pool",                        "Sandboxes made ahead."                        },
     {"devops",                      "The same as plain text."                      },
     {"snapshot",                    "States of sandboxes, to start others from."   },
+    {"template",                    "Golden images that a server builds."          },
     {"image",                       "Images that the server keeps."                },
     {"volume",                      "Directories that outlive sandboxes."          },
     {"config",                      "Settings of this tool."                       },
@@ -155,8 +156,8 @@ const size_t group_count = ARRAY_LEN(group_table);
         "pool-max", 0, OPTION_INT, 0, "N", "At most so many with those in use: 10."                \
     }
 #define VAULT_FILE_OPTION                                                                          \
-    OPTIONS(                                                                                       \
-        {"file", 0, OPTION_TEXT, OPTION_REQUIRED, "FILE", "A JSON object; - is standard input."})
+    OPTIONS({"file", 0, OPTION_TEXT, OPTION_REQUIRED, "FILE",                                      \
+             "A JSON or YAML object; - is standard input."})
 
 /* clang-format would align columns that are pages wide. */
 /* clang-format off */
@@ -225,7 +226,10 @@ const struct command command_table[] = {
      completion, NULL, COMMAND_OFFLINE},
 
     {"sandbox create", "", TABLE_JSON_YAML, "Create a sandbox.", sandbox_create,
-     OPTIONS(CREATE_OPTIONS('i', 't'), {"quiet", 'q', OPTION_FLAG, 0, NULL, "Print the id only."}),
+     OPTIONS(CREATE_OPTIONS('i', 't'),
+             {"template", 0, OPTION_TEXT, 0, "ID", "Start from a template instead of an image."},
+             {"file", 'f', OPTION_FILE, 0, "FILE", "The request as JSON instead of options."},
+             {"quiet", 'q', OPTION_FLAG, 0, NULL, "Print the id only."}),
      0},
     {"sandbox list", "", TABLE_JSON_YAML, "List sandboxes.", sandbox_list, LIST_OPTIONS, 0},
     {"sandbox get", "ID", TABLE_JSON_YAML, "Show a sandbox.", sandbox_get, NULL, 0},
@@ -447,6 +451,29 @@ const struct command command_table[] = {
      0},
     {"snapshot delete", "SNAPSHOT", TABLE_JSON_YAML, "Delete a snapshot.", snapshot_delete, NULL,
      0},
+
+    {"template create", "", TABLE_JSON_YAML, "Make a template; its build goes on by itself.",
+     template_create,
+     OPTIONS({"image", 'i', OPTION_TEXT, 0, "IMAGE", "Image that it is built from."},
+             {"publish", 'p', OPTION_TEXT, 0, "URL", "Where it is put: s3://bucket/path."},
+             {"file", 'f', OPTION_FILE, 0, "FILE", "The request as JSON instead of options."},
+             {"resource", 0, OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Size: cpu=1, disk=2Gi."},
+             {"entrypoint", 0, OPTION_TEXT, OPTION_REPEATS, "WORD", "A word of the entrypoint."},
+             {"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},
+             {"metadata", 'm', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Label."},
+             {"format", 0, OPTION_CHOICE, 0, "native|overlaybd", "How its layers are stored."},
+             {"readiness-probe", 0, OPTION_TEXT, 0, "PROBE", "tcp://127.0.0.1:44772, cmd://test."},
+             {"warmup-seconds", 0, OPTION_INT, 0, "SECONDS", "How long to wait without a probe."}),
+     0},
+    {"template get", "ID", TABLE_JSON_YAML, "Show a template and its build.", template_get, NULL,
+     0},
+    {"template list", "", TABLE_JSON_YAML, "List templates.", template_list,
+     OPTIONS({"metadata", 'm', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Only with this label."},
+             {"page", 0, OPTION_INT, 0, "N", "Which page.", 1},
+             {"page-size", 0, OPTION_INT, 0, "N", "Templates per page.", 1}),
+     0},
+    {"template delete", "ID", TABLE_JSON_YAML, "Delete a template; its sandboxes go on.",
+     rest_command, NULL, 0},
 
     {"config init", "", TABLE_JSON_YAML, "Write a config file.", config_init,
      OPTIONS({"force", 0, OPTION_FLAG, 0, NULL, "Overwrite one that exists."}), COMMAND_OFFLINE},

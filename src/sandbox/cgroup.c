@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -454,11 +455,14 @@ static int kill_round(const struct cgroup_host *h, const char *name, bool first,
 }
 
 /* 1 once the group is empty, 0 when the deadline passes before. */
-static int wait_empty(const struct cgroup_host *h, const char *name, uint64_t deadline,
+static int wait_empty(const struct cgroup_host *h, const char *name, int owner, uint64_t deadline,
                       struct err *e)
 {
+    struct pollfd p = {.fd = owner, .events = POLLIN};
     long ns = CGROUP_PAUSE_NS;
 
+    if (owner >= 0) /* whatever the result: the groups decide */
+        (void)poll(&p, 1, deadline_left_ms(deadline));
     for (;;) {
         bool last = deadline_passed(deadline);
         int r = cgroup_tree_is_empty(h, name, e);
@@ -469,7 +473,7 @@ static int wait_empty(const struct cgroup_host *h, const char *name, uint64_t de
     }
 }
 
-int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e)
+int cgroup_kill(const struct cgroup *c, int owner, uint32_t timeout_ms, struct err *e)
 {
     uint64_t deadline = deadline_in_ms(timeout_ms);
     char name[CGROUP_NAME_MAX];
@@ -487,7 +491,7 @@ int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e)
         if (last)
             return err_set(e, ETIMEDOUT, "%zu processes outlive SIGKILL in control group %s", count,
                            name);
-        r = wait_empty(c->host, name, deadline_in_ms(KILL_AGAIN_MS), e);
+        r = wait_empty(c->host, name, owner, deadline_in_ms(KILL_AGAIN_MS), e);
         if (r != 0)
             return r < 0 ? r : 0;
     }

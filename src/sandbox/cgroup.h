@@ -102,8 +102,10 @@ int cgroup_limit(const struct cgroup *c, const struct plan_limits *limits, struc
 int cgroup_freeze(const struct cgroup *c, bool frozen, uint32_t timeout_ms, struct err *e);
 int cgroup_reclaim(const struct cgroup *c, struct err *e); /* best effort, after freezing */
 /* Lifts the CPU quota, then sends SIGKILL to all processes, by cgroup.kill or while frozen; returns
- * once the groups are empty. -ETIMEDOUT: some processes have not ended yet. */
-int cgroup_kill(const struct cgroup *c, uint32_t timeout_ms, struct err *e);
+ * once the groups are empty. -ETIMEDOUT: some processes have not ended yet. `owner` is a pidfd of
+ * the process that ends last, PID 1 of a sandbox, so that its end is noticed at once; -EBADF: the
+ * groups are looked at from time to time. */
+int cgroup_kill(const struct cgroup *c, int owner, uint32_t timeout_ms, struct err *e);
 int cgroup_remove(const struct cgroup_host *h, uint32_t slot, struct err *e); /* absent is fine */
 
 struct cgroup_stat {

@@ -645,8 +645,13 @@ static int post_create(struct osb_client *c, const struct osb_create *o, struct 
     struct osb_answer *a = NULL;
     struct target t;
     struct simple s = {&c->server, HTTP_POST, &t, &body, 0};
-    int r = create_write(c, o, &arena, &body);
+    int r;
 
+    buf_keep_secret(&body);
+    if (o->request)
+        r = buf_add(&body, str_of(o->request)) < 0 ? fail(c, EMSGSIZE, "request: too long") : 0;
+    else
+        r = create_write(c, o, &arena, &body);
     if (r < 0)
         return r;
     target_init(&t, "/sandboxes");

@@ -61,6 +61,29 @@ TEST(sdk, creates_looks_at_and_deletes_a_sandbox)
     close_all();
 }
 
+TEST(sdk, creates_by_a_request_of_the_caller)
+{
+    struct osb_create create = {
+        OSB_CREATE, .image = "not this one", .timeout_s = 7200,
+        .request =
+            "{\"image\":{\"uri\":\"host\"},\"timeout\":120,\"entrypoint\":[\"sleep\",\"600\"],"
+            "\"resourceLimits\":{\"cpu\":\"1\",\"memory\":\"256Mi\"}}"};
+    struct osb_answer *a;
+
+    open_client();
+    GOOD(osb_sandbox_create(client, &create, &box));
+    CHECK_EQ(osb_sandbox_is_healthy(box), 1); /* it was waited for */
+    GOOD(osb_sandbox_get(client, osb_sandbox_id(box), &a));
+    CHECK_STR(osb_answer_text(a, "entrypoint[0]"), "sleep");
+    CHECK_EQ((osb_info_expires_us(osb_info_at(a, 0)) - osb_info_created_us(osb_info_at(a, 0))) /
+                 1000000,
+             120);
+    osb_answer_free(a);
+    create.request = "{\"image\":";
+    CHECK_EQ(osb_sandbox_create(client, &create, &box), -EINVAL);
+    close_all();
+}
+
 TEST(sdk, renews_patches_pauses_and_resumes)
 {
     struct osb_pair patch[] = {

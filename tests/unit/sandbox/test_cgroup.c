@@ -40,7 +40,7 @@ static void remove_slot(void *user, uint32_t slot)
 {
     struct cgroup c = cgroup_at(open_host, slot);
 
-    cgroup_kill(&c, TIMEOUT_MS, NULL);
+    cgroup_kill(&c, -EBADF, TIMEOUT_MS, NULL);
     cgroup_remove(open_host, slot, NULL);
 }
 
@@ -181,10 +181,18 @@ static void remove_and_check(const struct cgroup_host *h, struct cgroup *c)
     uint32_t slot = c->slot;
 
     cgroup_close(c);
-    ok(cgroup_kill(c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(c, -EBADF, TIMEOUT_MS, &e), &e);
     ok(cgroup_remove(h, slot, &e), &e);
     CHECK_EQ(cgroup_open(h, slot, c, NULL), -ENOENT);
     CHECK_EQ(cgroup_remove(h, slot, &e), 0); /* absent is fine */
+}
+
+static int pidfd_of(pid_t pid)
+{
+    struct proc p = PROC_NONE;
+
+    CHECK_EQ(proc_open(pid, &p), 0);
+    return p.pidfd;
 }
 
 static void check_moves(struct cgroup_host *h)
@@ -196,7 +204,7 @@ static void check_moves(struct cgroup_host *h)
 
     ok(cgroup_stat(&c, &s, &e), &e);
     CHECK_EQ(s.pids, 1);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
     remove_and_check(h, &c);
 }
@@ -204,6 +212,34 @@ static void check_moves(struct cgroup_host *h)
 TEST(cgroup, holds_and_kills_a_process_that_moved_in)
 {
     on_each_host(check_moves);
+}
+
+/* An owner that has ended, or that never ends, decides nothing: the groups do. */
+static void check_owner(struct cgroup_host *h)
+{
+    struct cgroup c = make_slot(h, SLOT);
+    struct err e = {0};
+    pid_t ended = start_in(&c, sleep_forever, NULL), rest = start_in(&c, sleep_forever, NULL);
+    int of_ended = pidfd_of(ended), of_us = pidfd_of(getpid());
+    size_t left = 1;
+
+    kill(ended, SIGKILL);
+    CHECK_EQ(WTERMSIG(wait_status(ended)), SIGKILL);
+    ok(cgroup_kill(&c, of_ended, TIMEOUT_MS, &e), &e);
+    CHECK_EQ(WTERMSIG(wait_status(rest)), SIGKILL);
+    rest = start_in(&c, sleep_forever, NULL);
+    ok(cgroup_kill(&c, of_us, TIMEOUT_MS, &e), &e);
+    CHECK_EQ(WTERMSIG(wait_status(rest)), SIGKILL);
+    ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
+    CHECK_EQ(left, 0);
+    close(of_ended);
+    close(of_us);
+    remove_and_check(h, &c);
+}
+
+TEST(cgroup, kills_the_rest_whatever_its_owner_does)
+{
+    on_each_host(check_owner);
 }
 
 static void check_refuses_twice(struct cgroup_host *h)
@@ -427,7 +463,7 @@ static void check_kill_frozen(struct cgroup_host *h)
 
     wait_until_above(counter, 0);
     ok(cgroup_freeze(&c, true, TIMEOUT_MS, &e), &e);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
     remove_and_check(h, &c);
 }
@@ -459,7 +495,7 @@ static void check_fork_bomb(struct cgroup_host *h)
     start_in(&c, fork_bomb, counter);
     wait_until_above(counter, 0);
     sleep_ms(100);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     forks = *(volatile uint64_t *)counter;
     sleep_ms(50);
     CHECK_EQ(*(volatile uint64_t *)counter, forks); /* no process is left to count */
@@ -490,7 +526,7 @@ static void check_default_fork_bomb(struct cgroup_host *h)
     ok(cgroup_limit(&c, &limits, &e), &e);
     start_in(&c, fork_bomb, counter);
     wait_until_above(counter, 100);
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     ok(cgroup_tree_signal(h, "7", 0, &left, &e), &e);
     CHECK_EQ(left, 0);
     remove_and_check(h, &c);
@@ -524,7 +560,7 @@ static void check_kill_lifts_quota(struct cgroup_host *h)
 
         ok(cgroup_limit(&c, &limits, &e), &e);
         start_in(&c, sleep_forever, NULL);
-        ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+        ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
         knob_text(h, KNOB_CPU_MAX, "7/work", text);
         CHECK_EQ(strncmp(text, none, strlen(none)), 0);
     }
@@ -576,7 +612,7 @@ static void check_kill_order(struct cgroup_host *h)
         listed = watch(inotify, &h->hierarchies[i], "7/work/cgroup.procs", IN_ACCESS);
     }
     listed -= 2 * (int)h->count - 1;
-    ok(cgroup_kill(&c, TIMEOUT_MS, &e), &e);
+    ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
 
     size = read(inotify, events, sizeof(events));
     CHECK(size > 0 || at_once);

@@ -58,6 +58,8 @@ struct osb_create {
     bool stop_on_expiry;              /* a persistent one is stopped in place of deleted */
     const struct osb_secret *secrets; /* an extension; turns the credential proxy on */
     size_t secret_count;
+    /* The body as JSON, in place of all of the above but no_wait and the times of waiting. */
+    const char *request;
 };
 #define OSB_CREATE .size = sizeof(struct osb_create)
 
