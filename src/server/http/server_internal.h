@@ -18,6 +18,7 @@
 #include "server/http/metrics.h"
 
 struct asking;
+struct oidc;
 
 /* State of request_log.c. */
 enum { REQUEST_LOG_STATUS_COUNT = 600 };
@@ -42,6 +43,7 @@ struct server {
     struct idempotency *idempotency;
     size_t watchers, waiters; /* of events; for the state of a sandbox */
     struct guard guard;
+    struct oidc *oidc; /* NULL = nobody signs in by a provider */
     struct gateway *gateway;
     struct previews *previews;
     struct metrics *metrics;
@@ -113,6 +115,17 @@ void audit_request(struct http_req *req, uint64_t ns); /* a request is over */
 void request_log_write(struct http_req *req, int error); /* for on_done */
 void request_log_done(struct server *s); /* reports left-out lines; stops the timer */
 
+/* --- auth_api.c: who signed in --- */
+
+/* What the console sends with each request that its cookie should count for. */
+#define AUTH_CONSOLE_HEADER "X-OpenSandbox-Console"
+
+/* The principal of the request's cookie; NULL = none. Valid during the current loop turn. */
+const struct principal *auth_session(const struct server *s, const struct http_req *req);
+/* The same, or that of its access token; when that is refused, `why` says it. */
+const struct principal *auth_principal(const struct server *s, struct http_req *req,
+                                       struct err *why);
+
 /* --- handlers, by file --- */
 
 /* sandboxes_api.c */
@@ -159,6 +172,11 @@ void handle_volume_get(struct http_req *req);
 void handle_volume_delete(struct http_req *req);
 /* watch_api.c */
 void handle_sandboxes_delete(struct http_req *req);
+/* auth_api.c */
+void handle_auth_session_get(struct http_req *req);
+void handle_auth_login_get(struct http_req *req);
+void handle_auth_callback_get(struct http_req *req);
+void handle_auth_logout_post(struct http_req *req);
 /* audit_api.c */
 void handle_audit_get(struct http_req *req);
 /* events_api.c */
