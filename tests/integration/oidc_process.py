@@ -11,6 +11,7 @@ import urllib.parse
 HERE = pathlib.Path(__file__).resolve().parent
 SECONDS_MAX = 30
 API = "https://opensandbox.example/api"
+SECRET = "planted-client-secret"
 ACCOUNTS = {  # what their tokens say
     "vera": {"preferred_username": "vera", "groups": ["viewers", "team-a"]},
     "otto": {"preferred_username": "otto", "groups": ["makers", "team-a"]},
@@ -29,9 +30,21 @@ def why_not(modules):
 
 
 def client(redirect, **fields):
-    return {"client_id": "opensandbox", "client_secret": "planted-client-secret",
+    return {"client_id": "opensandbox", "client_secret": SECRET,
             "redirect_uris": [redirect], "grant_types": ["authorization_code"],
             "response_types": ["code"], "id_token_signed_response_alg": "RS256", **fields}
+
+
+def config(provider, server, **fields):
+    """Sections for a server whose users are those of ACCOUNTS."""
+    return {
+        "auth.oidc": {"issuer": provider.issuer, "name": "Example", "client_id": "opensandbox",
+                      "client_secret": SECRET, "public_url": server.url, "session_seconds": 3600,
+                      **fields},
+        "auth.oidc.roles": {"viewers": "read_only", "makers": "operator", "chiefs": "admin",
+                            "owners": "service_admin"},
+        "auth.oidc.tenants": {"team-gone": "gone", "team-a": "team-a"},
+    }
 
 
 class Provider:

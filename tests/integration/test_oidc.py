@@ -15,14 +15,13 @@ import urllib.parse
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import oidc_process  # noqa: E402
 import tap  # noqa: E402
-from oidc_process import API, Browser, Provider, access_token  # noqa: E402
+from oidc_process import API, SECRET, Browser, Provider, access_token  # noqa: E402
 from server_process import ServerProcess, wait_for, why_not  # noqa: E402
 
 MODULES = sys.argv[1]
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[2:6]]
 SERVER = PROVIDER = None
 CONSOLE = {"X-OpenSandbox-Console": "1"}
-SECRET = "planted-client-secret"
 BOX = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 600,
        "resourceLimits": {"cpu": "500m", "memory": "128Mi"}}
 
@@ -367,19 +366,6 @@ def certificate(folder):
     return cert, key
 
 
-def oidc_config(provider, server, **fields):
-    return {"issuer": provider.issuer, "name": "Example", "client_id": "opensandbox",
-            "client_secret": SECRET, "public_url": server.url, "session_seconds": 3600,
-            "api_audience": API, **fields}
-
-
-GROUPS = {
-    "auth.oidc.roles": {"viewers": "read_only", "makers": "operator", "chiefs": "admin",
-                        "owners": "service_admin"},
-    "auth.oidc.tenants": {"team-gone": "gone", "team-a": "team-a"},
-}
-
-
 def main():
     global SERVER, PROVIDER
     tap.skip_all(why_not() or oidc_process.why_not(MODULES))
@@ -397,8 +383,8 @@ def main():
         if one["client_secret"] is None:
             del one["client_secret"]
     with Provider(MODULES, clients, tls=cert) as PROVIDER:
-        SERVER.config.update({"auth.oidc": oidc_config(PROVIDER, SERVER, ca_file=str(cert[0])),
-                              **GROUPS})
+        SERVER.config.update(oidc_process.config(PROVIDER, SERVER, ca_file=str(cert[0]),
+                                                 api_audience=API))
         with SERVER:
             for tenant in ("team-a", "team-b"):
                 assert SERVER.request("POST", "/v1/tenants", {"name": tenant})[0] == 201
