@@ -90,8 +90,8 @@ void config_oidc_check(const struct config *c, const struct toml *root,
     struct checking k = {c, root, report};
 
     if (!c->auth_oidc.issuer[0]) {
-        if (toml_get_path(root, STR("auth.oidc")))
-            complain(&k, "auth.oidc", "needs issuer");
+        if (c->auth_oidc.client_id[0] || c->auth_oidc.public_url[0] || c->auth_oidc.roles.count)
+            complain(&k, "auth.oidc.issuer", "sign-in needs it");
         return;
     }
     check_urls(&k);
