@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The web console in Chromium, against a real server.
 
-Usage: test_console.py MODULES PROVIDER SERVER BROKER EXECD SANDBOXCTL EGRESS [SHOTS]. TAP on standard
-output. Needs root, chromium and node. MODULES is the node_modules of package.json beside this file,
-PROVIDER that of tests/node, which has the OpenID provider.
-With SHOTS, a directory, pictures of all pages are stored there instead (shots.mjs). console.mjs
-drives the browser; a line "@ COMMAND" of its output is for this program.
+Usage: test_console.py MODULES PROVIDER SERVER BROKER EXECD SANDBOXCTL EGRESS [SHOTS]. TAP on
+standard output. Needs root, chromium and node. MODULES is the node_modules of package.json beside
+this file, PROVIDER that of tests/node, which has the OpenID provider. With SHOTS, a directory,
+pictures of all pages are stored there instead (shots.mjs). console.mjs drives the browser; a line
+"@ COMMAND" of its output is for this program.
 """
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Sign-in by OpenID Connect, with npm's oidc-provider: who gets in, as whom, and what a cookie is worth.
+"""Sign-in by OpenID Connect, with npm's oidc-provider: who gets in, and what a cookie is worth.
 
 Usage: test_oidc.py MODULES SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 MODULES is the node_modules of tests/node/package.json.
@@ -29,7 +29,8 @@ BOX = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "tim
 def signed_in(user):
     """A browser of this user, signed in."""
     browser = Browser()
-    at, status, _ = browser.log_in(f"{SERVER.url}/auth/login", user, stop=(f"{SERVER.url}/console",))
+    at, status, _ = browser.log_in(f"{SERVER.url}/auth/login", user,
+                                   stop=(f"{SERVER.url}/console",))
     assert at == f"{SERVER.url}/console/", (at, status)
     return browser
 
@@ -97,7 +98,7 @@ def a_cookie_alone_or_from_another_page_is_worth_nothing():
                              ({"Sec-Fetch-Site": "same-site"}, True),
                              ({"Sec-Fetch-Site": "none"}, True),
                              ({"Origin": "https://evil.example"}, True), ({"Origin": "null"}, True),
-                             ({"Origin": SERVER.url.replace("127.0.0.1", "8080-x.localhost")}, True)):
+                             ({"Origin": f"http://8080-x.localhost:{SERVER.port}"}, True)):
         for method, path in (("GET", "/v1/sandboxes"), ("POST", "/v1/sandboxes"),
                              ("POST", "/auth/logout")):
             status, answer = api(browser, method, path, {} if method == "POST" else None,
@@ -178,8 +179,8 @@ def access_tokens_open_the_api():
     assert status == 200 and who["user"] == "otto" and who["role"] == "operator", who
     assert who["principal"] == api(signed_in("otto"), "GET", "/v1/whoami")[1]["principal"]
     head, claims, signature = token.split(".")
-    for wrong in (f"{head}.{claims}.{signature[:-8]}AAAAAAAA", f"{head}.{claims}.", f"{head}.{claims}",
-                  "x", "." * 5, "A" * 17000):
+    for wrong in (f"{head}.{claims}.{signature[:-8]}AAAAAAAA", f"{head}.{claims}.",
+                  f"{head}.{claims}", "x", "." * 5, "A" * 17000):
         status, _, answer = SERVER.request("GET", "/v1/whoami", key=None,
                                            headers={"Authorization": f"Bearer {wrong}"[:15000]})
         assert (status, answer["code"]) == (401, "INVALID_API_KEY"), (wrong[:40], answer)
@@ -190,13 +191,13 @@ def access_tokens_open_the_api():
 
 
 def every_route_refuses_users_of_another_tenant():
-    """The walk of test_tenants.py with users who signed in: the same principals, found by a cookie."""
+    """The walk of test_tenants.py with users who signed in: principals that a cookie found."""
     status, _, made = SERVER.request("POST", "/v1/keys", {"name": "victim", "role": "admin",
                                                           "tenant": "team-b"})
     assert status == 201, made
     victim = made["key"]
-    status, _, box = SERVER.request("POST", "/v1/sandboxes", {**BOX, "metadata": {"m": "planted-77"}},
-                                    key=victim)
+    status, _, box = SERVER.request("POST", "/v1/sandboxes",
+                                    {**BOX, "metadata": {"m": "planted-77"}}, key=victim)
     assert status == 202, box
     thieves = {user: signed_in(user) for user in ("vera", "otto", "ada")}
     listed = subprocess.run([PROGRAMS[0], "--print-routes"], check=True, stdout=subprocess.PIPE,
@@ -240,11 +241,13 @@ def a_sandbox_is_opened_by_the_session_and_never_sees_it():
         status, answer = api(viewer, "GET", f"{inside}/ping")
         assert (status, answer["code"]) == (403, "FORBIDDEN"), answer
         assert api(maker, "GET", f"{inside}/ping", console=False)[0] == 401
-        assert api(maker, "GET", f"{inside}/ping", headers={"Sec-Fetch-Site": "same-site"})[0] == 401
+        assert api(maker, "GET", f"{inside}/ping",
+                   headers={"Sec-Fetch-Site": "same-site"})[0] == 401
         program = ("import http.server as h\n"
                    "class H(h.BaseHTTPRequestHandler):\n"
                    " def do_GET(s):\n"
-                   "  s.send_response(200); s.end_headers(); s.wfile.write(str(s.headers).encode())\n"
+                   "  s.send_response(200)\n  s.end_headers()\n"
+                   "  s.wfile.write(str(s.headers).encode())\n"
                    "h.HTTPServer(('127.0.0.1', 8000), H).serve_forever()\n")
         status, said = api(maker, "POST", f"{inside}/command",
                            {"command": f"exec python3 -c \"{program}\"", "background": True})
@@ -333,6 +336,7 @@ def configurations_that_make_no_sense_are_refused():
                          ({"public_url": ""}, "public_url"),
                          ({"public_url": "http://127.evil.example"}, "public_url"),
                          ({"public_url": "https://a.example/x"}, "public_url"),
+                         ({"public_url": "https://a.example:443"}, "public_url"),
                          ({"scopes": ["profile"]}, "scopes"),
                          ({"client_secret_file": "/etc/hostname"}, "client_secret")):
         check(word, {"auth.oidc": {**right, **change}})
@@ -351,7 +355,7 @@ def check(word, sections, roles=True):
         done = subprocess.run([PROGRAMS[0], "--config", file.name, "--check"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               check=False)
-    assert done.returncode != 0 and f"auth.oidc" in done.stdout and word in done.stdout, \
+    assert done.returncode != 0 and "auth.oidc" in done.stdout and word in done.stdout, \
         (word, done.returncode, done.stdout)
 
 

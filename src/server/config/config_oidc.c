@@ -60,10 +60,12 @@ static void check_urls(const struct checking *k)
         complain(k, "auth.oidc.public_url", "sign-in needs it");
     else if (!config_url_is_safe(str_of(public_url)) ||
              url_split(str_of(public_url), &u, NULL) < 0 || u.path.n > 0 || u.query.p ||
-             strchr(public_url, '#'))
-        complain(k, "auth.oidc.public_url",
-                 "expected an address of https, or of http on this machine, without a path or a "
-                 "slash at its end");
+             strchr(public_url, '#') ||
+             str_ends(str_of(public_url), u.scheme == URL_HTTPS ? STR(":443") : STR(":80")))
+        complain(
+            k, "auth.oidc.public_url",
+            "expected an address of https, or of http on this machine, without a path, a slash "
+            "at its end, or the usual port: what browsers send as Origin");
 }
 
 static void check_lists(const struct checking *k)

@@ -133,9 +133,11 @@ static void redirect(struct http_req *req, struct str to)
 static void refuse(struct http_req *req, const char *word, const char *why)
 {
     AUTO_BUF(to, COOKIE_BYTES_MAX);
+    struct server *s = server_of(req);
 
-    log_event(LOG_WARN, "a sign-in was refused", LOG_STR("reason", word), LOG_STR("error", why),
-              LOG_STR("request_id", req->id));
+    if (log_limit_pass(&s->sign_in_limit, loop_now_ns(s->loop)))
+        log_event(LOG_WARN, "a sign-in was refused", LOG_STR("reason", word), LOG_STR("error", why),
+                  LOG_STR("request_id", req->id));
     (void)buf_addf(&to, CONSOLE_PATH "?signin=%s", word);
     redirect(req, buf_str(&to));
 }

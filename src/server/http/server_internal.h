@@ -50,6 +50,8 @@ struct server {
     struct logfile *access_log; /* NULL = use the program's log */
     struct http_server *http;
     struct request_log request_log;
+    struct log_limit
+        sign_in_limit;       /* of lines about sign-ins that were refused: anyone can cause them */
     struct asking *asking;   /* current round for /ready and /metrics, if any; other_api.c */
     struct err not_ready;    /* last logged reason; code 0 = it was ready */
     uint64_t ready_until_ns; /* until then /ready answers without asking */

@@ -111,9 +111,10 @@ int jwks_parse(struct arena *a, struct str text, struct jwks *ret, struct err *e
         if (!is_usable(one, &key->alg))
             continue;
         r = take_key(a, one, key, e);
-        if (r < 0)
+        if (r == -ENOMEM)
             return r;
-        ret->count++;
+        if (r == 0)
+            ret->count++;
     }
     return 0;
 }

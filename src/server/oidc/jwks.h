@@ -25,9 +25,9 @@ struct jwks {
     size_t count;
 };
 
-/* Keys of other types or uses are left out. -EBADMSG for what is no set, has more keys than
- * JWKS_KEYS_MAX, or a key of a type that is known with broken numbers; -ENOMEM when the arena is
- * full. */
+/* Keys of other types or uses are left out, and so are those with broken numbers or too few bits:
+ * one bad key does not shut out the users of others. -EBADMSG for what is no set, or has more keys
+ * than JWKS_KEYS_MAX; -ENOMEM when the arena is full. */
 int jwks_parse(struct arena *a, struct str text, struct jwks *ret, struct err *e) MUST_USE;
 
 /* The key that the token names; when it names none, the only one of its algorithm. NULL = none. */

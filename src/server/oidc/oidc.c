@@ -155,7 +155,7 @@ void oidc_when_known(struct oidc *o, struct oidc_wait *w,
 
     w->run = run;
     list_init(&w->link);
-    if (o->known && !old && !o->reading) {
+    if (o->known && !old) {
         run(w, NULL);
         return;
     }

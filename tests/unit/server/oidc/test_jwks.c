@@ -153,19 +153,30 @@ TEST(jwks, leaves_out_keys_of_other_kinds)
     arena_done(&a);
 }
 
+TEST(jwks, leaves_out_broken_keys_and_keeps_the_others)
+{
+    const char *const broken[] = {
+        "{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\"}", /* too small */
+        "{\"kty\":\"RSA\",\"n\":\"=\",\"e\":\"AQAB\"}",
+        "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"AAAA\"}",
+        "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"AAAA\",\"y\":\"AAAA\"}",
+    };
+
+    begin();
+    for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
+        const char *good = signer_jwk(&a, keys[JWT_EDDSA], JWT_EDDSA, "k2");
+
+        CHECK_EQ(parse(arena_printf(&a, "{\"keys\":[%s,%s]}", broken[i], good)), 0);
+        CHECK_EQ(set.count, 1);
+        CHECK_EQ(judge(signer_token(&a, keys[JWT_EDDSA], JWT_EDDSA, headers[JWT_EDDSA], "{}")), 0);
+    }
+    end();
+}
+
 TEST(jwks, refuses_broken_sets)
 {
     const char *const broken[] = {
-        "",
-        "[]",
-        "{}",
-        "{\"keys\":{}}",
-        "{\"keys\":[]",
-        "{\"keys\":[],\"keys\":[]}",
-        "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\"}]}", /* too small */
-        "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"=\",\"e\":\"AQAB\"}]}",
-        "{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"AAAA\"}]}",
-        "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"AAAA\",\"y\":\"AAAA\"}]}",
+        "", "[]", "{}", "{\"keys\":{}}", "{\"keys\":[]", "{\"keys\":[],\"keys\":[]}",
     };
     AUTO_BUF(many, 1 << 20);
 
