@@ -42,7 +42,11 @@ static bool holds(const struct json *claim, struct str text)
     if (json_to_str(claim, &s) == 0)
         return str_eq(s, text);
     if (claim && claim->type == JSON_ARRAY)
-        json_each(one, claim) if (json_to_str(one, &s) == 0 && str_eq(s, text)) return true;
+        json_each(one, claim)
+        {
+            if (json_to_str(one, &s) == 0 && str_eq(s, text))
+                return true;
+        }
     return false;
 }
 

@@ -154,7 +154,10 @@ static int check_audience(const struct jwt *t, const struct jwt_rules *rules, st
 
     if (aud && aud->type == JSON_ARRAY) {
         count = json_count(aud);
-        json_each(one, aud) found |= is_text(one, rules->audience);
+        json_each(one, aud)
+        {
+            found |= is_text(one, rules->audience);
+        }
     }
     if (!found)
         return err_set(e, EACCES, "the token is for another audience");

@@ -68,8 +68,10 @@ void oidc_sign_ins_cancel(struct oidc *o)
     struct err e = {0};
 
     (void)err_set(&e, ECANCELED, "the server is stopping");
-    while (!list_empty(&o->sign_ins))
-        fail(container_of(o->sign_ins.next, struct sign_in, link), &e);
+    LIST_EACH(&o->sign_ins, at)
+    {
+        fail(container_of(at, struct sign_in, link), &e);
+    }
 }
 
 /* --- texts --- */
