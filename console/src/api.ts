@@ -1,8 +1,11 @@
 // Calls to the server. The key is held in sessionStorage: it ends with the tab, and is in no address.
+// A user who signed in has no key here: the browser holds a cookie that scripts cannot read.
 import {readEvents} from './stream';
 import type {Page} from './types';
 
 const KEY_HEADER = 'OPEN-SANDBOX-API-KEY';
+/** Without it the server takes no cookie: a page of another origin cannot send it. */
+const CONSOLE_HEADER = 'X-OpenSandbox-Console';
 const STORED = 'opensandbox.key';
 const SECONDS_MAX = 60;
 
@@ -23,7 +26,15 @@ let key: string | null = sessionStorage.getItem(STORED);
 const onRefused = new Set<() => void>();
 const onContact = new Set<(reached: boolean) => void>();
 
+let session = false; // a user signed in
+
 export const hasKey = (): boolean => key !== null;
+export const hasSession = (): boolean => session;
+
+export function setSession(signedIn: boolean): void {
+  session = signedIn;
+  tokens.clear();
+}
 
 export function setKey(value: string | null): void {
   key = value;
@@ -78,6 +89,7 @@ async function failure(answer: Response): Promise<ApiError> {
 export async function call(path: string, c: Call = {}): Promise<Response> {
   const headers: Record<string, string> = {...c.headers};
   if (key) headers[KEY_HEADER] = key;
+  else if (session) headers[CONSOLE_HEADER] = '1';
   if (c.json !== undefined) headers['Content-Type'] = 'application/json';
   const limit = c.patient ? undefined : AbortSignal.timeout(SECONDS_MAX * 1000);
   const signal = c.signal && limit ? anySignal(c.signal, limit) : (c.signal ?? limit);
@@ -88,7 +100,7 @@ export async function call(path: string, c: Call = {}): Promise<Response> {
       headers,
       body: c.json !== undefined ? JSON.stringify(c.json) : c.body,
       signal,
-      credentials: 'omit',
+      credentials: session ? 'same-origin' : 'omit',
       cache: 'no-store',
       redirect: 'error',
     });
@@ -148,6 +160,29 @@ export async function tryKey(candidate: string): Promise<void> {
     throw new ApiError(0, 'UNREACHABLE', 'the server cannot be reached');
   });
   if (!answer.ok) throw await failure(answer);
+}
+
+export interface SignIn {
+  signedIn: boolean;
+  /** Where users sign in, and what that is called; absent where they do not. */
+  signIn?: {name: string; path: string};
+}
+
+/** Whether somebody is signed in, and can be. Older servers have no such route. */
+export async function askSession(): Promise<SignIn> {
+  const answer = await fetch('/auth/session', {
+    headers: {[CONSOLE_HEADER]: '1'},
+    credentials: 'same-origin',
+    cache: 'no-store',
+    signal: AbortSignal.timeout(SECONDS_MAX * 1000),
+  }).catch(() => null);
+  return answer?.ok ? ((await answer.json()) as SignIn) : {signedIn: false};
+}
+
+/** Ends the session at the server. */
+export async function signOut(): Promise<void> {
+  if (session) await call('/auth/logout', {method: 'POST'}).catch(() => undefined);
+  setSession(false);
 }
 
 /** Whether the server has a route that older ones lack. A refusal by role means that it has. */

@@ -43,6 +43,8 @@ export const features = new Value<Record<string, boolean>>({});
 /** The role of the key; servers without roles let every key do everything. The server decides: the
  * console only leaves out what it would refuse. */
 export const role = new Value('admin');
+/** Who this is: the user, or the name of the key; "" when the server does not say. */
+export const who = new Value('');
 export const useCan = (): {write: boolean; admin: boolean} => {
   const now = useValue(role);
   return {write: now !== 'read_only', admin: now === 'admin'};
@@ -135,8 +137,9 @@ async function findFeatures(): Promise<void> {
     whoami: '/v1/whoami',
   };
   const found = await Promise.all(Object.entries(paths).map(async ([name, path]) => [name, await api.has(path)] as const));
-  const who = found.find(([name]) => name === 'whoami')?.[1] ? await api.get<{role?: string}>('/v1/whoami').catch(() => null) : null;
-  role.set(who?.role ?? 'admin');
+  const me = found.find(([name]) => name === 'whoami')?.[1] ? await api.get<{role?: string; user?: string; name?: string}>('/v1/whoami').catch(() => null) : null;
+  role.set(me?.role ?? 'admin');
+  who.set(me?.user ?? me?.name ?? '');
   features.set(Object.fromEntries(found));
 }
 
@@ -153,6 +156,7 @@ export function start(): void {
     clearInterval(ticking);
     contact();
     sandboxes.set(null);
+    who.set('');
   };
   void keepList(control.signal);
   void followEvents(control.signal);

@@ -115,6 +115,8 @@ function Frame({onLogout}: {onLogout: () => void}) {
   const online = live.useValue(live.online);
   const features = live.useValue(live.features);
   const mode = live.useValue(live.mode);
+  const who = live.useValue(live.who);
+  const role = live.useValue(live.role);
   const [open, setOpen] = useState(false);
   const at = route[0] ?? 'overview';
   useEffect(() => {
@@ -129,6 +131,7 @@ function Frame({onLogout}: {onLogout: () => void}) {
         <span class="menu-button"><IconButton icon="menu" label="Menu" aria-expanded={open} onClick={() => setOpen(!open)} /></span>
         <a class="brand" href="#/"><img src="/console/icon.svg" alt="" width="24" height="24" />OpenSandbox</a>
         <span class={`contact ${online ? 'good' : 'bad'}`} role="status">{online ? (mode === 'events' ? 'Live' : 'Connected') : 'Reconnecting'}</span>
+        {who && <span class="who" title={`Signed in as ${who}, with the role ${role}`}>{who} <span class="about">{role}</span></span>}
         <ThemeButton />
         <IconButton icon="out" label="Log out" onClick={onLogout} />
       </header>
@@ -144,14 +147,19 @@ function Frame({onLogout}: {onLogout: () => void}) {
 
 function App() {
   const [inside, set] = useState(api.hasKey);
+  const leave = (reason: string | null): void => {
+    api.setKey(null);
+    setWhy(reason);
+    set(false);
+  };
   const [why, setWhy] = useState<string | null>(null);
   useEffect(() => {
     if (!inside) return;
     live.start();
     const refused = api.whenRefused(() => {
-      api.setKey(null);
-      setWhy('The server no longer takes this key.');
-      set(false);
+      const signedIn = api.hasSession();
+      api.setSession(false);
+      leave(signedIn ? 'You are no longer signed in.' : 'The server no longer takes this key.');
     });
     return () => {
       refused();
@@ -161,8 +169,8 @@ function App() {
   return (
     <>
       {inside
-        ? <Frame onLogout={() => { api.setKey(null); setWhy(null); set(false); }} />
-        : <Login why={why} onLogin={(key) => { api.setKey(key); set(true); }} />}
+        ? <Frame onLogout={() => void api.signOut().then(() => leave(null))} />
+        : <Login why={why} onLogin={(key) => { api.setKey(key); set(true); }} onSignedIn={() => { api.setSession(true); set(true); }} />}
       <Notes />
       <Questions />
     </>

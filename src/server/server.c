@@ -23,6 +23,8 @@
 #include "server/http/routes.h"
 #include "server/http/server_internal.h"
 #include "server/http/tracing.h"
+#include "server/images/images.h"
+#include "server/oidc/oidc.h"
 #include "server/owner.h"
 #include "server/privileges.h"
 #include "version.h"
@@ -89,6 +91,21 @@ static const struct principal *find_made_key(void *user, struct str key)
     struct server *s = user;
 
     return s->tenants ? keys_find_secret(s->tenants, key) : NULL;
+}
+
+static bool holds_made_secret(struct str text)
+{
+    return keys_held_by(text) || sessions_held_by(text);
+}
+
+static const struct principal *find_user(void *user, struct http_req *req, struct err *why)
+{
+    return auth_principal(user, req, why);
+}
+
+static const struct principal *find_session(void *user, const struct http_req *req)
+{
+    return auth_session(&((struct life *)user)->server, req);
 }
 
 static bool has_tenant(void *user, struct str name)
@@ -224,7 +241,8 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
  * secureAccess always requires it: gateway_target.secure. */
 static bool is_open(const struct server *s)
 {
-    return s->config->server.proxy_access == CONFIG_PROXY_OPEN || s->guard.key_count == 0;
+    return s->config->server.proxy_access == CONFIG_PROXY_OPEN ||
+           (s->guard.key_count == 0 && !s->guard.closed);
 }
 
 static void on_access(void *user, struct str sandbox_id)
@@ -363,7 +381,9 @@ static void set_keys(struct life *l)
 
     g->key_count = 0;
     g->find_more = find_made_key;
-    g->held_more = keys_held_by;
+    g->held_more = holds_made_secret;
+    g->find_user = find_user;
+    g->closed = l->server.oidc || l->server.config->auth_oidc.issuer[0]; /* oidc.h stays as it is */
     g->has_tenant = has_tenant;
     g->user = &l->server;
     g->proxied = l->server.config->auth.mode == CONFIG_AUTH_USER;
@@ -627,6 +647,7 @@ static int start_gateway(struct life *l, struct err *e)
         .loop = s->loop,
         .open = is_open(s),
         .find_api_key = find_api_key,
+        .find_session = find_session,
         .code_of = code_of,
         .holds_api_key = holds_api_key,
         .is_signed = is_signed,
@@ -682,6 +703,10 @@ static int start_parts(struct life *l, struct err *e)
         .on_idle = on_idle,
         .user = l,
     });
+    if (config->auth_oidc.issuer[0])
+        r = oidc_new(&(struct oidc_conf){s->loop, s->pool, config, images_proxy()}, &s->oidc, e);
+    if (r < 0)
+        return r;
     r = sandboxes_new(
         &(struct sandboxes_conf){
             .loop = s->loop,
@@ -836,6 +861,7 @@ static void clean_up(struct life *l)
     http_server_free(s->http);
     gateway_free(s->gateway);
     previews_free(s->previews);
+    oidc_free(s->oidc);
     tls_server_free(l->tls);
     pools_stop(s->pools);
     if (s->runtime && s->runtime->ops->stop)

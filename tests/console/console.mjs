@@ -1,7 +1,7 @@
 // The console in Chromium, step by step.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import {accessible, api, BASE, complaints, create, finish, go, inside, KEY, login, open, server, shellReady, terminalText, test, until} from './browser.mjs';
+import {accessible, api, BASE, complaints, create, finish, go, inside, ISSUER, KEY, login, open, server, shellReady, terminalText, test, until} from './browser.mjs';
 
 // --- files and headers ---
 
@@ -429,6 +429,79 @@ await test('changes elsewhere appear by themselves, and bulk actions delete', as
   await main.getByRole('dialog').getByRole('button', {name: 'Delete'}).click();
   await main.getByText('No sandbox fits the filter.').waitFor();
   for (const id of ids) assert.equal((await fetch(`${BASE}/v1/sandboxes/${id}`, {headers: {'OPEN-SANDBOX-API-KEY': KEY}})).status, 404);
+});
+
+// --- users of an OpenID provider ---
+
+const NO_PROVIDER = 'oidc-provider is not installed';
+
+/** A page at the console's own, after the way through the provider's. */
+async function signIn(user, where = '') {
+  const page = await open({hosts: [new URL(ISSUER).host]});
+  await page.goto(`${BASE}/console/${where}`);
+  await page.getByRole('button', {name: 'Sign in with Example'}).click();
+  await page.getByLabel('User').fill(user);
+  await page.getByRole('button', {name: 'Enter'}).click();
+  await page.waitForURL(/\/console\//);
+  return page;
+}
+
+const asUser = (page, method, path) => page.evaluate(async ([m, p]) => (await fetch(p, {method: m, headers: {'X-OpenSandbox-Console': '1'}})).status, [method, path]);
+
+let shared = '';
+
+await test('an operator signs in at the provider, works, and signs out', async () => {
+  if (!ISSUER) return NO_PROVIDER;
+  await api('POST', '/v1/tenants', {name: 'team-a'});
+  const page = await signIn('otto', '#/sandboxes');
+  await page.getByRole('heading', {name: 'Sandboxes'}).waitFor(); // the page of before
+  await page.locator('.who', {hasText: 'otto operator'}).waitFor();
+  const kept = await page.evaluate(() => JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie, location.href]));
+  assert.ok(!/osbs_|opensandbox.key/.test(kept), kept);
+  const [cookie] = (await page.context().cookies(BASE)).filter((c) => c.name === 'osb_session');
+  assert.ok(cookie.httpOnly && cookie.sameSite === 'Lax' && cookie.value.startsWith('osbs_'), JSON.stringify(cookie));
+  await page.getByRole('button', {name: 'Create', exact: true}).click();
+  await page.getByRole('dialog').getByRole('button', {name: 'Create'}).click();
+  await page.waitForURL(/#\/sandboxes\/[0-9a-f-]{36}/);
+  await page.locator('h1 .state', {hasText: 'Running'}).waitFor();
+  shared = page.url().split('/').pop();
+  assert.equal((await api('GET', `/v1/sandboxes/${shared}`)).metadata['access.owner'], 'otto');
+  await go(page, `sandboxes/${shared}/terminal`);
+  await shellReady(page);
+  await go(page, `sandboxes/${shared}/files`);
+  await page.getByRole('row').filter({hasText: 'root'}).first().waitFor();
+  await page.reload();
+  await page.locator('.who', {hasText: 'otto'}).waitFor();
+  assert.equal(await page.locator('.side').getByText('Keys').count(), 0);
+  assert.equal(await asUser(page, 'GET', '/v1/audit'), 403);
+  await page.getByRole('button', {name: 'Log out'}).click();
+  await page.getByLabel('API key').waitFor();
+  await accessible(page, 'login with a provider');
+  assert.equal(await asUser(page, 'GET', '/v1/whoami'), 401);
+  await page.context().addCookies([cookie]); // whoever kept it has nothing
+  assert.equal(await asUser(page, 'GET', '/v1/whoami'), 401);
+  await page.context().close();
+});
+
+await test('a reader signs in and sees no buttons; a stranger is told why not', async () => {
+  if (!ISSUER) return NO_PROVIDER;
+  const reader = await signIn('vera');
+  await reader.getByRole('heading', {name: 'Overview'}).waitFor();
+  await reader.locator('.who', {hasText: 'vera read_only'}).waitFor();
+  await go(reader, `sandboxes/${shared}`);
+  await reader.locator('h1 .state', {hasText: 'Running'}).waitFor();
+  assert.equal(await reader.getByRole('button', {name: 'Delete'}).count(), 0);
+  assert.equal(await reader.locator('.tabs').getByText('Terminal').count(), 0);
+  assert.equal(await asUser(reader, 'DELETE', `/v1/sandboxes/${shared}`), 403);
+  assert.equal(await asUser(reader, 'GET', `/v1/sandboxes/${box}`), 404); // another tenant's
+  const stranger = await signIn('none');
+  await stranger.getByRole('alert').filter({hasText: 'no role'}).waitFor();
+  assert.ok(!stranger.url().includes('signin'), stranger.url());
+  await stranger.context().close();
+  await server('stop');
+  await server('start');
+  await reader.getByRole('alert').filter({hasText: 'no longer signed in'}).waitFor();
+  await reader.context().close();
 });
 
 await test('the sandbox is deleted', async () => {

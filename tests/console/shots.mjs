@@ -1,6 +1,6 @@
 // Pictures of every page, light and dark, into the directory SHOTS.
 import path from 'node:path';
-import {api, BASE, create, finish, go, inside, KEY, open, SHOTS, shellReady, terminalText, test, until} from './browser.mjs';
+import {api, BASE, create, finish, go, inside, ISSUER, KEY, open, SHOTS, shellReady, terminalText, test, until} from './browser.mjs';
 
 const call = (where, body) => fetch(BASE + where, {method: 'POST', headers: {'OPEN-SANDBOX-API-KEY': KEY}, body: JSON.stringify(body)}).then((r) => r.text());
 
@@ -69,6 +69,7 @@ for (const theme of ['light', 'dark'])
     const first = await open({theme, width: 1280, height: 800});
     await first.goto(`${BASE}/console`);
     await first.getByLabel('API key').waitFor();
+    if (ISSUER) await first.getByRole('button', {name: 'Sign in with Example'}).waitFor();
     await shot(first, 'login');
     await first.context().close();
     const page = await inside({theme, width: 1280, height: 800});

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The web console in Chromium, against a real server.
 
-Usage: test_console.py MODULES SERVER BROKER EXECD SANDBOXCTL EGRESS [SHOTS]. TAP on standard
-output. Needs root, chromium and node. MODULES is the node_modules of package.json beside this file.
-With SHOTS, a directory, pictures of all pages are stored there instead (shots.mjs). console.mjs
-drives the browser; a line "@ COMMAND" of its output is for this program.
+Usage: test_console.py MODULES PROVIDER SERVER BROKER EXECD SANDBOXCTL EGRESS [SHOTS]. TAP on
+standard output. Needs root, chromium and node. MODULES is the node_modules of package.json beside
+this file, PROVIDER that of tests/node, which has the OpenID provider. With SHOTS, a directory,
+pictures of all pages are stored there instead (shots.mjs). console.mjs drives the browser; a line
+"@ COMMAND" of its output is for this program.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -14,6 +16,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
+import oidc_process  # noqa: E402
 import tap  # noqa: E402
 from server_process import ServerProcess, why_not  # noqa: E402
 
@@ -34,15 +37,28 @@ def serve(server, process):
     return process.wait()
 
 
+def provide(stack, modules, running):
+    """Starts an OpenID provider, and has the server take its users. Its issuer; "" without one."""
+    if oidc_process.why_not(modules):
+        return ""
+    provider = stack.enter_context(oidc_process.Provider(
+        modules, [oidc_process.client(f"{running.url}/auth/callback")]))
+    running.config.update(oidc_process.config(provider, running))
+    return provider.issuer
+
+
 def main():
-    modules, *programs = sys.argv[1:]
+    modules, provider_modules, *programs = sys.argv[1:]
     shots = programs[5] if len(programs) > 5 else ""
     server, broker, execd, ctl, egress = (os.path.abspath(path) for path in programs[:5])
     tap.skip_all(why_not() or (None if shutil.which("chromium") else "chromium is not installed"))
     config = {"egress": {"program": egress, "upstreams": ["127.0.0.1:9"]}}
-    with ServerProcess(server, broker, execd, ctl, config) as running:
+    running = ServerProcess(server, broker, execd, ctl, config)
+    with contextlib.ExitStack() as stack:
+        issuer = provide(stack, provider_modules, running)
+        stack.enter_context(running)
         env = dict(os.environ, BASE=running.url, KEY=running.api_key, SHOTS=shots,
-                   MODULES=os.path.abspath(modules), HOME=str(running.folder),
+                   MODULES=os.path.abspath(modules), ISSUER=issuer, HOME=str(running.folder),
                    CHROMIUM=shutil.which("chromium"))
         program = HERE / ("shots.mjs" if shots else "console.mjs")
         with subprocess.Popen(["node", program], env=env, stdin=subprocess.PIPE,

@@ -184,7 +184,8 @@ def routes():
             yield one, path
 
 
-OPEN = ("/", "/docs", "/health", "/openapi.json", "/ready", "/redoc", "/version", "/v1/version")
+OPEN = ("/", "/auth/callback", "/auth/login", "/auth/logout", "/auth/session", "/docs", "/health",
+        "/openapi.json", "/ready", "/redoc", "/version", "/v1/version")
 # What belongs to nobody, or is of the one who asks: not an answer about another tenant.
 SHARED = ("/images", "/whoami", "/metrics/events")
 BODIES = {"/sandboxes": {**BOX, "snapshotId": None}, "/keys": {"name": "n", "role": "admin",

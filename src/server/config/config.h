@@ -178,6 +178,9 @@ struct str config_runtime_name(const struct config *config);
 int config_check_host(const struct config *config, bool has_runtime,
                       struct config_report *report) MUST_USE;
 
+/* Whether the URL is of https, or of http on this machine. */
+bool config_url_is_safe(struct str url);
+
 /* The entry that an image name matches, or NULL. */
 const struct config_image *config_image_find(const struct config *config, struct str image);
 

@@ -368,6 +368,7 @@ void config_settle(struct config *c, const struct toml *root, struct config_repo
     derive_images(c, root, report);
     config_registries(c, root, report);
     config_runtimes(c, root, report);
+    config_oidc_check(c, root, report);
     (void)!config_level_parse(str_of(c->log.level), &c->log_level);
     warn_of_idle_sections(c, root, report);
     if (!c->dir || !c->images || !c->registries || !c->runtimes || !c->runtime_of_all)
@@ -454,5 +455,7 @@ int config_check_host(const struct config *c, bool has_runtime, struct config_re
     if (config_account(c, &uid, &gid, &e) < 0)
         config_error(report, NULL, "server.user: %s", e.msg);
     check_tls(c, report);
+    check_readable("auth.oidc.ca_file", c->auth_oidc.ca_file, report);
+    check_readable("auth.oidc.client_secret_file", c->auth_oidc.client_secret_file, report);
     return report->errors > before ? -EINVAL : 0;
 }

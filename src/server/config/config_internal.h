@@ -126,6 +126,11 @@ void config_settle(struct config *c, const struct toml *root, struct config_repo
 /* Fills c->registries. root may be NULL. */
 void config_registries(struct config *c, const struct toml *root, struct config_report *report);
 
+/* --- config_oidc.c --- */
+
+void config_oidc_check(const struct config *c, const struct toml *root,
+                       struct config_report *report);
+
 /* --- config_runtimes.c --- */
 
 /* Fills c->runtimes and c->runtime_of_all. root may be NULL. */

@@ -102,6 +102,16 @@ static unsigned credential_kinds_of(struct str name)
     return 0;
 }
 
+/* What a principal that was found may do with the sandbox. */
+static struct verdict gateway_weigh(const struct visit *v, const struct principal *found)
+{
+    if (v->known && !principal_sees_sandbox(found, v->target.tenant, v->target.id))
+        return (struct verdict){CREDENTIAL_FOREIGN, *found};
+    if (found->role != ROLE_SANDBOX && found->role < ROLE_OPERATOR)
+        return (struct verdict){CREDENTIAL_LOW, *found};
+    return (struct verdict){CREDENTIAL_RIGHT, *found};
+}
+
 static struct verdict gateway_judge(const struct gateway *g, const struct visit *v, unsigned kinds,
                                     struct str value)
 {
@@ -120,11 +130,7 @@ static struct verdict gateway_judge(const struct gateway *g, const struct visit 
         found = c->find_api_key(c->user, value);
     if (!found)
         return (struct verdict){.credential = CREDENTIAL_WRONG};
-    if (v->known && !principal_sees_sandbox(found, v->target.tenant, v->target.id))
-        return (struct verdict){CREDENTIAL_FOREIGN, *found};
-    if (found->role != ROLE_SANDBOX && found->role < ROLE_OPERATOR)
-        return (struct verdict){CREDENTIAL_LOW, *found};
-    return (struct verdict){CREDENTIAL_RIGHT, *found};
+    return gateway_weigh(v, found);
 }
 
 /* --- WebSockets of browsers --- */
@@ -220,6 +226,12 @@ static enum credential gateway_check(const struct gateway *g, const struct visit
 
         if (now.credential > best.credential)
             best = now;
+    }
+    if (best.credential == CREDENTIAL_NONE && !v->by_host && g->conf.find_session) {
+        const struct principal *found = g->conf.find_session(g->conf.user, req);
+
+        if (found)
+            best = gateway_weigh(v, found);
     }
     if (best.credential > CREDENTIAL_WRONG)
         guard_set_principal(req, &best.principal);

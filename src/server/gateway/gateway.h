@@ -57,7 +57,10 @@ struct gateway_conf {
     bool open;
     /* Who has `key`, an API key of the server; NULL when it is none. Takes constant time. */
     const struct principal *(*find_api_key)(void *user, struct str key);
-    /* Whether `text` contains an API key. Timing must not show which key, or how much of one. */
+    /* Who signed in at the console and sent the request from there; NULL = nobody. May be NULL. */
+    const struct principal *(*find_session)(void *user, const struct http_req *req);
+    /* Whether `text` contains an API key, or the secret of a session. Timing must not show which
+     * key, or how much of one. */
     bool (*holds_api_key)(void *user, struct str text);
     /* Whether `token`, from GATEWAY_ROUTE_HEADER, is a signed route to this port. May be NULL. */
     bool (*is_signed)(void *user, struct str sandbox_id, uint16_t port, struct str token);

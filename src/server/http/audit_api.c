@@ -36,7 +36,8 @@ void audit_request(struct http_req *req, uint64_t ns)
     AUTO_BUF(target, TARGET_MAX);
     bool proxied = req->route && req->route->methods == HTTP_ANY_METHOD;
 
-    if (!s->audit || (req->route && guard_is_open_path(str_of(req->route->path))))
+    if (!s->audit || (req->route && guard_is_open_path(str_of(req->route->path)) &&
+                      !guard_is_sign_in_path(str_of(req->route->path))))
         return;
     if (proxied ? !config->audit.data_plane
                 : !config->audit.reads && is_read(req->head.method) && req->status < 400)

@@ -143,15 +143,21 @@ static bool is_gateway_path(struct str path)
 bool guard_is_open_path(struct str path)
 {
     static const struct str open_paths[] = {
-        STR_INIT("/"),       STR_INIT("/console"),      STR_INIT("/docs"),
-        STR_INIT("/health"), STR_INIT("/openapi.json"), STR_INIT("/ready"),
-        STR_INIT("/redoc"),  STR_INIT("/version"),      STR_INIT("/v1/version"),
+        STR_INIT("/"),           STR_INIT("/auth/login"),   STR_INIT("/auth/session"),
+        STR_INIT("/console"),    STR_INIT("/docs"),         STR_INIT("/health"),
+        STR_INIT("/ready"),      STR_INIT("/openapi.json"), STR_INIT("/redoc"),
+        STR_INIT("/v1/version"), STR_INIT("/version"),
     };
 
     for (size_t i = 0; i < ARRAY_LEN(open_paths); i++)
         if (str_eq(path, open_paths[i]))
             return true;
-    return str_starts(path, STR("/console/"));
+    return str_starts(path, STR("/console/")) || guard_is_sign_in_path(path);
+}
+
+bool guard_is_sign_in_path(struct str path)
+{
+    return str_eq(path, STR("/auth/callback")) || str_eq(path, STR("/auth/logout"));
 }
 
 static bool needs_key(struct str path)
@@ -224,10 +230,15 @@ static bool guard_check_key(const struct guard *g, struct http_req *req)
 {
     struct str key = http_req_header(req, STR(GUARD_KEY_HEADER));
     const struct principal *found = guard_find_key(g, key);
+    struct err why = {0};
 
+    if (!key.n && g->find_user)
+        found = g->find_user(g->user, req, &why);
     if (found)
         return guard_accept(g, req, found);
-    if (key.n)
+    if (why.code)
+        http_reply_error(req, 401, "INVALID_API_KEY", "the access token is refused: %s", why.msg);
+    else if (key.n)
         http_reply_error(req, 401, "INVALID_API_KEY",
                          "the API key in header " GUARD_KEY_HEADER " is not one of this server's");
     else
@@ -243,7 +254,7 @@ bool guard_admit(const struct guard *g, struct http_req *req)
         reply_preflight(req);
         return false;
     }
-    if (g->key_count == 0) {
+    if (g->key_count == 0 && !g->closed) {
         const struct principal *found =
             guard_find_key(g, http_req_header(req, STR(GUARD_KEY_HEADER)));
 

@@ -20,10 +20,14 @@ struct guard {
     /* Further keys: who has this one, NULL = nobody; whether the text contains one. May be NULL. */
     const struct principal *(*find_more)(void *user, struct str key);
     bool (*held_more)(struct str text);
+    /* A request without a key: who signed in and sent it, NULL = nobody; `why` is set when it has a
+     * credential that is refused. May be NULL. */
+    const struct principal *(*find_user)(void *user, struct http_req *req, struct err *why);
     /* A trusted proxy names the user: whether there is this tenant. */
     bool (*has_tenant)(void *user, struct str name);
     void *user;
     bool proxied; /* auth.mode is api_key_and_user */
+    bool closed;  /* users sign in: nobody else has access, also without any key */
 };
 
 /* Adds an API key, which must outlive the guard; one past GUARD_KEYS_MAX is ignored. */
@@ -36,13 +40,15 @@ void guard_add_key(struct guard *g, struct str key);
 #define GUARD_ID_HEADER    "X-Request-ID"
 
 /* For on_request; false when it has replied. No key is needed for /, /health, /ready, /version
- * (with or without /v1), /docs, /redoc, /openapi.json and the files of /console, nor for the paths
- * of proxies and previews, where the gateway checks a credential. Sets req->id and the principal,
- * and adds X-Request-ID and CORS headers to the reply. */
+ * (with or without /v1), /docs, /redoc, /openapi.json, the files of /console and the paths of
+ * /auth, nor for those of proxies and previews, where the gateway checks a credential. Sets req->id
+ * and the principal, and adds X-Request-ID and CORS headers to the reply. */
 bool guard_admit(const struct guard *g, struct http_req *req);
 /* Whether the path is one of those above, except proxy paths. Every client may request these, and
  * /health and /ready must be answered under any load. */
 bool guard_is_open_path(struct str path);
+/* Whether the path is one where a user begins or ends to be signed in, which is recorded. */
+bool guard_is_sign_in_path(struct str path);
 /* Who sent the request: principal_nobody unless the guard or, for a proxy path, the gateway found a
  * credential. */
 const struct principal *guard_principal(const struct http_req *req);

@@ -19,6 +19,7 @@
 #include "server/telemetry/telemetry.h"
 
 struct asking;
+struct oidc;
 
 /* State of request_log.c. */
 enum { REQUEST_LOG_STATUS_COUNT = 600 };
@@ -43,6 +44,7 @@ struct server {
     struct idempotency *idempotency;
     size_t watchers, waiters; /* of events; for the state of a sandbox */
     struct guard guard;
+    struct oidc *oidc; /* NULL = nobody signs in by a provider */
     struct gateway *gateway;
     struct previews *previews;
     struct metrics *metrics;
@@ -50,6 +52,8 @@ struct server {
     struct logfile *access_log;  /* NULL = use the program's log */
     struct http_server *http;
     struct request_log request_log;
+    struct log_limit
+        sign_in_limit;       /* of lines about sign-ins that were refused: anyone can cause them */
     struct asking *asking;   /* current round for /ready and /metrics, if any; other_api.c */
     struct err not_ready;    /* last logged reason; code 0 = it was ready */
     uint64_t ready_until_ns; /* until then /ready answers without asking */
@@ -119,6 +123,17 @@ void server_metrics_due(void *user); /* telemetry_parts.on_metrics_due; user is 
 void request_log_write(struct http_req *req, int error); /* for on_done */
 void request_log_done(struct server *s); /* reports left-out lines; stops the timer */
 
+/* --- auth_api.c: who signed in --- */
+
+/* What the console sends with each request that its cookie should count for. */
+#define AUTH_CONSOLE_HEADER "X-OpenSandbox-Console"
+
+/* The principal of the request's cookie; NULL = none. Valid during the current loop turn. */
+const struct principal *auth_session(const struct server *s, const struct http_req *req);
+/* The same, or that of its access token; when that is refused, `why` says it. */
+const struct principal *auth_principal(const struct server *s, struct http_req *req,
+                                       struct err *why);
+
 /* --- handlers, by file --- */
 
 /* sandboxes_api.c */
@@ -165,6 +180,11 @@ void handle_volume_get(struct http_req *req);
 void handle_volume_delete(struct http_req *req);
 /* watch_api.c */
 void handle_sandboxes_delete(struct http_req *req);
+/* auth_api.c */
+void handle_auth_session_get(struct http_req *req);
+void handle_auth_login_get(struct http_req *req);
+void handle_auth_callback_get(struct http_req *req);
+void handle_auth_logout_post(struct http_req *req);
 /* audit_api.c */
 void handle_audit_get(struct http_req *req);
 /* events_api.c */

@@ -7,6 +7,7 @@
 #include "base/json_write.h"
 #include "base/mem.h"
 #include "server/http/server_internal.h"
+#include "server/oidc/claims.h"
 
 enum { TENANT_JSON_MAX = 1 << 20, BODY_ARENA_MAX = 1 << 20 };
 
@@ -300,6 +301,8 @@ void handle_tenant_delete(struct http_req *req)
 
 static const char *authentication(const struct server *s, const struct principal *p)
 {
+    if (str_starts(str_of(p->key_id), STR(CLAIMS_PRINCIPAL)))
+        return "oidc";
     if (p->user[0])
         return "api_key_and_user";
     return strcmp(p->key_id, principal_anyone.key_id) == 0 && s->guard.key_count == 0 ? "none"

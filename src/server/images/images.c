@@ -38,6 +38,13 @@ static const char *variable(const char *lower, const char *upper)
     return value && value[0] ? value : getenv(upper);
 }
 
+struct image_proxy_conf images_proxy(void)
+{
+    return (struct image_proxy_conf){.http = variable("http_proxy", "HTTP_PROXY"),
+                                     .https = variable("https_proxy", "HTTPS_PROXY"),
+                                     .no = variable("no_proxy", "NO_PROXY")};
+}
+
 static int registry_new(struct images *im, struct err *e)
 {
     const struct config *c = im->config;
@@ -46,9 +53,7 @@ static int registry_new(struct images *im, struct err *e)
     struct image_registry_conf conf = {
         .loop = im->loop,
         .pool = im->pool,
-        .proxy = {.http = variable("http_proxy", "HTTP_PROXY"),
-                  .https = variable("https_proxy", "HTTPS_PROXY"),
-                  .no = variable("no_proxy", "NO_PROXY")},
+        .proxy = images_proxy(),
         .rules = rules,
         .rule_count = c->registry_count,
         .ca_file = c->oci.ca_file[0] ? c->oci.ca_file : NULL,

@@ -19,6 +19,9 @@ struct images_conf {
     struct image_store_hands hands;
 };
 
+/* The proxy variables of the environment. */
+struct image_proxy_conf images_proxy(void);
+
 /* Opens the store, `images` of the data directory. The proxy variables of the environment count.
  * BLOCKS. */
 int images_new(const struct images_conf *conf, struct images **ret, struct err *e);
