@@ -124,12 +124,15 @@ class NodeWorld:
     def __enter__(self):
         with contextlib.ExitStack() as stack:
             self.cluster = stack.enter_context(ClusterProcess(api_only=False, timeout=400))
-            self.cluster.install_crds()
-            set_up(self.cluster)
             self.load_images()
-            self.operator = stack.enter_context(self.make_operator())
+            self.set_up(stack)
             self.stack = stack.pop_all()
         return self
+
+    def set_up(self, stack):
+        self.cluster.install_crds()
+        set_up(self.cluster)
+        self.operator = stack.enter_context(self.make_operator())
 
     def __exit__(self, *error):
         self.stack.__exit__(*error)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""test_kube_node.py NAME=PATH... [--long] - the whole way on a cluster where pods really run: the
+"""test_kube_node.py NAME=PATH... [--long|--chart] - the whole way on a cluster where pods really run: the
 official Python SDK, our server, operator, gateway, task executor and committer, containerd, runc.
 
---long adds what takes more than a short test may: tests/drill/kubernetes."""
+--long adds what takes more than a short test may; with --chart, all of our programs are pods of the
+umbrella chart, which helm installs, upgrades and removes: tests/drill/kubernetes."""
 import base64
 import contextlib
 import hashlib
@@ -18,6 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent / "tools"))
 
+import chart_world  # noqa: E402
+from chart_world import ChartWorld  # noqa: E402
 from cluster_process import why_not  # noqa: E402
 from ingress_process import Ingress  # noqa: E402
 from kube_world import (BATCHES, CORE, NAMESPACE, POOLS, SNAPSHOTS, KubeServer,  # noqa: E402
@@ -376,24 +379,46 @@ def gateway_of(mode):
                    "--secure-access-keys", f"{KEY_ID}={base64.b64encode(KEY).decode()}")
 
 
-def main():
+def check_all(tap, checks):
+    chosen = [word for word in sys.argv[1:] if "=" not in word and word[0] != "-"]
+    for check in checks:
+        if not chosen or check.__name__ in chosen:
+            began = time.monotonic()
+            tap.check(check.__name__.replace("_", " "), check)
+            print(f"# {time.monotonic() - began:.1f} s", flush=True)
+
+
+def by_programs(tap):
+    """Server, operator and gateway run on this machine."""
     global WORLD, CLUSTER, SERVER, HEADER, URI
-    skip_all(why_not(api_only=False))
-    tap = Tap()
     began = time.monotonic()
     with NodeWorld(PROGRAMS) as WORLD:
         CLUSTER = WORLD.cluster
         with gateway_of("header") as HEADER, gateway_of("uri") as URI, \
                 server_of("header", HEADER) as SERVER:
             print(f"# all was up after {time.monotonic() - began:.0f} s", flush=True)
-            chosen = [word for word in sys.argv[1:] if "=" not in word and word[0] != "-"]
-            for check in SHORT + (LONG if "--long" in sys.argv else ()) + (nothing_is_left,):
-                if chosen and check.__name__ not in chosen:
-                    continue
-                began = time.monotonic()
-                tap.check(check.__name__.replace("_", " "), check)
-                print(f"# {time.monotonic() - began:.1f} s", flush=True)
+            check_all(tap, SHORT + (LONG if "--long" in sys.argv else ()) + (nothing_is_left,))
             print(f"# processor time of the cluster: {CLUSTER.processor_s():.0f} s", flush=True)
+
+
+def by_chart(tap):
+    """All of it in pods, by helm."""
+    global WORLD, CLUSTER, SERVER, HEADER
+    began = time.monotonic()
+    with ChartWorld(PROGRAMS, KEY_ID, KEY) as WORLD:
+        CLUSTER, SERVER, HEADER = WORLD.cluster, WORLD.server, WORLD.gateway
+        print(f"# all was up after {time.monotonic() - began:.0f} s", flush=True)
+        check_all(tap, (*(check for check in SHORT + LONG
+                          if check is not the_gateway_leads_to_pods_by_path),))
+        WORLD.uninstall()
+        check_all(tap, (nothing_is_left,))
+
+
+def main():
+    by = by_chart if "--chart" in sys.argv else by_programs
+    skip_all(why_not(api_only=False) or (chart_world.why_not() if by is by_chart else None))
+    tap = Tap()
+    by(tap)
     sys.exit(tap.end())
 
 
