@@ -1,5 +1,5 @@
-"""chart_world.py - the umbrella chart, installed by helm on a cluster where pods run: server, operator
-and gateway are pods themselves, with the rights that the chart gives them.
+"""chart_world.py - the umbrella chart, installed by helm on a cluster where pods run: server,
+operator and gateway are pods themselves, with the rights that the chart gives them.
 
 `server` and `gateway` are used as ServerProcess and Ingress are. Leaving the block uninstalls it.
 """
@@ -69,10 +69,11 @@ class ChartWorld(NodeWorld):
     def set_up(self, stack):
         """In place of the operator of NodeWorld."""
         stack.callback(self.uninstall)
-        self.helm("install", "--create-namespace", "--wait", "--timeout=70s", gateway="unknown.test")
+        self.helm("install", "--create-namespace", "--wait", "--timeout=3m",
+                  gateway="unknown.test")
         self.gateway = DeployedGateway(self.address("opensandbox-server-gateway"), 28888)
         # Clients are told the address of the gateway, which only now is known.
-        self.helm("upgrade", "--wait", "--timeout=70s", gateway=self.gateway.domain)
+        self.helm("upgrade", "--wait", "--timeout=3m", gateway=self.gateway.domain)
         self.server = Deployed()
         self.server.host = self.address("opensandbox-server")
 

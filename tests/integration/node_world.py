@@ -4,8 +4,8 @@
         with KubeServer(..., cluster=world.cluster, config=world.server_config()) as server:
             ...
 
-`programs`: the paths of what is built, by name. Operator and gateway run on this machine; execd, the
-task executor, the committer and the egress sidecar are in images, imported into containerd. The
+`programs`: the paths of what is built, by name. Operator and gateway run on this machine; execd,
+the task executor, the committer and the egress sidecar are in images, imported into containerd. The
 image of sandboxes is in the registry alone, so that the node pulls it.
 """
 import contextlib
@@ -183,6 +183,7 @@ class NodeWorld:
         text = (ROOT / "deploy/kubernetes/examples/pool.yaml").read_text()
         return text.replace("opensandbox/task-executor:latest", "localhost/task-executor:1") \
             .replace("opensandbox/execd:latest", "localhost/execd:1") \
-            .replace("python:3.12", self.image).replace("namespace: opensandbox", "namespace: boxes") \
+            .replace("python:3.12", self.image) \
+            .replace("namespace: opensandbox", "namespace: boxes") \
             .replace("{bufferMin: 2, bufferMax: 6, poolMin: 2, poolMax: 50}",
                      f"{{bufferMin: {size}, bufferMax: {size}, poolMin: {size}, poolMax: 8}}")
