@@ -16,7 +16,6 @@ enum {
     REDIRECTS_MAX = 5,
     ANSWER_BYTES_MAX = 64 * 1024, /* of an answer that is not what was asked for */
     URL_TEXT_MAX = 16 * 1024,
-    SHOWN_MAX = 80,
     PROGRESS_BYTES_MIN = 1 << 20, /* a try that brought this much does not count */
 };
 
@@ -277,47 +276,12 @@ static ssize_t on_body(struct image_web_call *c, struct str piece)
 
 /* --- what is not what was asked for --- */
 
-/* The registry's own words, errors[0].message, as far as they can be shown. */
-static struct str answer_message(struct image_fetch *f)
-{
-    struct json *doc;
-    struct str text;
-    char *out;
-
-    if (json_parse(&f->scratch, buf_str(&f->answer), NULL, &doc, NULL) < 0)
-        return STR_NONE;
-    if (json_to_str(json_get(json_at(json_get(doc, STR("errors")), 0), STR("message")), &text) <
-            0 &&
-        json_to_str(json_get(doc, STR("details")), &text) < 0)
-        return STR_NONE;
-    text.n = min_size(text.n, SHOWN_MAX);
-    out = arena_strdup(&f->scratch, text);
-    for (size_t i = 0; out && i < text.n; i++)
-        if (out[i] < 0x20 || out[i] > 0x7e || out[i] == '[' || out[i] == ']')
-            out[i] = '?';
-    return str_of(out);
-}
-
 static void fail_by_status(struct image_fetch *f, const char *host)
 {
-    static const struct {
-        int status, code;
-    } rows[] = {
-        {401, EACCES},
-        {403, EPERM },
-        {404, ENOENT},
-        {407, EACCES},
-        {408, EBUSY },
-        {429, EBUSY },
-    };
-    struct str message = answer_message(f);
-    int code = f->status >= 500 ? EBUSY : EPROTO;
+    struct str message = image_answer_message(&f->scratch, buf_str(&f->answer));
     struct err e;
 
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (rows[i].status == f->status)
-            code = rows[i].code;
-    err_set(&e, code, "%s answered %d %.*s%s%.*s%s", host, f->status,
+    err_set(&e, image_problem_of_status(f->status), "%s answered %d %.*s%s%.*s%s", host, f->status,
             STR_ARG(http_status_reason(f->status)), message.n ? ": " : "", STR_ARG(message),
             f->status == 401 && !image_auth_is_set(&f->auth) ? " (no credentials were given)" : "");
     fetch_failed(f, &e);
@@ -396,8 +360,8 @@ static void ask_for_token(struct image_fetch *f, const char *host)
     struct image_web_spec spec = {.headers = headers, .header_count = 1};
     struct err e = {0};
     struct url at;
-    int r =
-        image_token_request(&f->scratch, &f->challenge, f->repository, &f->auth, &url, &body, &e);
+    int r = image_token_request(&f->scratch, &f->challenge, f->repository, "pull", &f->auth, &url,
+                                &body, &e);
 
     f->tried_token = true;
     if (r == 0)

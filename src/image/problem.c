@@ -43,6 +43,24 @@ enum image_problem image_problem_of(int code)
     return IMAGE_INTERNAL;
 }
 
+enum image_problem image_problem_of_status(int status)
+{
+    switch (status) {
+    case 401:
+    case 407:
+        return IMAGE_UNAUTHORIZED;
+    case 403:
+        return IMAGE_FORBIDDEN;
+    case 404:
+        return IMAGE_NOT_FOUND;
+    case 408:
+    case 429:
+        return IMAGE_BUSY;
+    default:
+        return status >= 500 ? IMAGE_BUSY : IMAGE_BAD_ANSWER;
+    }
+}
+
 const char *image_problem_name(enum image_problem problem)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

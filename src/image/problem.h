@@ -29,6 +29,8 @@ enum image_problem {
 /* The kind of any errno: those above as they are, EDQUOT as a full disk, the network's as
  * unreachable, the rest as internal. */
 enum image_problem image_problem_of(int code);
+/* The kind of an HTTP status that is an error. */
+enum image_problem image_problem_of_status(int status);
 /* "not found", "disk full", ...: for logs and tests. */
 const char *image_problem_name(enum image_problem problem);
 /* Whether the same request may succeed if it is repeated soon. */

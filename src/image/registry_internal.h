@@ -34,9 +34,12 @@ void image_token_drop(struct image_registry *r, struct str key);
 
 /* "Basic <base64>"; NULL when there is no user, or no room. */
 const char *image_basic_header(struct arena *a, const struct image_auth *auth);
-/* Where to ask for a token to pull `repository`; `body` is NULL for a GET. */
+/* Where to ask for a token for `actions` ("pull", "pull,push") in `repository`; `body` is NULL for
+ * a GET. */
 int image_token_request(struct arena *a, const struct image_challenge *c, struct str repository,
-                        const struct image_auth *auth, const char **ret_url, const char **ret_body,
-                        struct err *e);
+                        const char *actions, const struct image_auth *auth, const char **ret_url,
+                        const char **ret_body, struct err *e);
 int image_token_parse(struct arena *a, struct str answer, struct str *ret_token,
                       uint64_t *ret_ttl_s, struct err *e);
+/* The registry's own words in an answer that is an error, as far as they can be shown. */
+struct str image_answer_message(struct arena *a, struct str answer);

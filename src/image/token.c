@@ -1,4 +1,5 @@
-/* token.c - the request for a token (the registry's bearer authentication), and its answer. */
+/* token.c - the request for a token (the registry's bearer authentication), and what registries
+ * say. */
 #include "image/registry_internal.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@ enum {
     URL_BYTES_MAX = 64 * 1024,
     TTL_USUAL_S = 60, /* when the answer does not say */
     TTL_MAX_S = 3600,
+    SHOWN_MAX = 80, /* of a registry's own words */
 };
 
 const char *image_basic_header(struct arena *a, const struct image_auth *auth)
@@ -37,11 +39,11 @@ static int add_param(struct buf *b, const char *name, struct str value, char bef
 }
 
 int image_token_request(struct arena *a, const struct image_challenge *c, struct str repository,
-                        const struct image_auth *auth, const char **ret_url, const char **ret_body,
-                        struct err *e)
+                        const char *actions, const struct image_auth *auth, const char **ret_url,
+                        const char **ret_body, struct err *e)
 {
     bool posts = auth->identity_token.n > 0;
-    struct str scope = str_of(arena_printf(a, "repository:%.*s:pull", STR_ARG(repository)));
+    struct str scope = str_of(arena_printf(a, "repository:%.*s:%s", STR_ARG(repository), actions));
     AUTO_BUF(url, URL_BYTES_MAX);
     AUTO_BUF(body, URL_BYTES_MAX);
     struct buf *to = posts ? &body : &url;
@@ -98,4 +100,24 @@ int image_token_parse(struct arena *a, struct str answer, struct str *ret_token,
     *ret_token = t.token;
     *ret_ttl_s = t.expires_in < TTL_MAX_S ? t.expires_in : TTL_MAX_S;
     return 0;
+}
+
+struct str image_answer_message(struct arena *a, struct str answer)
+{
+    struct json *doc;
+    struct str text;
+    char *out;
+
+    if (json_parse(a, answer, NULL, &doc, NULL) < 0)
+        return STR_NONE;
+    if (json_to_str(json_get(json_at(json_get(doc, STR("errors")), 0), STR("message")), &text) <
+            0 &&
+        json_to_str(json_get(doc, STR("details")), &text) < 0)
+        return STR_NONE;
+    text.n = min_size(text.n, SHOWN_MAX);
+    out = arena_strdup(a, text);
+    for (size_t i = 0; out && i < text.n; i++)
+        if (out[i] < 0x20 || out[i] > 0x7e || out[i] == '[' || out[i] == ']')
+            out[i] = '?';
+    return str_of(out);
 }

@@ -46,6 +46,7 @@ struct image_web_call {
     struct loop_timer timer; /* of the lookup, then of silence */
     int tunnel_fd;           /* through the proxy, between two calls */
     bool head_seen;
+    bool written; /* some of a streamed body: it cannot be sent again */
 };
 
 static int connect_next(struct image_web_call *c, struct err *e);
@@ -138,7 +139,7 @@ static ssize_t on_body(struct http_call *http, struct str piece)
 /* Whether another address of the same name may do better. */
 static bool is_worth_another(const struct image_web_call *c, int error)
 {
-    return !c->head_seen && c->addr_at < c->addr_count &&
+    return !c->head_seen && !c->written && c->addr_at < c->addr_count &&
            (error == ECONNREFUSED || error == ENETUNREACH || error == EHOSTUNREACH ||
             error == ETIMEDOUT);
 }
@@ -360,6 +361,8 @@ static int prepare(struct image_web_call *c, const struct image_web_spec *spec, 
         .method = spec->method,
         .host = str_of(c->host),
         .body = arena_str(&c->arena, spec->body),
+        .streams_body = spec->streams_body,
+        .body_length = spec->body_length,
         .head_ms = c->web->conf.head_ms,
         .ops = &call_ops,
         .user = c,
@@ -427,6 +430,24 @@ void image_web_resume(struct image_web_call *c)
         return;
     watch_silence(c);
     http_call_resume(c->http);
+}
+
+ssize_t image_web_write(struct image_web_call *c, struct str data)
+{
+    ssize_t n;
+
+    /* Before there is a connection what is written would only be kept. */
+    if (!c->http || !c->spec.streams_body || !http_call_has_sent(c->http))
+        return 0;
+    n = http_call_write(c->http, data);
+    c->written |= n > 0;
+    return n;
+}
+
+void image_web_write_end(struct image_web_call *c)
+{
+    if (c->http)
+        http_call_write_end(c->http);
 }
 
 void *image_web_user(const struct image_web_call *c)

@@ -40,6 +40,8 @@ struct image_web_spec {
     const struct http_header *headers;
     size_t header_count;
     struct str body;
+    bool streams_body;    /* the body follows by image_web_write */
+    uint64_t body_length; /* its length, then */
     const struct image_web_ops *ops;
     void *user;
 };
@@ -48,6 +50,10 @@ struct image_web_spec {
 int image_web_start(struct image_web *w, const struct image_web_spec *spec,
                     struct image_web_call **ret, struct err *e);
 void image_web_resume(struct image_web_call *c);
+/* Of a call that streams its body: bytes taken. 0 = not now: again after a turn of the loop. Takes
+ * nothing until there is a connection. */
+ssize_t image_web_write(struct image_web_call *c, struct str data);
+void image_web_write_end(struct image_web_call *c);
 void image_web_cancel(struct image_web_call *c); /* no more callbacks; frees the call */
 
 void *image_web_user(const struct image_web_call *c);

@@ -24,6 +24,7 @@ enum {
     POOL_THREADS = 4,
     LAST_PUSH_MS = 2000,
     END_SLACK_MS = 5000,
+    START_PROBLEM_MAX = 256,
 };
 
 /* The process. */
@@ -37,6 +38,7 @@ struct gateway {
     struct loop_signals signals;
     struct loop_timer start, drain, end;
     uint64_t start_deadline_ns, end_deadline_ns;
+    char start_problem[START_PROBLEM_MAX]; /* that was logged */
     enum { GATEWAY_STARTING, GATEWAY_SERVING, GATEWAY_DELAYED, GATEWAY_DRAINING } state;
     int result;
 };
@@ -106,11 +108,24 @@ static int gateway_listen(struct gateway *g, struct err *e)
 
 /* --- the start: the port stays closed until the table of sandboxes is complete --- */
 
+/* Why the list does not come, once for each reason. */
+static void log_start_problem(struct gateway *g)
+{
+    char why[START_PROBLEM_MAX] = "";
+
+    watch_problem(g->ingress.watch, why, sizeof(why));
+    if (!why[0] || strcmp(why, g->start_problem) == 0)
+        return;
+    memcpy(g->start_problem, why, sizeof(why));
+    log_event(LOG_WARN, "waiting for the first list of sandboxes",
+              LOG_STR("provider", g->ingress.options.provider), LOG_STR("why", (const char *)why));
+}
+
 static void on_start(struct loop_timer *t)
 {
     struct gateway *g = container_of(t, struct gateway, start);
     struct err e = {0};
-    char why[256] = "";
+    char why[START_PROBLEM_MAX] = "";
 
     if (!g->ingress.watch || watch_is_synced(g->ingress.watch)) {
         if (gateway_listen(g, &e) < 0) {
@@ -124,6 +139,7 @@ static void on_start(struct loop_timer *t)
                   LOG_STR("why", (const char *)why));
         gateway_stop(g, 1);
     } else {
+        log_start_problem(g);
         loop_timer_after(g->ingress.loop, t, POLL_MS, on_start);
     }
 }

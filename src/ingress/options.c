@@ -17,7 +17,8 @@ const char options_help[] =
     "  --provider-type NAME           what knows the sandboxes: batchsandbox, agent-sandbox, or\n"
     "                                 servers, a list of lifecycle servers (batchsandbox)\n"
     "  --kubeconfig FILE              of the cluster; else KUBECONFIG, else the pod's account\n"
-    "  --namespace NAME               accepted and ignored: all namespaces are watched\n"
+    "  --namespace NAME               accepted and ignored, as by the original\n"
+    "  --watch-namespace NAME         sandboxes of this namespace only (all)\n"
     "  --servers-file FILE            TOML with [[servers]]: url, name, api_key or api_key_file,\n"
     "                                 ca_file. For servers; with others, to resume sandboxes.\n"
     "  --lookup-ttl SECONDS           a sandbox found on a server is remembered for (10)\n"
@@ -129,6 +130,7 @@ static const struct option_row rows[] = {
     {"provider-type",                           TEXT,                                      AT(provider)                           },
     {"log-level",              CUSTOM,   0,0, set_log_level, "debug, info, warn or error"},
     {"namespace",                  TEXT,                  AT(ns)},
+    {"watch-namespace",            TEXT,                  AT(watch_ns)},
     {"secure-access-keys",               TEXT,      AT(keys)},
     {"renew-intent-enabled",       FLAG,   AT(renew)},
     {"renew-intent-redis-dsn",          TEXT,                AT(redis_dsn)          },
@@ -270,6 +272,7 @@ int options_parse(int argc, char **argv, struct options *ret, enum options_wish 
         .provider = "batchsandbox",
         .log_level = LOG_INFO,
         .ns = "opensandbox",
+        .watch_ns = "",
         .keys = "",
         .redis_dsn = "redis://127.0.0.1:6379/0",
         .queue_key = "opensandbox:renew:intent",

@@ -18,7 +18,8 @@ struct options {
     enum route_mode mode;
     const char *provider;
     enum log_level log_level;
-    const char *ns;
+    const char *ns;       /* of the original, which ignores it */
+    const char *watch_ns; /* "" = all */
     const char *keys;
     bool renew;
     const char *redis_dsn;

@@ -45,7 +45,8 @@ static int start(struct ingress *g, const struct kube_kind *kind,
                  void (*place_of)(const struct kube_object *, struct place *), struct err *e)
 {
     struct watch *w = mem_new(struct watch);
-    struct kube_informer_conf conf = {.kind = kind, .reduce = kube_place_reduce};
+    struct kube_informer_conf conf = {
+        .kind = kind, .ns = g->options.watch_ns, .reduce = kube_place_reduce};
     int r;
 
     g->watch = w;

@@ -14,6 +14,7 @@ enum {
     RETRY_S_USUAL = 2,
     BODY_MAX = 16 << 10,
     HOLDER_MAX = 256,
+    TROUBLE_MAX = 256,
 };
 
 struct kube_leader {
@@ -28,6 +29,7 @@ struct kube_leader {
     uint64_t renewed_ns; /* when we last renewed it: the time before the request */
     uint64_t asked_ns;
     bool leads, lost, exists, releasing;
+    char trouble[TROUBLE_MAX]; /* why the last request failed; "" = it did not */
     void (*on_released)(void *user);
 };
 
@@ -74,7 +76,22 @@ static void lose(struct kube_leader *l, const char *why)
 
 static void on_expire(struct loop_timer *t)
 {
-    lose(container_of(t, struct kube_leader, expire), "the lease could not be renewed in time");
+    struct kube_leader *l = container_of(t, struct kube_leader, expire);
+    char why[TROUBLE_MAX + 64];
+
+    (void)snprintf(why, sizeof(why), "the lease could not be renewed in time%s%s",
+                   l->trouble[0] ? ": " : "", l->trouble);
+    lose(l, why);
+}
+
+static void note_trouble(struct kube_leader *l, const struct err *e)
+{
+    char before[TROUBLE_MAX];
+
+    memcpy(before, l->trouble, sizeof(before));
+    (void)snprintf(l->trouble, sizeof(l->trouble), "%s", e->code ? e->msg : "");
+    if (l->trouble[0] && strcmp(before, l->trouble) != 0 && l->conf.on_trouble)
+        l->conf.on_trouble(l->conf.user, l->trouble);
 }
 
 /* --- what the lease says --- */
@@ -190,6 +207,7 @@ static void on_lease(void *user, const struct kube_answer *answer)
         return;
     }
     if (code || !answer->object) {
+        note_trouble(l, &answer->error.err);
         step_later(l);
         return;
     }
@@ -223,6 +241,8 @@ static void on_written(void *user, const struct kube_answer *answer)
         released(l);
         return;
     }
+    if (code != ESTALE && code != ENOENT && code != EEXIST)
+        note_trouble(l, &answer->error.err);
     if (code || !answer->object) {
         l->version[0] = '\0'; /* read it again: another process may have been faster */
         l->exists = false;

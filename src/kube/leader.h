@@ -16,6 +16,9 @@ struct kube_leader_conf {
     /* Comes once, also after release: another may lead from now on. The program should exit. */
     void (*on_lost)(void *user, const char *why);
     void (*on_new_leader)(void *user, const char *identity); /* may be NULL */
+    /* A request failed for another reason than that somebody was faster; of equal ones in a row
+     * only the first is told. May be NULL. */
+    void (*on_trouble)(void *user, const char *why);
     void *user;
 };
 

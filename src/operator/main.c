@@ -85,6 +85,11 @@ static void on_lost(void *user, const char *why)
     loop_stop(l->op.loop);
 }
 
+static void on_trouble(void *user UNUSED, const char *why)
+{
+    log_event(LOG_WARN, "the lease cannot be read or written", LOG_STR("why", why));
+}
+
 static void on_released(void *user)
 {
     loop_stop(((struct life *)user)->op.loop);
@@ -118,6 +123,7 @@ static int lead(struct life *l, struct err *e)
                                                       .identity = identity,
                                                       .on_started = on_leading,
                                                       .on_lost = on_lost,
+                                                      .on_trouble = on_trouble,
                                                       .user = l},
                            &l->leader, e);
 }

@@ -100,6 +100,14 @@ class ClusterProcess:
         """Of etcd, kube-apiserver, kube-controller-manager, kubelet..., for tests that kill it."""
         return self.facts["processes"][program][0]
 
+    def processor_s(self):
+        """What its programs have used, containers and their shims left out."""
+        ticks = 0
+        for pid, _ in self.facts["processes"].values():
+            text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+            ticks += sum(map(int, text.rpartition(")")[2].split()[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def log(self, program):
         return (self.folder / "log" / f"{program}.log").read_text(errors="replace")
 

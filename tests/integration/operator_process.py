@@ -6,12 +6,14 @@ import contextlib
 import itertools
 import json
 import os
+import pathlib
 import socket
 import subprocess
 import threading
 import time
 import urllib.request
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECONDS_MAX = 60
 GROUP = "/apis/sandbox.opensandbox.io/v1alpha1"
 MERGE = "application/merge-patch+json"
@@ -170,8 +172,9 @@ class Kubelet(threading.Thread):
 
 
 class Operator:
-    def __init__(self, program, kubeconfig, *flags):
+    def __init__(self, program, kubeconfig, *flags, env=None):
         self.program, self.kubeconfig, self.flags = program, kubeconfig, flags
+        self.env = {**os.environ, **(env or {})}
         self.process, self.log = None, b""
 
     def start(self):
@@ -180,7 +183,7 @@ class Operator:
             [self.program, "--kubeconfig", self.kubeconfig, "--metrics-secure=false",
              f"--health-probe-bind-address=127.0.0.1:{self.probes}",
              f"--metrics-bind-address=127.0.0.1:{self.metrics}", *self.flags],
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.env)
         threading.Thread(target=self.read_log, args=(self.process,), daemon=True).start()
         return self
 
@@ -227,6 +230,23 @@ class Operator:
             if self.process.poll() is None:
                 self.kill()
                 raise AssertionError("the operator does not end on SIGTERM")
+
+
+def account(cluster):
+    """A kubeconfig of the account that deploy/kubernetes gives the operator, with its rights."""
+    rules = ROOT / "deploy/kubernetes/operator/rbac.yaml"
+    cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": "system"}})
+    cluster.kubectl("apply", "-f", rules)
+    status, answer = cluster.request(
+        "POST", "/api/v1/namespaces/system/serviceaccounts/controller-manager/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+         "spec": {"expirationSeconds": 7200}})
+    assert status == 201, (status, answer)
+    config = json.loads(pathlib.Path(cluster.kubeconfig).read_text(encoding="utf-8"))
+    config["users"][0]["user"] = {"token": answer["status"]["token"]}
+    path = cluster.folder / "operator.kubeconfig"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return str(path)
 
 
 def install_crds(cluster, folder):

@@ -135,19 +135,45 @@ def finds_agent_sandboxes():
         wait_for(lambda: ingress.to(f"my-box-{port()}")[0] == 503, "not ready")
 
 
-def says_which_right_is_missing():
-    """An account that may not list: the start fails with the API server's words."""
-    CLUSTER.kubectl("create", "serviceaccount", "nobody", "-n", "default")
-    token = CLUSTER.kubectl("create", "token", "nobody", "-n", "default").strip()
+def needs_rights_in_the_namespace_that_it_watches_only():
+    """The account of the chart: it may read in one namespace."""
+    batch("near")
+    batch("far", ns="kube-public")
+    CLUSTER.kubectl("create", "role", "reader", "-n", "default", "--verb=get,list,watch",
+                    "--resource=batchsandboxes.sandbox.opensandbox.io")
+    CLUSTER.kubectl("create", "serviceaccount", "reader", "-n", "default")
+    CLUSTER.kubectl("create", "rolebinding", "reader", "-n", "default", "--role=reader",
+                    "--serviceaccount=default:reader")
+    with Ingress(PROGRAM, "--kubeconfig", account("reader"), "--watch-namespace",
+                 "default") as ingress:
+        assert ingress.to(f"near-{port()}")[0] == 200
+        assert ingress.to(f"far-{port()}")[0] == 404
+    with Ingress(PROGRAM, "--kubeconfig", account("reader"), wait=False) as ingress:
+        wait_for(lambda: any("forbidden" in json.dumps(row).lower() for row in ingress.lines),
+                 "the reason why it waits")
+        assert not ingress.port
+    remove(BATCH, "default", "near")
+    remove(BATCH, "kube-public", "far")
+
+
+def account(name):
+    """A kubeconfig of a service account."""
+    token = CLUSTER.kubectl("create", "token", name, "-n", "default").strip()
     config = {"apiVersion": "v1", "kind": "Config", "current-context": "c",
               "clusters": [{"name": "c", "cluster": {
                   "server": CLUSTER.server,
                   "certificate-authority": str(CLUSTER.folder / "pki/ca.crt")}}],
               "users": [{"name": "u", "user": {"token": token}}],
               "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
-    path = pathlib.Path(CLUSTER.folder) / "nobody.kubeconfig"
+    path = pathlib.Path(CLUSTER.folder) / f"{name}.kubeconfig"
     path.write_text(json.dumps(config), encoding="utf-8")
-    with Ingress(PROGRAM, "--kubeconfig", str(path), "--start-timeout", "3",
+    return str(path)
+
+
+def says_which_right_is_missing():
+    """An account that may not list: the start fails with the API server's words."""
+    CLUSTER.kubectl("create", "serviceaccount", "nobody", "-n", "default")
+    with Ingress(PROGRAM, "--kubeconfig", account("nobody"), "--start-timeout", "3",
                  wait=False) as ingress:
         wait_for(lambda: ingress.process.poll() is not None, "its end")
         assert ingress.process.returncode == 1
@@ -160,6 +186,7 @@ TESTS = [
     follows_batch_sandboxes,
     serves_what_it_knows_while_the_api_server_is_away,
     finds_agent_sandboxes,
+    needs_rights_in_the_namespace_that_it_watches_only,
     says_which_right_is_missing,
 ]
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "tools"))
 from cluster_process import CRDS, ClusterProcess, why_not  # noqa: E402
 from operator_process import (  # noqa: E402
-    Kubelet, Namespace, Operator, allocated_of, install_crds, note, wait_for)
+    Kubelet, Namespace, Operator, account, allocated_of, install_crds, note, wait_for)
 from tap import Tap, skip_all  # noqa: E402
 
 OPERATOR, EXECUTOR = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
@@ -331,6 +331,18 @@ def kills(w):
         assert w.operator.figure("opensandbox_operator_duplicate_claims_total") == 0
 
 
+def leading(cluster, rights):
+    path = "/apis/coordination.k8s.io/v1/namespaces/system/leases"
+
+    def renewed():
+        return [lease["spec"]["renewTime"] for lease in cluster.get(path)["items"]]
+    with Operator(OPERATOR, rights, "--leader-elect", env={"POD_NAMESPACE": "system"}) as operator:
+        first = wait_for("the lease", renewed)
+        second = wait_for("its renewal", lambda: renewed() != first and renewed())
+        wait_for("another one", lambda: renewed() != second)
+        assert b"this process leads" in operator.log and b"cannot be" not in operator.log
+
+
 CHECKS = [
     ("a sandbox of its own pods gets them, reports them, and takes them along", own_pods),
     ("a sandbox goes when its time is over", expiry),
@@ -356,11 +368,14 @@ def main():
     with ClusterProcess(api_only=True) as cluster:
         install_crds(cluster, CRDS)
         space = Namespace(cluster, "default")
-        with Operator(OPERATOR, cluster.kubeconfig) as operator, Kubelet(space) as kubelet:
+        rights = account(cluster)  # no others than an installation has
+        with Operator(OPERATOR, rights) as operator, Kubelet(space) as kubelet:
             for sentence, check in CHECKS:
                 tap.check(sentence, check, World(cluster, operator, space, kubelet))
             if tap.failed:
                 print("# " + operator.log.decode().replace("\n", "\n# "), file=sys.stderr)
+        tap.check("the leader renews its lease with the rights of an installation", leading,
+                  cluster, rights)
     return tap.end()
 
 
