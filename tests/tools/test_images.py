@@ -177,8 +177,8 @@ def it_says_what_there_is_and_what_to_do(made):
 def the_images_of_the_tree_are_known(_made):
     done = subprocess.run([TOOL, "--list"], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == [
-        "agents", "base", "browser", "chrome", "code-interpreter", "debian13", "egress", "execd",
-        "ingress", "operator", "playwright", "server"], done.stdout
+        "agents", "base", "browser", "chrome", "code-interpreter", "debian13", "desktop", "egress",
+        "execd", "ingress", "operator", "playwright", "rl", "server", "vscode"], done.stdout
 
 
 if __name__ == "__main__":
