@@ -33,6 +33,32 @@ PROTOCOLS = """(() => {
 
 
 class Page(DevTools):
+    disturbed = False  # a request failed because an address of this machine came or went
+
+    async def read(self):
+        message = await super().read()
+        if message.get("method") == "Network.loadingFailed" and \
+                message["params"].get("errorText") == "net::ERR_NETWORK_CHANGED":
+            self.disturbed = True
+        return message
+
+    async def load(self, url, expression, what, seconds=START_SECONDS):
+        """Opens the page and waits until the expression is true. Where Chromium gave requests up
+        because the network of this machine changed, the page is opened again."""
+        end = time.monotonic() + seconds
+        await self.call("Network.enable")
+        while True:
+            self.disturbed = False
+            await self.open(url)
+            while not await self.value(expression):
+                if time.monotonic() > end:
+                    raise TimeoutError(f"no {what} after {seconds} s")
+                if self.disturbed:
+                    break
+                await asyncio.sleep(0.2)
+            else:
+                return
+
     async def size(self, width, height):
         await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                         deviceScaleFactor=1, mobile=False)

@@ -52,8 +52,7 @@ async def use(how, url, sandbox, endpoint, picture=None):
         if endpoint:
             await page.admit(endpoint)
         began = time.monotonic()
-        await page.open(url)
-        await page.until(f"!!document.querySelector('{ROW % name}')", "file in the explorer")
+        await page.load(url, f"!!document.querySelector('{ROW % name}')", "file in the explorer")
         print(f"by {how}: workbench with {name} after {time.monotonic() - began:.1f} s")
         await edit(page, sandbox, name, how)
         printed = (await run(sandbox, f"python3 /workspace/{name}")).split("\n")

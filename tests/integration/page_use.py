@@ -55,8 +55,7 @@ async def use(how, url, endpoint=None):
     async with browser_page(640, 480) as page:
         if endpoint:
             await page.admit(endpoint)
-        await page.open(url)
-        await page.until("document.title === 'connected'", "WebSocket")
+        await page.load(url, "document.title === 'connected'", "WebSocket")
         await page.click_at("input")
         await page.type("word7")
         await page.key("Enter")
