@@ -87,6 +87,7 @@ async def use(how, url, sandbox, endpoint, picture=None):
         print(f"by {how}, typed in the browser, read in the sandbox:",
               await typed(page, sandbox, name, f"typed{how}137"))
         if picture:
+            await asyncio.sleep(1)  # what was typed appears
             picture.write_bytes(await page.screenshot())
             print(f"screenshot: {picture}, {picture.stat().st_size} bytes")
 

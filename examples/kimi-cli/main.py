@@ -9,7 +9,7 @@ from assistant import Assistant, work  # noqa: E402
 
 ASSISTANT = Assistant(
     name="Kimi CLI", program="kimi", key="KIMI_API_KEY",
-    install="pip install kimi-cli",
+    install="pip install kimi-cli==1.51.0",  # 1.52 only tells of its successor
     prompt="kimi --quiet --yolo -p {prompt}",
     vendor="https://api.moonshot.ai/v1", base_url="KIMI_BASE_URL",
     url_variables=("KIMI_BASE_URL",), url_path="/v1",
