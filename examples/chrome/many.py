@@ -60,8 +60,8 @@ async def titles(sandbox):
 
 
 async def refused(one, other, gate):
-    """Whether `one`, which reaches its own DevTools, reaches those of the other neither by its token
-    nor by an address of the other's network."""
+    """Whether `one`, which reaches its own DevTools, reaches those of the other neither by its
+    token nor by an address of the other's network."""
     async with gate:
         mine, theirs = await one.get_endpoint(9222), await other.get_endpoint(9222)
         async with httpx.AsyncClient(timeout=60) as client:
@@ -70,7 +70,8 @@ async def refused(one, other, gate):
         found = (await run(other, "hostname -I")).split()
         if not found:
             raise RuntimeError("the sandbox has no address that could be tried")
-        tried = " ".join(f"'http://{name if ':' not in name else f'[{name}]'}:9222/json'" for name in found)
+        hosts = [f"[{name}]" if ":" in name else name for name in found]
+        tried = " ".join(f"'http://{name}:9222/json'" for name in hosts)
         inside = await one.commands.run(f"for url in {tried}; do curl -s -o /dev/null --max-time 5 "
                                         '"$url" && exit 0; done; exit 7')
         return answer.status_code in (401, 403) and inside.exit_code == 7

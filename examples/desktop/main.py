@@ -42,9 +42,9 @@ LOOK = """(() => {
 async def open_window(sandbox, name):
     """A terminal of the known colour that keeps the last line in a file."""
     inner = f"echo {name}; : >/tmp/{name}; while read -r line; do echo \"$line\" >/tmp/{name}; done"
-    await run(sandbox, "(setsid xfce4-terminal --disable-server --hide-menubar --geometry=60x16+320+240 "
-              f"--color-bg=#{bytes(COLOUR).hex()} --color-text=#ffffff --title={name} "
-              f"-x sh -c '{inner}' >/tmp/{name}.log 2>&1 &); "
+    await run(sandbox, "(setsid xfce4-terminal --disable-server --hide-menubar "
+              f"--geometry=60x16+320+240 --color-bg=#{bytes(COLOUR).hex()} "
+              f"--color-text=#ffffff --title={name} -x sh -c '{inner}' >/tmp/{name}.log 2>&1 &); "
               "for i in $(seq 120); do sleep 0.5; timeout 5 xdotool search --onlyvisible --name "
               f"'^{name}$' windowactivate --sync 2>/tmp/xdotool.log && exit 0; done; "
               f"cat /tmp/xdotool.log /tmp/{name}.log; exit 1")
@@ -63,14 +63,14 @@ async def look(page):
 
 
 async def typed(page, sandbox, name, text):
-    """What arrives in the sandbox of what is typed into the page. Keys of the first moments after the
-    connection may be lost: like a person, it types again what does not appear."""
+    """What arrives in the sandbox of what is typed into the page. Keys of the first moments after
+    the connection may be lost: like a person, it types again what does not appear."""
     for _ in range(TRIES):
         await page.click_at("#noVNC_container canvas")
         await page.type(text)
         await page.key("Enter")
-        done = await sandbox.commands.run(f"for i in $(seq 25); do grep -qx '{text}' /tmp/{name} && "
-                                          f"exit 0; sleep 0.2; done; exit 1")
+        done = await sandbox.commands.run(f"for i in $(seq 25); do grep -qx '{text}' /tmp/{name} "
+                                          "&& exit 0; sleep 0.2; done; exit 1")
         if not done.exit_code:
             return (await run(sandbox, f"cat /tmp/{name}")).strip()
     raise TimeoutError(f"{text} did not arrive, typed {TRIES} times")

@@ -59,7 +59,8 @@ async def until_ready(sandbox, command="/usr/local/bin/image-ready", seconds=REA
     inside, and its end is the event: many sandboxes that start are not asked again and again."""
     began = time.monotonic()
     done = await sandbox.commands.run(
-        f"timeout {seconds} sh -c 'until said=$({command} 2>&1); do echo \"$said\" >&2; sleep 0.25; done'")
+        f"timeout {seconds} sh -c 'until said=$({command} 2>&1); do echo \"$said\" >&2; "
+        "sleep 0.25; done'")
     if done.error or done.exit_code:
         raise TimeoutError(f"{command} still fails after {seconds} s:\n{str(done)[-2000:]}")
     return time.monotonic() - began

@@ -1,5 +1,5 @@
-"""page.py - a page in Chromium on this machine, headless, which uses programs in sandboxes as a person
-does: it sees pictures, clicks and types.
+"""page.py - a page in Chromium on this machine, headless, which uses programs in sandboxes as a
+person does: it sees pictures, clicks and types.
 
     async with browser_page() as page:
         await page.admit(await sandbox.get_endpoint(6080))

@@ -1,8 +1,8 @@
 """VS Code in a sandbox, used in a browser through the gateway.
 
-The workbench of code-server is opened below a path and at a host of its own; a file is opened in it,
-changed and saved, and the change is read and run in the sandbox. VSCODE_SCREENSHOT (vscode.png) is
-the file for the picture.
+The workbench of code-server is opened below a path and at a host of its own; a file is opened in
+it, changed and saved, and the change is read and run in the sandbox. VSCODE_SCREENSHOT (vscode.png)
+is the file for the picture.
 """
 import asyncio
 import os

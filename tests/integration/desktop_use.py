@@ -29,14 +29,14 @@ print("refused:", 1 not in kinds and 2 in kinds)'"""
 
 
 async def main():
-    sandbox = await Sandbox.create(image("opensandbox/desktop:latest"), env={"VNC_PASSWORD": "secret12"},
-                                   resource={"cpu": "2", "memory": "2Gi"},
-                                   connection_config=connection())
+    sandbox = await Sandbox.create(
+        image("opensandbox/desktop:latest"), env={"VNC_PASSWORD": "secret12"},
+        resource={"cpu": "2", "memory": "2Gi"}, connection_config=connection())
     try:
         for i, command in enumerate(COMMANDS):
             await sandbox.commands.run(command, opts=RunCommandOpts(background=True))
             if i == 0:
-                await run(sandbox, "timeout 60 sh -c 'until xdpyinfo >/dev/null 2>&1; do sleep 0.1; done'")
+                await until_ready(sandbox, "xdpyinfo", 60)
         await until_ready(sandbox)
         endpoint = await sandbox.get_endpoint(6080)
         async with httpx.AsyncClient(timeout=60, headers=endpoint.headers) as client:

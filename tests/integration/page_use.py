@@ -1,13 +1,13 @@
-"""page_use.py - a page with relative addresses, a request and a WebSocket, served in a sandbox and used
-by Chromium through the gateway, below a path and at a host of its own. Started by test_examples.py
-with the environment of an example; it has what examples/shared/page.py is for.
+"""page_use.py - a page with relative addresses, a request and a WebSocket, served in a sandbox and
+used by Chromium through the gateway, below a path and at a host of its own. Started by
+test_examples.py with the environment of an example. Prints what came back.
 """
 import asyncio
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "examples/shared"))
-from opensandbox_example import connection, run  # noqa: E402
+from opensandbox_example import connection, until_ready  # noqa: E402
 from page import browser_page, host_address  # noqa: E402
 
 from opensandbox import Sandbox  # noqa: E402
@@ -20,7 +20,9 @@ FILES = {"/": b"<title>app</title><input autofocus><p id=said></p><script src='a
 const said = document.querySelector('#said'), field = document.querySelector('input');
 const socket = new WebSocket(new URL('echo', location.href.replace('http', 'ws')));
 const data = fetch('data.txt').then(answer => answer.text());
-socket.onmessage = async (event) => { said.textContent = await data + ': ' + await event.data.text(); };
+socket.onmessage = async (event) => {
+    said.textContent = await data + ': ' + await event.data.text();
+};
 field.onkeydown = (event) => { if (event.key === 'Enter') socket.send(field.value); };
 socket.onopen = () => { document.title = 'connected'; };""",
          "/data.txt": b"from the sandbox"}
@@ -69,8 +71,7 @@ async def main():
     sandbox = await Sandbox.create("host", entrypoint=["python3", "-c", APP],
                                    connection_config=connection())
     try:
-        await run(sandbox, f"for i in $(seq 600); do curl -fs -o /dev/null http://127.0.0.1:{PORT}/ && "
-                  "exit 0; sleep 0.1; done; exit 1")
+        await until_ready(sandbox, f"curl -fsS -o /dev/null http://127.0.0.1:{PORT}/")
         endpoint = await sandbox.get_endpoint(PORT)
         await use("path", f"http://{endpoint.endpoint}/", endpoint)
         base, token = await host_address(sandbox, PORT)
