@@ -59,6 +59,8 @@ struct http_req {
     bool say_keep_alive;   /* send "Connection: keep-alive" also where HTTP/1.1 implies it */
     struct str id;         /* its id in logs: on_request sets it, in the arena */
     const void *principal; /* who sent it: on_request sets it, in the arena; may be NULL */
+    void *kept;            /* of the handler, in the arena, across waits */
+    bool forwarded;        /* on_request: another server of ours sent it, and has checked it */
     bool secret;           /* its arena holds secrets, and is overwritten at its end */
     bool admitted; /* counts in http_server_stats until it is answered: see http_req_admit */
 

@@ -97,6 +97,18 @@ static unsigned credential_kinds_of(struct str name)
     return 0;
 }
 
+/* What a principal may do; one that another server found counts here, too. */
+static struct verdict gateway_judge_principal(const struct visit *v, const struct principal *found)
+{
+    if (found->role == ROLE_NONE)
+        return (struct verdict){.credential = CREDENTIAL_NONE};
+    if (v->known && !principal_sees_sandbox(found, v->target.tenant, v->target.id))
+        return (struct verdict){CREDENTIAL_FOREIGN, *found};
+    if (found->role != ROLE_SANDBOX && found->role < ROLE_OPERATOR)
+        return (struct verdict){CREDENTIAL_LOW, *found};
+    return (struct verdict){CREDENTIAL_RIGHT, *found};
+}
+
 static struct verdict gateway_judge(const struct gateway *g, const struct visit *v, unsigned kinds,
                                     struct str value)
 {
@@ -113,13 +125,8 @@ static struct verdict gateway_judge(const struct gateway *g, const struct visit 
         return (struct verdict){CREDENTIAL_RIGHT, principal_of_sandbox(v->sandbox_id)};
     if (kinds & IS_API_KEY)
         found = c->find_api_key(c->user, value);
-    if (!found)
-        return (struct verdict){.credential = CREDENTIAL_WRONG};
-    if (v->known && !principal_sees_sandbox(found, v->target.tenant, v->target.id))
-        return (struct verdict){CREDENTIAL_FOREIGN, *found};
-    if (found->role != ROLE_SANDBOX && found->role < ROLE_OPERATOR)
-        return (struct verdict){CREDENTIAL_LOW, *found};
-    return (struct verdict){CREDENTIAL_RIGHT, *found};
+    return found ? gateway_judge_principal(v, found)
+                 : (struct verdict){.credential = CREDENTIAL_WRONG};
 }
 
 /* --- WebSockets of browsers --- */
@@ -206,6 +213,12 @@ static enum credential gateway_check(const struct gateway *g, const struct visit
         now = gateway_judge(g, v, kinds, value);
         if (kinds & MUST_BE_RIGHT && v->known && now.credential != CREDENTIAL_RIGHT)
             return now.credential;
+        if (now.credential > best.credential)
+            best = now;
+    }
+    if (req->forwarded && best.credential != CREDENTIAL_RIGHT) {
+        struct verdict now = gateway_judge_principal(v, guard_principal(req));
+
         if (now.credential > best.credential)
             best = now;
     }
