@@ -232,6 +232,8 @@ static void beat_done(struct pool_job *job, int error)
     else
         check_cut_off(c, &b->err);
     beat_free(b);
+    if (c->stopped)
+        return; /* it was given up */
     loop_timer_set(c->conf.loop, &c->timer, deadline_in_ms(ms < BEAT_MS_MAX ? ms : BEAT_MS_MAX),
                    on_timer);
 }
