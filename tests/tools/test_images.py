@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -177,8 +178,55 @@ def it_says_what_there_is_and_what_to_do(made):
 def the_images_of_the_tree_are_known(_made):
     done = subprocess.run([TOOL, "--list"], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == [
-        "agents", "base", "browser", "chrome", "code-interpreter", "debian13", "egress", "execd",
-        "ingress", "operator", "playwright", "server"], done.stdout
+        "agents", "base", "browser", "chrome", "code-interpreter", "debian13", "desktop", "egress",
+        "execd", "ingress", "operator", "playwright", "rl", "server", "vscode"], done.stdout
+
+
+def programs_of(script):
+    """{path: text} of the programs that a script puts into its image."""
+    text = script.read_text(encoding="utf-8")
+    return dict(re.findall(r"^ *program (\S+) <<'TEXT'\n(.*?)^TEXT$", text,
+                           re.MULTILINE | re.DOTALL))
+
+
+def every_script_has_help_and_a_base_that_exists(_made):
+    folders = sorted(path.parent for path in (tap.ROOT / "images").glob("*/config.json"))
+    assert folders
+    for folder in folders:
+        done = subprocess.run([folder / "build", "--help"], capture_output=True, text=True,
+                              check=False, timeout=60)
+        assert done.returncode == 0 and f"images/{folder.name}/build" in done.stdout, done
+        base = folder / "from"
+        if base.exists():
+            assert (folder.parent / base.read_text(encoding="ascii").strip() / "build").exists()
+
+
+def images_that_say_they_are_checked_have_a_check_that_parses(_made):
+    checked = []
+    for folder in (path.parent for path in (tap.ROOT / "images").glob("*/config.json")):
+        programs = programs_of(folder / "build")
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        for words in (config.get("Healthcheck", {}).get("Test", [])[1:],
+                      config.get("Entrypoint", [])):
+            if words and programs:
+                assert words[0].lstrip("/") in programs, (folder, words)
+                checked.append(folder.name)
+        for text in programs.values():
+            program = text.partition("\n")[0].removeprefix("#!")
+            words = [sys.executable, "-c", "import sys; compile(sys.stdin.read(), '', 'exec')"] \
+                if "python" in program else [program, "-n"]
+            subprocess.run(words, input=text, text=True, check=True, timeout=60)
+    assert {"agents", "chrome", "desktop", "playwright", "rl", "vscode"} <= set(checked), checked
+
+
+def a_desktop_refuses_a_size_that_is_none(made):
+    program = made.folder / "entrypoint"
+    program.write_text(programs_of(tap.ROOT / "images/desktop/build")["entrypoint"],
+                       encoding="utf-8")
+    for size in ("1280", "x800", "1280x", "1x2x3", "1280x800;id", "axb"):
+        done = subprocess.run(["/bin/sh", program], capture_output=True, text=True, check=False,
+                              timeout=60, env={"PATH": "/nowhere", "DESKTOP_SIZE": size})
+        assert done.returncode == 64 and size in done.stderr, (size, done)
 
 
 if __name__ == "__main__":
@@ -190,4 +238,7 @@ if __name__ == "__main__":
         a_script_that_fails_leaves_nothing,
         it_says_what_there_is_and_what_to_do,
         the_images_of_the_tree_are_known,
+        every_script_has_help_and_a_base_that_exists,
+        images_that_say_they_are_checked_have_a_check_that_parses,
+        a_desktop_refuses_a_size_that_is_none,
     ], images))
