@@ -309,6 +309,7 @@ def lower_types(schema):
 
 def printed(text):
     """What a command printed, of a report with its directory, output, status and so on."""
+    text = re.sub(r"<system>.*?</system>\s*", "", text, flags=re.DOTALL)  # Kimi's, before it
     found = re.search(r"^(?:Output|Stdout): (.*?)"
                       r"^(?:Error|Stderr|Exit Code|Signal|Background|Process)\b",
                       text + "\nExit Code", re.DOTALL | re.MULTILINE)
