@@ -134,6 +134,14 @@ def application_with_absolute_links_at_its_own_host(e, _):
         e.server.request("DELETE", f"/v1/sandboxes/{box}")
 
 
+def page_of_a_browser_by_path_and_by_host(e, _):
+    if not shutil.which("chromium"):
+        raise Skip("there is no chromium; tools/deps test installs it")
+    text = e.run_words([PYTHON, ROOT / "tests/integration/page_use.py"])
+    has(text, *(line for how in ("path", "host") for line in
+                (f"by {how}: from the sandbox: word7", f"by {how}: a PNG of its size: True")))
+
+
 def the_same_in_c(e, _):
     has(e.run_words([C_EXAMPLES / "example-code-interpreter"]),
         "[result] {'language': 'python', 'sum': 4}")
@@ -146,7 +154,7 @@ def the_same_in_c(e, _):
 TESTS = (code_interpreter, code_interpreter_from_a_pool, tree_search_by_forks,
          volumes_of_three_kinds, evaluation_of_fifty_tasks, training_that_improves,
          mcp_client_at_work, claude_code_at_work, the_same_in_c,
-         application_with_absolute_links_at_its_own_host)
+         application_with_absolute_links_at_its_own_host, page_of_a_browser_by_path_and_by_host)
 
 
 def main():
