@@ -1,0 +1,38 @@
+"""ready_use.py IMAGE... - how long a sandbox of each image takes from the request that creates it
+until its readiness check succeeds. Started by tests/drill/examples with the environment of an
+example."""
+import asyncio
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "examples/shared"))
+from opensandbox_example import connection, until_ready  # noqa: E402
+
+from opensandbox import Sandbox  # noqa: E402
+
+TIMES = 5
+STARTED = ("chrome", "desktop", "vscode")  # those with an entrypoint; the others wait
+
+
+async def once(name):
+    began = time.monotonic()
+    more = {"entrypoint": ["/entrypoint"]} if name in STARTED else {}
+    sandbox = await Sandbox.create(f"opensandbox/{name}:latest", connection_config=connection(),
+                                   resource={"cpu": "2", "memory": "2Gi"}, **more)
+    try:
+        await until_ready(sandbox)
+        return time.monotonic() - began
+    finally:
+        await sandbox.destroy()
+
+
+async def main():
+    for name in sys.argv[1:]:
+        took = [await once(name) for _ in range(TIMES)]
+        print(f"{name}: ready after {min(took):.2f} to {max(took):.2f} s, "
+              f"median {statistics.median(took):.2f}", flush=True)
+
+
+asyncio.run(main())
