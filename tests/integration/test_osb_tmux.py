@@ -99,7 +99,8 @@ def control_z_stops_it(tmux, _osb, _box):
 
 
 def vim_draws_and_saves(tmux, osb, box):
-    tmux.line("vim -u NONE -N /tmp/letter")
+    # Without questions to the terminal: vim may take its answers for keys among those typed.
+    tmux.line("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB= t_RC= t_RS=' /tmp/letter")
     tmux.wait(r"^~$")
     tmux.type("ihello from vim")
     tmux.wait("^hello from vim$")
