@@ -3,7 +3,9 @@
 Usage: test_servers.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
 import concurrent.futures
+import contextlib
 import datetime
+import http.client
 import os
 import pathlib
 import re
@@ -159,6 +161,15 @@ def several_are_deleted_at_all_servers():
     assert has_all(a, [])
 
 
+def asked_from(address, server, path):
+    """What a client at this address gets."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=SECONDS_MAX,
+                                            source_address=(address, 0))
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers={"OPEN-SANDBOX-API-KEY": KEY})
+        return connection.getresponse().read().decode().lower()
+
+
 def nobody_from_outside_is_taken_for_a_server():
     a, b = pair()
     name = a.create()
@@ -179,6 +190,9 @@ def nobody_from_outside_is_taken_for_a_server():
     wait_for(lambda: b.request("GET", path)[0] == 200, "the program inside")
     seen = b.request("GET", path)[2].decode().lower()
     assert "opensandbox-cluster" not in seen and KEY not in seen and "x-request-id" in seen, seen
+    for server in (a, b):  # and it learns whose the request is, whichever server was asked
+        seen = asked_from("127.0.0.2", server, path)
+        assert re.search(r"x-forwarded-for: 127\.0\.0\.2\b", seen), seen
     assert a.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
 
 

@@ -26,7 +26,7 @@ enum {
     RESTART_MS = 10 * 1000, /* how long a request waits for a server that restarts */
     RESTART_LOOK_MS = 100,
     ANSWER_MS = 330 * 1000, /* of the API, which may wait for 300 s; the gateway has no limit */
-    ROWS_MAX = 4,
+    ROWS_MAX = 5,
     BODY_ARENA_MAX = 4 << 20,
 };
 
@@ -303,6 +303,9 @@ static void forward_to(struct http_req *req, const struct cluster_peer *peer)
         return;
     }
     rows[n++] = (struct http_header){STR(GUARD_ID_HEADER), req->id};
+    rows[n++] = (struct http_header){STR("X-Forwarded-For"), gateway_forwarded_for(req)};
+    if (!rows[n - 1].value.n) /* it has no address */
+        n--;
     if (http_req_is_secure(req))
         rows[n++] = (struct http_header){STR("X-Forwarded-Proto"), STR("https")};
     if (trace) { /* the spans there are below ours */
