@@ -502,6 +502,12 @@ def servers_speak_https_to_each_other():
                              headers={"X-Request-ID": "one-trace"})[0] == 204
             wait_for(lambda: trace_of(a, "one-trace") and trace_of(b, "one-trace"), "both lines")
             assert trace_of(a, "one-trace") == trace_of(b, "one-trace")
+            status, _, body = b.request("POST", "/v1/sandboxes", {
+                "image": {"uri": "host"}, "entrypoint": ["sleep", "100"], "timeout": 600,
+                "resourceLimits": {}}, headers={"Idempotency-Key": "k", "X-Request-ID": "made"})
+            assert status == 202, (status, body)
+            wait_for(lambda: trace_of(b, "made"), "the line")
+            assert re.search(f"sandbox created.* trace_id={trace_of(b, 'made')}", b.log())
 
 
 def a_second_server_with_the_same_directory_is_kept_out():

@@ -336,10 +336,12 @@ static void forward_to(struct http_req *req, const struct cluster_peer *peer)
 static void serve_here(struct http_req *req)
 {
     struct journey *j = req->kept;
+    struct trace_context before = trace_enter(tracing_of(req)); /* the first handler has returned */
 
     req->body = j->body;
     handle_here(req);
     req->body = STR_NONE;
+    (void)trace_enter(&before);
 }
 
 /* Whether the client may know that there is such a sandbox. On a path of the gateway that is for
