@@ -508,6 +508,12 @@ def servers_speak_https_to_each_other():
             assert status == 202, (status, body)
             wait_for(lambda: trace_of(b, "made"), "the line")
             assert re.search(f"sandbox created.* trace_id={trace_of(b, 'made')}", b.log())
+            name = a.create()
+            b.stop()
+            b.config["cluster"]["ca_file"] = "/etc/hostname"  # without it nothing is sent, not
+            b.start()                                         # even in the clear
+            status, _, body = b.request("GET", f"/v1/sandboxes/{name}")
+            assert status == 503 and "cannot be reached" in body["message"], (status, body)
 
 
 def a_second_server_with_the_same_directory_is_kept_out():
