@@ -523,6 +523,19 @@ def a_second_server_with_the_same_directory_is_kept_out():
     assert done.returncode != 0 and "another server with the same id" in done.stderr, done.stderr
 
 
+def rows_of_an_older_server_are_not_anybodys():
+    SERVERS.query("INSERT INTO opensandbox_records (kind, id, state, tenant, owner, created_us, "
+                  "json) VALUES ('pool', 'p', '', 'default', '', 1, '{}')")
+    third = SERVERS.make("a")
+    try:
+        third.spawn()
+        assert third.process.wait(SECONDS_MAX) != 0
+        assert "1 rows are of an older server" in third.log(), third.log()
+    finally:
+        third.remove()
+        SERVERS.query("DELETE FROM opensandbox_records WHERE kind = 'pool'")
+
+
 def a_server_without_cluster_is_kept_out():
     a, _ = pair()
     path = a.config_path.with_name("alone.toml")
@@ -589,6 +602,7 @@ TESTS = [
     what_stays_away_is_given_up_and_expires,
     servers_speak_https_to_each_other,
     a_second_server_with_the_same_directory_is_kept_out,
+    rows_of_an_older_server_are_not_anybodys,
     a_server_without_cluster_is_kept_out,
     histories_are_linearizable_under_faults,
 ]

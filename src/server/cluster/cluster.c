@@ -232,9 +232,10 @@ static void beat_done(struct pool_job *job, int error)
     else
         check_cut_off(c, &b->err);
     beat_free(b);
-    if (!c->stopped) /* it may be given up now */
-        loop_timer_set(c->conf.loop, &c->timer, deadline_in_ms(ms < BEAT_MS_MAX ? ms : BEAT_MS_MAX),
-                       on_timer);
+    if (c->stopped)
+        return; /* it was given up */
+    loop_timer_set(c->conf.loop, &c->timer, deadline_in_ms(ms < BEAT_MS_MAX ? ms : BEAT_MS_MAX),
+                   on_timer);
 }
 
 static void beat_begin(struct cluster *c)

@@ -9,7 +9,7 @@
 enum { PARTS = 10, MAC_TEXT = 2 * SHA256_BYTES };
 
 static void mac_of(struct str secret, struct str to, const struct cluster_request *request,
-                   struct str text, char ret[MAC_TEXT])
+                   struct str text, char ret[MAC_TEXT + 1])
 {
     const struct str parts[] = {
         STR("opensandbox cluster 1"), to, request->method, request->target, request->id, text};
@@ -37,7 +37,7 @@ int cluster_header_write(struct str secret, struct str from, struct str to,
                          const struct cluster_request *request, const struct principal *by,
                          int64_t now_s, struct buf *out)
 {
-    char user[2 * PRINCIPAL_USER_MAX], mac[MAC_TEXT];
+    char user[2 * PRINCIPAL_USER_MAX], mac[MAC_TEXT + 1];
     size_t n = hex_encode(str_of(by->user), user);
     int r;
 
@@ -76,7 +76,7 @@ int cluster_header_read(struct str secret, struct str to, const struct cluster_r
                         struct str value, int64_t now_s, struct principal *ret)
 {
     struct str parts[PARTS] = {0}, rest = value, signed_text = value;
-    char mac[MAC_TEXT];
+    char mac[MAC_TEXT + 1];
     size_t n = 0;
 
     while (n < PARTS && str_cut(&rest, ';', &parts[n]))
