@@ -130,7 +130,8 @@ static int add_filter(struct buf *rq, struct str pod, struct str ns, struct str 
     return r < 0 ? r : wire_add_bytes(rq, 1, buf_str(&text));
 }
 
-enum { STATE_STOPPED = 3, STATE_PAUSED = 4 }; /* of containerd */
+/* Of containerd. Unknown: what runs the task does not answer. */
+enum { STATE_UNKNOWN, STATE_CREATED, STATE_RUNNING, STATE_STOPPED, STATE_PAUSED };
 
 /* The state of a container's process. -ENOENT when it has none. */
 static int state_of(struct containerd *c, struct str id, uint64_t *ret, struct err *e)
@@ -199,9 +200,11 @@ int containerd_find(struct containerd *c, struct arena *a, struct str pod, struc
             continue;
         if (read_container(a, f.bytes, &one) < 0)
             return bad_answer(e, "a container");
-        /* An earlier one that ended may still be listed. */
-        if (state_of(c, one.id, &state, NULL) < 0 || state == STATE_STOPPED)
-            continue;
+        r = state_of(c, one.id, &state, e);
+        if (r == -ENOENT || (r == 0 && state == STATE_STOPPED))
+            continue; /* an earlier one that ended may still be listed */
+        if (r < 0)
+            return r;
         *ret = one;
         n++;
     }
@@ -234,11 +237,13 @@ int containerd_resume(struct containerd *c, const struct containerd_container *b
     uint64_t state = 0;
     int r = state_of(c, box->id, &state, e);
 
-    if (r == -ENOENT || (r == 0 && state != STATE_PAUSED))
+    if (r == -ENOENT || (r == 0 && state >= STATE_CREATED && state <= STATE_STOPPED))
         return 0;
     if (r == 0)
         r = wire_add_bytes(&rq, 1, box->id);
-    return r < 0 ? r : tell(c, SERVICE("tasks", "Tasks/Resume"), buf_str(&rq), e);
+    if (r == 0)
+        r = tell(c, SERVICE("tasks", "Tasks/Resume"), buf_str(&rq), e);
+    return r == -ENOENT ? 0 : r;
 }
 
 /* --- differences --- */

@@ -171,6 +171,19 @@ class Tests:
             assert w.containerd.state(box) == "RUNNING"
             w.commit("unpause", box, "boxes", "sandbox", "gone")
 
+    def unpause_does_not_take_silence_for_an_end(self):
+        """A task whose shim does not answer may be paused: the Job must try again."""
+        w = self.world
+        with w.box() as box:
+            shim = next(int(pid.name) for pid in pathlib.Path("/proc").glob("[0-9]*")
+                        if f"\0-id\0{box}\0".encode() in (pid / "cmdline").read_bytes())
+            os.kill(shim, signal.SIGSTOP)
+            try:
+                w.commit("unpause", box, "boxes", "sandbox", status=1)
+            finally:
+                os.kill(shim, signal.SIGCONT)
+            w.commit("unpause", box, "boxes", "sandbox")
+
     @contextlib.contextmanager
     def saving(self, name):
         """A container that is being saved: its files take a while."""

@@ -14,9 +14,11 @@ import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import oidc_process  # noqa: E402
+import postgres_process  # noqa: E402
 import tap  # noqa: E402
 from oidc_process import API, SECRET, Browser, Provider, access_token  # noqa: E402
 from server_process import ServerProcess, wait_for, why_not  # noqa: E402
+from servers_process import Servers  # noqa: E402
 
 MODULES = sys.argv[1]
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[2:6]]
@@ -43,10 +45,11 @@ def refused(user):
     return urllib.parse.parse_qs(urllib.parse.urlsplit(at).query)["signin"][0]
 
 
-def api(browser, method, path, body=None, headers=None, console=True):
+def api(browser, method, path, body=None, headers=None, console=True, server=None):
     """Status and answer of a request as the console sends it."""
-    jar = browser.cookies[SERVER.url]
-    status, _, answer = SERVER.request(
+    server = server or SERVER
+    jar = browser.cookies[server.url]
+    status, _, answer = server.request(
         method, path, body, key=None,
         headers={"Cookie": "; ".join(f"{k}={v}" for k, v in jar.items()),
                  **(CONSOLE if console else {}), **(headers or {})})
@@ -274,6 +277,35 @@ def a_sandbox_is_opened_by_the_session_and_never_sees_it():
         api(maker, "DELETE", f"/v1/sandboxes/{box['id']}")
 
 
+def a_session_opens_sandboxes_of_other_servers():
+    """Of two servers on one database; the user signs in at the one that does not hold it."""
+    with Servers(PROGRAMS, ["holder", "asked"]) as servers:
+        holder, asked = servers["holder"], servers["asked"]
+        clients = [oidc_process.client(f"{asked.url}/auth/callback")]
+        with Provider(MODULES, clients) as provider:
+            asked.stop()
+            asked.config.update(oidc_process.config(provider, asked))
+            asked.start()
+            assert asked.request("POST", "/v1/tenants", {"name": "team-a"})[0] == 201
+            browser = Browser()
+            browser.log_in(f"{asked.url}/auth/login", "otto", stop=(f"{asked.url}/console",))
+            name = holder.create()
+            ping = f"/v1/sandboxes/{name}/proxy/44772/ping"
+            assert api(browser, "GET", ping, server=asked)[0] == 404  # of another tenant
+            status, _, key = asked.request("POST", "/v1/keys", {
+                "name": "k", "role": "operator", "tenant": "team-a"})
+            assert status == 201, key
+            wait_for(lambda: holder.request("GET", "/v1/whoami", key=key["key"])[0] == 200, "it")
+            status, _, box = holder.request("POST", "/v1/sandboxes", BOX, key=key["key"])
+            assert status == 202, box
+            holder.wait_state(box["id"], "Running")
+            ping = f"/v1/sandboxes/{box['id']}/proxy/44772/ping"
+            assert api(browser, "GET", ping, server=asked)[0] == 200
+            assert api(browser, "GET", ping, console=False, server=asked)[0] == 401
+            assert api(browser, "GET", ping, headers={"Sec-Fetch-Site": "same-site"},
+                       server=asked)[0] == 401
+
+
 def signing_in_and_out_is_in_the_audit_record():
     admin = signed_in("ada")
     who = api(admin, "GET", "/v1/whoami")[1]
@@ -413,6 +445,8 @@ def main():
                 access_tokens_open_the_api,
                 every_route_refuses_users_of_another_tenant,
                 a_sandbox_is_opened_by_the_session_and_never_sees_it,
+                *([] if postgres_process.why_not()
+                  else [a_session_opens_sandboxes_of_other_servers]),
                 signing_in_and_out_is_in_the_audit_record,
                 nothing_secret_is_written,
                 other_algorithms_sign_in_and_shared_secrets_do_not,

@@ -292,6 +292,7 @@ def a_store_that_hangs_is_reported():
         assert process.request("GET", "/health")[0] == 200
         db.execute("ROLLBACK")
         wait_for(process.is_ready, "readiness")
+        assert "path=/ready" not in process.log(), "what asks for it is no news, the reason is"
 
 
 @contextlib.contextmanager

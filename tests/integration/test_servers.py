@@ -3,9 +3,12 @@
 Usage: test_servers.py SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
 """
 import concurrent.futures
+import contextlib
 import datetime
+import http.client
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -158,6 +161,15 @@ def several_are_deleted_at_all_servers():
     assert has_all(a, [])
 
 
+def asked_from(address, server, path):
+    """What a client at this address gets."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=SECONDS_MAX,
+                                            source_address=(address, 0))
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers={"OPEN-SANDBOX-API-KEY": KEY})
+        return connection.getresponse().read().decode().lower()
+
+
 def nobody_from_outside_is_taken_for_a_server():
     a, b = pair()
     name = a.create()
@@ -178,6 +190,9 @@ def nobody_from_outside_is_taken_for_a_server():
     wait_for(lambda: b.request("GET", path)[0] == 200, "the program inside")
     seen = b.request("GET", path)[2].decode().lower()
     assert "opensandbox-cluster" not in seen and KEY not in seen and "x-request-id" in seen, seen
+    for server in (a, b):  # and it learns whose the request is, whichever server was asked
+        seen = asked_from("127.0.0.2", server, path)
+        assert re.search(r"x-forwarded-for: 127\.0\.0\.2\b", seen), seen
     assert a.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
 
 
@@ -270,10 +285,14 @@ def snapshots_are_found_where_they_are():
     assert status == 202, (status, snapshot)
     path = f"/v1/snapshots/{snapshot['id']}"
     wait_for(lambda: b.request("GET", path)[2]["status"]["state"] == "Ready", "the snapshot")
-    status, _, copy = b.request("POST", "/v1/sandboxes", {
-        "snapshotId": snapshot["id"], "entrypoint": ["sleep", "1000"], "timeout": 600,
-        "resourceLimits": {}})
+    def copy_of():  # a key that no server knows does not keep it from the snapshot
+        return b.request("POST", "/v1/sandboxes", {
+            "snapshotId": snapshot["id"], "entrypoint": ["sleep", "1000"], "timeout": 600,
+            "resourceLimits": {}}, headers={"Idempotency-Key": "copy"})
+
+    status, _, copy = copy_of()
     assert status == 202, (status, copy)
+    assert copy_of()[2]["id"] == copy["id"]
     b.wait_state(copy["id"], "Running")
     with Gateway(b, copy["id"]) as gateway:
         assert gateway.run("cat /root/kept") == "kept"
@@ -452,6 +471,14 @@ def what_stays_away_is_given_up_and_expires():
         assert time.time() > ends - 1, "it expired early"
 
 
+def trace_of(server, request):
+    """The trace in the line of the server's log about a request."""
+    lines = [line for line in server.log().splitlines()
+             if f"request_id={request}" in line and "method=" in line]
+    found = re.search(r"trace_id=(\w+)", "".join(lines))
+    return found and found[1]
+
+
 def servers_speak_https_to_each_other():
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -461,7 +488,9 @@ def servers_speak_https_to_each_other():
                         "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout",
                         files[1]], check=True, capture_output=True)
         files[1].chmod(0o644)
-        with Servers(PROGRAMS, ["a", "b"], {"secret": "s" * 32}, tls=files) as servers:
+        telemetry = {"endpoint": "http://127.0.0.1:9", "metrics": "none", "logs": "none"}
+        with Servers(PROGRAMS, ["a", "b"], {"secret": "s" * 32}, {"telemetry": telemetry},
+                     tls=files) as servers:
             a, b = servers["a"], servers["b"]
             name = a.create()
             with Gateway(b, name) as gateway:
@@ -469,7 +498,22 @@ def servers_speak_https_to_each_other():
                 gateway.upload("/tmp/file", b"x" * 300_000)
             status, _, body = b.request("GET", f"/v1/sandboxes/{name}/endpoints/8000")
             assert status == 200 and body["endpoint"].startswith(b.domain), (status, body)
-            assert b.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+            assert b.request("DELETE", f"/v1/sandboxes/{name}",
+                             headers={"X-Request-ID": "one-trace"})[0] == 204
+            wait_for(lambda: trace_of(a, "one-trace") and trace_of(b, "one-trace"), "both lines")
+            assert trace_of(a, "one-trace") == trace_of(b, "one-trace")
+            status, _, body = b.request("POST", "/v1/sandboxes", {
+                "image": {"uri": "host"}, "entrypoint": ["sleep", "100"], "timeout": 600,
+                "resourceLimits": {}}, headers={"Idempotency-Key": "k", "X-Request-ID": "made"})
+            assert status == 202, (status, body)
+            wait_for(lambda: trace_of(b, "made"), "the line")
+            assert re.search(f"sandbox created.* trace_id={trace_of(b, 'made')}", b.log())
+            name = a.create()
+            b.stop()
+            b.config["cluster"]["ca_file"] = "/etc/hostname"  # without it nothing is sent, not
+            b.start()                                         # even in the clear
+            status, _, body = b.request("GET", f"/v1/sandboxes/{name}")
+            assert status == 503 and "cannot be reached" in body["message"], (status, body)
 
 
 def a_second_server_with_the_same_directory_is_kept_out():

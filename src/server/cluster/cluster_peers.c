@@ -40,9 +40,15 @@ static struct stream_security *security(struct cluster *c)
 struct cluster_peer *peer_update(struct cluster *c, const struct peer_news *n)
 {
     struct cluster_peer *peer = cluster_peer_at(c, str_of(n->id));
+    struct stream_security *tls;
 
     if (!n->reachable || !n->id[0] || str_eq(str_of(n->id), cluster_id(c)))
         return NULL;
+    tls = n->tls ? security(c) : NULL;
+    if (n->tls && !tls) { /* nothing is sent there in the clear instead */
+        (void)map_remove(&c->peers, str_of(n->id));
+        return NULL;
+    }
     if (!peer) {
         peer = mem_new(struct cluster_peer);
         if (map_add(&c->peers, str_of(n->id), peer) < 0) {
@@ -59,6 +65,6 @@ struct cluster_peer *peer_update(struct cluster *c, const struct peer_news *n)
     memcpy(peer->address, n->address, sizeof(peer->address));
     memcpy(peer->host, n->host, sizeof(peer->host));
     peer->addr = n->addr;
-    peer->tls = n->tls ? security(c) : NULL;
-    return n->tls && !peer->tls ? NULL : peer;
+    peer->tls = tls;
+    return peer;
 }

@@ -357,8 +357,7 @@ static void peer_host(const struct http_req *req, char out[INET6_ADDRSTRLEN])
         (void)inet_ntop(AF_INET6, &peer->v6.sin6_addr, out, INET6_ADDRSTRLEN);
 }
 
-/* X-Forwarded-For as received, with the client's address appended; STR_NONE if both are empty. */
-static struct str forwarded_for(struct http_req *req)
+struct str gateway_forwarded_for(struct http_req *req)
 {
     const struct str name = STR("X-Forwarded-For");
     const struct http_headers *h = &req->head.headers;
@@ -397,7 +396,7 @@ static size_t forwarded_rows(const struct visit *v, struct http_req *req,
         struct http_header row;
         bool known; /* replaces what the client sent */
     } wanted[] = {
-        {{STR("X-Forwarded-For"), forwarded_for(req)},                    true  },
+        {{STR("X-Forwarded-For"), gateway_forwarded_for(req)},            true  },
         {{STR("X-Forwarded-Proto"), secure ? STR("https") : STR("http")}, secure},
         {{STR("X-Forwarded-Host"), req->head.host},                       false },
         {{STR("X-Forwarded-Prefix"), visit_prefix(v, req)},               false },

@@ -90,6 +90,9 @@ void gateway_set_open(struct gateway *g, bool open);
 void gateway_set_wake_ms(struct gateway *g, uint32_t wake_ms);
 /* gateway_conf.domain, for host_route_apply(). */
 struct str gateway_domain(const struct gateway *g);
+/* X-Forwarded-For as received, with the client's address appended, in the request's arena; STR_NONE
+ * if both are empty. */
+struct str gateway_forwarded_for(struct http_req *req);
 /* Closes all forwarded connections. Free the server of the requests first. NULL is fine. */
 void gateway_free(struct gateway *g);
 

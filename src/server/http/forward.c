@@ -15,8 +15,10 @@
 #include "base/time.h"
 #include "net/http_proxy.h"
 #include "server/cluster/cluster.h"
+#include "server/gateway/host_route.h"
 #include "server/http/routes.h"
 #include "server/http/server_internal.h"
+#include "server/http/tracing.h"
 
 enum {
     KEPT_MAX = 256,
@@ -24,7 +26,7 @@ enum {
     RESTART_MS = 10 * 1000, /* how long a request waits for a server that restarts */
     RESTART_LOOK_MS = 100,
     ANSWER_MS = 330 * 1000, /* of the API, which may wait for 300 s; the gateway has no limit */
-    ROWS_MAX = 4,
+    ROWS_MAX = 5,
     BODY_ARENA_MAX = 4 << 20,
 };
 
@@ -67,25 +69,33 @@ static struct str ticket_sandbox(struct str ticket)
     return dot < ticket.n ? str_skip(ticket, dot + 1) : STR_NONE;
 }
 
-/* Of a create: the server that knows its Idempotency-Key, or has its snapshot. */
+/* Of a create: its snapshot, when that is not here. */
+static bool snapshot_key(struct http_req *req, struct str body, char key[CLUSTER_KEY_MAX])
+{
+    AUTO_ARENA(arena, BODY_ARENA_MAX);
+    struct json *root = NULL;
+    struct str id = STR_NONE;
+
+    return str_find_str(body, STR("\"snapshotId\"")) < body.n &&
+           json_parse(&arena, body, NULL, &root, NULL) == 0 &&
+           json_to_str(json_get(root, STR("snapshotId")), &id) == 0 &&
+           !snapshots_find(server_of(req)->snapshots, id) && key_set(key, CLUSTER_SNAPSHOT, id);
+}
+
+/* Of a create: the server that knows its Idempotency-Key; when none does (serve_found), or without
+ * a key, the one that has its snapshot. */
 static bool create_key(struct http_req *req, char key[CLUSTER_KEY_MAX])
 {
     struct server *s = server_of(req);
-    struct str header = http_req_header(req, STR("Idempotency-Key")), id = STR_NONE;
+    struct str header = http_req_header(req, STR("Idempotency-Key"));
     char mark[IDEMPOTENCY_MARK_MAX];
-    AUTO_ARENA(arena, BODY_ARENA_MAX);
-    struct json *root = NULL;
 
     if (header.n && header.n <= IDEMPOTENCY_KEY_MAX) {
         idempotency_mark(guard_principal(req), header, req->body, mark);
         return !idempotency_has(s->idempotency, str_of(mark)) &&
                key_set(key, CLUSTER_MARK, str_make(mark, str_find(str_of(mark), ':')));
     }
-    if (str_find_str(req->body, STR("\"snapshotId\"")) == req->body.n ||
-        json_parse(&arena, req->body, NULL, &root, NULL) < 0 ||
-        json_to_str(json_get(root, STR("snapshotId")), &id) < 0)
-        return false;
-    return !snapshots_find(s->snapshots, id) && key_set(key, CLUSTER_SNAPSHOT, id);
+    return snapshot_key(req, req->body, key);
 }
 
 /* False when it is about nothing that one server holds, or about what is here. */
@@ -126,12 +136,17 @@ static struct str target_of(struct http_req *req)
 
 static const struct principal *client_of(const struct http_req *req)
 {
+    const struct server *s = server_of(req);
     const struct principal *by = guard_principal(req), *found;
+    struct host_route route;
 
     if (by->role != ROLE_NONE)
         return by;
-    /* A path of the gateway, where the guard does not look. */
-    found = guard_find_key(&server_of(req)->guard, http_req_header(req, STR(GUARD_KEY_HEADER)));
+    /* A path of the gateway, where the guard does not look. Sessions are of this server alone, and
+     * count nothing at the host of a sandbox. */
+    found = guard_find_key(&s->guard, http_req_header(req, STR(GUARD_KEY_HEADER)));
+    if (!found && !host_route_parse(req->head.host, gateway_domain(s->gateway), &route))
+        found = auth_session(s, req);
     return found ? found : by;
 }
 
@@ -276,8 +291,10 @@ static void on_fail(void *user UNUSED, struct http_req *req, int status UNUSED,
 static void forward_to(struct http_req *req, const struct cluster_peer *peer)
 {
     struct journey *j = req->kept;
+    const struct trace_context *trace = tracing_of(req);
     struct str target = target_of(req);
     struct http_header rows[ROWS_MAX];
+    char parent[TRACE_PARENT_MAX];
     size_t n = 0;
 
     if (!target.p ||
@@ -286,8 +303,15 @@ static void forward_to(struct http_req *req, const struct cluster_peer *peer)
         return;
     }
     rows[n++] = (struct http_header){STR(GUARD_ID_HEADER), req->id};
+    rows[n++] = (struct http_header){STR("X-Forwarded-For"), gateway_forwarded_for(req)};
+    if (!rows[n - 1].value.n) /* it has no address */
+        n--;
     if (http_req_is_secure(req))
         rows[n++] = (struct http_header){STR("X-Forwarded-Proto"), STR("https")};
+    if (trace) { /* the spans there are below ours */
+        trace_format(trace, parent);
+        rows[n++] = (struct http_header){STR("traceparent"), str_of(parent)};
+    }
     http_req_be_patient(req);
     http_proxy_forward(req, j->f->client,
                        &(struct http_proxy_target){
@@ -312,10 +336,12 @@ static void forward_to(struct http_req *req, const struct cluster_peer *peer)
 static void serve_here(struct http_req *req)
 {
     struct journey *j = req->kept;
+    struct trace_context before = trace_enter(tracing_of(req)); /* the first handler has returned */
 
     req->body = j->body;
     handle_here(req);
     req->body = STR_NONE;
+    (void)trace_enter(&before);
 }
 
 /* Whether the client may know that there is such a sandbox. On a path of the gateway that is for
@@ -347,6 +373,7 @@ static void serve_away(struct http_req *req, struct cluster_found *found)
 static void serve_found(void *owner, struct http_req *req, const char *why)
 {
     struct forwarding *f = owner;
+    struct journey *j = req->kept;
     struct cluster_found *found = f->now;
     struct cluster_peer *peer;
 
@@ -355,7 +382,10 @@ static void serve_found(void *owner, struct http_req *req, const char *why)
         return;
     }
     if (found->r == 0 || found->here) {
-        serve_here(req);
+        if (j->key[0] == CLUSTER_MARK && snapshot_key(req, j->body, j->key))
+            look_again(req);
+        else
+            serve_here(req);
         return;
     }
     peer = found->live ? cluster_peer_at(f->server->cluster, str_of(found->holder)) : NULL;
@@ -382,12 +412,13 @@ static void on_found(void *user, struct cluster_found *found)
 {
     struct finding *finding = user;
     struct forwarding *f = finding->f;
+    struct cluster_found *before = f->now; /* a request may look for something else at once */
 
     f->now = found;
     finding->done(finding->user, found->r < 0 ? "the database does not answer where this is; try "
                                                 "again"
                                               : NULL);
-    f->now = NULL;
+    f->now = before;
     free(finding);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/time.h"
 #include "server/http/logfile.h"
+#include "server/http/routes.h"
 #include "server/http/server_internal.h"
 #include "server/http/tracing.h"
 
@@ -77,7 +78,7 @@ void request_log_write(struct http_req *req, int error)
 {
     struct server *s = server_of(req);
     uint64_t ns = time_mono_ns() - req->begin_ns;
-    bool asks_ready = req->route && req->route->handler == handle_ready_get; /* it logs reasons */
+    bool asks_ready = route_is(req, handle_ready_get); /* it logs reasons */
     bool failed = error || (req->status >= 400 && !asks_ready);
     struct trace_context before;
     enum log_level level = failed || is_change(req->head.method) ? LOG_INFO : LOG_DEBUG;

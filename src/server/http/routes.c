@@ -118,6 +118,13 @@ void handle_here(struct http_req *req)
     handlers[at](req);
 }
 
+bool route_is(const struct http_req *req, void (*handler)(struct http_req *req))
+{
+    size_t count;
+
+    return req->route && handlers[req->route - server_routes(&count)] == handler;
+}
+
 const struct http_route *server_routes(size_t *ret_count)
 {
     static struct http_route table[2 * ARRAY_LEN(rows)]; /* filled once, read-only from then on */

@@ -16,3 +16,5 @@ enum {
 
 /* All rows; those that exist under /v1 as well appear twice. Made once, never freed. */
 const struct http_route *server_routes(size_t *ret_count);
+/* Whether the request's row has this handler; the table's own looks for other servers first. */
+bool route_is(const struct http_req *req, void (*handler)(struct http_req *req));
