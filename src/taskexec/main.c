@@ -156,6 +156,15 @@ static int serve(struct life *l, const struct options *o, struct err *e)
     return loop_run(l->loop, e);
 }
 
+static void life_end(struct life *l)
+{
+    http_server_free(l->server);
+    task_store_close(&l->store);
+    loop_timer_stop(l->loop, &l->tick);
+    loop_signals_stop(&l->signals);
+    loop_free(l->loop);
+}
+
 int main(int argc, char **argv)
 {
     struct life l = {0};
@@ -181,5 +190,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "opensandbox-task-executor: %s\n", e.msg);
         return EXIT_FAILURE;
     }
+    life_end(&l);
     return EXIT_SUCCESS;
 }

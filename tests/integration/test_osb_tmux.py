@@ -125,8 +125,7 @@ def detaches_and_comes_back(tmux, osb, box):
     tmux.line("exit")
     tmux.wait("^status=0$")
     tmux.resize(160, 26)  # one line for what it says
-    tmux.line("clear")
-    tmux.line(f"{osb.program} shell {box}; echo status=$?")
+    tmux.line(f"clear; {osb.program} shell {box}; echo status=$?")
     tmux.line("PS1='in''side> '")
     tmux.wait(r"^inside>\s*\Z")
     tmux.line("clear; KEPT=in-the-shell; (sleep 0.2; echo la''ter) & wait; echo left")
@@ -134,8 +133,7 @@ def detaches_and_comes_back(tmux, osb, box):
     tmux.keys("C-p", "C-q")
     command = tmux.wait(r"detached; osb (shell \S+ --attach \S+)\s+comes back").group(1)
     tmux.wait("^status=0$")
-    tmux.line("clear")
-    tmux.line(f"{osb.program} {command}; echo status=$?")
+    tmux.line(f"clear; {osb.program} {command}; echo status=$?")
     tmux.wait("^left$")  # what it showed comes again
     tmux.line("echo [$KEPT]")
     tmux.wait(r"^\[in-the-shell\]$")
@@ -151,8 +149,7 @@ def the_terminal_is_as_it_was(tmux, _osb, _box):
 
 def top_is_live_and_ends(tmux, osb, box):
     tmux.resize(120, 30)
-    tmux.line("clear")
-    tmux.line(f"{osb.program} top; echo status=$?")
+    tmux.line(f"clear; {osb.program} top; echo status=$?")
     tmux.wait(f"^{box} ")
     tmux.wait(r"^ID +IMAGE +CPU %")
     other = osb.json("sandbox", "create", "--image", "host")["id"]
@@ -168,8 +165,7 @@ def top_is_live_and_ends(tmux, osb, box):
 
 def run_with_a_terminal_removes_its_sandbox(tmux, osb, box):
     before = osb.ids()
-    tmux.line("clear")
-    tmux.line(f"{osb.program} run --rm -it --image host -- sh -c 'tty && read x && exit $x'; "
+    tmux.line(f"clear; {osb.program} run --rm -it --image host -- sh -c 'tty && read x && exit $x'; "
               "echo status=$?")
     tmux.wait("^/dev/pts/")
     tmux.line("5")
