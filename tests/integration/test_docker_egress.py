@@ -383,8 +383,9 @@ def server_with(more):
 TESTS = [
     names_and_addresses_are_judged, the_containers_are_those_of_the_contract,
     its_policy_changes_at_port_18080, a_sandbox_of_a_pool_has_the_policy_of_the_template,
-    a_paused_sandbox_keeps_its_policy, a_snapshot_brings_no_policy_along, credentials_are_added_outside_the_sandbox,
-    refuses_what_cannot_be, a_sidecar_that_does_not_start_fails_the_create,
+    a_paused_sandbox_keeps_its_policy, a_snapshot_brings_no_policy_along,
+    credentials_are_added_outside_the_sandbox, refuses_what_cannot_be,
+    a_sidecar_that_does_not_start_fails_the_create,
     without_an_image_the_server_makes_one, a_killed_sidecar_closes_the_network,
     a_removed_sidecar_closes_the_network, both_are_adopted_after_a_restart,
     a_create_cut_by_kill9_leaves_no_orphan,
