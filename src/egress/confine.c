@@ -81,14 +81,20 @@ enum {
      LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE | FS_TRUNCATE)
 #define FILES_READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 
-/* Authorities, which OpenSSL looks up when it needs them, and what metrics read. */
+/* Authorities, which OpenSSL looks up when it needs them, modules of libraries, and what metrics
+ * read. All of it is public. */
 static const char *const readable[] = {
     "/etc/ssl",
     "/etc/pki",
     "/etc/ca-certificates",
     "/usr/share/ca-certificates",
     "/usr/local/share/ca-certificates",
-    "/usr/lib/ssl",
+    "/usr/share/crypto-policies",
+    "/etc/crypto-policies",
+    "/usr/lib",
+    "/usr/lib64",
+    "/lib",
+    "/lib64",
     "/etc/localtime",
     "/usr/share/zoneinfo",
     "/proc/meminfo",

@@ -2,8 +2,8 @@
  * server, and a mistake there must not reach what that account may.
  *
  * Files, before it has threads, by Landlock: from then on it opens the directories of sandboxes,
- * and reads authorities and a few files of the system. The key, store and configuration of the
- * server cannot be opened, nor can anybody's home, and no process outside can get a signal.
+ * and reads authorities, libraries and a few files of the system. The key, store and configuration
+ * of the server cannot be opened, nor can anybody's home, and no process outside can get a signal.
  *
  * System calls, once it serves, by a seccomp filter: it can make no unix socket, so that it cannot
  * connect to the broker or to others; start no program; trace no process, and take no descriptor or

@@ -19,6 +19,7 @@ enum {
     BEGIN_MS = 5,  /* between looks whether there is a connection to write to */
     ASKS_MAX = 4,  /* of one request: as nobody, for a token, with it, with a password */
     THREADS = 2,
+    ANSWER_MS = 5 * 60 * 1000, /* a registry may copy a large blob before it answers */
 };
 
 struct image_push {
@@ -455,6 +456,7 @@ static int make_registry(struct image_push *p, bool plain, struct err *e)
         .rules = &rule,
         .rule_count = p->conf.insecure ? 1 : 0,
         .ca_file = p->conf.ca_file,
+        .head_ms = ANSWER_MS,
     };
     struct image_endpoint at[IMAGE_MIRRORS_MAX + 1];
     size_t n;

@@ -118,7 +118,7 @@ static void call_end(struct http_call *call, int error)
 
 static void conn_forget_call(struct client_conn *c)
 {
-    c->call->sent = http_call_has_sent(c->call);
+    c->call->sent |= http_call_has_sent(c->call); /* a retry does not undo it */
     c->call->conn = NULL;
     c->call = NULL;
 }

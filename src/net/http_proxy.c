@@ -409,6 +409,15 @@ static bool proxy_try_again(struct proxy *p)
     return true;
 }
 
+/* Refused, and nothing was sent before on a kept connection that broke: a request that may change
+ * something is not sent twice. */
+static bool proxy_was_refused(const struct proxy *p, const struct http_call *call, int error)
+{
+    enum http_method m = p->req->head.method;
+
+    return error == ECONNREFUSED && (m == HTTP_GET || m == HTTP_HEAD || !http_call_has_sent(call));
+}
+
 static void proxy_on_end(struct http_call *call, int error)
 {
     struct proxy *p = call->user;
@@ -416,7 +425,7 @@ static void proxy_on_end(struct http_call *call, int error)
     if (!p->call) /* upgraded: the request is no longer ours */
         return;
     p->call = NULL;
-    if (error == ECONNREFUSED && (proxy_try_again(p) || proxy_give_back(p, 0, NULL)))
+    if (proxy_was_refused(p, call, error) && (proxy_try_again(p) || proxy_give_back(p, 0, NULL)))
         return;
     proxy_settle(p);
     if (p->req->reply_state != HTTP_REPLY_NONE) {

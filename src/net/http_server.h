@@ -60,6 +60,8 @@ struct http_req {
     struct str id;         /* its id in logs: on_request sets it, in the arena */
     const void *principal; /* who sent it: on_request sets it, in the arena; may be NULL */
     void *trace;           /* of its trace: on_request sets it, in the arena; may be NULL */
+    void *kept;            /* of the handler, in the arena, across waits */
+    bool forwarded;        /* on_request: another server of ours sent it, and has checked it */
     bool secret;           /* its arena holds secrets, and is overwritten at its end */
     bool admitted; /* counts in http_server_stats until it is answered: see http_req_admit */
 

@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "net/aead.h"
 #include "net/tls.h"
+#include "server/cluster/cluster.h"
 #include "server/config/apikey.h"
 #include "server/config/dirs.h"
 #include "server/core/webhook.h"
@@ -134,7 +135,8 @@ static bool find_preview(void *user, struct str ticket, struct str *ret_sandbox_
                          uint16_t *ret_port)
 {
     struct server *s = &((struct life *)user)->server;
-    const struct preview *p = previews_use(s->previews, ticket, time_wall_us() / TIME_US_PER_S);
+    const struct preview *p = previews_use(s->previews, str_make(ticket.p, str_find(ticket, '.')),
+                                           time_wall_us() / TIME_US_PER_S);
 
     if (!p)
         return false;
@@ -277,6 +279,8 @@ static int start_renew_queue(struct life *l, struct err *e)
 static bool on_request(struct http_req *req)
 {
     tracing_begin(req);
+    if (server_of(req)->cluster && http_req_header(req, STR(CLUSTER_HEADER)).p)
+        return forwarding_admit(req);
     if (host_route_apply(req, gateway_domain(server_of(req)->gateway)) < 0) {
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
         return false;
@@ -586,10 +590,8 @@ static int start_runtime(struct life *l, struct err *e)
         .on_lost = on_runtime_lost,
         .user = l,
     };
-    int r = owner_load(l->server.config->dir, l->owner, e);
+    int r = seal_load(l->server.config->dir, &l->seal, e);
 
-    if (r == 0)
-        r = seal_load(l->server.config->dir, &l->seal, e);
     if (r == 0 && aead_derive(l->seal.key, STR("vaults of egress"), l->vault_key) < 0)
         r = err_set(e, EIO, "derive the key of credential vaults");
     if (r == 0)
@@ -663,15 +665,69 @@ static int start_gateway(struct life *l, struct err *e)
     return gateway_new(&conf, &s->gateway, e);
 }
 
+static struct store_postgres place_of(const struct life *l)
+{
+    const struct config *config = l->server.config;
+
+    return (struct store_postgres){config->store.dsn, l->owner, config->cluster.advertise[0]};
+}
+
+static int open_store(struct life *l, struct err *e)
+{
+    const struct config *config = l->server.config;
+    struct store_postgres place = place_of(l);
+
+    return config->store.type == CONFIG_STORE_POSTGRES
+               ? store_open_postgres(&place, &l->server.store, e)
+               : store_open(STORE_SQLITE, config->store.path, &l->server.store, e);
+}
+
+static void on_given_up(void *user, const char *why)
+{
+    struct life *l = user;
+
+    log_event(LOG_ERROR, "stopping; start this server again", LOG_STR("why", why));
+    l->status = 1;
+    cluster_stop(l->server.cluster);
+    begin_stop(l);
+}
+
+/* One server needs none of it. */
+static int start_cluster(struct life *l, struct err *e)
+{
+    struct server *s = &l->server;
+    const struct config *config = s->config;
+    struct cluster_conf conf = {
+        .loop = s->loop,
+        .pool = s->pool,
+        .store = s->store,
+        .place = place_of(l),
+        .sandboxes = s->sandboxes,
+        .tenants = s->tenants,
+        .address = config->cluster.advertise,
+        .secret = config->cluster.secret,
+        .ca_file = config->cluster.ca_file,
+        .lease_s = (uint32_t)config->cluster.lease_seconds,
+        .give_up_s = (uint32_t)config->cluster.give_up_seconds,
+        .on_given_up = on_given_up,
+        .user = l,
+    };
+    int r = config->cluster.advertise[0] ? cluster_new(&conf, &s->cluster, e) : 0;
+
+    if (r < 0 || !s->cluster)
+        return r;
+    return forwarding_new(s, e);
+}
+
 static int start_parts(struct life *l, struct err *e)
 {
     struct server *s = &l->server;
     const struct config *config = s->config;
     struct pool_conf pool = {"worker", (unsigned)config->server.workers, POOL_QUEUE_MAX};
-    int r = store_open((enum store_type)config->store.type,
-                       config->store.type == CONFIG_STORE_POSTGRES ? config->store.dsn
-                                                                   : config->store.path,
-                       &s->store, e);
+    int r = owner_load(config->dir, l->owner, e);
+
+    if (r == 0)
+        r = open_store(l, e);
 
     s->previews = previews_new();
     if (r == 0)
@@ -716,6 +772,7 @@ static int start_parts(struct life *l, struct err *e)
             .snapshots = s->snapshots,
             .tenants = s->tenants,
             .events = s->events,
+            .shared_store = config->cluster.advertise[0],
             .failed_ttl_us = config->runtime.failed_ttl_seconds * TIME_US_PER_S,
             .renew_min_interval_s = (uint32_t)config->renew_intent.min_interval_seconds,
             .reconcile_ms = (uint32_t)config->runtime.reconcile_seconds * 1000,
@@ -728,6 +785,8 @@ static int start_parts(struct life *l, struct err *e)
         r = pools_new(
             &(struct pools_conf){s->loop, s->pool, s->store, s->runtime, s->sandboxes, &l->seal},
             &s->pools, e);
+    if (r == 0)
+        r = start_cluster(l, e);
     return r < 0 ? r : start_gateway(l, e);
 }
 
@@ -788,6 +847,8 @@ static int load(struct life *l, struct err *e)
 {
     int r = tenants_load(l->server.tenants, e);
 
+    if (l->server.cluster)
+        cluster_start(l->server.cluster);
     if (r == 0 && l->server.pools)
         r = pools_load(l->server.pools, e);
     if (r == 0)
@@ -860,6 +921,7 @@ static void clean_up(struct life *l)
     renew_queue_free(l->renew_queue);
     http_server_free(s->http);
     gateway_free(s->gateway);
+    cluster_stop(s->cluster);
     previews_free(s->previews);
     oidc_free(s->oidc);
     tls_server_free(l->tls);
@@ -870,6 +932,7 @@ static void clean_up(struct life *l)
         (void)pool_stop(s->pool, UINT32_MAX);
         loop_settle(s->loop);
     }
+    forwarding_free(s->forwarding); /* what it has looked up has come back */
     if (s->runtime)
         s->runtime->ops->free(s->runtime);
     else if (l->prepared)
@@ -878,6 +941,7 @@ static void clean_up(struct life *l)
         loop_settle(s->loop); /* tasks of the runtime that it has ended now */
     pool_free(s->pool);
     telemetry_stop(s->telemetry);
+    cluster_free(s->cluster);
     sandboxes_free(s->sandboxes);
     snapshots_free(s->snapshots);
     pools_free(s->pools);

@@ -76,6 +76,7 @@ class DockerEngine:
         self.folder = pathlib.Path(self.temporary.name)
         self.folder.chmod(0o755)
         self.sock = self.folder / "sock"
+        self.cgroup = self.name
         self.process = self.containerd = None
         self.network = f"10.200.{secrets.randbelow(254)}"  # none of the broker's
 
@@ -142,7 +143,7 @@ class DockerEngine:
         if self.containerd:
             self.containerd.terminate()
             self.containerd.wait(120)
-        for pid in self.strays():
+        for pid in self.strays():  # names of it are in their command lines
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not self.strays(), "the end of what dockerd started")
@@ -151,7 +152,7 @@ class DockerEngine:
         for line in reversed(mounts):
             if line.split()[1].startswith(str(self.folder)):
                 subprocess.run(["umount", "-l", line.split()[1]], check=False)
-        for top in pathlib.Path("/sys/fs/cgroup").glob(f"**/{self.name}"):
+        for top in pathlib.Path("/sys/fs/cgroup").glob(f"**/{self.cgroup}"):
             for directory, _, _ in os.walk(top, topdown=False):
                 with contextlib.suppress(OSError):
                     os.rmdir(directory)
@@ -165,7 +166,7 @@ class DockerEngine:
                 if str(self.folder).encode() in entry.read_bytes() and \
                         int(entry.parent.name) != os.getpid():
                     comm = (entry.parent / "comm").read_text().strip()
-                    if comm.startswith(("containerd", "docker", "runc")):
+                    if comm.startswith(("containerd", "docker", "runc", "podman", "conmon")):
                         found.append(int(entry.parent.name))
         return found
 
@@ -281,6 +282,10 @@ class PodmanEngine(DockerEngine):
     namespace of its own: egress_world.enter()."""
 
     is_docker = False
+
+    def __init__(self):
+        super().__init__()
+        self.cgroup = "libpod_parent"  # of all: only what is empty goes
 
     def start_containerd(self):
         # Its usual limits are more than root of a restricted machine may set.

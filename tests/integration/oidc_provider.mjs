@@ -2,7 +2,8 @@
 //
 // Environment: MODULE (the file of oidc-provider), CLIENTS and ACCOUNTS (JSON), and, for https, CERT and
 // KEY (files). Prints its issuer, then answers each line of standard input: "rotate" changes all keys,
-// "count PATH" says how often a path was asked for, "mute" and "speak" have it answer nothing or again.
+// "count PATH" says how often a path was asked for, "mute" and "speak" have it answer nothing or again,
+// "lie" has the tokens be of another sign-in: with another nonce.
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -15,7 +16,7 @@ const clients = JSON.parse(process.env.CLIENTS);
 const secure = process.env.CERT ? {cert: fs.readFileSync(process.env.CERT), key: fs.readFileSync(process.env.KEY)} : null;
 const API = 'https://opensandbox.example/api';
 const seen = new Map();
-let provider, issuer, mute = false, round = 0;
+let provider, issuer, mute = false, lies = false, round = 0;
 
 function keys() {
   round += 1;
@@ -76,6 +77,7 @@ async function answer(request, response) {
   const {pathname} = new URL(request.url, issuer);
   seen.set(pathname, (seen.get(pathname) ?? 0) + 1);
   if (mute) return undefined;
+  if (lies) request.url = request.url.replace(/nonce=[^&]*/, 'nonce=another');
   if (pathname.startsWith('/interaction/')) return interact(request, response).catch((e) => response.writeHead(400).end(String(e)));
   return provider.callback()(request, response);
 }
@@ -90,6 +92,7 @@ for await (const line of readline.createInterface({input: process.stdin})) {
   const [what, path] = line.split(' ');
   if (what === 'rotate') make();
   if (what === 'mute' || what === 'speak') mute = what === 'mute';
+  if (what === 'lie' || what === 'speak') lies = what === 'lie';
   console.log(what === 'count' ? (seen.get(path) ?? 0) : 'done');
 }
 process.exit(0);

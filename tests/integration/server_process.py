@@ -101,7 +101,8 @@ class ServerProcess:
         given = json.loads(os.environ.get("OSB_TEST_CONFIG", "{}"))  # of on_runtime.py
         for section, keys in (*given.items(), *self.config.items()):
             sections.setdefault(section, {}).update(keys)
-        if "dsn" in sections.get("store", {}):  # tables of its own, as a file would be
+        dsn = sections.get("store", {}).get("dsn", "")
+        if dsn and "search_path" not in dsn:  # tables of its own, as a file would be
             sections["store"]["dsn"] = postgres_process.own_schema(sections["store"]["dsn"],
                                                                    self.folder.name)
         self.config_path.write_text(toml(sections), encoding="utf-8")

@@ -385,10 +385,9 @@ TESTS = [
     its_policy_changes_at_port_18080, a_sandbox_of_a_pool_has_the_policy_of_the_template,
     a_paused_sandbox_keeps_its_policy, a_snapshot_brings_no_policy_along,
     credentials_are_added_outside_the_sandbox, refuses_what_cannot_be,
-    a_sidecar_that_does_not_start_fails_the_create,
-    without_an_image_the_server_makes_one, a_killed_sidecar_closes_the_network,
-    a_removed_sidecar_closes_the_network, both_are_adopted_after_a_restart,
-    a_create_cut_by_kill9_leaves_no_orphan,
+    a_sidecar_that_does_not_start_fails_the_create, without_an_image_the_server_makes_one,
+    a_killed_sidecar_closes_the_network, a_removed_sidecar_closes_the_network,
+    both_are_adopted_after_a_restart, a_create_cut_by_kill9_leaves_no_orphan,
     lists_of_the_operator_hold_for_every_sandbox, lists_that_cannot_be_kept_stop_the_server,
 ]
 

@@ -689,9 +689,10 @@ TESTS = [injects_each_kind, leaves_other_requests_alone, substitutes_placeholder
          refuses_devious_paths, sends_nothing_to_a_server_with_a_bad_certificate, obeys_the_policy,
          passes_chosen_names_unopened, refuses_what_is_neither_tls_nor_http,
          judges_each_pipelined_request, refuses_ambiguous_framing, redacts_what_servers_echo,
-         redacts_by_the_vault_of_the_request, carries_websockets, cuts_connections_on_demand,
-         streams_a_gibibyte_in_little_memory, works_with_curl_and_requests,
-         keeps_placeholders_from_other_hosts, leaves_no_trace_of_a_secret]
+         redacts_by_the_vault_of_the_request, carries_websockets,
+         cuts_connections_on_demand, streams_a_gibibyte_in_little_memory,
+         works_with_curl_and_requests, keeps_placeholders_from_other_hosts,
+         leaves_no_trace_of_a_secret]
 if len(sys.argv) > 2:
     TESTS = [t for t in TESTS if sys.argv[2] in t.__name__]
 with tempfile.TemporaryDirectory() as made:

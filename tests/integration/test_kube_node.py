@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""test_kube_node.py NAME=PATH... [--long|--chart] - the whole way on a cluster where pods
-really run: the official SDKs, our server, operator, gateway, task executor, committer; containerd
-and runc.
+"""test_kube_node.py NAME=PATH... [--long|--chart] - the whole way on a cluster where pods really
+run: the official SDKs, our server, operator, gateway, task executor and committer; containerd.
 
 --long adds what takes more than a short test may; with --chart, all of our programs are pods of the
 umbrella chart, which helm installs, upgrades and removes: tests/drill/kubernetes."""

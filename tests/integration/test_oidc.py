@@ -152,6 +152,16 @@ def an_answer_of_the_provider_counts_for_the_browser_that_asked():
     assert where.endswith("?signin=failed"), where
 
 
+def a_token_of_another_sign_in_is_refused():
+    PROVIDER.tell("lie")
+    try:
+        assert refused("otto") == "failed"
+    finally:
+        PROVIDER.tell("speak")
+    assert "the token was made for another sign-in" in SERVER.log()
+    signed_in("otto")
+
+
 def new_keys_of_the_provider_are_read_once_and_not_more_often():
     forged = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
               for part in ({"alg": "RS256", "kid": "unknown"}, {"sub": "x"})]
@@ -399,6 +409,7 @@ def main():
                 a_cookie_alone_or_from_another_page_is_worth_nothing,
                 a_session_ends_by_logging_out,
                 an_answer_of_the_provider_counts_for_the_browser_that_asked,
+                a_token_of_another_sign_in_is_refused,
                 access_tokens_open_the_api,
                 every_route_refuses_users_of_another_tenant,
                 a_sandbox_is_opened_by_the_session_and_never_sees_it,

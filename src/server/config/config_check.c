@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/url.h"
 #include "net/tls.h"
 #include "sandbox/disk.h"
 #include "sandbox/plan.h"
@@ -240,6 +241,33 @@ RULE(dsn_without_postgres)
     return c->store.type != CONFIG_STORE_POSTGRES && c->store.dsn[0];
 }
 
+RULE(cluster_without_postgres)
+{
+    return c->cluster.advertise[0] && c->store.type != CONFIG_STORE_POSTGRES;
+}
+
+RULE(cluster_of_kubernetes)
+{
+    return c->cluster.advertise[0] && c->runtime.type == CONFIG_RUNTIME_KUBERNETES;
+}
+
+RULE(cluster_without_url)
+{
+    struct url url;
+
+    return c->cluster.advertise[0] &&
+           (url_split(str_of(c->cluster.advertise), &url, NULL) < 0 || url.path.n > 1 ||
+            url.query.p || (url.scheme != URL_HTTP && url.scheme != URL_HTTPS) ||
+            strlen(c->cluster.advertise) > 255);
+}
+
+RULE(short_cluster_secret)
+{
+    size_t n = strlen(c->cluster.secret);
+
+    return n && (n < 32 || n > 255);
+}
+
 RULE(too_many_api_keys)
 {
     return c->server.api_keys.count + (c->server.api_key[0] != '\0') > CONFIG_KEYS_MAX;
@@ -323,6 +351,11 @@ static const struct {
     {redis_without_dsn,                "renew_intent.redis.enabled", "needs renew_intent.redis.dsn"                          },
     {postgres_without_dsn,             "store.type",                 "postgres needs store.dsn"                              },
     {dsn_without_postgres,             "store.dsn",                  "goes with store.type = \"postgres\" only"              },
+    {cluster_without_postgres,         "cluster.advertise",          "needs store.type = \"postgres\""                       },
+    {cluster_of_kubernetes,            "cluster.advertise",
+     "servers of the kubernetes runtime share the cluster's own state, and need none of this"                                },
+    {cluster_without_url,              "cluster.advertise",          "expected a URL such as http://10.0.0.1:8080"           },
+    {short_cluster_secret,             "cluster.secret",             "expected 32 to 255 bytes"                              },
     {too_many_api_keys,                "server.api_keys",            "there is room for 16 keys, api_key among them"         },
     {hidden_api_key,                   "server.api_key",             HIDDEN_KEY                                              },
     {hidden_api_keys,                  "server.api_keys",            HIDDEN_KEY                                              },

@@ -163,7 +163,7 @@ static int print_row(const struct config *c, const struct config_row *row, bool 
 static bool is_harmless(size_t section)
 {
     static const char *const paths[] = {
-        "server", "log", "runtime", "embedded", "storage", "store", "renew_intent",
+        "server", "log", "runtime", "embedded", "storage", "store", "cluster", "renew_intent",
     };
 
     for (size_t i = 0; i < ARRAY_LEN(paths); i++)

@@ -118,6 +118,13 @@ int idempotency_begin(struct idempotency *t, struct str mark, char ret_sandbox[I
     return 1;
 }
 
+bool idempotency_has(const struct idempotency *t, struct str mark)
+{
+    struct str key, body;
+
+    return split(mark, &key, &body) && map_has(&t->keys, key);
+}
+
 void idempotency_made(struct idempotency *t, struct str mark, const char *sandbox)
 {
     struct str key, body;

@@ -31,6 +31,8 @@ void idempotency_mark(const struct principal *by, struct str key, struct str bod
  * sandbox. -EALREADY: it is under way; -EINVAL: it came with another body; -ENOSPC: all that are
  * known are under way. */
 int idempotency_begin(struct idempotency *t, struct str mark, char ret_sandbox[ID_UUID_MAX]);
+/* Whether this server knows the key of the mark. */
+bool idempotency_has(const struct idempotency *t, struct str mark);
 void idempotency_made(struct idempotency *t, struct str mark, const char *sandbox);
 void idempotency_failed(struct idempotency *t, struct str mark);
 /* At start-up: a sandbox has this mark. */

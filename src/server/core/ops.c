@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/core/sandboxes_internal.h"
+#include "server/core/tenants.h"
 
 /* --- the queue --- */
 
@@ -185,6 +186,19 @@ void op_submit(struct op *op, struct sandbox *sb)
     ops_go_on(sb);
 }
 
+void op_share(struct op *op, struct sandboxes *t, const char *tenant, const char *key_id,
+              const struct api_limits *limits)
+{
+    if (!t->conf.shared_store || !t->conf.tenants)
+        return;
+    tenants_share(t->conf.tenants, tenant, limits, &op->share);
+    if (!principal_is_of_pool(key_id))
+        return;
+    op->share.tenant = STR("");
+    for (size_t i = 0; i < STORE_QUOTAS; i++)
+        op->share.limits[i] = -1;
+}
+
 void op_work_more(struct op *op, void (*work)(struct op *op))
 {
     struct sandboxes *t = op->sb->table;
@@ -203,6 +217,17 @@ bool sandboxes_failure_passes(int code)
 
 void op_fail(struct op *op, const struct err *e)
 {
+    if (e->code == E2BIG && op->share.tenant.p) {
+        (void)api_fail_set(&op->fail, 403, "QUOTA_EXCEEDED",
+                           "tenant '%.*s' uses its quota up, with its sandboxes at all servers",
+                           STR_ARG(op->share.tenant));
+        return;
+    }
+    if (e->code == EALREADY && op->share.mark.n) {
+        (void)api_fail_set(&op->fail, 409, "IDEMPOTENCY::IN_PROGRESS",
+                           "Idempotency-Key: a request with it is under way at another server");
+        return;
+    }
     if (sandboxes_failure_passes(e->code)) {
         (void)api_fail_set(&op->fail, 503, "SERVICE_UNAVAILABLE", "%s", e->msg);
         return;

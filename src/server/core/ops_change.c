@@ -137,6 +137,8 @@ static void expire_work(struct op *op)
     r = store_expire(store, str_of(op->sb->id), op->expires_us, &status, &e);
     if (op_disk_is_full(r) && op->sb->expires_us == op->expires_us)
         r = 1; /* not renewed, and it may be what fills the disk: as in delete_work */
+    if (r == 0 && store_expiry(store, str_of(op->sb->id), &op->found_us, &e) < 0)
+        r = -e.code;
     if (r < 0)
         op_fail(op, &e);
     op->changed = r > 0;
@@ -150,7 +152,11 @@ static void delete_apply(struct op *op)
         log_event(LOG_INFO, "sandbox removed", LOG_STR("sandbox", op->sb->id),
                   LOG_STR("by", op->by.key_id), LOG_STR("tenant", op->by.tenant),
                   LOG_STR("reason", op->sb->reason));
-    else if (op->sb->expires_us == op->expires_us)
+    else if (op->sb->expires_us == op->expires_us && op->found_us &&
+             op->found_us != op->expires_us) {
+        op->sb->expires_us = op->found_us; /* of a renewal whose answer was lost */
+        sandbox_arm(op->sb);
+    } else if (op->sb->expires_us == op->expires_us)
         sandbox_retry(op->sb); /* not renewed either: the row differs */
 }
 

@@ -120,6 +120,12 @@ static int create_make(struct op *op, struct err *e)
     return r;
 }
 
+/* Whether the store may have carried out what it failed with: its answer was lost. */
+static bool store_may_have_changed(int r)
+{
+    return r != -EEXIST && r != -E2BIG && r != -EALREADY && r != -ENOSPC && r != -EMSGSIZE;
+}
+
 static void create_work(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -143,6 +149,7 @@ static void create_work(struct op *op)
         .owner = str_of(sb->owner.key_id),
         .spec = str_of(sb->spec),
         .renew_extend_s = sb->renew_extend_s,
+        .share = op->share.tenant.p ? &op->share : NULL,
     };
     struct trace_span step = trace_begin(&op->span.context);
     struct err e = {0};
@@ -157,6 +164,7 @@ static void create_work(struct op *op)
     r = store_insert(conf->store, &row, &e);
     step_end(&step, "store insert", r < 0);
     if (r < 0) {
+        op->doubtful = conf->shared_store && store_may_have_changed(r);
         op_fail(op, &e);
         return;
     }
@@ -303,6 +311,8 @@ static void create_on_slow(struct loop_timer *timer)
 
 bool create_go_on(struct op *op)
 {
+    if (op->doubtful)
+        (void)!map_set(&op->sb->table->doubts, str_of(op->sb->id), op->sb->table);
     if (!op->settled && !op->removed && !op->create.again)
         events_publish(op->sb->table->conf.events, op->sb, "sandbox.created");
     if (op->settled || op->removed || op->now.reason)
@@ -449,6 +459,10 @@ int sandboxes_create_like(struct sandboxes *t, const struct principal *by,
                             "this server has reached its limit of sandboxes");
     }
     sandbox_set_owner(sb, by);
+    op_share(op, t, sb->owner.tenant, sb->owner.key_id, &sb->facts.limits);
+    (void)!str_copy(op->mark, sizeof(op->mark),
+                    str_make(spec->idempotency.p, str_find(spec->idempotency, ':')));
+    op->share.mark = str_of(op->mark);
     op->go_on = create_go_on;
     op->create.id = str_of(sb->id);
     op->create.spec = &op->spec;

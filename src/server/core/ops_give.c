@@ -46,6 +46,7 @@ static void give_work(struct op *op)
         .metadata = str_of(g->metadata),
         .spec = str_of(g->spec),
         .renew_extend_s = g->renew_extend_s,
+        .share = op->share.tenant.p ? &op->share : NULL,
     };
     struct err e = {0};
     int r = store_claim(sb->table->conf.store, str_of(sb->owner.key_id), &row, &e);
@@ -113,6 +114,9 @@ void sandbox_give(struct sandbox *sb, const struct principal *by, struct sandbox
 {
     struct op *op = op_new(&op_give, by, done, user);
 
+    struct spec_facts facts = spec_json_facts(str_of(grant->spec));
+
     op->grant = grant;
+    op_share(op, sb->table, grant->to.tenant, grant->to.key_id, &facts.limits);
     op_submit(op, sb);
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "server/core/events.h"
 #include "server/core/sandboxes_internal.h"
 
 enum { RECONCILE_ARENA_MAX = 16 << 20 };
@@ -29,6 +30,7 @@ struct reconcile {
     struct known *known;
     struct found *found; /* RUNTIME_CAN_SHARE: its rows are stored */
     struct map by_id;    /* of struct known */
+    struct known *doubts;
     int64_t begin_us;
     struct err err; /* code 0 = fine */
 };
@@ -46,6 +48,33 @@ static void on_known(void *user, struct str id, enum runtime_state state)
         rc->known = k->next;
 }
 
+/* Of creates whose answer the store lost: until their rows are deleted, they are in lists of other
+ * servers, and count. */
+static void take_doubts(struct reconcile *rc)
+{
+    struct str id;
+    size_t at = 0;
+
+    while (map_next(&rc->table->doubts, &at, &id, NULL)) {
+        struct known *k = arena_new(&rc->arena, struct known);
+
+        if (!k)
+            return;
+        *k = (struct known){.next = rc->doubts, .id = arena_str(&rc->arena, id)};
+        if (k->id.p)
+            rc->doubts = k;
+    }
+}
+
+static void settle_doubts(struct reconcile *rc)
+{
+    for (struct known **at = &rc->doubts; *at;)
+        if (store_delete(rc->table->conf.store, (*at)->id, NULL) < 0)
+            *at = (*at)->next; /* again in the next round */
+        else
+            at = &(*at)->next;
+}
+
 static struct reconcile *reconcile_new(struct sandboxes *t)
 {
     struct reconcile *rc = mem_new(struct reconcile);
@@ -53,6 +82,7 @@ static struct reconcile *reconcile_new(struct sandboxes *t)
     rc->table = t;
     rc->begin_us = time_wall_us();
     arena_init(&rc->arena, RECONCILE_ARENA_MAX);
+    take_doubts(rc);
     map_init(&rc->by_id, t->conf.max * 2, NULL);
     return rc;
 }
@@ -75,6 +105,7 @@ static void list_work(struct pool_job *job)
         log_event(LOG_WARN,
                   "cannot empty the store's log, which still has deleted rows; trying again later",
                   LOG_STR("error", e.msg));
+    settle_doubts(rc);
     (void)rt->ops->list(rt, on_known, rc, &rc->err);
 }
 
@@ -272,6 +303,8 @@ static void on_list_done(struct pool_job *job, int error)
     struct sandboxes *t = rc->table;
     bool shared = runtime_can(t->conf.runtime, RUNTIME_CAN_SHARE);
 
+    for (struct known *k = rc->doubts; k && !error; k = k->next)
+        (void)map_remove(&t->doubts, k->id);
     if (error || rc->err.code) {
         log_event(LOG_WARN, "cannot list the sandboxes of the runtime, trying again later",
                   LOG_STR("error", rc->err.msg));
@@ -355,6 +388,17 @@ static void resume_life(struct sandbox *sb)
     if (STATE_LIVE & STATE_BIT(sb->state))
         sandbox_sync(sb);
     sandbox_attend(sb);
+}
+
+void sandboxes_take(struct sandboxes *t, const struct store_sandbox *row)
+{
+    struct sandbox *sb;
+
+    if (load_row(t, row) < 0)
+        return; /* it is here, or the table is full: the next start loads it */
+    sb = map_get(&t->by_id, row->id);
+    events_publish(t->conf.events, sb, NULL);
+    resume_life(sb);
 }
 
 int sandboxes_load(struct sandboxes *t, struct err *e)

@@ -22,6 +22,7 @@ int sandboxes_new(const struct sandboxes_conf *conf, struct sandboxes **ret, str
 
     t->conf = *conf;
     map_init(&t->by_id, conf->max, NULL);
+    map_init(&t->doubts, SANDBOX_DOUBTS_MAX, NULL);
     list_init(&t->order);
     *ret = t;
     return 0;
@@ -67,6 +68,7 @@ void sandboxes_free(struct sandboxes *t)
     LIST_EACH(&t->order, at)
     sandbox_free(container_of(at, struct sandbox, link));
     map_done(&t->by_id);
+    map_done(&t->doubts);
     free(t);
 }
 

@@ -89,6 +89,7 @@ struct sandboxes_conf {
     struct snapshots *snapshots; /* what sandboxes may be made of; NULL = none */
     struct tenants *tenants;     /* whose quotas count; NULL = none do */
     struct events *events;       /* told of changes; NULL = none */
+    bool shared_store;           /* with other servers: store_open_postgres */
     int64_t failed_ttl_us; /* how long sandboxes without an expiry that never ran stay visible */
     uint32_t renew_min_interval_s; /* between renewals by access */
     uint32_t reconcile_ms;
@@ -106,6 +107,9 @@ void sandboxes_free(struct sandboxes *t);
 /* Call before serving: reads the store, adopts running sandboxes, ends those that are due, and logs
  * it. BLOCKS. */
 int sandboxes_load(struct sandboxes *t, struct err *e);
+
+/* Where several servers share the store: this one holds the sandbox of the row from now on. */
+void sandboxes_take(struct sandboxes *t, const struct store_sandbox *row);
 
 /* Compares with the runtime soon: it has more than it had (RUNTIME_CAN_SHARE). */
 void sandboxes_look(struct sandboxes *t);

@@ -17,7 +17,10 @@ struct sandboxes {
     struct reconcile *reconciling; /* the current round, or NULL */
     bool look_again;               /* another round is wanted right after it */
     struct pools *pools;           /* NULL = none */
+    struct map doubts;             /* ids whose rows may be stored, though their creation failed */
 };
+
+enum { SANDBOX_DOUBTS_MAX = 10 * 1000 };
 
 enum { OP_ARENA_MAX = 4 << 20 };
 
@@ -38,6 +41,8 @@ struct op {
     struct api_create spec;
     struct api_patch patch;
     struct sandbox_grant *grant;
+    struct store_share share; /* of create and claim, in a shared store */
+    char mark[IDEMPOTENCY_HASH_MAX];
     int64_t expires_us, expected_us; /* expected: the expiry it replaces; 0 = any */
     /* Called on the loop when the work is done; true when more work follows. May be NULL. */
     bool (*go_on)(struct op *op);
@@ -51,8 +56,10 @@ struct op {
 
     struct api_fail fail; /* status 0 = success */
     bool changed, removed, disk_full;
-    bool unsure; /* it failed, but may still take effect */
-    struct {     /* the new status, if changed */
+    int64_t found_us; /* of expire: what the row says; 0 = not looked up */
+    bool doubtful;    /* of create: it failed, but its row may be stored */
+    bool unsure;      /* it failed, but may still take effect */
+    struct {          /* the new status, if changed */
         enum sandbox_state state;
         const char *reason;
         struct err err;
@@ -111,6 +118,10 @@ void pool_on_change(struct sandbox *sb);
 void pool_on_drop(struct sandbox *sb);
 
 /* --- ops.c: on the loop --- */
+
+/* Fills op->share: what the sandbox counts as, of that tenant. No change for a store of one. */
+void op_share(struct op *op, struct sandboxes *t, const char *tenant, const char *key_id,
+              const struct api_limits *limits);
 
 struct op *op_new(const struct op_kind *kind, const struct principal *by, op_done_fn *done,
                   void *user);

@@ -110,10 +110,9 @@ int tenant_print(const struct quota *quota, struct buf *out)
     return json_write_end(&w);
 }
 
-static int load_tenant(void *user, const struct store_record *record)
+int tenant_load(struct tenants *t, const struct store_record *record)
 {
     AUTO_ARENA(arena, RECORD_ARENA_MAX);
-    struct tenants *t = user;
     struct quota quota = quota_none;
     struct json *root = NULL;
     struct tenant *tenant;
@@ -131,6 +130,11 @@ static int load_tenant(void *user, const struct store_record *record)
     tenant->created_us = record->created_us;
     tenant_set_quota(tenant, &quota);
     return 0;
+}
+
+static int load_tenant(void *user, const struct store_record *record)
+{
+    return tenant_load(user, record);
 }
 
 static int load_key(void *user, const struct store_record *record)
@@ -227,6 +231,23 @@ int tenants_admit(struct tenants *t, const char *name, const struct api_limits *
         return 0;
     r = check_amounts(tenant, &needs, f);
     return r < 0 ? r : check_creates(tenant, f);
+}
+
+void tenants_share(const struct tenants *t, const char *name, const struct api_limits *asked,
+                   struct store_share *ret)
+{
+    const struct tenant *tenant = map_get(&t->by_name, str_of(name));
+    struct api_limits needs = needs_of(t, asked);
+    static const enum quota_kind kinds[STORE_QUOTAS] = {QUOTA_SANDBOXES, QUOTA_CPU, QUOTA_MEMORY,
+                                                        QUOTA_DISK};
+
+    *ret = (struct store_share){
+        .tenant = str_of(name),
+        .needs = {1, (int64_t)needs.cpu_millicores, (int64_t)needs.memory_bytes,
+                  (int64_t)needs.disk_bytes},
+    };
+    for (size_t i = 0; i < STORE_QUOTAS; i++)
+        ret->limits[i] = tenant ? tenant->quota.at[kinds[i]] : -1;
 }
 
 void tenants_count(struct tenants *t, const char *name, const struct api_limits *asked, int by)

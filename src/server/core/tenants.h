@@ -91,6 +91,18 @@ void tenants_count(struct tenants *t, const char *tenant, const struct api_limit
 /* Milliseconds until the tenant may send another request; 0 = now, and it counts. */
 uint32_t tenants_rate(struct tenants *t, const char *tenant);
 
+/* The same where several servers share the store, which counts for all of them: what a sandbox of
+ * this tenant brings with its row. `name` must live as long as the result. */
+void tenants_share(const struct tenants *t, const char *name, const struct api_limits *asked,
+                   struct store_share *ret);
+
+/* --- other servers that share the store --- */
+
+/* Differs after each change that was made here, and while one is under way. */
+uint64_t tenants_version(const struct tenants *t);
+/* The records of all tenants and keys are these now. */
+void tenants_replace(struct tenants *t, const struct store_record *records, size_t count);
+
 /* --- keys --- */
 
 /* The principal of a key that has not expired; NULL = none. */

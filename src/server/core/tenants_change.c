@@ -41,6 +41,7 @@ static void change_end(struct tenant_change *c)
 
     list_remove(&c->link);
     t->change_count--;
+    t->changed += 2;
     if (c->tenant_done)
         c->tenant_done(c->user, tenants_find(t, str_of(c->id)), fail);
     else
@@ -152,7 +153,12 @@ static int update_work(struct tenant_change *c, struct err *e)
 
 static int delete_work(struct tenant_change *c, struct err *e)
 {
-    return store_record_delete(c->all->conf.store, c->kind, str_of(c->id), STR_NONE, e);
+    int r = store_record_delete(c->all->conf.store, c->kind, str_of(c->id), STR_NONE, e);
+
+    if (r == 0 && c->tenant_done)
+        (void)api_fail_set(&c->fail, 409, "TENANT::IN_USE",
+                           "tenant '%s' has sandboxes at another server, or is gone", c->id);
+    return r;
 }
 
 /* --- tenants --- */

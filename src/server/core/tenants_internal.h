@@ -18,12 +18,14 @@ struct tenants {
     struct map hashes;   /* the same, by hash and old_hash */
     struct list changes; /* of struct tenant_change; the first one is under way */
     size_t change_count;
-    bool busy; /* the first one is with a worker */
+    uint64_t changed; /* grows by two with each change */
+    bool busy;        /* the first one is with a worker */
 };
 
 /* --- tenants.c --- */
 
 struct tenant *tenant_add(struct tenants *t, struct str name, int64_t created_us);
+int tenant_load(struct tenants *t, const struct store_record *record);
 void tenant_set_quota(struct tenant *tenant, const struct quota *quota);
 int tenant_print(const struct quota *quota, struct buf *out);
 

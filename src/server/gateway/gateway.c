@@ -102,9 +102,11 @@ static unsigned credential_kinds_of(struct str name)
     return 0;
 }
 
-/* What a principal that was found may do with the sandbox. */
+/* What a principal may do with the sandbox; one that another server found counts here, too. */
 static struct verdict gateway_weigh(const struct visit *v, const struct principal *found)
 {
+    if (found->role == ROLE_NONE)
+        return (struct verdict){.credential = CREDENTIAL_NONE};
     if (v->known && !principal_sees_sandbox(found, v->target.tenant, v->target.id))
         return (struct verdict){CREDENTIAL_FOREIGN, *found};
     if (found->role != ROLE_SANDBOX && found->role < ROLE_OPERATOR)
@@ -217,6 +219,12 @@ static enum credential gateway_check(const struct gateway *g, const struct visit
         now = gateway_judge(g, v, kinds, value);
         if (kinds & MUST_BE_RIGHT && v->known && now.credential != CREDENTIAL_RIGHT)
             return now.credential;
+        if (now.credential > best.credential)
+            best = now;
+    }
+    if (req->forwarded && best.credential != CREDENTIAL_RIGHT) {
+        struct verdict now = gateway_weigh(v, guard_principal(req));
+
         if (now.credential > best.credential)
             best = now;
     }

@@ -93,7 +93,9 @@ void handle_preview_post(struct http_req *req)
         http_reply_error(req, 500, "GENERAL::UNKNOWN_ERROR", "the sandbox's id is too long");
         return;
     }
-    (void)buf_addf(&path, "/preview/%s/", preview->ticket);
+    /* Other servers see by it where the sandbox is. */
+    (void)buf_addf(&path, server_of(req)->cluster ? "/preview/%s.%s/" : "/preview/%s/",
+                   preview->ticket, sb->id);
     json_write_begin(&w, &body);
     json_write_object(&w);
     json_member_string(&w, STR("path"), buf_str(&path));

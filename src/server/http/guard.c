@@ -247,6 +247,13 @@ static bool guard_check_key(const struct guard *g, struct http_req *req)
     return false;
 }
 
+void guard_admit_forwarded(struct http_req *req, const struct principal *by)
+{
+    guard_name(req, http_req_header(req, STR(GUARD_ID_HEADER)));
+    (void)guard_add_cors(req);
+    guard_set_principal(req, by);
+}
+
 bool guard_admit(const struct guard *g, struct http_req *req)
 {
     guard_name(req, http_req_header(req, STR(GUARD_ID_HEADER)));

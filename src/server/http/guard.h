@@ -44,6 +44,8 @@ void guard_add_key(struct guard *g, struct str key);
  * /auth, nor for those of proxies and previews, where the gateway checks a credential. Sets req->id
  * and the principal, and adds X-Request-ID and CORS headers to the reply. */
 bool guard_admit(const struct guard *g, struct http_req *req);
+/* The same for a request that another server has admitted. */
+void guard_admit_forwarded(struct http_req *req, const struct principal *by);
 /* Whether the path is one of those above, except proxy paths. Every client may request these, and
  * /health and /ready must be answered under any load. */
 bool guard_is_open_path(struct str path);

@@ -106,6 +106,18 @@ static const struct http_route rows[] = {
 };
 /* clang-format on */
 
+/* Of the rows of server_routes(); filled with them. */
+static void (*handlers[2 * ARRAY_LEN(rows)])(struct http_req *req);
+
+/* The handler of a row, which is here; the table has handle_anywhere, which looks first whether
+ * another server holds what the request is about. */
+void handle_here(struct http_req *req)
+{
+    size_t count, at = (size_t)(req->route - server_routes(&count));
+
+    handlers[at](req);
+}
+
 const struct http_route *server_routes(size_t *ret_count)
 {
     static struct http_route table[2 * ARRAY_LEN(rows)]; /* filled once, read-only from then on */
@@ -118,11 +130,14 @@ const struct http_route *server_routes(size_t *ret_count)
     }
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         table[count] = rows[i];
+        table[count].handler = handle_anywhere;
+        handlers[count] = rows[i].handler;
         table[count++].flags &= ~(unsigned)V1;
         if (!(rows[i].flags & V1))
             continue;
         (void)snprintf(paths[i], sizeof(paths[i]), "/v1%s", rows[i].path);
         table[count] = table[count - 1];
+        handlers[count] = rows[i].handler;
         table[count++].path = paths[i];
     }
     *ret_count = count;

@@ -262,30 +262,32 @@ static bool is_plain(const struct json_pair *pair)
            json_plain_bytes(pair->value) == pair->value.n;
 }
 
-bool sandbox_matches(struct arena *a, const struct sandbox *sb, const struct api_list_query *q,
-                     const struct principal *by)
+bool metadata_matches(struct arena *a, struct str metadata, const struct api_list_query *q)
 {
     struct json *object;
 
-    if (!principal_sees(by, sb->owner.tenant))
-        return false;
-
-    if ((q->states || q->unknown_state) && !(q->states & STATE_BIT(sb->state)))
-        return false;
     if (q->metadata_count == 0)
         return true;
     for (size_t i = 0; i < q->metadata_count; i++)
-        if (is_plain(&q->metadata[i]) && !text_has(str_of(sb->metadata), &q->metadata[i]))
+        if (is_plain(&q->metadata[i]) && !text_has(metadata, &q->metadata[i]))
             return false;
     if (q->metadata_count == 1 && is_plain(&q->metadata[0]))
         return true;
     arena_reset(a);
-    if (sb->metadata[0] == '\0' || json_parse(a, str_of(sb->metadata), NULL, &object, NULL) < 0)
+    if (!metadata.n || json_parse(a, metadata, NULL, &object, NULL) < 0)
         return false;
     for (size_t i = 0; i < q->metadata_count; i++)
         if (!metadata_has(object, &q->metadata[i]))
             return false;
     return true;
+}
+
+bool sandbox_matches(struct arena *a, const struct sandbox *sb, const struct api_list_query *q,
+                     const struct principal *by)
+{
+    return principal_sees(by, sb->owner.tenant) &&
+           !((q->states || q->unknown_state) && !(q->states & STATE_BIT(sb->state))) &&
+           metadata_matches(a, str_of(sb->metadata), q);
 }
 
 void handle_sandboxes_get(struct http_req *req)
@@ -302,6 +304,10 @@ void handle_sandboxes_get(struct http_req *req)
 
     if (api_list_query_parse(&req->arena, req->head.query, &q, &f) < 0) {
         reply_fail(req, &f);
+        return;
+    }
+    if (s->cluster) {
+        others_list(req, &q);
         return;
     }
     first = (uint64_t)(q.page - 1) * q.page_size;

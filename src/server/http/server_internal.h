@@ -20,6 +20,8 @@
 
 struct asking;
 struct oidc;
+struct cluster;
+struct forwarding;
 
 /* State of request_log.c. */
 enum { REQUEST_LOG_STATUS_COUNT = 600 };
@@ -47,6 +49,8 @@ struct server {
     struct oidc *oidc; /* NULL = nobody signs in by a provider */
     struct gateway *gateway;
     struct previews *previews;
+    struct cluster *cluster;       /* NULL = this server is the only one, as .. */
+    struct forwarding *forwarding; /* .. this is then */
     struct metrics *metrics;
     struct telemetry *telemetry; /* NULL = none is sent */
     struct logfile *access_log;  /* NULL = use the program's log */
@@ -97,6 +101,38 @@ void pending_init(struct pending *p, struct http_req *req, void (*finish)(struct
 void pending_on_close(struct http_req *req, int error);
 /* The operation has ended. */
 void pending_end(struct pending *p);
+
+/* --- routes.c, forward.c: what another server holds --- */
+
+/* The handler of every row: forwards what another server holds, else calls handle_here(). */
+void handle_anywhere(struct http_req *req);
+void handle_here(struct http_req *req); /* the row's own handler */
+
+/* Starts to forward; s->cluster is there. */
+int forwarding_new(struct server *s, struct err *e);
+void forwarding_free(struct forwarding *f); /* after the server of the requests; NULL is fine */
+/* For on_request, of one with CLUSTER_HEADER: false when it was refused. Sets its id and its
+ * principal. */
+bool forwarding_admit(struct http_req *req);
+/* The client of a peer, and the header that a request to it needs; false when out of memory. */
+struct http_client *forwarding_client(struct forwarding *f);
+bool forwarding_sign(struct http_req *req, struct str to, struct str method, struct str target,
+                     struct http_header *ret);
+
+/* --- others_api.c: lists over all servers --- */
+
+void others_list(struct http_req *req, const struct api_list_query *q);
+/* Deletes those of other servers that the query asks for, at most `max`: `one` is called for each,
+ * NULL = deleted, then `done` once; both later. For a request that waits, and has parsed the query
+ * before. */
+struct others_delete {
+    void (*one)(void *user, const char *id, const struct api_fail *fail);
+    void (*done)(void *user, const struct api_fail *fail);
+    void *user;
+};
+void others_delete(struct http_req *req, size_t max, const struct others_delete *then);
+/* Whether it exists for the principal, and is one of those that the query asks for. */
+bool metadata_matches(struct arena *a, struct str metadata, const struct api_list_query *q);
 
 /* --- watch_api.c, sandboxes_api.c: shared by the handlers of sandboxes --- */
 

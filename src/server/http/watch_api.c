@@ -259,6 +259,28 @@ static void on_one_deleted(void *user, struct sandbox *sb UNUSED, const struct a
     free(item);
 }
 
+/* --- those of other servers --- */
+
+static void on_other_deleted(void *user, const char *id, const struct api_fail *fail)
+{
+    struct batch *b = user;
+
+    if (fail && fail->status != 404)
+        add_failed(b, id, fail);
+    else
+        (void)buf_addf(&b->deleted, "%s\"%s\"", b->deleted.n ? "," : "", id);
+}
+
+/* Which there are could not be found out: they are not deleted, and the answer says so. */
+static void on_others_done(void *user, const struct api_fail *fail)
+{
+    struct batch *b = user;
+
+    if (fail)
+        add_failed(b, "*", fail);
+    batch_end_one(b);
+}
+
 static bool wants_all(struct http_req *req)
 {
     struct str all = STR_NONE;
@@ -305,5 +327,10 @@ void handle_sandboxes_delete(struct http_req *req)
         sandbox_delete(found[i], by, on_one_deleted, item);
     }
     free(found);
+    if (s->cluster && !req->forwarded && n < BATCH_MAX) {
+        b->left++;
+        others_delete(req, BATCH_MAX - n,
+                      &(struct others_delete){on_other_deleted, on_others_done, b});
+    }
     batch_end_one(b);
 }

@@ -117,6 +117,11 @@ int store_expire(struct store *s, struct str id, int64_t expires_us,
     return r < 0 ? r : s->ops->expire(s, id, expires_us, status, e);
 }
 
+int store_expiry(struct store *s, struct str id, int64_t *ret_us, struct err *e)
+{
+    return s->ops->expiry ? s->ops->expiry(s, id, ret_us, e) : 0;
+}
+
 int store_set_metadata(struct store *s, struct str id, struct str metadata, struct err *e)
 {
     int r = check_text("metadata", metadata, STORE_JSON_MAX, e);

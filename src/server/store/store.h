@@ -28,6 +28,17 @@ enum { /* maximum bytes of texts */
        STORE_WORD_MAX = 64, /* kind and state of a record */
 };
 
+/* What counts towards quotas: sandboxes, millicores, bytes of memory and of disk, in this order. */
+enum { STORE_QUOTAS = 4 };
+
+/* What a row brings with it where several servers share the store: nobody else counts for all. */
+struct store_share {
+    struct str tenant;            /* whose quota it counts towards; "" = nobody's */
+    int64_t needs[STORE_QUOTAS];  /* this much */
+    int64_t limits[STORE_QUOTAS]; /* of the tenant; -1 = none */
+    struct str mark;              /* of an Idempotency-Key; "" = none */
+};
+
 /* Strings are borrowed; "" is stored as none. Times are wall-clock microseconds; 0 = none. */
 struct store_sandbox {
     struct str id;
@@ -41,6 +52,7 @@ struct store_sandbox {
     struct str tenant, owner; /* who created it: principal.h. owner "" = an older server did */
     struct str spec;          /* JSON from spec_json.h: what else it was made of */
     uint32_t renew_extend_s;
+    const struct store_share *share; /* counts in a shared store only; NULL = as nothing */
 };
 
 struct store_status { /* the new status of a row */
@@ -61,7 +73,22 @@ enum store_type { STORE_SQLITE, STORE_POSTGRES };
 int store_open(enum store_type type, const char *where, struct store **ret_store, struct err *e);
 void store_close(struct store *s); /* NULL is fine */
 
-/* -EEXIST when the id exists. The state becomes the first event of the history. */
+/* Kinds of records that all servers of a shared store have together. */
+#define STORE_SHARED_KINDS STR_INIT("tenant"), STR_INIT("api_key"), STR_INIT("cluster")
+
+/* A store in PostgreSQL for one server of perhaps several. */
+struct store_postgres {
+    const char *dsn;
+    const char *holder; /* the server's id, of hexadecimal digits and '-'; "" = none */
+    /* Others use the tables at the same time: each row of a sandbox, and each record but those of
+     * STORE_SHARED_KINDS, is of one holder, and no other one sees or changes it. A second server
+     * with the same id is kept out (-EBUSY). Without it the holder takes over all there is. */
+    bool shared;
+};
+int store_open_postgres(const struct store_postgres *conf, struct store **ret_store, struct err *e);
+
+/* -EEXIST when the id exists. The state becomes the first event of the history. In a shared store
+ * -E2BIG when the row's share exceeds its limits, -EALREADY when another server has its mark. */
 int store_insert(struct store *s, const struct store_sandbox *row, struct err *e);
 /* Sets `status` if the row is in one of the `from` states (STATE_BITs); adds to the history. */
 int store_set_status(struct store *s, struct str id, unsigned from,
@@ -74,10 +101,13 @@ int store_renew(struct store *s, struct str id, unsigned from, int64_t expected_
  * expire at `expires_us`, and that must not be after status->now_us. */
 int store_expire(struct store *s, struct str id, int64_t expires_us,
                  const struct store_status *status, struct err *e);
+/* The expiry in the row: it differs from what a caller of store_renew knows when the answer was
+ * lost. 0 when the row is gone, or the store cannot lose answers. */
+int store_expiry(struct store *s, struct str id, int64_t *ret_us, struct err *e);
 int store_set_metadata(struct store *s, struct str id, struct str metadata, struct err *e);
 /* Hands the row to another owner if it is Running and of `expected`: sets tenant, owner, token,
- * times of creation and expiry, entrypoint, metadata, spec and renew_extend_s from `row`, whose
- * other fields but the id do not count. */
+ * times of creation and expiry, entrypoint, metadata, spec, renew_extend_s and share from `row`,
+ * whose other fields but the id do not count. -E2BIG as above. */
 int store_claim(struct store *s, struct str expected, const struct store_sandbox *row,
                 struct err *e);
 /* Deletes the row and its history. */

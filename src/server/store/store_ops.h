@@ -13,6 +13,7 @@ struct store_ops {
                  int64_t expires_us, struct err *e);
     int (*expire)(struct store *s, struct str id, int64_t expires_us,
                   const struct store_status *status, struct err *e);
+    int (*expiry)(struct store *s, struct str id, int64_t *ret_us, struct err *e); /* may be NULL */
     int (*set_metadata)(struct store *s, struct str id, struct str metadata, struct err *e);
     int (*claim)(struct store *s, struct str expected, const struct store_sandbox *row,
                  struct err *e);

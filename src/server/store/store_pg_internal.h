@@ -3,7 +3,7 @@
  *
  * The connection holds an advisory lock for as long as it lives. A server that lost its connection
  * lost its lock with it, and can write nothing before it has both again: two servers never change
- * the same tables in turns. */
+ * the same tables in turns, or the same holder's rows where they share the tables. */
 #pragma once
 
 #include <pthread.h>
@@ -16,6 +16,7 @@ enum pg_stmt {
     PG_SET_STATUS,
     PG_RENEW,
     PG_EXPIRE,
+    PG_EXPIRY,
     PG_SET_METADATA,
     PG_CLAIM,
     PG_DELETE,
@@ -27,7 +28,32 @@ enum pg_stmt {
     PG_RECORD_GET,
     PG_RECORD_EACH,
     PG_PROBE,
+    PG_BASE_COUNT,
+
+    /* of PG_SHARED: store_pg_share.c */
+    PG_INSERT_SHARED = PG_BASE_COUNT,
+    PG_CLAIM_SHARED,
+    PG_SHARED_COUNT,
+
+    /* of PG_CLUSTER: store_cluster.c */
+    PG_REGISTER = PG_SHARED_COUNT,
+    PG_BEAT,
+    PG_SERVERS,
+    PG_FIND,
+    PG_FIND_RECORD,
+    PG_FIND_MARK,
+    PG_OTHERS,
+    PG_GIVE_UP,
+    PG_FINGERPRINT,
+    PG_PRUNE,
     PG_STMT_COUNT,
+};
+
+/* What a connection is for, which decides its locks and its statements. */
+enum pg_use {
+    PG_ALONE,   /* the store of the only server */
+    PG_SHARED,  /* the store of one of several */
+    PG_CLUSTER, /* what servers say to each other, without a lock: store_cluster.h */
 };
 
 struct pg_store {
@@ -36,6 +62,9 @@ struct pg_store {
     char *dsn;
     pthread_mutex_t mutex; /* protects the connection */
     PGconn *conn;          /* NULL while there is none */
+    enum pg_use use;
+    char *holder;        /* "" = none */
+    bool in_transaction; /* a new connection would not be in it */
 };
 
 static inline struct pg_store *pg_of(struct store *s)
@@ -45,7 +74,7 @@ static inline struct pg_store *pg_of(struct store *s)
 
 /* --- store_pg_query.c: a statement at a time --- */
 
-enum { PG_PARAMS_MAX = 18 };
+enum { PG_PARAMS_MAX = 30 };
 
 /* Begun by pg_begin(), which takes the mutex; pg_end() must always follow. */
 struct pg_query {
@@ -65,6 +94,10 @@ struct pg_query pg_begin(struct pg_store *s, enum pg_stmt which);
 void pg_bind_int(struct pg_query *q, int64_t value);
 void pg_bind_text(struct pg_query *q, struct str text);   /* valid until pg_end */
 void pg_bind_option(struct pg_query *q, struct str text); /* the same; STR_NONE is NULL */
+static inline void pg_bind_holder(struct pg_query *q)
+{
+    pg_bind_text(q, str_of(q->store->holder));
+}
 /* 1 when there is a row, 0 at the end. */
 int pg_step(struct pg_query *q, struct err *e);
 /* Of the current row, borrowed until the next step. */
@@ -72,26 +105,46 @@ int64_t pg_read_int(const struct pg_query *q, int column);
 struct str pg_read_text(const struct pg_query *q, int column);
 /* Runs a statement without results; returns how many rows it changed. */
 int pg_run(struct pg_query *q, struct err *e);
+/* The statement is over: another one may be run on the connection. pg_end() must still follow. */
+void pg_finish(struct pg_query *q);
 /* Returns r, and a negative one after "store: <what> '<id>'". */
 int pg_end(struct pg_query *q, int r, const char *what, struct str id, struct err *e);
 
 /* Runs statements without parameters on the connection. The first value of the last result, at
  * most `size` - 1 bytes, is copied to `ret` if it is not NULL. */
 int pg_exec(struct pg_store *s, const char *sql, char *ret, size_t size, struct err *e);
-/* Prepares the statement of the row `which` of pg_texts. */
+/* Prepares a statement of pg_texts, pg_shared_texts or pg_cluster_texts. */
 int pg_prepare(struct pg_store *s, enum pg_stmt which, struct err *e);
 void pg_disconnect(struct pg_store *s);
 
 /* --- store_pg.c --- */
 
-extern const char *const pg_texts[PG_STMT_COUNT];
+extern const char *const pg_texts[PG_BASE_COUNT];
 extern const struct store_ops pg_ops;
+void pg_bind_row(struct pg_query *q, const struct store_sandbox *row); /* $1 to $18 */
+/* $1 to $13 */
+void pg_bind_claim(struct pg_query *q, struct str expected, const struct store_sandbox *row);
+int pg_read_row(const struct pg_query *q, struct store_sandbox *ret); /* of columns 0 to 17 */
+
+/* --- store_pg_share.c: as insert and claim of store_ops.h --- */
+
+extern const char *const pg_shared_texts[PG_SHARED_COUNT - PG_BASE_COUNT];
+int pg_insert_shared(struct pg_store *s, const struct store_sandbox *row, struct err *e);
+int pg_claim_shared(struct pg_store *s, struct str expected, const struct store_sandbox *row,
+                    struct err *e);
+
+/* --- store_cluster.c --- */
+
+extern const char *const pg_cluster_texts[PG_STMT_COUNT - PG_SHARED_COUNT];
 
 /* --- store_pg_open.c --- */
 
 /* Connects, migrates, takes the lock and prepares the statements, unless that is done already. */
 int pg_connect(struct pg_store *s, struct err *e);
 void pg_close(struct store *s);
+/* Makes a store that is connected. */
+int pg_new(const struct store_postgres *conf, enum pg_use use, struct pg_store **ret,
+           struct err *e);
 
 /* --- store_pg_records.c: as in store_ops.h --- */
 

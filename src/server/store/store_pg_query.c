@@ -161,8 +161,12 @@ int pg_prepare(struct pg_store *s, enum pg_stmt which, struct err *e)
 {
     char name[16];
 
+    const char *text = which < PG_BASE_COUNT     ? pg_texts[which]
+                       : which < PG_SHARED_COUNT ? pg_shared_texts[which - PG_BASE_COUNT]
+                                                 : pg_cluster_texts[which - PG_SHARED_COUNT];
+
     name_of(which, name);
-    return finish_exec(s, s->pg.sendPrepare(s->conn, name, pg_texts[which], 0, NULL), NULL, 0, e);
+    return finish_exec(s, s->pg.sendPrepare(s->conn, name, text, 0, NULL), NULL, 0, e);
 }
 
 /* --- prepared statements --- */
@@ -220,6 +224,8 @@ static int send_query(struct pg_query *q, struct err *e)
     int r;
 
     notice_loss(s);
+    if (s->in_transaction && !s->conn)
+        return err_set(e, ECONNRESET, "PostgreSQL: the connection was lost");
     r = pg_connect(s, e);
     if (r < 0)
         return r;
@@ -294,11 +300,17 @@ int pg_run(struct pg_query *q, struct err *e)
     return r < 0 ? r : (int)strtol(q->store->pg.cmdTuples(q->row), NULL, 10);
 }
 
-int pg_end(struct pg_query *q, int r, const char *what, struct str id, struct err *e)
+void pg_finish(struct pg_query *q)
 {
     drop_row(q);
     if (q->sent)
         drain(q->store, q->deadline);
+    q->sent = false;
+}
+
+int pg_end(struct pg_query *q, int r, const char *what, struct str id, struct err *e)
+{
+    pg_finish(q);
     (void)pthread_mutex_unlock(&q->store->mutex);
     return r < 0 ? err_wrap(e, r, "store: %s '%.*s'", what, STR_ARG(id)) : r;
 }

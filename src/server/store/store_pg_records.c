@@ -4,7 +4,18 @@
 #include "server/store/store_columns.h"
 #include "server/store/store_pg_internal.h"
 
-/* Binds the key, which is $1 and $2 of every statement. */
+/* Kinds that are everybody's have no holder. */
+static struct str holder_of(const struct pg_store *s, struct str kind)
+{
+    static const struct str shared[] = {STORE_SHARED_KINDS};
+
+    for (size_t i = 0; i < ARRAY_LEN(shared); i++)
+        if (str_eq(kind, shared[i]))
+            return STR("");
+    return str_of(s->holder);
+}
+
+/* Binds the key, which is $1 to $3 of every statement. */
 static struct pg_query record_query(struct store *base, enum pg_stmt which, struct str kind,
                                     struct str id)
 {
@@ -12,6 +23,7 @@ static struct pg_query record_query(struct store *base, enum pg_stmt which, stru
 
     pg_bind_text(&q, kind);
     pg_bind_text(&q, id);
+    pg_bind_text(&q, holder_of(pg_of(base), kind));
     return q;
 }
 
@@ -102,5 +114,6 @@ int pg_record_each(struct store *base, struct str kind, store_record_fn *visit, 
     struct pg_query q = pg_begin(pg_of(base), PG_RECORD_EACH);
 
     pg_bind_text(&q, kind);
+    pg_bind_text(&q, holder_of(pg_of(base), kind));
     return pg_end(&q, each_record(&q, visit, user, e), "list of records of kind", kind, e);
 }

@@ -12,6 +12,7 @@ enum { TURN_MS = 100 };
 
 struct answer {
     int status, ends, error;
+    bool sent; /* http_call_has_sent at its end */
 };
 
 static void on_head(struct http_call *call)
@@ -34,6 +35,7 @@ static void on_end(struct http_call *call, int error)
 
     a->ends++;
     a->error = error;
+    a->sent = http_call_has_sent(call);
 }
 
 static const struct http_call_ops ops = {
@@ -102,6 +104,64 @@ TEST(http_client, half_closes_once_the_rest_of_the_request_is_sent)
     close(ends[1]);
 }
 
+static int accept_soon(struct loop *loop, int listener)
+{
+    int fd;
+
+    TURN_UNTIL(loop, (fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0);
+    return fd;
+}
+
+static bool has_input(int fd)
+{
+    char bytes[4096];
+
+    return read(fd, bytes, sizeof(bytes)) > 0;
+}
+
+/* The client sends a DELETE again when a kept connection breaks. That the new connection is refused
+ * does not mean that the server has seen nothing. */
+TEST(http_client, remembers_what_it_sent_before_a_retry)
+{
+    struct http_call_spec spec = {
+        .method = HTTP_DELETE, .target = STR("/"), .host = STR("x"), .ops = &ops};
+    struct answer answer = {0};
+    struct http_client *client;
+    struct http_call *call;
+    struct sock_addr addr;
+    struct loop *loop;
+    int listener, fd;
+
+    CHECK_EQ(sock_addr_parse(STR("127.0.0.1:0"), &addr, NULL), 0);
+    listener = sock_listen(&addr, 16, NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(sock_local_addr(listener, &addr), 0);
+    CHECK_EQ(loop_new(&loop, NULL), 0);
+    CHECK_EQ(http_client_new(loop, &(struct http_client_conf){0}, &client, NULL), 0);
+    spec.addr = &addr;
+    spec.user = &answer;
+    CHECK_EQ(http_call_start(client, &spec, &call, NULL), 0);
+    fd = accept_soon(loop, listener);
+    TURN_UNTIL(loop, has_input(fd));
+    say(fd, STR("HTTP/1.1 204 No Content\r\n\r\n"));
+    TURN_UNTIL(loop, answer.ends == 1);
+    CHECK_EQ(answer.status, 204);
+
+    CHECK_EQ(http_call_start(client, &spec, &call, NULL), 0);
+    TURN_UNTIL(loop, has_input(fd)); /* on the kept connection */
+    close(listener);
+    close(fd);
+    TURN_UNTIL(loop, answer.ends == 2);
+    CHECK_EQ(answer.error, ECONNREFUSED);
+    CHECK(answer.sent);
+    CHECK_EQ(http_call_start(client, &spec, &call, NULL), 0);
+    TURN_UNTIL(loop, answer.ends == 3);
+    CHECK_EQ(answer.error, ECONNREFUSED);
+    CHECK(!answer.sent);
+    http_client_free(client);
+    loop_free(loop);
+}
+
 /* A server that closes the connection once it has answered, before the client has been told. */
 struct closing {
     struct answer answer;
@@ -127,11 +187,9 @@ static const struct http_call_ops closing_ops = {
 
 static int accept_request(struct loop *loop, int listener)
 {
-    char bytes[1024];
-    int conn;
+    int conn = accept_soon(loop, listener);
 
-    TURN_UNTIL(loop, (conn = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0);
-    TURN_UNTIL(loop, read(conn, bytes, sizeof(bytes)) > 0);
+    TURN_UNTIL(loop, has_input(conn));
     return conn;
 }
 

@@ -4,6 +4,7 @@
 #define KUBERNETES "[runtime]\ntype = 'kubernetes'\n"
 #define GATEWAY    "[ingress]\nmode = 'gateway'\n[ingress.gateway]\n"
 #define SECURE     "[ingress.secure_access]\n"
+#define CLUSTER    "[store]\ntype = 'postgres'\ndsn = 'host=x'\n[cluster]\n"
 
 /* Every rule, broken. */
 TEST(config_check, refuses_what_does_not_go_together)
@@ -44,6 +45,12 @@ TEST(config_check, refuses_what_does_not_go_together)
         {SECURE "active_key = 'a'\nkeys = [{key_id='a',key='AA'},{key_id='a',key='AQ'}]\n",
          "this key_id occurs twice"                                                                                                     },
         {"[renew_intent.redis]\nenabled = true\n",                                           "needs renew_intent.redis.dsn"             },
+        {"[cluster]\nadvertise = 'http://a:1'\n",                                            "needs store.type = \"postgres\""          },
+        {KUBERNETES CLUSTER "advertise = 'http://a:1'\n",                                    "need none of this"                        },
+        {CLUSTER "advertise = 'a:1'\n",                                                      "expected a URL such as"                   },
+        {CLUSTER "advertise = 'http://a:1/path'\n",                                          "expected a URL such as"                   },
+        {CLUSTER "advertise = 'ws://a:1'\n",                                                 "expected a URL such as"                   },
+        {CLUSTER "secret = 'short'\n",                                                       "expected 32 to 255 bytes"                 },
         {"[server]\ntls_cert = '/c.pem'\n",                                                  "server.tls_cert: needs server.tls_key"    },
         {"[server]\ntls_key = '/k.pem'\n",                                                   "server.tls_key: needs server.tls_cert"    },
         {"[server]\ntls_client_ca = '/ca.pem'\n",                                            "server.tls_client_ca: needs server.tls_c" },
