@@ -39,6 +39,10 @@ static inline void list_move(struct list *head, struct list *member)
     list_push(head, member);
 }
 
+/* The first member, and the same taken off its list; NULL when there is none. */
+struct list *list_first(const struct list *head);
+struct list *list_take(struct list *head);
+
 /* Visits members; the current one may be removed. */
 #define LIST_EACH(head, at)                                                                        \
     for (struct list *at = (head)->next, *at##_next = at->next; at != (head);                      \

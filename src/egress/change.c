@@ -243,10 +243,11 @@ static void change_free(struct change *c)
 /* Of a sandbox that was removed. */
 static void change_drop_all(struct guarded *b)
 {
-    while (!list_empty(&b->changes)) {
-        struct change *c = container_of(b->changes.next, struct change, link);
+    struct list *at;
 
-        list_remove(&c->link);
+    while ((at = list_take(&b->changes))) {
+        struct change *c = container_of(at, struct change, link);
+
         b->change_count--;
         (void)err_set(&c->err, ENOENT, "the sandbox was removed");
         c->done(c->user, -ENOENT, &c->err);
@@ -299,9 +300,10 @@ static void change_done(struct pool_job *job, int error)
 static void change_next(struct guarded *b)
 {
     struct egress *g = b->egress;
+    struct list *at;
 
-    while (!list_empty(&b->changes)) {
-        struct change *c = container_of(b->changes.next, struct change, link);
+    while ((at = list_first(&b->changes))) {
+        struct change *c = container_of(at, struct change, link);
 
         b->jobs++;
         c->rules = compile(b, c->policy ? c->policy : b->policy);

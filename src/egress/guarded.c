@@ -192,12 +192,10 @@ static int read_state(struct guarded *b, int dir, struct err *e)
 
 static void guarded_free(struct guarded *b)
 {
-    while (!list_empty(&b->learned)) {
-        struct learned *l = container_of(b->learned.next, struct learned, link);
+    struct list *at;
 
-        list_remove(&l->link);
-        free(l);
-    }
+    while ((at = list_take(&b->learned)))
+        free(container_of(at, struct learned, link));
     sse_hub_free(b->watchers);
     vault_free(b->vault);
     policy_free(b->policy);

@@ -67,7 +67,7 @@ struct client { /* a TCP connection */
     struct resolver *r;
     struct loop_io io;
     struct loop_timer idle;
-    struct loop_task free_task;
+    struct loop_task next_task, free_task;
     int fd;
     struct sock_addr from;
     struct buf in;
@@ -100,7 +100,7 @@ struct question {
 };
 
 static void question_start(struct question *q);
-static void client_go_on(struct client *c);
+static void on_next(struct loop_task *task);
 
 static void question_free(struct question *q)
 {
@@ -116,7 +116,7 @@ static void question_free(struct question *q)
     free(q);
     if (client) {
         client->question = NULL;
-        client_go_on(client);
+        loop_defer(client->r->egress->loop, &client->next_task, on_next);
     }
 }
 
@@ -463,21 +463,22 @@ static void question_of(struct question *q, struct guarded *b)
 static void on_strangers(struct loop_timer *timer)
 {
     struct resolver *r = container_of(timer, struct resolver, stranger_timer);
+    struct list *at;
 
-    while (!list_empty(&r->strangers)) {
+    while ((at = list_take(&r->strangers))) {
         r->stranger_count--;
-        question_free(container_of(r->strangers.next, struct question, link));
+        question_free(container_of(at, struct question, link));
     }
 }
 
 void resolver_go_on(struct guarded *b)
 {
     struct resolver *r = b->egress->resolver;
+    struct list *first;
 
-    while (list_empty(&b->changes) && !list_empty(&b->waiting)) {
-        struct question *q = container_of(b->waiting.next, struct question, link);
+    while (list_empty(&b->changes) && (first = list_take(&b->waiting))) {
+        struct question *q = container_of(first, struct question, link);
 
-        list_remove(&q->link);
         list_push(&r->questions, &q->link);
         question_start(q);
     }
@@ -599,24 +600,29 @@ static void on_idle(struct loop_timer *timer)
     client_close(container_of(timer, struct client, idle));
 }
 
-/* Takes the next message if it is complete and no other is under way. */
+/* Takes the messages that are complete, until one is under way. */
 static void client_go_on(struct client *c)
 {
-    AUTO_BUF(message, DNS_MESSAGE_MAX);
-    size_t length;
+    while (c->fd >= 0 && !c->question && c->in.n >= LENGTH_BYTES) {
+        size_t length = (size_t)((uint8_t)c->in.p[0] << 8 | (uint8_t)c->in.p[1]);
+        AUTO_BUF(message, DNS_MESSAGE_MAX);
 
-    if (c->fd < 0 || c->question || c->in.n < LENGTH_BYTES)
-        return;
-    length = (size_t)((uint8_t)c->in.p[0] << 8 | (uint8_t)c->in.p[1]);
-    if (c->in.n < LENGTH_BYTES + length)
-        return;
-    if (buf_add(&message, str_make(c->in.p + LENGTH_BYTES, length)) < 0) {
-        client_close(c);
-        return;
+        if (c->in.n < LENGTH_BYTES + length)
+            return;
+        if (buf_add(&message, str_make(c->in.p + LENGTH_BYTES, length)) < 0) {
+            client_close(c);
+            return;
+        }
+        buf_drop_front(&c->in, LENGTH_BYTES + length);
+        loop_timer_after(c->r->egress->loop, &c->idle, CLIENT_IDLE_MS, on_idle);
+        take_message(c->r, buf_str(&message), &c->from, -EBADF, c);
     }
-    buf_drop_front(&c->in, LENGTH_BYTES + length);
-    loop_timer_after(c->r->egress->loop, &c->idle, CLIENT_IDLE_MS, on_idle);
-    take_message(c->r, buf_str(&message), &c->from, -EBADF, c);
+}
+
+/* Not nested in the end of the question before: a client may send very many at once. */
+static void on_next(struct loop_task *task)
+{
+    client_go_on(container_of(task, struct client, next_task));
 }
 
 static void on_tcp(struct loop_io *io, uint32_t events UNUSED)
@@ -721,7 +727,7 @@ int resolver_start(struct egress *g, const struct broker_info *info, struct err 
 
 void resolver_free(struct resolver *r)
 {
-    struct list *lists[2];
+    struct list *lists[2], *at;
 
     if (!r)
         return;
@@ -731,8 +737,8 @@ void resolver_free(struct resolver *r)
     while (!list_empty(&r->clients))
         client_close(container_of(r->clients.next, struct client, link));
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-        while (!list_empty(lists[i]))
-            question_free(container_of(lists[i]->next, struct question, link));
+        while ((at = list_take(lists[i])))
+            question_free(container_of(at, struct question, link));
     for (size_t i = 0; i < r->count; i++) {
         loop_io_stop(r->egress->loop, &r->udp[i].io);
         fd_close(r->udp[i].fd);

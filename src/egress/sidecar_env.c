@@ -116,7 +116,8 @@ static void read_exempt(struct str list, struct sidecar_conf *ret)
         addr.family = net.family;
         memcpy(addr.addr, net.addr, sizeof(addr.addr));
         for (size_t i = 0; i < ret->exempt_count; i++)
-            again |= memcmp(&ret->exempt[i], &addr, sizeof(addr)) == 0;
+            again |= ret->exempt[i].family == addr.family &&
+                     memcmp(ret->exempt[i].addr, addr.addr, sizeof(addr.addr)) == 0;
         if (again)
             continue;
         ret->exempt_texts[ret->exempt_count] = entry;

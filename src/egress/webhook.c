@@ -144,12 +144,14 @@ int webhook_new(const struct outcall_conf *conf, struct webhook **ret, struct er
 
 void webhook_free(struct webhook *w)
 {
+    struct list *at;
+
     if (!w)
         return;
     loop_timer_stop(w->loop, &w->timer);
     outcall_free(w->call);
-    while (!list_empty(&w->reports))
-        report_free(w, container_of(w->reports.next, struct report, link));
+    while ((at = list_take(&w->reports)))
+        report_free(w, container_of(at, struct report, link));
     free(w);
 }
 

@@ -102,7 +102,8 @@ static int key_match(struct str key, struct str registry, struct str repository)
         path.n--;
     if (path.n == 0 || str_eq(path, STR("v1")) || str_eq(path, STR("v2")))
         return 0;
-    if (str_eq(path, repository) || (str_starts(repository, path) && repository.p[path.n] == '/'))
+    if (str_eq(path, repository) ||
+        (repository.n > path.n && str_starts(repository, path) && repository.p[path.n] == '/'))
         return (int)min_size(path.n, IMAGE_NAME_MAX);
     return -1;
 }

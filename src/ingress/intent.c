@@ -46,13 +46,11 @@ int intent_write(struct buf *out, struct str id, uint16_t port, struct str uri, 
 
 static void push_some(struct intents *i);
 
-static void on_pushed(void *user, const struct resp *reply, const char *why)
+static void note_pushed(struct intents *i, const struct resp *reply, const char *why)
 {
-    struct intents *i = user;
     bool good = reply && reply->type != RESP_ERROR;
     uint64_t left_out;
 
-    i->pushing--;
     (void)pthread_mutex_lock(&i->lock);
     i->stats.pushed += good;
     i->stats.failed += !good;
@@ -62,6 +60,14 @@ static void on_pushed(void *user, const struct resp *reply, const char *why)
         log_event(LOG_WARN, "a renew intent was lost",
                   LOG_STR("why", reply ? reply->text : str_of(why)), LOG_U64("left_out", left_out));
     }
+}
+
+static void on_pushed(void *user, const struct resp *reply, const char *why)
+{
+    struct intents *i = user;
+
+    i->pushing--;
+    note_pushed(i, reply, why);
     push_some(i);
 }
 
@@ -73,8 +79,7 @@ static void push_one(struct intents *i, struct str text)
     int r = redis_call(i->redis, push, ARRAY_LEN(push), on_pushed, i);
 
     if (r < 0) {
-        i->pushing++;
-        on_pushed(i, NULL, r == -EHOSTUNREACH ? "Redis cannot be reached" : "Redis lags behind");
+        note_pushed(i, NULL, r == -EHOSTUNREACH ? "Redis cannot be reached" : "Redis lags behind");
         return;
     }
     i->pushing++;

@@ -419,24 +419,29 @@ static void refresh_work(struct pool_job *job)
         c->refresh_err.code = 0;
 }
 
+static void refresh_failed(struct kube_client *c, const char *why)
+{
+    LIST_EACH(&c->pending, at)
+    call_fail(container_of(at, struct kube_call, link), EACCES, why);
+}
+
 static void refresh_done(struct pool_job *job, int error)
 {
     struct kube_client *c = container_of(job, struct kube_client, refresh);
-
     size_t count = 0;
 
     c->refreshing = false;
     c->resolve = false;
+    if (error || c->refresh_err.code) {
+        refresh_failed(c, error ? "cancelled" : c->refresh_err.msg);
+        return;
+    }
     LIST_EACH(&c->pending, at) count++;
     while (count--) { /* those that must wait once more go to the end */
         struct kube_call *call = container_of(c->pending.next, struct kube_call, link);
 
-        if (error || c->refresh_err.code) {
-            call_fail(call, EACCES, error ? "cancelled" : c->refresh_err.msg);
-        } else {
-            call_leave(call);
-            call_start(call);
-        }
+        call_leave(call);
+        call_start(call);
     }
 }
 
@@ -447,7 +452,7 @@ static void refresh_soon(struct kube_client *c, bool resolve)
     if (c->refreshing || (resolve && !kube_config_can_resolve(c->conf.config)))
         return;
     if (!c->pool && pool_new(&conf, &c->pool, &c->refresh_err) < 0) {
-        refresh_done(&c->refresh, 0);
+        refresh_failed(c, c->refresh_err.msg);
         return;
     }
     c->resolve = resolve;
@@ -487,9 +492,10 @@ static void pump(struct kube_client *c)
 static void on_turn(struct loop_task *t)
 {
     struct kube_client *c = container_of(t, struct kube_client, turn);
+    struct list *at;
 
-    while (!list_empty(&c->ended)) {
-        struct kube_call *call = container_of(c->ended.next, struct kube_call, link);
+    while ((at = list_take(&c->ended))) {
+        struct kube_call *call = container_of(at, struct kube_call, link);
 
         call_leave(call);
         call->on_done(call->user, &call->answer);
@@ -621,8 +627,10 @@ int kube_client_new(const struct kube_client_conf *conf, struct kube_client **re
 
 static void end_all(struct kube_client *c, struct list *list)
 {
-    while (!list_empty(list)) {
-        struct kube_call *call = container_of(list->next, struct kube_call, link);
+    struct list *at;
+
+    while ((at = list_take(list))) {
+        struct kube_call *call = container_of(at, struct kube_call, link);
 
         if (call->http)
             http_call_cancel(take_ptr(&call->http));

@@ -263,14 +263,14 @@ int kubeconfig_read(struct kube_config *c, struct str text, const char *dir, con
     struct reader r = {c, dir, e};
     AUTO_BUF(json, KUBECONFIG_BYTES_MAX);
     AUTO_ARENA(arena, KUBECONFIG_BYTES_MAX * 16);
-    struct json *root;
+    struct json *root = NULL;
     int n;
 
     buf_keep_secret(&json);
     n = kube_yaml_to_json(text, &json, e);
     if (n == 0)
         n = json_parse(&arena, buf_str(&json), NULL, &root, e);
-    if (n < 0)
+    if (n)
         return n;
     n = root->type == JSON_OBJECT
             ? read_context(&r, root, context)

@@ -120,7 +120,7 @@ static int pack_tree(struct pack *p, const struct json *root)
         if (is_dropped(parent, v))
             continue;
         to = pack_node(p, v);
-        if (to) {
+        if (to && stack[depth - 1].tail) {
             *stack[depth - 1].tail = to;
             stack[depth - 1].tail = &to->next;
             stack[depth - 1].to->count++;

@@ -200,7 +200,7 @@ static int take_values(struct builder *b, struct str *s)
 static int take_term(struct builder *b, struct str *s)
 {
     enum kube_operator op = KUBE_EXISTS;
-    struct str key, before = *s, word;
+    struct str key, before, word;
     int r = 0;
 
     if (take_char(s, '!'))

@@ -350,10 +350,11 @@ static void call_end(struct call *c)
 
 void calls_reap(struct mcp *m)
 {
-    while (!list_empty(&m->ended)) {
-        struct call *c = container_of(m->ended.next, struct call, link);
+    struct list *at;
 
-        list_remove(&c->link);
+    while ((at = list_take(&m->ended))) {
+        struct call *c = container_of(at, struct call, link);
+
         if (c->task)
             (void)osb_task_join(c->task);
         free(c);

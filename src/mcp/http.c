@@ -327,6 +327,7 @@ int http_serve(struct mcp *m, const bool *stop, struct err *e)
         .connections_max = CONNECTIONS_MAX,
     };
     int fd = listen_on(m->options, e), r;
+    struct list *at;
 
     if (fd < 0)
         return fd;
@@ -341,7 +342,7 @@ int http_serve(struct mcp *m, const bool *stop, struct err *e)
     mcp_finish(m);
     http_server_free(h.server);
     loop_settle(m->loop);
-    while (!list_empty(&h.sessions))
-        session_drop(&h, container_of(h.sessions.next, struct session, link));
+    while ((at = list_take(&h.sessions)))
+        session_drop(&h, container_of(at, struct session, link));
     return r < 0 ? r : 0;
 }

@@ -15,20 +15,27 @@ void outputs_init(struct outputs *o)
     o->count = o->bytes = 0;
 }
 
-static void drop(struct outputs *o, struct output *one)
+/* False when there is none. */
+static bool drop_oldest(struct outputs *o)
 {
-    list_remove(&one->link);
+    struct list *at = list_take(&o->all);
+    struct output *one;
+
+    if (!at)
+        return false;
+    one = container_of(at, struct output, link);
     o->count--;
     o->bytes -= one->text.n;
     buf_done(&one->text);
     free(one->name);
     free(one);
+    return true;
 }
 
 void outputs_done(struct outputs *o)
 {
-    while (!list_empty(&o->all))
-        drop(o, container_of(o->all.next, struct output, link));
+    while (drop_oldest(o))
+        ;
 }
 
 int outputs_add(struct outputs *o, const char *name, struct str text, const struct output **ret)
@@ -39,8 +46,8 @@ int outputs_add(struct outputs *o, const char *name, struct str text, const stru
 
     if (text.n > OUTPUT_BYTES_MAX)
         return -EFBIG;
-    while (o->count >= OUTPUTS_MAX || (o->count && o->bytes + text.n > OUTPUTS_BYTES_MAX))
-        drop(o, container_of(o->all.next, struct output, link));
+    while ((o->count >= OUTPUTS_MAX || o->bytes + text.n > OUTPUTS_BYTES_MAX) && drop_oldest(o))
+        ;
     one = mem_new(struct output);
     buf_init(&one->text, OUTPUT_BYTES_MAX + 1);
     r = buf_add(&one->text, text);

@@ -83,10 +83,11 @@ static void on_late(struct loop_timer *timer)
 static void on_started(void *user, const char *why)
 {
     struct http_wait *wait = user;
+    struct list *at;
 
     list_remove(&wait->link); /* a request that is served now does not join it */
-    while (wait->all && !list_empty(&wait->waiters)) {
-        struct waiter *waiter = container_of(wait->waiters.next, struct waiter, link);
+    while (wait->all && (at = list_take(&wait->waiters))) {
+        struct waiter *waiter = container_of(at, struct waiter, link);
         struct http_req *req = waiter->req;
 
         waiter_free(waiter);

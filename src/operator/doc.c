@@ -224,7 +224,6 @@ bool doc_equal(const struct json *x, const struct json *y)
     {
         const struct json *other = x->type == JSON_OBJECT ? json_get(y, one->key) : b;
 
-        /* NOLINTNEXTLINE(misc-no-recursion): both trees are bounded by the parser's depth */
         if (!other || !doc_equal(one, other))
             return false;
         b = b ? b->next : NULL;

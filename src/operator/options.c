@@ -280,7 +280,7 @@ static const struct option_row *row_of(struct str name)
 int options_parse(struct options *o, int argc, char **argv, struct err *e)
 {
     for (int i = 1; i < argc; i++) {
-        struct str word = str_of(argv[i]), name;
+        struct str word = str_make(argv[i], strlen(argv[i])), name;
         const struct option_row *row;
         const char *value;
         int r;

@@ -53,7 +53,7 @@ static struct failures failures_of(const struct members *m)
     for (size_t i = 0; i < m->count; i++) {
         size_t same = 0;
 
-        if (!m->rows[i] || !m->rows[i]->failure_reason.p)
+        if (!m->rows[i] || !m->rows[i]->failure_reason.n)
             continue;
         f.count++;
         if (best > m->count / 2)

@@ -258,7 +258,6 @@ static int merge_member(struct merger *m, struct json *target, const struct json
     return doc_set(m->arena, target, patch->key, without_directives(m, patch));
 }
 
-/* NOLINTNEXTLINE(misc-no-recursion): STRATEGIC_DEPTH_MAX bounds it */
 static int merge_object(struct merger *m, struct json *target, const struct json *patch)
 {
     const struct json *keep = json_get(patch, STR("$retainKeys"));

@@ -148,8 +148,9 @@ int command_logs(struct cli *cli)
     if (cli->format == FORMAT_RAW || cli->format == FORMAT_TABLE) {
         if (cli->format == FORMAT_TABLE)
             r = cli_write("--- Command Logs ---\n", 21);
-        r = cli_write(text, bytes);
-        if (bytes == 0 || text[bytes - 1] != '\n')
+        if (r >= 0)
+            r = cli_write(text, bytes);
+        if (r >= 0 && (bytes == 0 || text[bytes - 1] != '\n'))
             r = cli_write("\n", 1);
         osb_answer_free(answer);
         return r < 0 ? EXIT_FAILED : EXIT_OK;

@@ -615,7 +615,7 @@ int sandbox_metrics(struct cli *cli)
     if (r)
         return r;
     if (cli_flag(cli, "watch")) {
-        r = cli_interruptible(cli, true);
+        (void)cli_interruptible(cli, true);
         r = osb_metrics_watch(cli->sandbox, print_sample, cli);
         return cli_interruptible(cli, false) || r >= 0 ? EXIT_OK : cli_failed(cli);
     }

@@ -223,7 +223,8 @@ static int keep_alike(struct sync *s)
         status = round_of(s);
         if (status == EXIT_OK && first)
             printf("ready: %zu entries\n", s->count);
-        fflush(stdout);
+        if (fflush(stdout) != 0)
+            status = EXIT_FAILED;
         if (status == EXIT_OK)
             r = await_changes(s);
         if (r < 0 && r != -ECANCELED)

@@ -138,15 +138,16 @@ struct pusher {
     bool ended;
 };
 
-static int push_link(struct pusher *p, int parent, const char *name, struct tar_entry *entry)
+static int push_link(struct pusher *p, int parent, const char *name, const struct tar_entry *entry)
 {
+    struct tar_entry link = *entry;
     char target[SYNC_PATH_MAX];
     ssize_t n = readlinkat(parent, name, target, sizeof(target));
 
     if (n < 0 || n == (ssize_t)sizeof(target))
         return n < 0 ? -errno : -ENAMETOOLONG;
-    entry->target = str_make(target, (size_t)n);
-    return tar_write_head(&p->out, entry);
+    link.target = str_make(target, (size_t)n);
+    return tar_write_head(&p->out, &link);
 }
 
 /* The head of an entry, and its file opened; one that is gone meanwhile is left out. */

@@ -82,27 +82,12 @@ static int run_to_end(const struct proc_spec *spec, struct proc_exit *ret, struc
 static int mkfs_run(int file, uint64_t bytes, const char *features, struct err *e)
 {
     char inodes[24], blocks[24];
-    const char *const argv[] = {"mke2fs",
-                                "-q",
-                                "-F",
-                                "-t",
-                                "ext4",
-                                "-b",
-                                "4096",
-                                "-I",
-                                "256",
-                                "-m",
-                                "0",
-                                "-N",
-                                inodes,
-                                "-O",
-                                features,
-                                "-E",
-                                "nodiscard,lazy_itable_init=1,lazy_journal_init=1,"
-                                "root_owner=0:0",
-                                "/proc/self/fd/0",
-                                blocks,
-                                NULL};
+    static const char extended[] = "nodiscard,lazy_itable_init=1,lazy_journal_init=1,"
+                                   "root_owner=0:0";
+    const char *const argv[] = {"mke2fs", "-q", "-F",     "-t", "ext4",   "-b",
+                                "4096",   "-I", "256",    "-m", "0",      "-N",
+                                inodes,   "-O", features, "-E", extended, "/proc/self/fd/0",
+                                blocks,   NULL};
     struct proc_spec spec = PROC_SPEC(MKFS, argv);
     auto_fd output = fd_memory("mke2fs");
     struct proc_exit ended;

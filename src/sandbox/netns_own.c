@@ -144,8 +144,8 @@ static void accept_neighbours(struct policy_change *c)
 {
     static const struct nft_at type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0};
 
-    for (uint8_t t = ND_FIRST; t <= ND_LAST + 1; t++) {
-        uint8_t wanted = t <= ND_LAST ? t : MLD_REPORT;
+    for (int t = ND_FIRST; t <= ND_LAST + 1; t++) {
+        uint8_t wanted = (uint8_t)(t <= ND_LAST ? t : MLD_REPORT);
 
         policy_rule(c);
         nft_match_nfproto(&c->b, NFPROTO_IPV6);

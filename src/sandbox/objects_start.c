@@ -165,13 +165,13 @@ static int make_node(int dev, const char *name, unsigned major, unsigned minor)
 static int step_files(void *user, struct err *e)
 {
     const struct child *c = user;
-    auto_fd dev = fd_open_at(c->root, "dev", O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e), tmp, key;
+    auto_fd tmp = -EBADF, key = -EBADF;
+    auto_fd dev = fd_open_at(c->root, "dev", O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
     auto_fd place = fd_open_at(c->root, "tmp", O_PATH | O_DIRECTORY, 0, PATH_STRICT, e);
     size_t bytes = strlen(c->spec->key);
     char size[OPTION_MAX];
     int r = dev < 0 ? dev : place < 0 ? place : 0;
 
-    tmp = key = -EBADF;
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(nodes); i++)
         r = make_node(dev, nodes[i].name, 1, nodes[i].minor);
     if (r == 0)

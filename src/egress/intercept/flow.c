@@ -61,8 +61,8 @@ static void flow_refuse(struct flow *f, int status, const char *reason)
 /* Splits "name:port" of Host; the port must be the one that was dialled. */
 static bool split_host(struct flow *f, struct str text)
 {
-    struct str host = text, port = STR_NONE;
-    size_t colon = text.n;
+    struct str host, port = STR_NONE;
+    size_t colon;
     uint16_t number = f->facts.port;
     char *p;
 

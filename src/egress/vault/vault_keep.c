@@ -283,7 +283,7 @@ int vault_keep_read(struct vault *v, const unsigned char *key, struct str id, st
     AUTO_ARENA(a, TREE_BYTES_MAX);
     AUTO_BUF(values, VALUES_BYTES_MAX);
     size_t end = str_find(file, '\n');
-    struct str line = str_make(file.p, end), sealed = STR("");
+    struct str line = str_make(file.p, end), sealed;
     struct err memory = {0};
     int r = -EBADMSG;
 

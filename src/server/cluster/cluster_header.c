@@ -38,7 +38,7 @@ int cluster_header_write(struct str secret, struct str from, struct str to,
                          int64_t now_s, struct buf *out)
 {
     char user[2 * PRINCIPAL_USER_MAX], mac[MAC_TEXT + 1];
-    size_t n = hex_encode(str_of(by->user), user);
+    size_t n = hex_encode(str_make(by->user, strlen(by->user)), user);
     int r;
 
     if (!is_part(by->key_id) || !is_part(by->tenant) || !is_part(by->sandbox))

@@ -163,7 +163,7 @@ static int add_line(struct audit *a, struct str entry)
     int r;
 
     r = buf_addf(&a->lines, "{\"seq\":%llu,%.*s,\"prev\":\"%s\"",
-                 (unsigned long long)(a->next.seq + 1), (int)(entry.n - 2), entry.p + 1,
+                 (unsigned long long)a->next.seq + 1, (int)(entry.n - 2), entry.p + 1,
                  a->next.hash);
     if (r < 0)
         return r;

@@ -518,6 +518,7 @@ void pools_start(struct pools *p)
 void pools_stop(struct pools *p)
 {
     struct api_fail fail = {0};
+    struct list *errand;
     size_t at = 0;
     void *pool;
 
@@ -535,8 +536,8 @@ void pools_stop(struct pools *p)
         LIST_EACH(&w->members[POOL_TAKEN], member)
         member_detach(container_of(member, struct sandbox, pool_link));
     }
-    while (!list_empty(&p->errands)) /* of claims whose pool was deleted */
-        errand_cancel(container_of(p->errands.next, struct pool_errand, link));
+    while ((errand = list_take(&p->errands))) /* of claims whose pool was deleted */
+        errand_cancel(container_of(errand, struct pool_errand, link));
 }
 
 void warm_pool_drain(struct warm_pool *w)

@@ -34,8 +34,6 @@ struct tenant_change {
     void *user;
 };
 
-static void change_next(struct tenants *t);
-
 static void change_end(struct tenant_change *c)
 {
     struct tenants *t = c->all;
@@ -51,8 +49,9 @@ static void change_end(struct tenant_change *c)
     mem_wipe(c->secret, sizeof(c->secret));
     buf_done(&c->json);
     free(c);
-    change_next(t);
 }
+
+static void change_next(struct tenants *t);
 
 static void on_change_work(struct pool_job *job)
 {
@@ -67,32 +66,33 @@ static void on_change_work(struct pool_job *job)
 static void on_change_done(struct pool_job *job, int error)
 {
     struct tenant_change *c = container_of(job, struct tenant_change, job);
+    struct tenants *t = c->all;
 
-    c->all->busy = false;
+    t->busy = false;
     if (error)
         (void)api_fail_set(&c->fail, 503, "SERVICE_UNAVAILABLE", "the server is stopping");
     if (!c->fail.status)
         c->apply(c);
     change_end(c);
+    change_next(t);
 }
 
 static void change_next(struct tenants *t)
 {
-    struct tenant_change *c;
+    struct list *at;
 
-    if (t->busy || list_empty(&t->changes))
-        return;
-    c = container_of(t->changes.next, struct tenant_change, link);
-    c->now_us = time_wall_us();
-    if (c->prepare(c) < 0) {
-        change_end(c);
-        return;
-    }
-    t->busy =
-        pool_submit(t->conf.pool, &c->job, t->conf.loop, on_change_work, on_change_done, 0) == 0;
-    if (!t->busy) {
-        (void)api_fail_set(&c->fail, 503, "SERVICE_UNAVAILABLE",
-                           "the server is too busy, try again");
+    while (!t->busy && (at = list_take(&t->changes))) {
+        struct tenant_change *c = container_of(at, struct tenant_change, link);
+
+        c->now_us = time_wall_us();
+        if (c->prepare(c) == 0) {
+            t->busy = pool_submit(t->conf.pool, &c->job, t->conf.loop, on_change_work,
+                                  on_change_done, 0) == 0;
+            if (t->busy)
+                return;
+            (void)api_fail_set(&c->fail, 503, "SERVICE_UNAVAILABLE",
+                               "the server is too busy, try again");
+        }
         change_end(c);
     }
 }

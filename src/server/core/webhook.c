@@ -64,23 +64,23 @@ static void on_pause(struct loop_timer *timer)
     send_first(w);
 }
 
-/* The first one was taken, or not. */
+/* The first one was taken, or not. The next one, or the next try, comes in a later turn. */
 static void settle(struct webhook *w, int status, const char *why)
 {
     struct posting *p = container_of(w->queue.next, struct posting, link);
     bool passes = status == 0 || status >= 500 || status == STATUS_TOO_MANY;
+    uint64_t pause_ms = 0;
 
     if (passes && p->tries < WEBHOOK_TRIES) {
-        loop_timer_after(w->conf.loop, &w->timer, (uint64_t)PAUSE_MS << (p->tries - 1), on_pause);
-        return;
+        pause_ms = (uint64_t)PAUSE_MS << (p->tries - 1);
+    } else {
+        if (status < 200 || status >= 300)
+            log_event(LOG_WARN, "a webhook did not take what was posted, dropping it",
+                      LOG_STR("webhook", w->conf.name), LOG_I64("status", status),
+                      LOG_STR("error", why), LOG_U64("tries", p->tries));
+        posting_free(w, p);
     }
-    if (status < 200 || status >= 300)
-        log_event(LOG_WARN, "a webhook did not take what was posted, dropping it",
-                  LOG_STR("webhook", w->conf.name), LOG_I64("status", status),
-                  LOG_STR("error", why), LOG_U64("tries", p->tries));
-    posting_free(w, p);
-    w->busy = false;
-    send_first(w);
+    loop_timer_after(w->conf.loop, &w->timer, pause_ms, on_pause);
 }
 
 static void on_head(struct http_call *call)
@@ -249,6 +249,8 @@ int webhook_new(const struct webhook_conf *conf, struct webhook **ret, struct er
 
 void webhook_free(struct webhook *w)
 {
+    struct list *at;
+
     if (!w)
         return;
     loop_timer_stop(w->conf.loop, &w->timer);
@@ -256,7 +258,7 @@ void webhook_free(struct webhook *w)
         http_call_cancel(w->call);
     http_client_free(w->client);
     tls_client_free(w->tls);
-    while (!list_empty(&w->queue))
-        posting_free(w, container_of(w->queue.next, struct posting, link));
+    while ((at = list_take(&w->queue)))
+        posting_free(w, container_of(at, struct posting, link));
     free(w);
 }

@@ -91,7 +91,9 @@ static int find_by_id(const struct image_list *l, struct str digits, size_t *ret
     size_t found = l->count;
 
     for (size_t i = 0; i < l->count; i = image_list_next(l, i)) {
-        if (!str_starts(str_of(image_digest_hex(&l->at[i]->config)), digits))
+        const char *id = image_digest_hex(&l->at[i]->config);
+
+        if (!str_starts(str_make(id, strlen(id)), digits))
             continue;
         if (found < l->count)
             return -ENOENT;

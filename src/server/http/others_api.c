@@ -276,8 +276,8 @@ static void delete_one(struct deletion *d, const struct other *other)
     d->left++;
     if (peer && delete_there(d, peer, dc))
         return;
+    d->left--; /* not the last: that is of the caller */
     d->then.one(d->then.user, dc->id, &unavailable);
-    deletion_end_one(d, NULL);
     free(dc);
 }
 

@@ -224,7 +224,9 @@ int images_open(struct images *im, const struct image_digest *id, struct images_
         *ret = b;
     }
     (void)pthread_mutex_unlock(&im->lock);
-    return r < 0 ? err_wrap(e, r, "image %.19s", id->text) : 0;
+    if (r < 0)
+        (void)err_wrap(e, r, "image %.19s", id->text);
+    return r;
 }
 
 /* The record of an image for a platform. */
@@ -288,7 +290,7 @@ int images_hold(struct images *im, const struct image_digest *id, struct err *e)
     struct images_base *base = NULL;
     int r = images_open(im, id, &base, e);
 
-    if (r < 0)
+    if (r)
         return r;
     (void)pthread_mutex_lock(&im->lock);
     base->users++; /* with the reference that we got */

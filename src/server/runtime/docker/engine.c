@@ -44,7 +44,7 @@ struct engine {
 
 static int parse_tcp(struct str rest, bool tls, struct engine_place *ret, struct err *e)
 {
-    struct str host = rest, port = STR_NONE;
+    struct str host, port = STR_NONE;
     size_t colon = rest.n;
 
     while (rest.n && rest.p[rest.n - 1] == '/')
@@ -72,7 +72,7 @@ static int parse_tcp(struct str rest, bool tls, struct engine_place *ret, struct
 
 static int place_parse(const char *text, bool tls, struct engine_place *ret, struct err *e)
 {
-    struct str host = str_of(text);
+    struct str host = str_make(text, strlen(text));
     char unix_text[sizeof("unix:") + PATH_MAX];
     int r;
 

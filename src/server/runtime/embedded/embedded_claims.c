@@ -400,6 +400,7 @@ static int show(struct embedded *em, const struct names *names, size_t first, si
 {
     struct uses uses = {.names = names, .first = first, .end = end};
     uint64_t deadline = deadline_in_ms(MEASURE_LIST_MS);
+    char(*claims)[NAME_MAX + 1] = names->at;
     auto_free struct str *ids = NULL;
     int shown = 0;
 
@@ -410,16 +411,16 @@ static int show(struct embedded *em, const struct names *names, size_t first, si
     for (size_t i = 0; i < uses.count; i++)
         ids[i] = str_of(uses.at[i].id);
     for (size_t i = first, at = 0; i < end; i++) {
-        struct runtime_volume v = {.name = str_of(names->at[i]), .used_by = ids + at};
+        struct runtime_volume v = {.name = str_of(claims[i]), .used_by = ids + at};
         struct record record;
 
         for (; at < uses.count && uses.at[at].name == i; at++)
             v.used_by_count++;
-        if (record_read(em, names->at[i], &record) < 0)
+        if (record_read(em, claims[i], &record) < 0)
             continue;
         v.created_us = record.created_us;
         v.size_bytes = record.size_bytes;
-        measure(em, names->at[i], deadline, &v);
+        measure(em, claims[i], deadline, &v);
         visit(user, &v);
         shown++;
     }

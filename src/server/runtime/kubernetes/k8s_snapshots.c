@@ -143,10 +143,11 @@ void k8s_snapshots_tick(struct k8s *k)
 void k8s_snapshots_stop(struct k8s *k)
 {
     struct err e = {0};
+    struct list *at;
 
     (void)err_set(&e, ECANCELED, "the server is stopping");
-    while (!list_empty(&k->snapshots))
-        finish(container_of(k->snapshots.next, struct making, link), -ECANCELED, &e);
+    while ((at = list_take(&k->snapshots)))
+        finish(container_of(at, struct making, link), -ECANCELED, &e);
 }
 
 /* One of that name for another sandbox is not ours to use. */

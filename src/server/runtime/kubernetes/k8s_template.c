@@ -15,7 +15,7 @@ int k8s_template_parse(struct arena *a, struct str text, const struct json **ret
 
     if (r == 0)
         r = json_parse(a, buf_str(&json), NULL, &tree, e);
-    if (r < 0)
+    if (r)
         return r;
     if (tree->type != JSON_OBJECT && tree->type != JSON_NULL)
         return err_set(e, EINVAL, "expected a manifest with metadata and spec, got %s",
