@@ -3,12 +3,14 @@
 lint, the conformance cases against the real server, terminals, watches, pools in Redis. Prints TAP.
 It must be run by the Python of build/deps/sdk-ours."""
 import asyncio
+import io
 import pathlib
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 from datetime import timedelta
@@ -32,7 +34,11 @@ from opensandbox import (  # noqa: E402
 )
 from opensandbox.config import ConnectionConfig, ConnectionConfigSync  # noqa: E402
 from opensandbox.exceptions import PoolDestroyedException, PoolEmptyException  # noqa: E402
-from opensandbox.models import RunCommandOpts  # noqa: E402
+from opensandbox.models import RunCommandOpts, SearchEntry  # noqa: E402
+from opensandbox.models.isolated import (  # noqa: E402
+    CreateIsolatedSessionRequest,
+    IsolatedWorkspaceSpec,
+)
 from opensandbox.pool_redis import AsyncRedisPoolStateStore, RedisPoolStateStore  # noqa: E402
 
 SERVER = None
@@ -176,6 +182,23 @@ def files_are_watched():
     asyncio.run(asyncio.wait_for(watch(), SECONDS_MAX))
 
 
+def what_an_isolated_session_wrote_is_seen_and_kept():
+    with SandboxSync.create("host", connection_config=config()) as sandbox:
+        sandbox.commands.run("mkdir -p /workspace")
+        request = CreateIsolatedSessionRequest(
+            workspace=IsolatedWorkspaceSpec(path="/workspace", mode="overlay"))
+        with sandbox.isolation.session(request) as session:
+            assert session.run("echo x > /workspace/f").exit_code == 0
+            packed = io.BytesIO(b"".join(session.diff()))
+            with tarfile.open(fileobj=packed, mode="r:gz") as archive:
+                names = [name.split("/")[-1] for name in archive.getnames()]
+            assert "f" in names, names
+            assert not sandbox.files.search(SearchEntry(path="/workspace", pattern="f"))
+            session.commit(reset_upper_after=True)
+            assert sandbox.files.read_file("/workspace/f") == "x\n"
+        sandbox.kill()
+
+
 # --- pools in Redis ---
 
 
@@ -270,6 +293,7 @@ STATIC = [models_are_those_of_the_specifications, the_sync_client_is_made_of_the
           types_are_strict, lint_is_clean]
 TESTS = [a_terminal_is_typed_into, a_terminal_is_attached_again_from_its_next_byte,
          input_is_written_to_a_command, directories_are_copied_both_ways, files_are_watched,
+         what_an_isolated_session_wrote_is_seen_and_kept,
          two_processes_share_a_pool_in_redis, the_async_pool_keeps_its_state_in_redis]
 
 

@@ -20,7 +20,9 @@ try {
         process.stdout.write(text);
     console.log("exit code", (await commands.waitForCommand(id)).exitCode);
 
-    const terminal = await terminals.open({ command: "stty size", cols: 120, rows: 40 });
+    // A terminal begins as 80 x 24 and is resized; what is written comes after that.
+    const terminal = await terminals.open({ command: "read go; stty size", cols: 120, rows: 40 });
+    terminal.write("\n");
     console.log("terminal:", (await terminal.readAll()).trim());
 } finally {
     await sandbox.kill();

@@ -10,6 +10,7 @@ from typing import Any
 from opensandbox._async.commands import collect, normalized
 from opensandbox._async.files import Filesystem
 from opensandbox._async.http import Http
+from opensandbox._async.io import Stream
 from opensandbox._async.lifecycle import parsed
 from opensandbox._core.convert import dense, segment
 from opensandbox._core.errors import need_text
@@ -95,13 +96,19 @@ class IsolationSession:
         )
         return state
 
-    async def diff(self) -> Any:
-        """What the session wrote into its overlay."""
-        return await self._http.json("GET", "/diff")
+    async def diff(self) -> Stream[bytes]:
+        """What the session wrote into its overlay: an archive, tar.gz, piece by piece."""
+        async with self._http.stream("GET", "/diff") as response:
+            async for data in response.aiter_raw():
+                yield data
 
-    async def commit(self, strategy: str | None = None) -> Any:
-        """Writes what the session wrote into the workspace."""
-        return await self._http.json("POST", "/commit", body=dense(strategy=strategy))
+    async def commit(
+        self, strategy: str | None = None, *, reset_upper_after: bool | None = None
+    ) -> Any:
+        """Writes what the session wrote into the workspace; its overlay is empty afterwards with
+        `reset_upper_after`."""
+        body = dense(strategy=strategy, reset_upper_after=reset_upper_after)
+        return await self._http.json("POST", "/commit", body=body)
 
     async def delete(self) -> None:
         """Ends the session."""

@@ -147,7 +147,12 @@ class Sandboxes:
     async def get_sandbox_endpoint(
         self, sandbox_id: str, port: int, use_server_proxy: bool = False
     ) -> SandboxEndpoint:
-        return await self._endpoint(sandbox_id, port, use_server_proxy, None)
+        kept = self._http.link.endpoints
+        found = kept.get(sandbox_id, port, use_server_proxy)
+        if found is None:
+            found = await self._endpoint(sandbox_id, port, use_server_proxy, None)
+            kept.put(sandbox_id, port, use_server_proxy, found)
+        return found
 
     async def get_signed_sandbox_endpoint(
         self, sandbox_id: str, port: int, expires: int, use_server_proxy: bool = False
@@ -161,18 +166,18 @@ class Sandboxes:
         return await self._get(SandboxEndpoint, _sandbox(sandbox_id, f"/endpoints/{port}"), query)
 
     async def pause_sandbox(self, sandbox_id: str) -> None:
-        await self._http.send("POST", _sandbox(sandbox_id, "/pause"))
+        await self._change("POST", sandbox_id, "/pause")
 
     async def resume_sandbox(self, sandbox_id: str) -> None:
-        await self._http.send("POST", _sandbox(sandbox_id, "/resume"))
+        await self._change("POST", sandbox_id, "/resume")
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         """Stops a persistent sandbox; its files stay."""
-        await self._http.send("POST", _sandbox(sandbox_id, "/stop"))
+        await self._change("POST", sandbox_id, "/stop")
 
     async def start_sandbox(self, sandbox_id: str) -> None:
         """Starts a stopped one again."""
-        await self._http.send("POST", _sandbox(sandbox_id, "/start"))
+        await self._change("POST", sandbox_id, "/start")
 
     async def renew_sandbox_expiration(
         self, sandbox_id: str, new_expiration_time: datetime
@@ -185,7 +190,7 @@ class Sandboxes:
         return await self._ask(SandboxRenewResponse, "POST", path, convert.expires_at(timeout))
 
     async def kill_sandbox(self, sandbox_id: str) -> None:
-        await self._http.send("DELETE", _sandbox(sandbox_id))
+        await self._change("DELETE", sandbox_id)
 
     async def fork_sandbox(
         self,
@@ -210,7 +215,7 @@ class Sandboxes:
     async def rollback_sandbox(self, sandbox_id: str, snapshot_id: str) -> SandboxInfo:
         """Returns to the files of a snapshot."""
         body = {"snapshotId": need_text(snapshot_id, "snapshot_id")}
-        answer = await self._http.send("POST", _sandbox(sandbox_id, "/rollback"), body=body)
+        answer = await self._change("POST", sandbox_id, "/rollback", body)
         if answer.content.strip():
             info: SandboxInfo = parsed(SandboxInfo, answer.json())
             return info
@@ -383,7 +388,15 @@ class Sandboxes:
         await self._http.send("DELETE", f"/volumes/{segment(need_text(name, 'name'))}")
 
     def invalidate_endpoint_cache(self, sandbox_id: str) -> None:
-        """Endpoints are kept by their Sandbox, so there is nothing to forget here."""
+        """Looks its endpoints up again when they are needed next."""
+        self._http.link.endpoints.forget(sandbox_id)
+
+    async def _change(self, method: str, sandbox_id: str, rest: str = "", body: Any = None) -> Any:
+        """A request after which a sandbox may be reached elsewhere."""
+        try:
+            return await self._http.send(method, _sandbox(sandbox_id, rest), body=body)
+        finally:
+            self.invalidate_endpoint_cache(sandbox_id)
 
     async def _get(self, model: type[_M], path: str, query: dict[str, Any] | None = None) -> _M:
         value: _M = parsed(model, await self._http.json("GET", path, query=query))

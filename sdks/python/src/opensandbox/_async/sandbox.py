@@ -461,16 +461,19 @@ class Sandbox:
         async def step() -> None:
             made.append(await make(api))
 
+        operation = "Sandbox.create" if is_ours else "Sandbox.connect"
         try:
-            await shielded(step)  # a request that was sent may have made one: learn its id
-            sandbox_id = made[0]
-            endpoint = await api.get_sandbox_endpoint(
-                sandbox_id, DEFAULT_EXECD_PORT, link.config.use_server_proxy
-            )
-            sandbox = cls(sandbox_id, link, endpoint, health_check, origin)
-            if not skip_health_check:
-                await sandbox.check_ready(ready_timeout, polling_interval)
-            return sandbox
+            with link.tracing.operation(operation) as span:
+                await shielded(step)  # a request that was sent may have made one: learn its id
+                sandbox_id = made[0]
+                span.set("sandbox.id", sandbox_id)
+                endpoint = await api.get_sandbox_endpoint(
+                    sandbox_id, DEFAULT_EXECD_PORT, link.config.use_server_proxy
+                )
+                sandbox = cls(sandbox_id, link, endpoint, health_check, origin)
+                if not skip_health_check:
+                    await sandbox.check_ready(ready_timeout, polling_interval)
+                return sandbox
         except BaseException as error:
             if is_ours and made:
                 await _discard(api, made[0])

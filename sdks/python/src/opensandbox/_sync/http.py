@@ -6,24 +6,30 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Callable, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from opensandbox._sync import io
 from opensandbox._sync.io import Stream
 from opensandbox._core.errors import api_error, retry_after_seconds
+from opensandbox._core.endpoints import EndpointCache
 from opensandbox._core.events import EventReader
+from opensandbox._core.failures import cause_of, is_pre_send
 from opensandbox._core.lazy import LazyModule
+from opensandbox._core.tracing import Span, Tracing
 from opensandbox.config.connection_sync import ConnectionConfigSync
 from opensandbox.exceptions import (
+    SandboxApiException,
     SandboxConnectionException,
     SandboxException,
     SandboxInternalException,
     SandboxTimeoutException,
 )
-from opensandbox.transport.retry import RetryCause, RetryEvent, is_idempotent_method
+from opensandbox.transport import unwrap_retry_transport
+from opensandbox.transport.retry import RetryCause, RetryEvent, announce, is_idempotent_method
 
 if TYPE_CHECKING:
     import httpx
@@ -43,10 +49,18 @@ class Link:
     def __init__(self, config: ConnectionConfigSync) -> None:
         self.given = config
         self.config = config.with_transport_if_missing()
+        # A wrapper that repeats requests gives its policy, so that they are not repeated twice.
+        transport = unwrap_retry_transport(self.config.transport)
+        wrapped = transport is not self.config.transport
+        self.retry_policy = self.config.transport.policy if wrapped else config.retry_policy
+        self.tracing = Tracing(config.enable_tracing)
+        self.endpoints = EndpointCache(
+            config.endpoint_cache_ttl, config.endpoint_cache_size, config.endpoint_cache_disabled
+        )
         hooks = {name: list(functions) for name, functions in config.event_hooks.items()}
         if config.follow_redirects:
             hooks.setdefault("request", []).append(io.request_hook(_strip_secrets))
-        self.client = io.new_client(self.config.transport, hooks, config.follow_redirects)
+        self.client = io.new_client(transport, hooks, config.follow_redirects)
         self.closed = False
 
     def api(self) -> Http:
@@ -112,7 +126,7 @@ class Http:
         """A request; `body` is sent as JSON, `content` as it is. A timeout of UNLIMITED: none."""
         config = self.link.config
         limit = config.request_timeout.total_seconds()
-        own = config.retry_policy.per_attempt_timeout
+        own = self.link.retry_policy.per_attempt_timeout
         limit = own.total_seconds() if own is not None else limit
         read: float | None = limit if timeout is None else timeout
         if timeout == UNLIMITED:
@@ -150,12 +164,35 @@ class Http:
     ) -> httpx.Response:
         """The answer to a request, which has to be closed; with `whole` its body is read and it is
         closed. Raises for error statuses. Repeats what may be repeated."""
-        policy = self.link.config.retry_policy
         repeatable = repeat and (content is None or isinstance(content, bytes))
+        with self.link.tracing.request(method, self.base_url + path) as span:
+            own = {**self.link.tracing.headers(), **(headers or {})}
+
+            def build() -> httpx.Request:
+                return self.build(method, path, query, body, content, own, timeout)
+
+            try:
+                response = self._attempts(build, method, path, repeatable, whole, span)
+            except SandboxApiException as error:
+                span.set("http.response.status_code", error.status_code)
+                raise
+            span.set("http.response.status_code", response.status_code)
+            return response
+
+    def _attempts(
+        self,
+        build: Callable[[], httpx.Request],
+        method: str,
+        path: str,
+        repeatable: bool,
+        whole: bool,
+        span: Span,
+    ) -> httpx.Response:
+        policy = self.link.retry_policy
         begin, pause = time.monotonic(), policy.initial_backoff.total_seconds()
         retries, status_was_lost = 0, False
         while True:
-            request = self.build(method, path, query, body, content, headers, timeout)
+            request = build()
             status: int | None = None
             asked: float | None = None
             failure: SandboxException
@@ -163,8 +200,8 @@ class Http:
                 return self._once(request, whole)
             except httpx.HTTPError as error:
                 failure, cause = _network_failure(error, method, path)
-                status_was_lost = status_was_lost or not _is_pre_send(error)
-                again = _is_pre_send(error) or is_idempotent_method(method)
+                status_was_lost = status_was_lost or not is_pre_send(error)
+                again = is_pre_send(error) or is_idempotent_method(method)
             except _Refused as refused:
                 if status_was_lost and method == "DELETE" and refused.status == 404:
                     return refused.response  # an attempt whose answer was lost did it
@@ -177,8 +214,22 @@ class Http:
             if not again or not repeatable or retries >= policy.max_retries:
                 raise failure
             pause = policy.pause_seconds(retries, pause, asked)
+            announce(
+                policy,
+                RetryEvent(
+                    attempt=retries + 2,
+                    retries_used=retries,
+                    method=method,
+                    url=str(request.url),
+                    cause=cause,
+                    status_code=status,
+                    backoff=timedelta(seconds=pause),
+                    request_id=failure.request_id,
+                    exception=failure,
+                ),
+            )
             retries += 1
-            self._tell(policy, request, retries, cause, status, pause, failure)
+            span.set("http.request.resend_count", retries)
             io.sleep(pause)
 
     def _once(self, request: httpx.Request, whole: bool) -> httpx.Response:
@@ -197,34 +248,6 @@ class Http:
             failure = api_error(response.status_code, sent, response.content, what)
             raise _Refused(failure, response, retry_after_seconds(sent))
         return response
-
-    @staticmethod
-    def _tell(
-        policy: Any,
-        request: httpx.Request,
-        retries: int,
-        cause: RetryCause,
-        status: int | None,
-        pause: float,
-        failure: SandboxException,
-    ) -> None:
-        logger.debug("%s %s again in %.3f s: %s", request.method, request.url, pause, failure)
-        if policy.on_retry is not None:
-            from datetime import timedelta
-
-            policy.on_retry(
-                RetryEvent(
-                    attempt=retries,
-                    retries_used=retries,
-                    method=request.method,
-                    url=str(request.url),
-                    cause=cause,
-                    status_code=status,
-                    backoff=timedelta(seconds=pause),
-                    request_id=failure.request_id,
-                    exception=failure,
-                )
-            )
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """An answer that was read."""
@@ -271,11 +294,6 @@ class Http:
                 yield batch
 
 
-def _is_pre_send(error: Exception) -> bool:
-    """Whether no byte of the request was sent."""
-    return isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-
-
 class _Refused(Exception):
     """An error status, on its way to the decision whether to repeat."""
 
@@ -290,17 +308,7 @@ class _Refused(Exception):
 def _network_failure(
     error: httpx.HTTPError, method: str, path: str
 ) -> tuple[SandboxException, RetryCause]:
-    text = f"{method} {path}: {type(error).__name__}: {error}"
+    text, cause = f"{method} {path}: {type(error).__name__}: {error}", cause_of(error)
     if isinstance(error, httpx.TimeoutException):
-        cause = RetryCause.READ_TIMEOUT
-        if _is_pre_send(error):
-            cause = RetryCause.PRE_SEND
-        elif isinstance(error, httpx.WriteTimeout):
-            cause = RetryCause.WRITE_TIMEOUT
         return SandboxTimeoutException(text, error, is_retryable=True), cause
-    cause = RetryCause.OPAQUE_TRANSPORT
-    if isinstance(error, httpx.ConnectError):
-        cause = RetryCause.PRE_SEND
-    elif isinstance(error, httpx.RemoteProtocolError):
-        cause = RetryCause.UNEXPECTED_EOF
     return SandboxConnectionException(text, error, is_retryable=True), cause

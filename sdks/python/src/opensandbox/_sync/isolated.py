@@ -11,6 +11,7 @@ from typing import Any
 from opensandbox._sync.commands import collect, normalized
 from opensandbox._sync.files import FilesystemSync
 from opensandbox._sync.http import Http
+from opensandbox._sync.io import Stream
 from opensandbox._sync.lifecycle import parsed
 from opensandbox._core.convert import dense, segment
 from opensandbox._core.errors import need_text
@@ -96,13 +97,19 @@ class IsolationSessionSync:
         )
         return state
 
-    def diff(self) -> Any:
-        """What the session wrote into its overlay."""
-        return self._http.json("GET", "/diff")
+    def diff(self) -> Stream[bytes]:
+        """What the session wrote into its overlay: an archive, tar.gz, piece by piece."""
+        with self._http.stream("GET", "/diff") as response:
+            for data in response.iter_raw():
+                yield data
 
-    def commit(self, strategy: str | None = None) -> Any:
-        """Writes what the session wrote into the workspace."""
-        return self._http.json("POST", "/commit", body=dense(strategy=strategy))
+    def commit(
+        self, strategy: str | None = None, *, reset_upper_after: bool | None = None
+    ) -> Any:
+        """Writes what the session wrote into the workspace; its overlay is empty afterwards with
+        `reset_upper_after`."""
+        body = dense(strategy=strategy, reset_upper_after=reset_upper_after)
+        return self._http.json("POST", "/commit", body=body)
 
     def delete(self) -> None:
         """Ends the session."""

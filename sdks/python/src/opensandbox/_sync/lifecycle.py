@@ -148,7 +148,12 @@ class SandboxesSync:
     def get_sandbox_endpoint(
         self, sandbox_id: str, port: int, use_server_proxy: bool = False
     ) -> SandboxEndpoint:
-        return self._endpoint(sandbox_id, port, use_server_proxy, None)
+        kept = self._http.link.endpoints
+        found = kept.get(sandbox_id, port, use_server_proxy)
+        if found is None:
+            found = self._endpoint(sandbox_id, port, use_server_proxy, None)
+            kept.put(sandbox_id, port, use_server_proxy, found)
+        return found
 
     def get_signed_sandbox_endpoint(
         self, sandbox_id: str, port: int, expires: int, use_server_proxy: bool = False
@@ -162,18 +167,18 @@ class SandboxesSync:
         return self._get(SandboxEndpoint, _sandbox(sandbox_id, f"/endpoints/{port}"), query)
 
     def pause_sandbox(self, sandbox_id: str) -> None:
-        self._http.send("POST", _sandbox(sandbox_id, "/pause"))
+        self._change("POST", sandbox_id, "/pause")
 
     def resume_sandbox(self, sandbox_id: str) -> None:
-        self._http.send("POST", _sandbox(sandbox_id, "/resume"))
+        self._change("POST", sandbox_id, "/resume")
 
     def stop_sandbox(self, sandbox_id: str) -> None:
         """Stops a persistent sandbox; its files stay."""
-        self._http.send("POST", _sandbox(sandbox_id, "/stop"))
+        self._change("POST", sandbox_id, "/stop")
 
     def start_sandbox(self, sandbox_id: str) -> None:
         """Starts a stopped one again."""
-        self._http.send("POST", _sandbox(sandbox_id, "/start"))
+        self._change("POST", sandbox_id, "/start")
 
     def renew_sandbox_expiration(
         self, sandbox_id: str, new_expiration_time: datetime
@@ -186,7 +191,7 @@ class SandboxesSync:
         return self._ask(SandboxRenewResponse, "POST", path, convert.expires_at(timeout))
 
     def kill_sandbox(self, sandbox_id: str) -> None:
-        self._http.send("DELETE", _sandbox(sandbox_id))
+        self._change("DELETE", sandbox_id)
 
     def fork_sandbox(
         self,
@@ -211,7 +216,7 @@ class SandboxesSync:
     def rollback_sandbox(self, sandbox_id: str, snapshot_id: str) -> SandboxInfo:
         """Returns to the files of a snapshot."""
         body = {"snapshotId": need_text(snapshot_id, "snapshot_id")}
-        answer = self._http.send("POST", _sandbox(sandbox_id, "/rollback"), body=body)
+        answer = self._change("POST", sandbox_id, "/rollback", body)
         if answer.content.strip():
             info: SandboxInfo = parsed(SandboxInfo, answer.json())
             return info
@@ -384,7 +389,15 @@ class SandboxesSync:
         self._http.send("DELETE", f"/volumes/{segment(need_text(name, 'name'))}")
 
     def invalidate_endpoint_cache(self, sandbox_id: str) -> None:
-        """Endpoints are kept by their Sandbox, so there is nothing to forget here."""
+        """Looks its endpoints up again when they are needed next."""
+        self._http.link.endpoints.forget(sandbox_id)
+
+    def _change(self, method: str, sandbox_id: str, rest: str = "", body: Any = None) -> Any:
+        """A request after which a sandbox may be reached elsewhere."""
+        try:
+            return self._http.send(method, _sandbox(sandbox_id, rest), body=body)
+        finally:
+            self.invalidate_endpoint_cache(sandbox_id)
 
     def _get(self, model: type[_M], path: str, query: dict[str, Any] | None = None) -> _M:
         value: _M = parsed(model, self._http.json("GET", path, query=query))

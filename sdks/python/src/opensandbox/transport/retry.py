@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from http import HTTPStatus
+
+logger = logging.getLogger("opensandbox")
 
 _IDEMPOTENT_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 
@@ -50,7 +53,8 @@ class RetryCause(str, Enum):
 
 @dataclass(frozen=True)
 class RetryEvent:
-    """What `on_retry` is told before each pause."""
+    """What `on_retry` is told before each pause: `attempt` is the number of the one to come, from
+    2 on; `retries_used` counts those that were repetitions."""
 
     attempt: int
     retries_used: int
@@ -98,14 +102,32 @@ class RetryPolicy:
             return self.retryable_status_codes_idempotent
         return self.retryable_status_codes_non_idempotent
 
-    def pause_seconds(self, retries_used: int, last: float, asked: float | None) -> float:
+    def pause_seconds(
+        self,
+        retries_used: int,
+        last: float,
+        asked: float | None,
+        rng: random.Random | None = None,
+    ) -> float:
         """The pause before the next attempt; `asked` is what the server asked for."""
+        draw = random.uniform if rng is None else rng.uniform
         first, most = self.initial_backoff.total_seconds(), self.max_backoff.total_seconds()
         plain = min(first * self.backoff_multiplier**retries_used, most)
         if self.jitter is JitterMode.FULL:
-            pause = random.uniform(0, plain)
+            pause = draw(0, plain)
         elif self.jitter is JitterMode.DECORRELATED:
-            pause = random.uniform(first, max(first, min(last * 3, most)))
+            pause = draw(first, max(first, min(last * 3, most)))
         else:
             pause = plain
         return max(min(pause, most), min(asked or 0.0, most))
+
+
+def announce(policy: RetryPolicy, event: RetryEvent) -> None:
+    """Tells of a repetition. What `on_retry` raises is logged, and the request goes on."""
+    pause, failure = event.backoff.total_seconds(), event.exception or event.status_code
+    logger.debug("%s %s again in %.3f s: %s", event.method, event.url, pause, failure)
+    if policy.on_retry is not None:
+        try:
+            policy.on_retry(event)
+        except Exception:
+            logger.exception("on_retry failed")

@@ -22,6 +22,7 @@ import com.alibaba.opensandbox.sandbox.domain.services.Diagnostics
 import com.alibaba.opensandbox.sandbox.domain.services.Egress
 import com.alibaba.opensandbox.sandbox.domain.services.EventStream
 import com.alibaba.opensandbox.sandbox.domain.services.Filesystem
+import com.alibaba.opensandbox.sandbox.domain.services.Isolation
 import com.alibaba.opensandbox.sandbox.domain.services.Metrics
 import com.alibaba.opensandbox.sandbox.domain.services.Terminals
 import com.alibaba.opensandbox.sandbox.infrastructure.InternalOpenSandboxApi
@@ -29,6 +30,7 @@ import com.alibaba.opensandbox.sandbox.infrastructure.adapters.CommandsAdapter
 import com.alibaba.opensandbox.sandbox.infrastructure.adapters.CredentialVaultAdapter
 import com.alibaba.opensandbox.sandbox.infrastructure.adapters.EgressAdapter
 import com.alibaba.opensandbox.sandbox.infrastructure.adapters.FilesystemAdapter
+import com.alibaba.opensandbox.sandbox.infrastructure.adapters.IsolationAdapter
 import com.alibaba.opensandbox.sandbox.infrastructure.adapters.MetricsAdapter
 import com.alibaba.opensandbox.sandbox.infrastructure.adapters.SandboxesAdapter
 import com.alibaba.opensandbox.sandbox.infrastructure.adapters.TerminalsAdapter
@@ -63,6 +65,7 @@ class Sandbox private constructor(
     private val files = FilesystemAdapter(execd)
     private val metrics = MetricsAdapter(execd)
     private val terminals = TerminalsAdapter(execd)
+    private val isolation = IsolationAdapter(execd)
     private val egressApi: Api by lazy { apiOf(sandboxes.getSandboxEndpoint(id, EGRESS_PORT, config.useServerProxy)) }
     private val egress = EgressAdapter { egressApi }
     private val vault = CredentialVaultAdapter { egressApi }
@@ -80,6 +83,9 @@ class Sandbox private constructor(
 
     /** Terminals. */
     fun terminals(): Terminals = terminals
+
+    /** Sessions with a file system of their own. */
+    fun isolation(): Isolation = isolation
 
     fun credentialVault(): CredentialVault = vault
 

@@ -9,6 +9,7 @@ import com.alibaba.opensandbox.sandbox.domain.exceptions.PoolEmptyException
 import com.alibaba.opensandbox.sandbox.domain.exceptions.PoolNotRunningException
 import com.alibaba.opensandbox.sandbox.domain.models.execd.executions.PtyRequest
 import com.alibaba.opensandbox.sandbox.domain.models.execd.executions.RunCommandRequest
+import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedSessionRequest
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SandboxState
 import com.alibaba.opensandbox.sandbox.domain.pool.AcquirePolicy
 import com.alibaba.opensandbox.sandbox.domain.pool.PoolCreationSpec
@@ -62,6 +63,7 @@ class RealServer(
             tap.test("server: directories go in and out") { directories(sandbox) }
             tap.test("server: changes of a directory") { watch(sandbox) }
             tap.test("server: input of a command that runs") { stdin(sandbox) }
+            tap.test("server: isolated sessions") { isolation(sandbox) }
             tap.test("server: code keeps its state") { code(sandbox) }
             tap.test("server: pause and resume") { pauseAndResume(sandbox) }
             sandbox.kill()
@@ -84,6 +86,35 @@ class RealServer(
             same(terminal.exitCode, 3)
             sandbox.terminals().delete(terminal.sessionId)
         }
+    }
+
+    private fun isolation(sandbox: Sandbox) {
+        sandbox.commands().run("mkdir -p /workspace")
+        check(sandbox.isolation().capabilities().available) { sandbox.isolation().capabilities() }
+        val request =
+            IsolatedSessionRequest
+                .builder()
+                .workspace("/workspace", "rw")
+                .profile("strict")
+                .idleTimeout(Duration.ofMinutes(10))
+                .build()
+        val id =
+            sandbox.isolation().create(request).use { session ->
+                val run = session.run("echo $((1+1)) \$NAME; exit 3", mapOf("NAME" to "x"), Duration.ofSeconds(SECONDS_MAX))
+                same(run.logs.stdout.map { it.text }, listOf("2 x"))
+                same(run.exitCode, 3)
+                val background = session.runInBackground("echo built")
+                within("the background run") { !session.getRunStatus(background.runId).running }
+                same(session.getRunStatus(background.runId).exitCode, 0)
+                check("built" in session.getRunLogs(background.runId).content)
+                session.files().writeFile("/workspace/f", "text")
+                same(sandbox.files().readFile("/workspace/f"), "text")
+                check(session.sessionId in sandbox.isolation().list().map { it.sessionId })
+                val again = sandbox.isolation().attach(session.sessionId)
+                check(again.getState().idleRemaining!! <= Duration.ofMinutes(10))
+                session.sessionId
+            }
+        check(sandbox.isolation().list().none { it.sessionId == id }) { "close() left it" }
     }
 
     private fun directories(sandbox: Sandbox) {
