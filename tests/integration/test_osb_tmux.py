@@ -165,7 +165,8 @@ def top_is_live_and_ends(tmux, osb, box):
 
 def run_with_a_terminal_removes_its_sandbox(tmux, osb, box):
     before = osb.ids()
-    tmux.line(f"clear; {osb.program} run --rm -it --image host -- sh -c 'tty && read x && exit $x'; "
+    tmux.line(f"clear; {osb.program} run --rm -it --image host -- "
+              "sh -c 'tty && read x && exit $x'; "
               "echo status=$?")
     tmux.wait("^/dev/pts/")
     tmux.line("5")
