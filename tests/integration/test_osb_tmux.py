@@ -98,6 +98,17 @@ def control_z_stops_it(tmux, _osb, _box):
     tmux.wait("^gone$")
 
 
+def vim_answer(tmux):
+    """The size that vim shows; None when there is none: it draws anew, without its message, when
+    the window changes."""
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        if found := re.search(r"is-(\d+x\d+)", tmux.screen()):
+            return found.group(1)
+        time.sleep(0.05)  # the clock only paces the looks
+    return None
+
+
 def vim_draws_and_saves(tmux, osb, box):
     # Without questions to the terminal: vim may take its answers for keys among those typed.
     tmux.line("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB= t_RC= t_RS=' /tmp/letter")
@@ -113,7 +124,7 @@ def vim_draws_and_saves(tmux, osb, box):
         assert time.monotonic() < end, f"vim has {size}"
         tmux.type(":echo 'is-' . &columns . 'x' . &lines")
         tmux.keys("Enter")
-        size = tmux.wait(r"is-(\d+x\d+)").group(1)
+        size = vim_answer(tmux)
     tmux.type(":wq")
     tmux.keys("Enter")
     tmux.wait(r"^inside>\s*\Z")
