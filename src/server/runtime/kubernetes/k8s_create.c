@@ -187,8 +187,8 @@ static void finish(struct k8s_wait *w, int r, const struct err *e)
     (void)pthread_mutex_lock(&k->work_lock);
     c->task.of_runtime = NULL;
     (void)pthread_mutex_unlock(&k->work_lock);
+    runtime_task_end(&c->task, r, e); /* e may be of w */
     free(w);
-    runtime_task_end(&c->task, r, e);
 }
 
 void k8s_create_end(void *user, struct k8s_wait *w, int r, const struct err *e)

@@ -77,8 +77,8 @@ static void finish(struct making *m, int r, const struct err *e)
     list_remove(&m->link);
     task->of_runtime = NULL;
     (void)pthread_mutex_unlock(&m->k8s->work_lock);
+    runtime_task_end(task, r, e); /* e may be of m */
     free(m);
-    runtime_task_end(task, r, e);
 }
 
 /* What the phase says: 1 done, 0 not yet, -errno. */
