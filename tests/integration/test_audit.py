@@ -143,8 +143,11 @@ def copy_of_record(folder):
 def verify_proves_the_chain_and_finds_changes():
     for _ in range(60):
         ask("GET", "/v1/sandboxes")  # files are small here: several are filled
-    intact = json.loads(osb("audit", "verify", "-o", "json").stdout)
-    assert intact["status"] == "intact" and intact["first"] == 1 and intact["entries"] > 60, intact
+    def verified():
+        return json.loads(osb("audit", "verify", "-o", "json").stdout)
+    wait_for(lambda: verified()["entries"] > 60, "all entries")  # written behind the answers
+    intact = verified()
+    assert intact["status"] == "intact" and intact["first"] == 1, intact
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_of_record(folder)
         files = sorted(copy.glob("audit-*.jsonl"))

@@ -179,7 +179,7 @@ def run_with_a_terminal_removes_its_sandbox(tmux, osb, box):
     tmux.line(f"clear; {osb.program} run --rm -it --image host -- "
               "sh -c 'tty && read x && exit $x'; "
               "echo status=$?")
-    tmux.wait("^/dev/pts/")
+    tmux.wait(r"/dev/pts/\d+$")
     tmux.line("5")
     tmux.wait("^status=5$")
     assert osb.ids() == before and box in before
