@@ -185,6 +185,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         wrong = self.server.fault == "a body that breaks its schema"
         self.json(200, {"status": 1 if wrong else {"/ready": "ready"}.get(match[0], "healthy")})
 
+    def session(self, match, query, body):
+        self.json(200, {"signedIn": False})
+
     def version(self, match, query, body):
         self.json(200, {"version": "0.1.0"})
 
@@ -226,6 +229,7 @@ ROUTES = [  # method, pattern, whether without a key, handler
     ("POST", "/metrics/events", False, Handler.events),
     ("GET", "/health|/ready", True, Handler.health),
     ("GET", "/version", True, Handler.version),
+    ("GET", "/auth/session", True, Handler.session),
     ("GET", "/metrics", False, Handler.metrics),
     ("GET", "/openapi.json", True, Handler.openapi),
     ("GET", "/docs|/redoc", True, Handler.docs),
