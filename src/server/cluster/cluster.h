@@ -90,7 +90,7 @@ void cluster_find(struct cluster *c, struct str key, cluster_found_fn *done, voi
 struct api_sandbox cluster_view(const struct store_sandbox *row, bool live);
 #define CLUSTER_AWAY_REASON "SERVER_AWAY"
 
-/* --- cluster_header.c: how one server proves to another who asks --- */
+/* --- cluster_header.c: proof of a forwarded request's principal --- */
 
 /* Carries the principal that a server has found, and a MAC over it, the request and its
  * receiver. */

@@ -48,8 +48,8 @@ typedef void oidc_begun_fn(void *user, const struct login *login, struct str url
 void oidc_begin(struct oidc *o, oidc_begun_fn *done, void *user);
 
 /* Ends one: the code that the provider sent the browser back with is given for a token, which is
- * checked. Called once, possibly at once; p is NULL on failure: e->code is EACCES when somebody was
- * identified who may not sign in, else another. */
+ * checked. Called once, possibly at once; p is NULL on failure: e->code is EACCES for a user that
+ * the provider identified and that no group lets in, else another. */
 typedef void oidc_signed_in_fn(void *user, const struct principal *p, const struct err *e);
 void oidc_end(struct oidc *o, struct str cookie, struct str state, struct str code,
               oidc_signed_in_fn *done, void *user);

@@ -1,4 +1,4 @@
-/* sessions.h - who is signed in by a browser: secrets and principals, in memory.
+/* sessions.h - sessions of signed-in users: hashed secrets and principals, in memory.
  *
  * A secret is random; its hash is what is kept, and looked up. A session ends after its time, when
  * its user signs out, and with the server. Loop thread only. */
