@@ -46,9 +46,11 @@ def own_schema(dsn, name):
 
 
 class Postgres:
-    """A cluster that listens at a unix socket only; user and database are postgres'."""
+    """A cluster that listens at a unix socket only; user and database are postgres'. `settings` are
+    those of postgresql.conf; without any it does not wait for the disk."""
 
-    def __init__(self):
+    def __init__(self, settings=("fsync=off",)):
+        self.settings = settings
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-postgres-"))
         self.data = self.folder / "data"
         self.log_path = self.folder / "log"
@@ -90,7 +92,8 @@ class Postgres:
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 self.command("postgres", "-D", self.data, "-k", self.folder, "-h", "",
-                             "-c", "fsync=off", "-c", "log_min_messages=fatal"),
+                             *(word for one in self.settings for word in ("-c", one)),
+                             "-c", "log_min_messages=fatal"),
                 cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + SECONDS_MAX
         while self.query("SELECT 1", check=False).returncode != 0:
