@@ -7,11 +7,11 @@ import contextlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import route_rows  # noqa: E402
 import tap  # noqa: E402
 from server_process import ServerProcess, wait_for, why_not  # noqa: E402
 
@@ -172,22 +172,11 @@ class World:
                             ("tenantName", "victim"), ("keyId", self.victim_key),
                             ("port", "44772"), ("image", "host")):
             path = path.replace("{%s}" % name, value)
-        return path.replace("*", "command")
+        path = path.replace("*", "command").replace("{ticket}", "x" * 32)
+        assert "{" not in path, f"nothing is known to fill in: {path}"
+        return path
 
 
-def routes():
-    done = subprocess.run([PROGRAMS[0], "--print-routes"], check=True, stdout=subprocess.PIPE,
-                          text=True)
-    for row in done.stdout.splitlines():
-        method, path = row.split(" ", 1)
-        for one in (("GET", "POST", "DELETE") if method == "*" else (method,)):
-            yield one, path
-
-
-OPEN = ("/", "/auth/callback", "/auth/login", "/auth/logout", "/auth/session", "/docs", "/health",
-        "/openapi.json", "/ready", "/redoc", "/version", "/v1/version")
-# What belongs to nobody, or is of the one who asks: not an answer about another tenant.
-SHARED = ("/images", "/whoami", "/metrics/events")
 BODIES = {"/sandboxes": {**BOX, "snapshotId": None}, "/keys": {"name": "n", "role": "admin",
                                                               "tenant": "victim"},
           "/volumes": {}, "/pools": {}, "/tenants": {"name": "made"},
@@ -195,18 +184,30 @@ BODIES = {"/sandboxes": {**BOX, "snapshotId": None}, "/keys": {"name": "n", "rol
                                                  "poolMax": 1}}}
 
 
+def every_route_has_a_row():
+    assert len(route_rows.routes(PROGRAMS[0])) > 100
+    every = route_rows.ROWS
+    try:  # one that is missing is noticed
+        route_rows.ROWS = every[:-1]
+        route_rows.routes(PROGRAMS[0])
+    except AssertionError as error:
+        assert "without a row in route_rows.py: [('GET', '/')]" in str(error), error
+    else:
+        raise AssertionError("a route without a row passes")
+    finally:
+        route_rows.ROWS = every
+
+
 def no_route_gives_what_another_tenant_owns():
     world = World()
     try:
         checked, wrong = 0, []
-        for method, path in routes():
-            bare = path[3:] if path.startswith("/v1/") else path
-            if path in OPEN or bare.startswith(SHARED):
-                continue
+        for method, path, needs, kind in route_rows.requests(PROGRAMS[0]):
+            bare = route_rows.bare(path)
+            if kind in (route_rows.OPEN, route_rows.SHARED, route_rows.STREAM):
+                continue  # /events has a test of its own
             for role, key in world.keys.items():
                 body = BODIES.get(bare, {}) if method in ("POST", "PUT", "PATCH") else None
-                if bare == "/events":
-                    continue  # a stream; it has a test of its own
                 if method == "POST" and bare == "/sandboxes":
                     body = {"snapshotId": world.snapshot or MARK, "resourceLimits": {}}
                 status, _, answer = SERVER.request(method, world.fill(path), body, key=key)
@@ -215,12 +216,14 @@ def no_route_gives_what_another_tenant_owns():
                 if bare == "/audit" and status == 200:  # has what the thief itself asked for
                     assert {e["tenant"] for e in answer["items"]} == {"thief"}, answer
                     continue
-                named = "{" in path
+                named = kind in (route_rows.NAMED, route_rows.TICKET)
                 if (named and status not in (403, 404)) or status >= 500 or \
                         (not named and status == 202) or world.box in text.replace(
-                            f"'{world.box}'", "") or (MARK in text and status < 300):
+                            f"'{world.box}'", "") or (MARK in text and status < 300) or \
+                        (needs and not route_rows.may(role, needs) and "/proxy/" not in path
+                         and status != 403):
                     wrong.append((method, path, role, status, text[:200]))
-        assert checked > 150, checked
+        assert checked > 300, checked
         assert not wrong, "\n".join(map(str, wrong))
         # The same paths exist for their owner, so that the above can fail.
         assert ask("GET", f"/v1/sandboxes/{world.box}", key=world.victim)["id"] == world.box
@@ -232,39 +235,69 @@ def no_route_gives_what_another_tenant_owns():
         world.close()
 
 
-def a_role_that_is_too_low_is_refused():
-    """Of its own tenant: a reader changes and opens nothing, an operator manages nothing."""
+NOBODYS = {"sandboxId": "00000000-0000-4000-8000-000000000000", "port": "44772", "image": "none:1",
+           "snapshotId": "none", "volumeName": "none", "poolName": "none", "tenantName": "none",
+           "keyId": "none", "ticket": "x" * 32}
+
+
+def every_route_takes_the_roles_that_it_should():
+    """Each route with each role, a key of a sandbox and none, for things that are not there: a role
+    that is too low is told so, one that is not is told something else."""
     box = create("")["id"]
     keys = {role: make_key(f"own-{role}", role, "default") for role in ROLES}
-    refused = {"read_only": 0, "operator": 0}
+    guest = make_key("own-sandbox", "sandbox", sandboxId=box)
+    wrong, checked = [], 0
+
+    def told(key, method, path, body):
+        nonlocal checked
+        checked += 1
+        status, _, answer = SERVER.request(method, path, body, key=key)
+        return status, answer.get("code") if isinstance(answer, dict) else None
+
     try:
-        for method, path in routes():
-            bare = path[3:] if path.startswith("/v1/") else path
-            if path in OPEN or bare in ("/events",) or method in ("GET", "HEAD"):
+        for method, path, needs, kind in route_rows.requests(PROGRAMS[0]):
+            filled = path.replace("*", "ping")
+            for name, value in NOBODYS.items():
+                filled = filled.replace("{%s}" % name, value)
+            assert "{" not in filled, filled
+            body = {} if method in ("POST", "PUT", "PATCH") else None
+            if needs is None:
+                got = told(None, method, filled, body)
+                if got[0] in (401, 403) or got[0] >= 500:
+                    wrong.append((method, path, "nobody", got))
                 continue
-            if path.startswith("/preview/"):  # a ticket opens it, not a key
-                continue
-            filled = path.replace("{sandboxId}", box).replace("{port}", "44772").replace(
-                "*", "ping").replace("{", "").replace("}", "")
-            status, _, body = SERVER.request(method, filled, {}, key=keys["read_only"]["key"])
-            if bare != "/metrics/events":
-                assert (status, body["code"]) == (403, "FORBIDDEN"), (method, path, status, body)
-                refused["read_only"] += 1
-            if bare.split("/")[1] in ("keys", "pools", "tenants") or bare == "/images/prune":
-                status, _, body = SERVER.request(method, filled, {}, key=keys["operator"]["key"])
-                assert (status, body["code"]) == (403, "FORBIDDEN"), (method, path, status, body)
-                refused["operator"] += 1
-        assert refused["read_only"] > 50 and refused["operator"] > 10, refused
+            got = told(None, method, filled, body)
+            if got[0] != 401:
+                wrong.append((method, path, "nobody", got))
+            for role in ROLES:
+                refused = not route_rows.may(role, needs)
+                if kind == route_rows.STREAM and not refused:
+                    continue
+                got = told(keys[role]["key"], method, filled, body)
+                # The role counts for a sandbox that the key sees; another is not there.
+                if "/proxy/" in path:
+                    refused = refused and got != (404, "DOCKER::SANDBOX_NOT_FOUND")
+                if (got == (403, "FORBIDDEN")) != refused or got[0] == 401 or got[0] >= 500:
+                    wrong.append((method, path, role, got))
+            got = told(guest["key"], method, filled, body)
+            allowed = f"{method} {route_rows.bare(path)}" in route_rows.OF_SANDBOX or \
+                "/proxy/" in path
+            if (got == (403, "FORBIDDEN")) == allowed or got[0] >= 500 or \
+                    (got[0] < 300 and route_rows.bare(path) != "/whoami"):
+                wrong.append((method, path, "sandbox", got))
+        assert not wrong, "\n".join(map(str, wrong))
+        assert checked > 500, checked
         reader = keys["read_only"]["key"]
+        for method, path in (("DELETE", ""), ("POST", "/pause"), ("GET", "/endpoints/44772"),
+                             ("GET", "/proxy/44772/ping"), ("POST", "/proxy/44772/command")):
+            refusal = ask(method, f"/v1/sandboxes/{box}{path}", {} if method == "POST" else None,
+                          key=reader, status=403)
+            assert refusal["code"] == "FORBIDDEN", refusal
         ask("GET", f"/v1/sandboxes/{box}", key=reader)
-        ask("GET", f"/v1/sandboxes/{box}/endpoints/44772", key=reader, status=403)
-        ask("GET", f"/v1/sandboxes/{box}/proxy/44772/ping", key=reader, status=403)
         ask("GET", f"/v1/sandboxes/{box}/proxy/44772/ping", key=keys["operator"]["key"])
-        for path in ("/v1/keys", "/v1/audit", "/metrics"):
-            ask("GET", path, key=reader, status=403)
     finally:
         delete(box)
-        for key in keys.values():
+        for key in (*keys.values(), guest):
             ask("DELETE", f"/v1/keys/{key['id']}", status=204)
 
 
@@ -413,8 +446,9 @@ def main():
             a_key_expires_rotates_and_survives_a_restart,
             refuses_keys_that_make_no_sense,
             an_admin_of_a_tenant_stays_in_it,
+            every_route_has_a_row,
             no_route_gives_what_another_tenant_owns,
-            a_role_that_is_too_low_is_refused,
+            every_route_takes_the_roles_that_it_should,
             a_token_of_a_sandbox_opens_that_sandbox_only,
             volumes_of_tenants_have_names_of_their_own,
             quotas_hold_under_100_parallel_creates,
