@@ -66,6 +66,9 @@ const struct json *cli_read_yaml(struct cli *cli, const char *path);
 /* A JSON document in the arena; NULL when it is none. */
 const struct json *cli_parse(struct cli *cli, struct str text);
 
+/* Opens a page in the user's browser (cmd_open.c); false when there is no display, or it failed. */
+bool cli_open_browser(const char *url);
+
 /* --- settings (settings.c) --- */
 
 /* Flags before environment before file before defaults. -EINVAL when the file cannot be read. */

@@ -41,6 +41,11 @@ static bool open_browser(const char *url)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+bool cli_open_browser(const char *url)
+{
+    return has_display() && open_browser(url);
+}
+
 /* A browser sends no headers of ours: an endpoint that wants some is asked for with a signature. */
 static int get_endpoint(struct cli *cli, const char *id, uint16_t port, struct osb_answer **ret)
 {
@@ -83,7 +88,7 @@ int open_port(struct cli *cli)
         fprintf(stderr, "Requests must have the header %s; `osb port-forward %s %u` adds it.\n",
                 osb_answer_key(answer, "headers", i), id, port);
     osb_answer_free(answer);
-    opened = !cli_flag(cli, "print") && has_display() && open_browser(url);
+    opened = !cli_flag(cli, "print") && cli_open_browser(url);
     if (cli->format == FORMAT_TABLE)
         return printf("%s\n", url) < 0 || fflush(stdout) != 0 ? EXIT_FAILED : EXIT_OK;
     doc_begin(&doc);

@@ -1,4 +1,4 @@
-/* cmd_teams.c - osb login, audit and events: for servers that several teams use. */
+/* cmd_teams.c - osb audit and events: for servers that several teams use. */
 #include "osb/commands.h"
 
 #include <dirent.h>
@@ -10,53 +10,6 @@
 #include "base/codec.h"
 #include "base/mem.h"
 #include "base/sha.h"
-
-/* --- login --- */
-
-static int store_setting(struct cli *cli, const char *field, const char *value)
-{
-    struct str text = cli_read_file(cli, cli->settings.path);
-
-    if (!text.p)
-        return EXIT_FAILED;
-    text = settings_set(&cli->arena, text, STR("connection"), str_of(field), str_of(value));
-    return text.p ? settings_write(cli, text) : EXIT_FAILED;
-}
-
-/* Asks the server who the key is before it is stored: a wrong one changes nothing. The key comes
- * from standard input, so that it is in no list of processes. */
-int login(struct cli *cli)
-{
-    const char *domain = cli_argument(cli, 0);
-    struct osb_answer *answer = NULL;
-    struct str key = cli_read_file(cli, "-");
-    int r;
-
-    key = str_trim(str_make(key.p, str_find(key, '\n'))); /* its first line */
-    if (!key.n)
-        return cli_error(cli, "Login", "Write the API key to standard input: osb login < file");
-    cli->settings.api_key = arena_strdup(&cli->arena, key);
-    if (domain)
-        cli->settings.domain = domain;
-    r = cli_client(cli);
-    if (r == 0)
-        r = cli_request(cli, &(struct osb_request){OSB_REQUEST, .method = "GET", .path = "/whoami"},
-                        &answer);
-    if (r == 0 && !cli->settings.file_exists)
-        r = settings_write(cli, str_of(settings_template));
-    if (r == 0)
-        r = store_setting(cli, "api_key", cli->settings.api_key);
-    if (r == 0 && domain)
-        r = store_setting(cli, "domain", domain);
-    if (r == 0)
-        r = cli_message(cli, "Logged in as %s, role %s, tenant %s",
-                        osb_answer_text(answer, "principal"), osb_answer_text(answer, "role"),
-                        osb_answer_bool(answer, "allTenants", false)
-                            ? "any"
-                            : osb_answer_text(answer, "tenant"));
-    osb_answer_free(answer);
-    return r;
-}
 
 /* --- the audit record --- */
 

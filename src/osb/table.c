@@ -387,7 +387,9 @@ const struct command command_table[] = {
      NULL, 0},
 
     {"login", "[DOMAIN]", TABLE_JSON_YAML,
-     "Store an API key, read from standard input, once the server knows it.", login, NULL,
+     "Store an API key, read from standard input, once the server knows it.", login,
+     OPTIONS({"browser", 'b', OPTION_FLAG, 0, NULL,
+              "Get a key by signing in at the server's OpenID provider, in a browser."}),
      COMMAND_OFFLINE},
     {"whoami", "", TABLE_JSON_YAML, "Who the API key is: role, tenant.", rest_command, NULL, 0},
     {"tenant list", "", TABLE_JSON_YAML, "List tenants.", rest_command, NULL, 0},

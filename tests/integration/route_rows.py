@@ -71,6 +71,7 @@ ROWS = (
     ("GET", "/auth/login", None, OPEN),
     ("GET", "/auth/callback", None, OPEN),
     ("POST", "/auth/logout", None, OPEN),
+    ("POST", "/auth/token", None, OPEN),
     ("GET", "/console", None, OPEN),
     ("GET", "/console/*", None, OPEN),
     ("GET", "/", None, OPEN),

@@ -1,15 +1,19 @@
 """Sign-in by OpenID Connect, with npm's oidc-provider: who gets in, and what a cookie is worth.
 
-Usage: test_oidc.py MODULES SERVER BROKER EXECD SANDBOXCTL. TAP on standard output. Needs root.
+Usage: test_oidc.py MODULES SERVER BROKER EXECD SANDBOXCTL OSB. TAP on standard output. Needs root.
 MODULES is the node_modules of tests/node/package.json.
 """
 import base64
+import hashlib
 import json
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -17,11 +21,12 @@ import oidc_process  # noqa: E402
 import postgres_process  # noqa: E402
 import tap  # noqa: E402
 from oidc_process import API, SECRET, Browser, Provider, access_token  # noqa: E402
-from server_process import ServerProcess, wait_for, why_not  # noqa: E402
+from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from servers_process import Servers  # noqa: E402
 
 MODULES = sys.argv[1]
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[2:6]]
+OSB = os.path.abspath(sys.argv[6])
 SERVER = PROVIDER = None
 CONSOLE = {"X-OpenSandbox-Console": "1"}
 BOX = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 600,
@@ -86,10 +91,11 @@ def cookies_are_for_this_server_only_and_no_script():
     assert "Domain" not in session[0]
     status, told = api(browser, "GET", "/auth/session")
     assert (status, told["signedIn"], told["user"]) == (200, True, "otto"), told
-    assert told["signIn"] == {"name": "Example", "path": "/auth/login"}, told
+    assert told["signIn"] == {"name": "Example", "path": "/auth/login",
+                              "url": f"{SERVER.url}/auth/login"}, told
     browser.cookies[SERVER.url] = {}
-    assert api(browser, "GET", "/auth/session")[1] == {
-        "signedIn": False, "signIn": {"name": "Example", "path": "/auth/login"}}
+    assert api(browser, "GET", "/v1/auth/session")[1] == {
+        "signedIn": False, "signIn": told["signIn"]}
 
 
 def a_cookie_alone_or_from_another_page_is_worth_nothing():
@@ -306,6 +312,127 @@ def a_session_opens_sandboxes_of_other_servers():
                        server=asked)[0] == 401
 
 
+def osb(folder, *words, check=True):
+    done = subprocess.run([OSB, "--config", f"{folder}/osb.toml", *words], capture_output=True,
+                          text=True, check=False, timeout=SECONDS_MAX, stdin=subprocess.DEVNULL,
+                          env={"PATH": os.environ["PATH"], "HOME": str(folder)})
+    assert not check or done.returncode == 0, (words, done.stdout, done.stderr)
+    return done
+
+
+def log_in_by_browser(folder, user):
+    """osb login --browser, and a browser that does what it is told: osb's exit status, what it
+    said, and what the browser saw last."""
+    with subprocess.Popen([OSB, "--config", f"{folder}/osb.toml", "login", "--browser",
+                           SERVER.domain], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, stdin=subprocess.DEVNULL,
+                          env={"PATH": os.environ["PATH"], "HOME": str(folder)}) as process:
+        try:
+            url = ""
+            while not url.startswith("http"):
+                url = process.stderr.readline()
+                assert url, "it says no address"
+                url = url.strip()
+            back = f"http://127.0.0.1:{urllib.parse.parse_qs(url.split('?')[1])['port'][0]}/"
+            browser = Browser()
+            at, status, _ = browser.log_in(url, user, stop=(back, f"{SERVER.url}/console"))
+            if not at.startswith(back):
+                process.send_signal(signal.SIGTERM)
+                return process.wait(SECONDS_MAX), process.stdout.read(), (at, status)
+            assert "osb_session" not in str(browser.cookies), browser.cookies
+            assert browser.ask(back + "favicon.ico")[0] == 404
+            status, _, page = browser.ask(at)
+            assert status == 200 and b"can be closed" in page, page
+            out, _ = process.communicate(timeout=SECONDS_MAX)
+            return process.returncode, out, (at, status)
+        finally:
+            process.kill()
+
+
+def keys_of(user):
+    return [k for k in SERVER.request("GET", "/v1/keys")[2]["items"] if k.get("user") == user]
+
+
+def osb_signs_in_by_a_browser():
+    with tempfile.TemporaryDirectory() as folder:
+        status, out, (at, _) = log_in_by_browser(folder, "otto")
+        assert status == 0 and "Logged in as otto, role operator, tenant team-a" in out, out
+        stored = pathlib.Path(folder, "osb.toml").read_text(encoding="utf-8")
+        key = re.search(r'api_key = "(osbk_[^"]+)"', stored)
+        who = json.loads(osb(folder, "whoami", "-o", "json").stdout)
+        assert (who["user"], who["role"], who["tenant"]) == ("otto", "operator", "team-a"), who
+        assert who["expires_at"] > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who
+        made = json.loads(osb(folder, "sandbox", "create", "--image", "host", "-o", "json").stdout)
+        shown = SERVER.request("GET", f"/v1/sandboxes/{made['id']}")[2]
+        assert shown["metadata"]["access.owner"] == "otto", shown
+        assert osb(folder, "command", "run", made["id"], "--", "echo", "hi").stdout.strip() == "hi"
+        osb(folder, "sandbox", "kill", made["id"])
+        # The code is worth nothing any more, nor was it without osb's secret.
+        code = urllib.parse.parse_qs(urllib.parse.urlsplit(at).query)["code"][0]
+        for body in ({"code": code, "verifier": "v" * 43}, {"code": "x", "verifier": "v" * 43},
+                     {"code": code.split(".")[0], "verifier": "v" * 43}):
+            got, _, answer = SERVER.request("POST", "/v1/auth/token", body, key=None)
+            assert (got, answer["code"]) == (401, "INVALID_API_KEY"), answer
+        assert SERVER.request("GET", "/v1/whoami", key=code)[0] == 401
+        # Once more: the key of before is replaced, here and at the server.
+        assert log_in_by_browser(folder, "otto")[0] == 0
+        assert SERVER.request("GET", "/v1/whoami", key=key[1])[0] == 401
+        keys = keys_of("otto")
+        assert len(keys) == 1 and keys[0]["name"].startswith("otto@"), keys
+        SERVER.restart()  # it is a key of the store, not a session
+        assert json.loads(osb(folder, "whoami", "-o", "json").stdout)["user"] == "otto"
+        rows = SERVER.request("GET", "/v1/audit?route=/v1/auth/token&limit=50")[2]["items"]
+        assert [(e["user"], e["status"]) for e in rows if e["status"] == 201] == [("otto", 201)] * 2
+        assert any(e["status"] == 401 for e in rows), rows
+        status, _, (at, _) = log_in_by_browser(folder, "none")  # no group of it has a role
+        assert status == 1 and "signin=no_role" in at, (status, at)
+        assert json.loads(osb(folder, "whoami", "-o", "json").stdout)["user"] == "otto"
+        SERVER.request("DELETE", f"/v1/keys/{keys[0]['id']}")
+
+
+def a_code_is_for_the_secret_that_it_was_begun_with():
+    def challenge(secret):
+        digest = hashlib.sha256(secret.encode()).digest()
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+    def code_for(secret, browser=None):
+        at, _, _ = (browser or Browser()).log_in(
+            f"{SERVER.url}/auth/login?port=1&challenge={challenge(secret)}", "vera",
+            stop=("http://127.0.0.1:1/",))
+        return urllib.parse.parse_qs(urllib.parse.urlsplit(at).query)["code"][0]
+
+    def redeem(code, verifier, **more):
+        body = {"code": code, "verifier": verifier, **more}
+        return SERVER.request("POST", "/v1/auth/token", body, key=None)
+
+    mine, thieves = "m" * 43, "t" * 43
+    code = code_for(mine)
+    assert redeem(code, thieves)[0] == 401
+    secret, tag = code.split(".")
+    assert redeem(f"{secret}.{code_for(thieves).split('.')[1]}", thieves)[0] == 401
+    assert redeem(f"{secret}.{tag[:-1]}{'A' if tag[-1] != 'A' else 'B'}", mine)[0] == 401
+    status, _, made = redeem(code, mine, host="a b\u00e9")
+    assert status == 201 and made["role"] == "read_only" and made["user"] == "vera", made
+    assert made["name"].startswith("vera@a_b__ ("), made
+    assert redeem(code, mine)[0] == 401
+    for i in range(20):  # of one user there are few
+        assert redeem(code_for(mine), mine, host=f"h{i}")[0] == 201, i
+    keys = keys_of("vera")
+    assert len(keys) == 16, len(keys)
+    for key in keys:
+        SERVER.request("DELETE", f"/v1/keys/{key['id']}")
+    # Where nobody asked for a code, the browser gets a session, as ever.
+    browser = Browser()
+    code_for(mine, browser)
+    at, _, _ = browser.log_in(f"{SERVER.url}/auth/login", "vera", stop=(f"{SERVER.url}/console",))
+    assert at == f"{SERVER.url}/console/" and "osb_session" in str(browser.cookies), at
+    for query in ("port=0", "port=x&challenge=" + "c" * 43, "port=80", "port=80&challenge=short",
+                  "port=70000&challenge=" + "c" * 43, "port=80&challenge=" + "%2f" * 43):
+        assert SERVER.request("GET", f"/auth/login?{query}", key=None)[0] == 400, query
+    for body in ({}, {"code": "x"}, {"code": "x", "verifier": "short"}, {"code": 1}, []):
+        assert SERVER.request("POST", "/v1/auth/token", body, key=None)[0] == 400, body
+
+
 def signing_in_and_out_is_in_the_audit_record():
     admin = signed_in("ada")
     who = api(admin, "GET", "/v1/whoami")[1]
@@ -447,6 +574,8 @@ def main():
                 a_sandbox_is_opened_by_the_session_and_never_sees_it,
                 *([] if postgres_process.why_not()
                   else [a_session_opens_sandboxes_of_other_servers]),
+                osb_signs_in_by_a_browser,
+                a_code_is_for_the_secret_that_it_was_begun_with,
                 signing_in_and_out_is_in_the_audit_record,
                 nothing_secret_is_written,
                 other_algorithms_sign_in_and_shared_secrets_do_not,

@@ -239,7 +239,7 @@ def every_code_of_the_catalogue_is_used():
 def every_lifecycle_operation_is_below_v1_or_about_the_server():
     bare = {path for path in DOCUMENTS["lifecycle.yaml"]["paths"] if not path.startswith("/v1/")}
     assert bare == {"/", "/health", "/ready", "/metrics", "/openapi.json", "/docs",
-                    "/redoc", "/auth/session", "/auth/login", "/auth/callback", "/auth/logout",
+                    "/redoc", "/auth/login", "/auth/callback", "/auth/logout",
                     "/console", "/console/{path}", "/preview/{ticket}",
                     "/preview/{ticket}/{path}"}, bare
 

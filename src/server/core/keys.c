@@ -120,6 +120,8 @@ int key_print(const struct api_key *key, struct buf *out)
     json_member_string(&w, STR("role"), str_of(principal_role_name(key->principal.role)));
     json_member_bool(&w, STR("everywhere"), key->principal.everywhere);
     json_member_string(&w, STR("sandbox"), str_of(key->principal.sandbox));
+    if (key->principal.user[0])
+        json_member_string(&w, STR("user"), str_of(key->principal.user));
     json_member_i64(&w, STR("rotated_us"), key->rotated_us);
     json_member_i64(&w, STR("expires_us"), key->expires_us);
     json_member_string(&w, STR("hash"), str_of(key->hash));
@@ -130,7 +132,7 @@ int key_print(const struct api_key *key, struct buf *out)
 }
 
 struct key_record {
-    struct str name, role, sandbox, hash, old_hash;
+    struct str name, role, sandbox, user, hash, old_hash;
     bool everywhere;
     int64_t rotated_us, expires_us, old_until_us;
 };
@@ -141,6 +143,7 @@ static const struct json_field key_fields[] = {
     JSON_FIELD("everywhere", JSON_AS_BOOL, JSON_REQUIRED, struct key_record, everywhere),
     JSON_FIELD("rotated_us", JSON_AS_I64, JSON_REQUIRED, struct key_record, rotated_us),
     JSON_FIELD("expires_us", JSON_AS_I64, JSON_REQUIRED, struct key_record, expires_us),
+    JSON_FIELD("user", JSON_AS_STR, 0, struct key_record, user),
     JSON_FIELD("hash", JSON_AS_STR, JSON_REQUIRED, struct key_record, hash),
     JSON_FIELD("old_hash", JSON_AS_STR, JSON_REQUIRED, struct key_record, old_hash),
     JSON_FIELD("old_until_us", JSON_AS_I64, JSON_REQUIRED, struct key_record, old_until_us),
@@ -159,6 +162,7 @@ static int key_fill(struct api_key *key, const struct store_record *record,
         str_copy(key->old_hash, sizeof(key->old_hash), in->old_hash) < 0 ||
         str_copy(p->tenant, sizeof(p->tenant), record->tenant) < 0 ||
         str_copy(p->sandbox, sizeof(p->sandbox), in->sandbox) < 0 ||
+        str_copy(p->user, sizeof(p->user), in->user) < 0 ||
         principal_role_parse(in->role, &p->role) < 0)
         return -EBADMSG;
     (void)snprintf(p->key_id, sizeof(p->key_id), "key:%s", key->id);

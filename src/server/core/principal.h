@@ -26,7 +26,7 @@ struct principal {
     enum principal_role role;
     bool everywhere;               /* it sees every tenant, not only its own */
     char sandbox[ID_UUID_MAX];     /* the only one that it may open; "" = any of the tenant */
-    char user[PRINCIPAL_USER_MAX]; /* of a trusted proxy; "" = none */
+    char user[PRINCIPAL_USER_MAX]; /* of a trusted proxy, or who signed in; "" = none */
 };
 
 #define TENANT_DEFAULT "default" /* owns what keys of the configuration make */

@@ -129,6 +129,7 @@ void tenant_delete(struct tenants *t, struct str name, bool (*in_use)(void *user
 
 struct key_request {
     struct str name, tenant, sandbox; /* tenant "" = all, sandbox "" = none */
+    struct str user;                  /* that it acts for; "" = none */
     enum principal_role role;
     int64_t expires_us;
 };

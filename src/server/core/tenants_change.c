@@ -373,6 +373,7 @@ void key_create(struct tenants *t, const struct principal *by, const struct key_
     (void)!str_copy(p->tenant, sizeof(p->tenant),
                     request->tenant.n ? request->tenant : STR(TENANT_DEFAULT));
     (void)!str_copy(p->sandbox, sizeof(p->sandbox), request->sandbox);
+    (void)!str_copy(p->user, sizeof(p->user), request->user);
     p->everywhere = request->tenant.n == 0;
     p->role = request->role;
     c->key.expires_us = request->expires_us;

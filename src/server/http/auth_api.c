@@ -16,10 +16,11 @@
 
 #define SESSION_COOKIE "osb_session"
 #define LOGIN_COOKIE   "osb_login"
+#define OSB_COOKIE     "osb_command_line" /* the command line that began the sign-in, if one did */
 #define CONSOLE_PATH   "/console/"
 #define LOGIN_PATH     "/auth/login"
 
-enum { COOKIE_BYTES_MAX = 512, QUERY_ARENA_MAX = 64 * 1024 };
+enum { COOKIE_BYTES_MAX = 512, SESSION_BYTES_MAX = 16 * 1024, QUERY_ARENA_MAX = 64 * 1024 };
 
 /* --- cookies --- */
 
@@ -121,7 +122,7 @@ const struct principal *auth_principal(const struct server *s, struct http_req *
 
 /* --- answers --- */
 
-static void redirect(struct http_req *req, struct str to)
+void auth_redirect(struct http_req *req, struct str to)
 {
     (void)http_reply_header(req, STR("Location"), to);
     (void)http_reply_header(req, STR("Cache-Control"), STR("no-store"));
@@ -139,7 +140,7 @@ static void refuse(struct http_req *req, const char *word, const char *why)
         log_event(LOG_WARN, "a sign-in was refused", LOG_STR("reason", word), LOG_STR("error", why),
                   LOG_STR("request_id", req->id));
     (void)buf_addf(&to, CONSOLE_PATH "?signin=%s", word);
-    redirect(req, buf_str(&to));
+    auth_redirect(req, buf_str(&to));
 }
 
 static bool require_oidc(struct http_req *req)
@@ -157,7 +158,8 @@ void handle_auth_session_get(struct http_req *req)
 {
     const struct server *s = server_of(req);
     const struct principal *p = auth_session(s, req);
-    AUTO_BUF(body, COOKIE_BYTES_MAX * 4);
+    AUTO_BUF(body, SESSION_BYTES_MAX);
+    AUTO_BUF(url, SESSION_BYTES_MAX);
     struct json_writer w;
 
     json_write_begin(&w, &body);
@@ -170,6 +172,8 @@ void handle_auth_session_get(struct http_req *req)
         json_write_object(&w);
         json_member_string(&w, STR("name"), str_of(oidc_config(s->oidc)->auth_oidc.name));
         json_member_string(&w, STR("path"), STR(LOGIN_PATH));
+        (void)buf_addf(&url, "%s" LOGIN_PATH, oidc_config(s->oidc)->auth_oidc.public_url);
+        json_member_string(&w, STR("url"), buf_str(&url));
         json_write_object_end(&w);
     }
     json_write_object_end(&w);
@@ -185,8 +189,14 @@ static void on_begun(void *user, const struct login *login, struct str url, cons
     if (req && e) {
         refuse(req, "unavailable", e->msg);
     } else if (req) {
+        AUTO_ARENA(arena, QUERY_ARENA_MAX);
+        struct api_fail f = {0};
+        struct str line = STR_NONE;
+
+        (void)auth_command_line(req, &arena, &line, &f); /* was checked */
         set_cookie(p->server->oidc, req, LOGIN_COOKIE, login->cookie, LOGIN_S);
-        redirect(req, url);
+        set_cookie(p->server->oidc, req, OSB_COOKIE, line.n ? line.p : "", LOGIN_S);
+        auth_redirect(req, url);
     }
     pending_end(p);
 }
@@ -201,7 +211,15 @@ static struct pending *pending_new(struct http_req *req)
 
 void handle_auth_login_get(struct http_req *req)
 {
-    if (require_oidc(req))
+    AUTO_ARENA(arena, QUERY_ARENA_MAX);
+    struct api_fail f = {0};
+    struct str line;
+
+    if (!require_oidc(req))
+        return;
+    if (auth_command_line(req, &arena, &line, &f) < 0)
+        reply_fail(req, &f);
+    else
         oidc_begin(server_of(req)->oidc, on_begun, pending_new(req));
 }
 
@@ -209,11 +227,17 @@ static void sign_in(struct server *s, struct http_req *req, const struct princip
 {
     int64_t now_s = time_wall_us() / TIME_US_PER_S;
     int64_t seconds = oidc_config(s->oidc)->auth_oidc.session_seconds;
+    struct str line = cookie_of(s->oidc, req, OSB_COOKIE);
     char secret[SESSION_TEXT_MAX];
 
     guard_set_principal(req, p);
     if (!has_tenant(s, p)) {
         refuse(req, "no_role", "the user's tenant does not exist");
+        return;
+    }
+    if (line.n) {
+        set_cookie(s->oidc, req, OSB_COOKIE, "", 0);
+        auth_lead_back(req, p, line);
         return;
     }
     if (sessions_add(oidc_sessions(s->oidc), p, now_s, now_s + seconds, secret) < 0) {
@@ -224,7 +248,7 @@ static void sign_in(struct server *s, struct http_req *req, const struct princip
               LOG_STR("tenant", p->tenant), LOG_STR("role", principal_role_name(p->role)),
               LOG_STR("request_id", req->id));
     set_cookie(s->oidc, req, SESSION_COOKIE, secret, seconds);
-    redirect(req, STR(CONSOLE_PATH));
+    auth_redirect(req, STR(CONSOLE_PATH));
 }
 
 static void on_signed_in(void *user, const struct principal *principal, const struct err *e)

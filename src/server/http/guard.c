@@ -143,10 +143,10 @@ static bool is_gateway_path(struct str path)
 bool guard_is_open_path(struct str path)
 {
     static const struct str open_paths[] = {
-        STR_INIT("/"),           STR_INIT("/auth/login"),   STR_INIT("/auth/session"),
-        STR_INIT("/console"),    STR_INIT("/docs"),         STR_INIT("/health"),
-        STR_INIT("/ready"),      STR_INIT("/openapi.json"), STR_INIT("/redoc"),
-        STR_INIT("/v1/version"), STR_INIT("/version"),
+        STR_INIT("/"),      STR_INIT("/auth/login"),   STR_INIT("/auth/session"),
+        STR_INIT("/docs"),  STR_INIT("/console"),      STR_INIT("/v1/auth/session"),
+        STR_INIT("/ready"), STR_INIT("/openapi.json"), STR_INIT("/v1/version"),
+        STR_INIT("/redoc"), STR_INIT("/version"),      STR_INIT("/health"),
     };
 
     for (size_t i = 0; i < ARRAY_LEN(open_paths); i++)
@@ -157,7 +157,8 @@ bool guard_is_open_path(struct str path)
 
 bool guard_is_sign_in_path(struct str path)
 {
-    return str_eq(path, STR("/auth/callback")) || str_eq(path, STR("/auth/logout"));
+    return str_eq(path, STR("/auth/callback")) || str_eq(path, STR("/auth/logout")) ||
+           str_eq(path, STR("/auth/token")) || str_eq(path, STR("/v1/auth/token"));
 }
 
 static bool needs_key(struct str path)

@@ -22,6 +22,8 @@ static void write_members(struct json_writer *w, const struct api_key *k)
         json_member_string(w, STR("tenant"), str_of(p->tenant));
     if (p->sandbox[0])
         json_member_string(w, STR("sandboxId"), str_of(p->sandbox));
+    if (p->user[0])
+        json_member_string(w, STR("user"), str_of(p->user));
     json_member_time(w, STR("createdAt"), k->created_us);
     json_member_string(w, STR("createdBy"), str_of(k->created_by));
     if (k->rotated_us)
@@ -123,9 +125,7 @@ struct key_pending {
     int status;
 };
 
-/* Has a secret, so it is overwritten at its end. */
-static void reply_made(struct http_req *req, int status, const struct api_key *k,
-                       const char *secret)
+void reply_key(struct http_req *req, int status, const struct api_key *k, const char *secret)
 {
     AUTO_BUF(body, KEYS_JSON_MAX);
     struct json_writer w;
@@ -151,7 +151,7 @@ static void on_changed(void *user, const struct api_key *k, const char *secret,
     else if (req && p->status == 204)
         http_reply(req, 204, STR_NONE, STR_NONE);
     else if (req && k)
-        reply_made(req, p->status, k, secret);
+        reply_key(req, p->status, k, secret);
     else if (req)
         http_reply_error(req, 404, "KEY::NOT_FOUND", "the key is gone");
     pending_end(&p->pending);
@@ -248,7 +248,10 @@ static int parse_key(struct http_req *req, struct arena *a, struct key_request *
     if (api_body_bind(a, http_req_header(req, STR("Content-Type")), req->body, &key_table, &body,
                       f) < 0)
         return -EBADMSG;
-    *ret = (struct key_request){body.name, body.tenant, body.sandbox, ROLE_NONE, body.expires_us};
+    *ret = (struct key_request){.name = body.name,
+                                .tenant = body.tenant,
+                                .sandbox = body.sandbox,
+                                .expires_us = body.expires_us};
     if (!is_printable(body.name))
         return api_fail_invalid(f, "name: must not hold control characters");
     if (principal_role_parse(body.role, &ret->role) < 0)

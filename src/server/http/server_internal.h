@@ -146,6 +146,21 @@ bool check_match(struct http_req *req, const struct sandbox *sb);
 bool sandbox_matches(struct arena *a, const struct sandbox *sb, const struct api_list_query *q,
                      const struct principal *by);
 
+/* --- keys_api.c --- */
+
+/* A key that was made, with its secret, so the answer is overwritten at its end. */
+void reply_key(struct http_req *req, int status, const struct api_key *k, const char *secret);
+
+/* --- auth_token_api.c: sign-in for a command line --- */
+
+/* For GET /auth/login: the port and the challenge of its query, as the cookie keeps them, in `a`;
+ * "" without them. -EBADMSG: `f` says what is wrong. */
+int auth_command_line(struct http_req *req, struct arena *a, struct str *ret, struct api_fail *f);
+/* Leads the browser of a user who signed in to that port, with a code. */
+void auth_lead_back(struct http_req *req, const struct principal *p, struct str command_line);
+/* 303, which no cache keeps. */
+void auth_redirect(struct http_req *req, struct str to);
+
 /* --- audit_api.c --- */
 
 void audit_request(struct http_req *req, uint64_t ns); /* a request is over */
@@ -221,6 +236,8 @@ void handle_auth_session_get(struct http_req *req);
 void handle_auth_login_get(struct http_req *req);
 void handle_auth_callback_get(struct http_req *req);
 void handle_auth_logout_post(struct http_req *req);
+/* auth_token_api.c */
+void handle_auth_token_post(struct http_req *req);
 /* audit_api.c */
 void handle_audit_get(struct http_req *req);
 /* events_api.c */

@@ -30,15 +30,35 @@ static void derive(const unsigned char key[LOGIN_KEY_BYTES], const char *what, c
     write_text(digest, ret);
 }
 
-static void derive_all(const unsigned char key[LOGIN_KEY_BYTES], struct login *l)
+void login_challenge_of(struct str verifier, char ret[LOGIN_TEXT_MAX])
 {
     uint8_t digest[SHA256_BYTES];
 
+    sha256_of(verifier, digest);
+    write_text(digest, ret);
+}
+
+void login_code_tag(const unsigned char key[LOGIN_KEY_BYTES], struct str code, struct str challenge,
+                    char ret[LOGIN_TEXT_MAX])
+{
+    uint8_t digest[SHA256_BYTES];
+    struct hmac_sha256 h;
+
+    hmac_sha256_init(&h, str_make((const char *)key, LOGIN_KEY_BYTES));
+    hmac_sha256_add(&h, STR("code:"));
+    hmac_sha256_add(&h, code);
+    hmac_sha256_add(&h, STR(":"));
+    hmac_sha256_add(&h, challenge);
+    hmac_sha256_end(&h, digest);
+    write_text(digest, ret);
+}
+
+static void derive_all(const unsigned char key[LOGIN_KEY_BYTES], struct login *l)
+{
     derive(key, "state", l->cookie, l->state);
     derive(key, "nonce", l->cookie, l->nonce);
     derive(key, "verifier", l->cookie, l->verifier);
-    sha256_of(str_of(l->verifier), digest);
-    write_text(digest, l->challenge);
+    login_challenge_of(str_of(l->verifier), l->challenge);
 }
 
 void login_begin(const unsigned char key[LOGIN_KEY_BYTES], int64_t now_s, struct login *ret)

@@ -251,6 +251,7 @@ int oidc_new(const struct oidc_conf *conf, struct oidc **ret, struct err *e)
 
     o->conf = *conf;
     o->sessions = sessions_new();
+    o->codes = sessions_new();
     list_init(&o->waits);
     list_init(&o->sign_ins);
     arena_init(&o->texts, 4 * FETCH_BYTES_MAX);
@@ -285,6 +286,7 @@ void oidc_free(struct oidc *o)
     image_web_free(o->web);
     tls_client_free(o->tls);
     sessions_free(o->sessions);
+    sessions_free(o->codes);
     arena_done(&o->texts);
     arena_done(&o->next_texts);
     buf_done(&o->secret);

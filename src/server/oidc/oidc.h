@@ -54,6 +54,18 @@ typedef void oidc_signed_in_fn(void *user, const struct principal *p, const stru
 void oidc_end(struct oidc *o, struct str cookie, struct str state, struct str code,
               oidc_signed_in_fn *done, void *user);
 
+/* --- a command line that a browser signs in: RFC 8252 --- */
+
+enum { OIDC_CODE_S = 60, OIDC_CODE_MAX = SESSION_TEXT_MAX + LOGIN_TEXT_MAX };
+
+/* A code for the principal. The verifier of `challenge` redeems it, once, for OIDC_CODE_S seconds.
+ * -ENOMEM. */
+int oidc_code_make(struct oidc *o, const struct principal *p, struct str challenge,
+                   char ret[OIDC_CODE_MAX]) MUST_USE;
+/* -ENOENT: it is none, or another's, or was redeemed, or is too old. */
+int oidc_code_take(struct oidc *o, struct str code, struct str verifier,
+                   struct principal *ret) MUST_USE;
+
 /* The principal of an access token, of auth.oidc.api_audience. -EACCES with the reason. */
 int oidc_check_bearer(struct oidc *o, struct str token, struct principal *ret,
                       struct err *e) MUST_USE;

@@ -19,7 +19,8 @@ struct oidc {
     struct image_web *web;
     struct tls_client *tls;
     struct sessions *sessions;
-    struct buf secret; /* of the client; empty: it has none */
+    struct sessions *codes; /* of command lines, until they are redeemed */
+    struct buf secret;      /* of the client; empty: it has none */
     unsigned char login_key[LOGIN_KEY_BYTES];
     struct list sign_ins; /* under way */
     size_t sign_in_count;

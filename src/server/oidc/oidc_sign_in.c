@@ -1,5 +1,6 @@
 /* oidc_sign_in.c - the authorization code flow: the way to the provider, and back with a code. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/codec.h"
@@ -313,4 +314,40 @@ void oidc_end(struct oidc *o, struct str cookie, struct str state, struct str co
         fail(s, &e);
     else
         oidc_when_known(o, &s->wait, ask_for_token);
+}
+
+/* --- codes for a command line --- */
+
+int oidc_code_make(struct oidc *o, const struct principal *p, struct str challenge,
+                   char ret[OIDC_CODE_MAX])
+{
+    int64_t now_s = oidc_now_s();
+    char secret[SESSION_TEXT_MAX], tag[LOGIN_TEXT_MAX];
+    int r = sessions_add(o->codes, p, now_s, now_s + OIDC_CODE_S, secret);
+
+    if (r < 0)
+        return r;
+    login_code_tag(o->login_key, str_of(secret), challenge, tag);
+    (void)snprintf(ret, OIDC_CODE_MAX, "%s.%s", secret, tag);
+    return 0;
+}
+
+int oidc_code_take(struct oidc *o, struct str code, struct str verifier, struct principal *ret)
+{
+    char challenge[LOGIN_TEXT_MAX], tag[LOGIN_TEXT_MAX];
+    const struct principal *found;
+    struct str secret = STR_NONE;
+
+    if (!str_cut(&code, '.', &secret) || !code.p)
+        return -ENOENT;
+    login_challenge_of(verifier, challenge);
+    login_code_tag(o->login_key, secret, str_of(challenge), tag);
+    if (!str_eq_secret(code, str_of(tag)))
+        return -ENOENT;
+    found = sessions_find(o->codes, secret, oidc_now_s());
+    if (!found)
+        return -ENOENT;
+    *ret = *found;
+    sessions_end(o->codes, secret);
+    return 0;
 }
