@@ -7,8 +7,10 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import sys
 import time
+import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import route_rows  # noqa: E402
@@ -351,6 +353,89 @@ def volumes_of_tenants_have_names_of_their_own():
         ask("DELETE", "/v1/volumes/data", key=key, status=204)
 
 
+# --- lists ---
+
+
+def listed(key, query=""):
+    """All pages of a list: ids, newest first; the counts must fit."""
+    found, page = [], 1
+    while True:
+        body = ask("GET", f"/v1/sandboxes?pageSize=7&page={page}{query}", key=key)
+        found += [(box["id"], box["status"]["state"], box.get("metadata") or {})
+                  for box in body["items"]]
+        if not body["pagination"]["hasNextPage"]:
+            assert body["pagination"]["totalItems"] == len(found), (query, body["pagination"])
+            return found
+        page += 1
+
+
+def lists_are_filtered_as_a_look_at_each_would_do():
+    choose = random.Random(20)
+    for name in ("one", "two"):
+        make_tenant(name)
+    keys = {name: make_key(f"lister-{name}", "admin", name)["key"] for name in ("one", "two")}
+    ask("POST", "/v1/pools", {
+        "name": "claimed", "template": {k: BOX[k] for k in ("image", "entrypoint",
+                                                            "resourceLimits")},
+        "capacitySpec": {"bufferMax": 1, "bufferMin": 1, "poolMax": 9, "poolMin": 1}},
+        key=keys["one"], status=201)
+    labels = [{}, {"team": "a"}, {"team": "b"}, {"team": "a", "n": "1"}, {"n": "1"}]
+    filters = ["&metadata=team%3Da", "&metadata=team%3Db", "&metadata=n%3D1",
+               "&metadata=team%3Da%26n%3D1", "&metadata=team%3Dnone", "&state=Paused",
+               "&state=Running&metadata=team%3Da", "&state=Paused&metadata=team%3Da%26n%3D1",
+               "&state=Nothing", ""]
+    boxes = []
+
+    def step():
+        what = choose.random()
+        tenant = choose.choice(("one", "two"))
+        if what < 0.45 or len(boxes) < 4:
+            fields = {"extensions": {"poolRef": "claimed"}, "image": None, "entrypoint": None,
+                      "resourceLimits": {}} if tenant == "one" and what < 0.15 else {}
+            body = {**BOX, "metadata": choose.choice(labels), **fields}
+            made = ask("POST", "/v1/sandboxes", {k: v for k, v in body.items() if v is not None},
+                       key=keys[tenant], status=202)["id"]
+            SERVER.wait_state(made, "Running")
+            boxes.append(made)
+            return
+        box = choose.choice(boxes)
+        path = f"/v1/sandboxes/{box}"
+        if what < 0.65:
+            old = ask("GET", path).get("metadata") or {}
+            ask("PATCH", path + "/metadata", {**dict.fromkeys(old), **choose.choice(labels)})
+        elif what < 0.85:
+            paused = ask("GET", path)["status"]["state"] == "Paused"
+            ask("POST", path + ("/resume" if paused else "/pause"), status=202)
+        else:
+            boxes.remove(box)
+            delete(box)
+
+    def compare():
+        for key in ("", *keys.values()):
+            everything = listed(key)
+            for query in filters:
+                wanted = dict(urllib.parse.parse_qsl(query))
+                pairs = dict(urllib.parse.parse_qsl(wanted.get("metadata", "")))
+                expected = [box for box in everything
+                            if wanted.get("state") in (None, box[1])
+                            and pairs.items() <= box[2].items()]
+                assert listed(key, query) == expected, (query, expected)
+
+    for _ in range(6):
+        for _ in range(8):
+            step()
+        compare()
+        created = [ask("GET", f"/v1/sandboxes/{box[0]}")["createdAt"] for box in listed("")]
+        assert created == sorted(created, reverse=True), created
+    assert {box[0] for box in listed("")} == set(boxes)
+    SERVER.restart()
+    compare()
+    for box in boxes:
+        delete(box)
+    ask("DELETE", "/v1/pools/claimed", key=keys["one"], status=204)
+    assert listed("") == [] and listed("", filters[0]) == []
+
+
 # --- quotas ---
 
 
@@ -451,6 +536,7 @@ def main():
             every_route_takes_the_roles_that_it_should,
             a_token_of_a_sandbox_opens_that_sandbox_only,
             volumes_of_tenants_have_names_of_their_own,
+            lists_are_filtered_as_a_look_at_each_would_do,
             quotas_hold_under_100_parallel_creates,
             amounts_and_rates_are_bounded,
             a_trusted_proxy_names_users,

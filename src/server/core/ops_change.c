@@ -310,6 +310,7 @@ static void patch_apply(struct op *op)
 {
     free(op->sb->metadata);
     op->sb->metadata = sandbox_text(op->metadata);
+    sandbox_index_changed(op->sb);
     op_log(op, "sandbox patched");
 }
 
@@ -410,6 +411,7 @@ static void sync_apply(struct op *op)
     if (op->metadata.p) {
         free(op->sb->metadata);
         op->sb->metadata = sandbox_text(op->metadata);
+        sandbox_index_changed(op->sb);
     }
     if (op->sb->state == SANDBOX_RUNNING || op->sb->state == SANDBOX_PAUSED ||
         (shared && op->sb->state != SANDBOX_STOPPING))

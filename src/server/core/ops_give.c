@@ -71,6 +71,7 @@ static void show_claimed(struct sandbox *sb)
 {
     sb->hidden = false;
     list_move(&sb->table->order, &sb->link);
+    sb->number = ++sb->table->number;
     atomic_fetch_add(&sb->table->stored, 1);
 }
 
@@ -80,6 +81,7 @@ static void give_apply(struct op *op)
     struct sandbox *sb = op->sb;
 
     sandbox_uncount(sb);
+    sandbox_index_changed(sb);
     memcpy(sb->token, g->token, sizeof(sb->token));
     (void)snprintf(sb->owner.tenant, sizeof(sb->owner.tenant), "%s", g->to.tenant);
     (void)snprintf(sb->owner.key_id, sizeof(sb->owner.key_id), "%s", g->to.key_id);

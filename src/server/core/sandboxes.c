@@ -24,6 +24,7 @@ int sandboxes_new(const struct sandboxes_conf *conf, struct sandboxes **ret, str
     map_init(&t->by_id, conf->max, NULL);
     map_init(&t->doubts, SANDBOX_DOUBTS_MAX, NULL);
     list_init(&t->order);
+    sandbox_index_init(t);
     *ret = t;
     return 0;
 }
@@ -38,6 +39,7 @@ static void sandbox_free(struct sandbox *sb)
     sandbox_watch(sb, -EBADF);
     list_remove(&sb->link);
     list_remove(&sb->pool_link);
+    sandbox_index_remove(sb);
     free(sb->message);
     free(sb->image);
     free(sb->snapshot_id);
@@ -67,6 +69,7 @@ void sandboxes_free(struct sandboxes *t)
     loop_timer_stop(t->conf.loop, &t->reconcile);
     LIST_EACH(&t->order, at)
     sandbox_free(container_of(at, struct sandbox, link));
+    sandbox_index_done(t);
     map_done(&t->by_id);
     map_done(&t->doubts);
     free(t);
@@ -83,11 +86,14 @@ struct sandbox *sandbox_new(struct sandboxes *t, struct str id)
     list_init(&sb->ops);
     list_init(&sb->link);
     list_init(&sb->pool_link);
+    list_init(&sb->index_link);
     if (str_copy(sb->id, sizeof(sb->id), id) < 0 || map_add(&t->by_id, id, sb) < 0) {
         free(sb);
         return NULL;
     }
     list_push(&t->order, &sb->link);
+    sb->number = ++t->number;
+    sandbox_index_changed(sb);
     return sb;
 }
 
@@ -135,6 +141,7 @@ void sandbox_drop(struct sandbox *sb)
         atomic_fetch_sub(&sb->table->stored, 1);
     map_take(&sb->table->by_id, str_of(sb->id));
     list_remove(&sb->link); /* and hides it from listings */
+    sandbox_index_remove(sb);
     loop_timer_stop(sb->table->conf.loop, &sb->due);
     sandbox_watch(sb, -EBADF);
 }
@@ -142,6 +149,7 @@ void sandbox_drop(struct sandbox *sb)
 void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char *reason,
                         const char *message, int64_t now_us)
 {
+    sandbox_index_state(sb, state);
     sb->state = state;
     (void)snprintf(sb->reason, sizeof(sb->reason), "%s", reason);
     free(sb->message);

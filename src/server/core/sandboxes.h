@@ -63,6 +63,10 @@ struct sandbox {
     /* The remaining fields are private to src/server/core. */
     struct sandboxes *table;
     struct list link; /* in order of creation */
+    uint64_t number;  /* its place in that order */
+    struct list index_link;
+    struct facet **facets; /* those of sandbox_index.c that it is in */
+    size_t facet_count;
     struct list ops;
     struct op *active;
     size_t op_count;
@@ -119,6 +123,22 @@ void sandbox_view(const struct sandbox *sb, struct api_sandbox *ret);
 /* Newest first: `for (sb = sandboxes_newest(t); sb; sb = sandboxes_older(t, sb))`. */
 struct sandbox *sandboxes_newest(struct sandboxes *t);
 struct sandbox *sandboxes_older(struct sandboxes *t, const struct sandbox *sb);
+
+/* Those that a list may show, newest first: of one tenant ("" = of all), with these pairs of
+ * metadata. Ends with the loop's turn. */
+struct sandboxes_walk {
+    /* It gives exactly those, and by_state counts them; else it may give others, too. */
+    bool is_exact;
+    size_t by_state[SANDBOX_STATE_COUNT];
+
+    struct sandboxes *table; /* private, as all that follows */
+    struct sandbox *next, **at;
+    size_t left;
+};
+void sandboxes_walk(struct sandboxes *t, struct str tenant, const struct json_pair *pairs,
+                    size_t pair_count, struct sandboxes_walk *ret);
+struct sandbox *sandboxes_walk_next(struct sandboxes_walk *w); /* NULL = that was all */
+
 size_t sandboxes_total(const struct sandboxes *t);
 void sandboxes_count(struct sandboxes *t, uint64_t counts[SANDBOX_STATE_COUNT]);
 

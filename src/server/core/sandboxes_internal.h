@@ -11,6 +11,10 @@ struct sandboxes {
     struct sandboxes_conf conf;
     struct map by_id;
     struct list order;     /* in order of creation, oldest first */
+    uint64_t number;       /* of the last one in it */
+    struct map facets;     /* sandbox_index.c */
+    struct list unindexed; /* sandboxes that are in no facet yet */
+    bool is_partial;       /* a facet is missing, for want of memory */
     _Atomic size_t stored; /* number of visible sandboxes */
     size_t busy;           /* number of operations that have not ended */
     struct loop_timer reconcile;
@@ -102,6 +106,15 @@ void sandbox_count(struct sandbox *sb);
 void sandbox_uncount(struct sandbox *sb);
 void sandbox_set_status(struct sandbox *sb, enum sandbox_state state, const char *reason,
                         const char *message, int64_t now_us);
+
+/* --- sandbox_index.c: on the loop --- */
+
+void sandbox_index_init(struct sandboxes *t);
+void sandbox_index_done(struct sandboxes *t);   /* after its sandboxes */
+void sandbox_index_changed(struct sandbox *sb); /* is new, or has other metadata, tenant, place */
+void sandbox_index_remove(struct sandbox *sb);  /* is gone */
+/* Call before its state becomes `next`. */
+void sandbox_index_state(struct sandbox *sb, enum sandbox_state next);
 
 void sandboxes_op_ended(struct sandboxes *t);
 char *sandbox_text(struct str s); /* copy as a C string; free() it */

@@ -290,15 +290,26 @@ bool sandbox_matches(struct arena *a, const struct sandbox *sb, const struct api
            metadata_matches(a, str_of(sb->metadata), q);
 }
 
+static uint64_t count_states(const struct sandboxes_walk *w, const struct api_list_query *q)
+{
+    bool any = !q->states && !q->unknown_state;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < SANDBOX_STATE_COUNT; i++)
+        n += any || q->states & STATE_BIT(i) ? w->by_state[i] : 0;
+    return n;
+}
+
 void handle_sandboxes_get(struct http_req *req)
 {
     struct server *s = server_of(req);
     const struct principal *by = guard_principal(req);
     struct api_list_query q = {0};
     struct api_fail f = {0};
+    struct sandboxes_walk walk;
+    struct sandbox *sb;
     struct api_page page;
-    uint64_t total = 0, first, behind;
-    bool all;
+    uint64_t count = 0, total = 0, first, behind;
     AUTO_ARENA(scratch, SANDBOX_JSON_MAX);
     AUTO_BUF(body, LIST_JSON_MAX);
 
@@ -312,23 +323,23 @@ void handle_sandboxes_get(struct http_req *req)
     }
     first = (uint64_t)(q.page - 1) * q.page_size;
     behind = first + q.page_size;
-    all = by->everywhere && !q.states && !q.unknown_state && q.metadata_count == 0;
+    sandboxes_walk(s->sandboxes, by->everywhere ? STR_NONE : str_of(by->tenant), q.metadata,
+                   q.metadata_count, &walk);
+    total = count_states(&walk, &q);
     api_page_begin(&page, &body, q.page, q.page_size);
-    for (struct sandbox *sb = sandboxes_newest(s->sandboxes); sb && !(all && total == behind);
-         sb = sandboxes_older(s->sandboxes, sb)) {
+    while (!(walk.is_exact && (count == total || count == behind)) &&
+           (sb = sandboxes_walk_next(&walk))) {
         struct api_sandbox view;
 
         if (!sandbox_matches(&scratch, sb, &q, by))
             continue;
-        if (total >= first && total < behind) {
+        if (count >= first && count < behind) {
             sandbox_view(sb, &view);
             api_page_add(&page, &view);
         }
-        total++;
+        count++;
     }
-    if (all)
-        total = sandboxes_total(s->sandboxes); /* without a walk to the oldest */
-    reply_json(req, 200, &body, api_page_end(&page, total));
+    reply_json(req, 200, &body, api_page_end(&page, walk.is_exact ? total : count));
 }
 
 void handle_sandbox_get(struct http_req *req)

@@ -258,6 +258,64 @@ TEST(sandboxes, patches_by_a_struct)
     house_done(&h);
 }
 
+/* The ids that a walk gives, and its counts. */
+static size_t walk(struct house *h, const char *tenant, const struct json_pair *pairs, size_t n,
+                   struct sandbox *ret[2], struct sandboxes_walk *w)
+{
+    size_t found = 0;
+    struct sandbox *sb;
+
+    sandboxes_walk(h->table, str_of(tenant), pairs, n, w);
+    while ((sb = sandboxes_walk_next(w))) {
+        CHECK(found < 2);
+        ret[found++] = sb;
+    }
+    return found;
+}
+
+TEST(sandboxes, finds_them_by_tenant_and_metadata_newest_first)
+{
+    struct json_pair team = {STR("team"), STR("a")}, pair = {STR("n"), STR("1")};
+    const struct json_pair both[] = {team, pair}, other = {STR("team"), STR("b")};
+    struct api_patch patch = {&team, 1}, numbered = {&pair, 1};
+    struct sandbox *first, *second, *got[2];
+    struct sandboxes_walk w;
+    struct house h;
+
+    house_init(&h);
+    CHECK_EQ(walk(&h, "", NULL, 0, got, &w), 0);
+    create(&h, 60);
+    first = h.sb;
+    create(&h, 60);
+    second = h.sb;
+    CHECK_EQ(walk(&h, "", NULL, 0, got, &w), 2);
+    CHECK(w.is_exact && got[0] == second && got[1] == first);
+    CHECK_EQ(walk(&h, "default", NULL, 0, got, &w), 2);
+    CHECK_EQ(walk(&h, "another", NULL, 0, got, &w), 0);
+    CHECK_EQ(walk(&h, "", &team, 1, got, &w), 0);
+    sandbox_patch(second, &bob, &patch, on_done, &h);
+    run(&h);
+    sandbox_patch(first, &bob, &patch, on_done, &h); /* its place stays that of its creation */
+    run(&h);
+    CHECK_EQ(walk(&h, "default", &team, 1, got, &w), 2);
+    CHECK(w.is_exact && got[0] == second && got[1] == first);
+    CHECK_EQ(walk(&h, "default", &other, 1, got, &w), 0);
+    sandbox_patch(first, &bob, &numbered, on_done, &h);
+    run(&h);
+    CHECK_EQ(walk(&h, "", both, 2, got, &w), 1); /* the smaller one of both */
+    CHECK(!w.is_exact && got[0] == first);
+    sandbox_pause(first, &bob, on_done, &h);
+    run(&h);
+    CHECK_EQ(walk(&h, "", &team, 1, got, &w), 2);
+    CHECK(w.by_state[SANDBOX_RUNNING] == 1 && w.by_state[SANDBOX_PAUSED] == 1);
+    sandbox_delete(first, &bob, on_done, &h);
+    run(&h);
+    CHECK_EQ(walk(&h, "", &team, 1, got, &w), 1);
+    CHECK(got[0] == second && w.by_state[SANDBOX_RUNNING] == 1 && !w.by_state[SANDBOX_PAUSED]);
+    CHECK_EQ(walk(&h, "", &pair, 1, got, &w), 0);
+    house_done(&h);
+}
+
 TEST(sandboxes, renews_only_what_expires_and_only_into_the_future)
 {
     int64_t later_us = time_wall_us() + 3600 * TIME_US_PER_S;
