@@ -59,6 +59,7 @@ struct egress_conf {
     uint16_t tls_port;   /* where redirected connections arrive; 0 = NETNS_TLS_PORT */
     const char *ca_file; /* key and certificate, in the directory of a sandbox; NULL = ours */
     int until_eof;       /* end with this pipe; -EBADF = none */
+    int record;          /* a pipe that decisions are told to; -EBADF = none */
 };
 
 struct guarded;
@@ -162,6 +163,9 @@ struct guarded {
     struct sse_hub *watchers; /* of events; NULL = none yet */
     uint64_t allowed_at_ns;   /* the second that allowed_now counts in */
     uint64_t allowed_now;
+    uint64_t recorded_at_ns; /* the second that recorded_now counts in */
+    uint64_t recorded_now;
+    uint64_t unrecorded;          /* decisions since the last line to the pipe */
     struct netns_traffic traffic; /* as last read */
 };
 

@@ -1,6 +1,8 @@
 /* events.c - what happened to a sandbox: a ring of the last events, and a stream for clients that
  * watch. */
+#include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/json_write.h"
 #include "base/log.h"
@@ -19,6 +21,7 @@ enum {
     PING_MS = 15 * 1000,
     ALLOWED_EVERY = 100,   /* one event for so many allowed names, and one ... */
     NS_PER_S = 1000000000, /* ... in this time */
+    RECORDED_PER_S = 20,   /* of one sandbox: a flood must not fill the server's record */
     LINES_PER_S = 100,     /* of allowed names in the log, then every hundredth */
 };
 
@@ -59,9 +62,35 @@ static struct event *add_event(struct guarded *b, const char *kind, const char *
     return event;
 }
 
+/* A line to the server: id, kind, reason, how many were left out before, and the name. It is
+ * shorter than PIPE_BUF, so it is written whole or not at all. */
+static void record(struct guarded *b, const char *kind, const char *reason, struct str detail)
+{
+    uint64_t now = loop_now_ns(b->egress->loop);
+    AUTO_BUF(line, PIPE_BUF);
+
+    if (b->egress->conf.record < 0)
+        return;
+    if (now - b->recorded_at_ns > NS_PER_S || b->recorded_at_ns == 0) {
+        b->recorded_at_ns = now;
+        b->recorded_now = 0;
+    }
+    (void)buf_addf(&line, "%s\t%s\t%s\t%llu\t", b->id, kind, reason,
+                   (unsigned long long)b->unrecorded);
+    for (size_t i = 0; i < detail.n && i < EVENT_DETAIL_MAX; i++)
+        (void)buf_add_char(&line, detail.p[i] >= ' ' && detail.p[i] < 0x7f ? detail.p[i] : '?');
+    (void)buf_add_char(&line, '\n');
+    if (++b->recorded_now > RECORDED_PER_S ||
+        write(b->egress->conf.record, line.p, line.n) != (ssize_t)line.n)
+        b->unrecorded++;
+    else
+        b->unrecorded = 0;
+}
+
 void guarded_event(struct guarded *b, const char *kind, const char *reason, struct str detail)
 {
     (void)add_event(b, kind, reason, detail);
+    record(b, kind, reason, detail);
     if (str_eq(str_of(kind), STR("vault.use")))
         b->egress->stats.vault_uses++;
     /* A sandbox must not fill the log: after the first hundred, one line each time that the number

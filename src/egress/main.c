@@ -55,6 +55,9 @@ static const char help[] =
     "                     this process\n"
     "  --resolved-http    no credential over plain HTTP for a name that no resolver knows\n"
     "  --webhook URL      gets a POST for each denied name\n"
+    "  --record-fd FD     pipe that gets a line for each name or request that is denied, each "
+    "change\n"
+    "                     of a policy and each use of a credential\n"
     "  --until-eof FD     end when this inherited pipe reports end of file\n"
     "  --sidecar          be a sidecar\n"
     "  --version, --help\n";
@@ -76,6 +79,7 @@ enum option_id {
     OPT_VAULT_KEY_FD,
     OPT_RESOLVED_HTTP,
     OPT_WEBHOOK,
+    OPT_RECORD_FD,
     OPT_UNTIL_EOF,
     OPT_SIDECAR,
     OPT_VERSION,
@@ -98,6 +102,7 @@ static const struct option options[] = {
     {"trust",         required_argument, NULL, OPT_TRUST        },
     {"vault-key-fd",  required_argument, NULL, OPT_VAULT_KEY_FD },
     {"resolved-http", no_argument,       NULL, OPT_RESOLVED_HTTP},
+    {"record-fd",     required_argument, NULL, OPT_RECORD_FD    },
     {"until-eof",     required_argument, NULL, OPT_UNTIL_EOF    },
     {"sidecar",       no_argument,       NULL, OPT_SIDECAR      },
     {"version",       no_argument,       NULL, OPT_VERSION      },
@@ -214,6 +219,10 @@ static int parse_option(struct egress_conf *conf, int id, const char *value)
     case OPT_VAULT_KEY_FD:
         r = set_number(&n, 1024, value);
         return r < 0 ? r : read_vault_key(conf, (int)n);
+    case OPT_RECORD_FD:
+        r = set_number(&n, 1024, value);
+        conf->record = (int)n;
+        return r < 0 ? r : fcntl(conf->record, F_SETFL, O_WRONLY | O_NONBLOCK);
     case OPT_UNTIL_EOF:
         r = set_number(&n, 1024, value);
         conf->until_eof = (int)n;
@@ -466,7 +475,8 @@ int main(int argc, char **argv)
         .conf = {.rules_max = POLICY_RULES_MAX,
                  .dns_timeout_ms = DNS_TIMEOUT_MS,
                  .broker_fd = -EBADF,
-                 .until_eof = -EBADF},
+                 .until_eof = -EBADF,
+                 .record = -EBADF},
         .enforcer = &guarded_enforcer,
         .client = {-EBADF          },
         .sandboxes = -EBADF,

@@ -387,7 +387,7 @@ static int read_conf(struct sidecar *s, struct err *e)
 {
     AUTO_BUF(resolv, TEXT_BYTES_MAX);
     AUTO_BUF(hostinfo, TEXT_BYTES_MAX);
-    const struct egress_conf base = {.until_eof = -EBADF, .private_names = true};
+    const struct egress_conf base = {.until_eof = -EBADF, .record = -EBADF, .private_names = true};
     struct egress_conf *c = &s->egress.conf;
     int r;
 

@@ -577,10 +577,16 @@ static void on_runtime_news(void *user)
         sandboxes_look(l->server.sandboxes);
 }
 
+static void on_decision(void *user, const struct runtime_decision *decision)
+{
+    audit_decision(&((struct life *)user)->server, decision);
+}
+
 static int start_runtime(struct life *l, struct err *e)
 {
+    const struct config *config = l->server.config;
     struct runtime_conf conf = {
-        .config = l->server.config,
+        .config = config,
         .owner = l->owner,
         .vault_key = l->vault_key,
         .loop = l->server.loop,
@@ -588,6 +594,7 @@ static int start_runtime(struct life *l, struct err *e)
         .prepared = l->prepared,
         .on_news = on_runtime_news,
         .on_lost = on_runtime_lost,
+        .on_decision = config->audit.enabled && config->audit.egress ? on_decision : NULL,
         .user = l,
     };
     int r = seal_load(l->server.config->dir, &l->seal, e);

@@ -514,6 +514,48 @@ def obeys_the_operator(w, tap):
     w.remove(plain)
 
 
+def records_decisions(w, tap):
+    """With audit.egress."""
+    box = w.create(rules=ALLOWED)
+
+    def decided():
+        status, _, body = w.server.request("GET", "/v1/audit?method=EGRESS&limit=1000&after=0")
+        assert status == 200, body
+        return body["items"]
+
+    def denied(name):
+        return [e for e in decided() if e["route"] == "egress.deny" and name in e["target"]]
+
+    w.inside(box, "lookup('first.denied.test')")
+    w.inside(box, "web('www.allowed.test')", 5)
+    tap.check("a name that is denied is in the record",
+              lambda: wait_for(lambda: denied("first.denied.test"), "the entry"))
+    entry = denied("first.denied.test")[0]
+    tap.check("with the sandbox, its tenant and the outcome", lambda: same(
+        (entry["principal"], entry["tenant"], entry["outcome"], entry["status"], entry["target"]),
+        (f"sandbox:{box}", "default", "refused", 403, f"{box}/first.denied.test")))
+    tap.check("what is allowed is not", lambda: same(
+        [e for e in decided() if "allowed.test" in e["target"]], []))
+    w.policy(box, "PATCH", [{"action": "deny", "target": "later.test"}])
+    tap.check("so is a change of the policy", lambda: wait_for(
+        lambda: [e for e in decided() if e["route"] == "policy.change"
+                 and e["target"].startswith(box) and e["outcome"] == "success"], "the entry"))
+    w.inside(box, "[ask('flood%d.test' % i, wait=0.2) for i in range(200)][:1]")
+    w.inside(box, "__import__('time').sleep(1.2) or lookup('after.denied.test')")
+    wait_for(lambda: denied("after.denied.test"), "the entry after the flood")
+    told = len(denied("flood"))
+    left = re.search(r"\((\d+) before are left out\)", str(decided()))
+    tap.check("a flood is counted, not recorded",
+              lambda: same((0 < told < 200, bool(left)), (True, True)))
+    old = w.egress_pid()
+    os.kill(old, signal.SIGKILL)
+    w.wait_for_egress(box, old)
+    w.inside(box, "lookup('second.denied.test')")
+    tap.check("after egress was killed, decisions are recorded again",
+              lambda: wait_for(lambda: denied("second.denied.test"), "the entry"))
+    w.remove(box)
+
+
 def nft_left():
     """Names of the chains of sandboxes in this namespace, by NFT_MSG_GETCHAIN."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as sock:
@@ -553,6 +595,8 @@ def main():
                                      "always_allow": ["other.test"], "block_quic": True,
                                      "doh_blocklist": ["203.0.113.50"]}}) as w:
         obeys_the_operator(w, tap)
+    with World(programs, {"audit": {"egress": True}}) as w:
+        records_decisions(w, tap)
     return tap.end()
 
 

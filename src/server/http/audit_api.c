@@ -56,6 +56,34 @@ void audit_request(struct http_req *req, uint64_t ns)
                         });
 }
 
+enum { DECISION_TARGET_MAX = 512 };
+
+/* Of the sandbox's tenant, by the sandbox. What it did not get is refused, all else succeeded. */
+void audit_decision(struct server *s, const struct runtime_decision *d)
+{
+    const struct sandbox *sb = sandboxes_find(s->sandboxes, d->sandbox);
+    struct principal by = principal_of_sandbox(d->sandbox);
+    AUTO_BUF(target, DECISION_TARGET_MAX);
+
+    if (!s->audit)
+        return;
+    if (sb)
+        (void)snprintf(by.tenant, sizeof(by.tenant), "%s", sb->owner.tenant);
+    (void)buf_addf(&target, "%.*s/%.*s", STR_ARG(d->sandbox), STR_ARG(d->target));
+    if (d->left_out)
+        (void)buf_addf(&target, " (%llu before are left out)", (unsigned long long)d->left_out);
+    audit_add(s->audit, &(struct audit_entry){
+                            .time_us = time_wall_us(),
+                            .by = &by,
+                            .request_id = STR(""),
+                            .peer = STR(""),
+                            .method = STR("EGRESS"),
+                            .route = d->kind,
+                            .target = buf_str(&target),
+                            .status = str_ends(d->kind, STR(".deny")) ? 403 : 200,
+                        });
+}
+
 /* --- reading --- */
 
 struct reading {

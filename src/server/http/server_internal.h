@@ -164,6 +164,8 @@ void auth_redirect(struct http_req *req, struct str to);
 /* --- audit_api.c --- */
 
 void audit_request(struct http_req *req, uint64_t ns); /* a request is over */
+/* Egress control decided something. */
+void audit_decision(struct server *s, const struct runtime_decision *decision);
 
 /* --- other_api.c --- */
 

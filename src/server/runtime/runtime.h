@@ -344,6 +344,11 @@ int runtime_check(struct runtime *r, struct runtime_create *c, struct api_fail *
 
 /* --- kinds of runtimes: one row each in src/server/runtimes.c --- */
 
+struct runtime_decision {
+    struct str sandbox, kind, reason, target;
+    uint64_t left_out;
+};
+
 struct runtime_conf {
     const struct config *config;    /* outlives the runtime */
     const char *owner;              /* of this installation; outlives the runtime */
@@ -353,6 +358,9 @@ struct runtime_conf {
     void *prepared; /* of prepare_as_root(); belongs to the runtime once start() returned 0 */
     void (*on_news)(void *user); /* on the loop, RUNTIME_CAN_SHARE: list() has more */
     void (*on_lost)(void *user); /* on the loop: the runtime is lost for good, and logged why */
+    /* On the loop: what egress control decided about a sandbox, such as "egress.deny". `left_out`
+     * were not told of before. NULL: nobody wants to know. */
+    void (*on_decision)(void *user, const struct runtime_decision *decision);
     void *user;
 };
 

@@ -30,6 +30,8 @@ enum {
     STATE_BYTES_MAX = 2 * 1024 * 1024,
     RESOLV_BYTES_MAX = 64 * 1024,
     UPSTREAMS_MAX = 10,
+    RECORD_READ_BYTES = 16 * 1024,
+    RECORD_BYTES_MAX = 64 * 1024,
 };
 #define STATE_FILE "egress.json" /* in the directory of a sandbox; egress reads and replaces it */
 
@@ -42,6 +44,8 @@ struct embedded_egress {
     uint32_t restart_ms;
     int tie; /* the process ends when this is closed */
     bool watched, always;
+    struct loop_io record; /* its decisions; fd -EBADF = they are not told */
+    struct buf lines;
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
@@ -461,6 +465,8 @@ static void fill_args(struct args *a, const struct embedded_egress *g, char rule
     add(a, "--until-eof", "0");
     if (seals_vaults(g))
         add(a, "--vault-key-fd", "4");
+    if (g->em->conf.on_decision)
+        add(a, "--record-fd", seals_vaults(g) ? "5" : "4");
     if (config->egress.http_credentials == CONFIG_HTTP_RESOLVED)
         add(a, "--resolved-http", NULL);
     add(a, "--max-rules", rules);
@@ -479,6 +485,72 @@ static void fill_args(struct args *a, const struct embedded_egress *g, char rule
         add(a, "--block-quic", NULL);
 }
 
+/* --- what it decided --- */
+
+static void tell(struct embedded_egress *g, struct str line)
+{
+    const struct embedded_conf *conf = &g->em->conf;
+    struct runtime_decision d = {0};
+    struct str left_out = STR_NONE;
+
+    if (str_cut(&line, '\t', &d.sandbox) && str_cut(&line, '\t', &d.kind) &&
+        str_cut(&line, '\t', &d.reason) && str_cut(&line, '\t', &left_out) &&
+        str_to_u64(left_out, &d.left_out) == 0) {
+        d.target = line;
+        conf->on_decision(conf->decision_user, &d);
+    }
+}
+
+static void stop_record(struct embedded_egress *g)
+{
+    if (g->record.fd < 0)
+        return;
+    loop_io_stop(g->em->conf.loop, &g->record);
+    fd_close(g->record.fd);
+    g->record.fd = -EBADF;
+    buf_clear(&g->lines);
+}
+
+static void on_record(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct embedded_egress *g = container_of(io, struct embedded_egress, record);
+    struct str rest, line;
+    ssize_t n = -1;
+
+    if (buf_reserve(&g->lines, RECORD_READ_BYTES) == 0)
+        n = read(io->fd, g->lines.p + g->lines.n, RECORD_READ_BYTES);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        stop_record(g);
+        return;
+    }
+    buf_claim(&g->lines, (size_t)n);
+    rest = buf_str(&g->lines);
+    while (str_find(rest, '\n') < rest.n && str_cut(&rest, '\n', &line))
+        tell(g, line);
+    buf_drop_front(&g->lines, g->lines.n - rest.n);
+}
+
+/* The end for egress, after the loop began to read the other; -EBADF when nobody wants to know. */
+static int record_pipe(struct embedded_egress *g, struct err *e)
+{
+    int ends[2], r;
+
+    stop_record(g);
+    if (!g->em->conf.on_decision)
+        return -EBADF;
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_sys(e, errno, "make a pipe");
+    r = loop_io_start(g->em->conf.loop, &g->record, ends[0], EPOLLIN, on_record, e);
+    if (r == 0)
+        return ends[1];
+    g->record.fd = -EBADF;
+    fd_close(ends[0]);
+    fd_close(ends[1]);
+    return r;
+}
+
 static int spawn_egress(struct embedded_egress *g, struct err *e)
 {
     auto_free struct args *a = mem_new(struct args);
@@ -487,13 +559,16 @@ static int spawn_egress(struct embedded_egress *g, struct err *e)
     const struct broker_config role = {.role = BROKER_ROLE_EGRESS};
     auto_fd broker = broker_connect_for(g->em->conf.config->embedded.broker, &role, e);
     auto_fd key = seals_vaults(g) ? key_pipe(g, e) : -EBADF;
-    int ends[2], more[2] = {broker, key};
+    auto_fd record = record_pipe(g, e);
+    int ends[2], more[3] = {broker, seals_vaults(g) ? key : record, record};
     int r;
 
     if (broker < 0)
         return err_wrap(e, broker, "connection of opensandbox-egress");
     if (key < 0 && seals_vaults(g))
         return key;
+    if (record < 0 && g->em->conf.on_decision)
+        return record;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make a pipe");
     buf_init(&a->text, 4096);
@@ -505,7 +580,7 @@ static int spawn_egress(struct embedded_egress *g, struct err *e)
     spec.stdio[1] = STDERR_FILENO;
     spec.stdio[2] = STDERR_FILENO;
     spec.more = more;
-    spec.more_count = seals_vaults(g) ? 2 : 1;
+    spec.more_count = 1 + seals_vaults(g) + (record >= 0);
     spec.flags = PROC_NEW_SESSION;
     r = r < 0 ? err_sys(e, -r, "arguments") : proc_spawn(&spec, &g->proc, e);
     buf_done(&a->text);
@@ -596,9 +671,11 @@ int embedded_egress_start(struct embedded *em, struct err *e)
         .em = em,
         .proc = PROC_NONE,
         .tie = -EBADF,
+        .record.fd = -EBADF,
         .restart_ms = RESTART_MS_MIN,
         .always = config->egress.always_deny.count + config->egress.always_allow.count > 0,
     };
+    buf_init(&g->lines, RECORD_BYTES_MAX);
     em->egress = g;
     n = snprintf(g->socket, sizeof(g->socket), "%s/egress.sock", config->dir);
     if (n < 0 || (size_t)n >= sizeof(g->socket))
@@ -631,6 +708,8 @@ void embedded_egress_stop(struct embedded *em)
     if (g->watched)
         loop_child_stop(&g->watch);
     fd_close(g->tie); /* this ends it */
+    stop_record(g);
+    buf_done(&g->lines);
     if (g->proc.pidfd >= 0 &&
         proc_wait(g->proc.pidfd, deadline_in_ms(STOP_MS), &(struct proc_exit){0}) < 0 &&
         proc_signal(g->proc.pidfd, SIGKILL) == 0)

@@ -38,6 +38,8 @@ struct embedded_conf {
     void *user;
     const struct config *config;    /* for images of the store */
     const unsigned char *vault_key; /* AEAD_KEY_BYTES, for vaults of egress; NULL = none */
+    void (*on_decision)(void *user, const struct runtime_decision *decision); /* as in runtime.h */
+    void *decision_user;
     struct loop *loop;
     struct pool *pool;
 };

@@ -251,6 +251,8 @@ static struct embedded_conf conf_of(const struct runtime_conf *runtime, struct e
         .user = h,
         .config = config,
         .vault_key = runtime->vault_key,
+        .on_decision = runtime->on_decision,
+        .decision_user = runtime->user,
         .loop = runtime->loop,
         .pool = runtime->pool,
     };
