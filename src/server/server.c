@@ -779,6 +779,7 @@ static int start_parts(struct life *l, struct err *e)
             .snapshots = s->snapshots,
             .tenants = s->tenants,
             .events = s->events,
+            .seal = &l->seal,
             .shared_store = config->cluster.advertise[0],
             .failed_ttl_us = config->runtime.failed_ttl_seconds * TIME_US_PER_S,
             .renew_min_interval_s = (uint32_t)config->renew_intent.min_interval_seconds,

@@ -17,10 +17,13 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import postgres_process  # noqa: E402
 import tap  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
+from server_use import Gateway  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
 OSB = os.path.abspath(sys.argv[5])
@@ -191,25 +194,51 @@ def the_chain_goes_on_after_restarts_and_kills():
     assert intact["last"] > before["seq"] and intact["first"] == 1, (intact, before)
 
 
+def everything_written():
+    """Log, files of the server, and what its database has if that is PostgreSQL."""
+    scanned = [p for p in (SERVER.state / "server").rglob("*")
+               if p.is_file() and p.name != "api_key"]
+    text = b"".join(p.read_bytes() for p in scanned) + SERVER.log().encode()
+    config = tomllib.loads(SERVER.config_path.read_text(encoding="utf-8"))
+    dsn = config.get("store", {}).get("dsn", "")
+    for table in ("sandboxes", "events", "records", "usage", "marks") if dsn else ():
+        rows = postgres_process.psql(dsn, f"SET bytea_output = 'escape'; "
+                                     f"SELECT * FROM opensandbox_{table}").stdout
+        text += rows.encode()
+    assert len(scanned) >= 4, scanned
+    return text
+
+
 def nothing_secret_is_stored_or_logged():
     registry = {"username": "u", "password": PLANTED["password"]}
     made = ask("POST", "/v1/sandboxes", {
         **BOX, "env": {"API_TOKEN": PLANTED["env"]}, "image": {"uri": "host", "auth": registry}},
         status=202)["id"]
+    kept = ask("POST", "/v1/sandboxes", {**BOX, "persistent": True,
+                                         "env": {"API_TOKEN": PLANTED["env"]}}, status=202)["id"]
+    SERVER.wait_state(kept, "Running")
+    text = everything_written()  # while they run
+    for what in ("env", "password"):
+        assert PLANTED[what].encode() not in text, what
     key = ask("POST", "/v1/keys", {"name": "scan", "role": "admin"}, status=201)["key"]
     token = ask("GET", f"/v1/sandboxes/{made}/endpoints/44772",
                 headers={"X-Other": PLANTED["header"]})["headers"]["OpenSandbox-Secure-Access"]
     ask("GET", f"/v1/sandboxes?x={PLANTED['query']}", key=key)
     wait_for(lambda: entries(f"&target={made}/44772"), "the last entry")
     ask("DELETE", f"/v1/sandboxes/{made}", status=204)
+    ask("POST", f"/v1/sandboxes/{kept}/stop", status=202)
+    SERVER.wait_state(kept, "Paused")
     SERVER.restart()
-    scanned = [p for p in (SERVER.state / "server").rglob("*")
-               if p.is_file() and p.name != "api_key"]
-    text = b"".join(p.read_bytes() for p in scanned) + SERVER.log().encode()
-    assert b"audit" in text and b"key:" in text and len(scanned) >= 4, scanned
+    text = everything_written()
+    assert b"audit" in text and b"key:" in text and kept.encode() in text
     for what, secret in {**PLANTED, "key": key, "api key": SERVER.api_key, "token": token,
                          "hook": SECRET}.items():
         assert secret.encode() not in text, what
+    ask("POST", f"/v1/sandboxes/{kept}/start", status=202)
+    SERVER.wait_state(kept, "Running")
+    with Gateway(SERVER, kept) as gateway:  # it was sealed, not dropped
+        assert gateway.run("echo $API_TOKEN") == PLANTED["env"]
+    ask("DELETE", f"/v1/sandboxes/{kept}", status=204)
 
 
 def the_record_goes_to_syslog_and_webhook():

@@ -386,7 +386,7 @@ static int sandbox_fill(struct sandbox *sb, const struct api_create *spec)
     sb->entrypoint = list_json(spec->entrypoint, spec->entrypoint_count);
     sb->metadata =
         spec->metadata_count ? pairs_json(spec->metadata, spec->metadata_count) : mem_strdup("");
-    sb->spec = spec_json_new(spec);
+    sb->spec = spec_json_new(spec, sb->table->conf.seal, str_of(sb->id));
     sb->facts = spec_json_facts(str_of(sb->spec));
     sb->secrets = spec_json_secrets(str_of(sb->spec));
     sb->request = spec_request_new(spec, true);

@@ -293,7 +293,8 @@ static int merge_env(struct claim *c, const struct warm_pool *w, struct api_crea
 }
 
 /* What the row gets, as far as it does not depend on the sandbox. */
-static int claim_prepare(struct claim *c, const struct warm_pool *w)
+/* `id` is that of the sandbox that is claimed. */
+static int claim_prepare(struct claim *c, const struct warm_pool *w, struct str id)
 {
     const struct api_create *spec = &c->spec;
     struct api_create merged = w->spec;
@@ -323,7 +324,7 @@ static int claim_prepare(struct claim *c, const struct warm_pool *w)
         .to = c->by,
         .entrypoint = strs_text(words, word_count),
         .metadata = pairs_text(spec->metadata, spec->metadata_count),
-        .spec = spec_json_new(&merged),
+        .spec = spec_json_new(&merged, c->all->conf.seal, id),
         .request = spec_request_new(&merged, true),
         .renew_extend_s = spec->renew_extend_s,
     };
@@ -337,7 +338,7 @@ static void claim_take(struct claim *c, struct sandbox *sb)
 
     c->waits_in = NULL;
     loop_timer_stop(c->all->conf.loop, &c->timer);
-    if (claim_prepare(c, sb->pool) < 0)
+    if (claim_prepare(c, sb->pool, str_of(sb->id)) < 0)
         (void)api_fail_memory(&fail);
     else if (c->env.n &&
              strcmp(c->env_path, ENV_FILE) != 0) /* snapshots leave out that file only */

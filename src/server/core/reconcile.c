@@ -124,7 +124,7 @@ static void take_over(struct reconcile *rc, struct str id)
     r = rt->ops->describe(rt, &rc->arena, id, &d, &e);
     if (r == -ENOENT)
         return;
-    spec = spec_json_new(&(struct api_create){.secure_access = d.secure});
+    spec = spec_json_new(&(struct api_create){.secure_access = d.secure}, NULL, id);
     f->row = (struct store_sandbox){
         .id = id,
         .state = SANDBOX_PENDING,
@@ -367,6 +367,7 @@ static int load_row(void *user, const struct store_sandbox *row)
     sb->spec = sandbox_text(row->spec);
     sb->facts = spec_json_facts(row->spec);
     sb->secrets = spec_json_secrets(row->spec);
+    sb->request = spec_json_unseal(row->spec, t->conf.seal, row->id);
     sb->renew_extend_s = row->renew_extend_s;
     sb->hidden = principal_is_of_pool(sb->owner.key_id);
     sandbox_count(sb);

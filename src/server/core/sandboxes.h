@@ -93,6 +93,7 @@ struct sandboxes_conf {
     struct snapshots *snapshots; /* what sandboxes may be made of; NULL = none */
     struct tenants *tenants;     /* whose quotas count; NULL = none do */
     struct events *events;       /* told of changes; NULL = none */
+    const struct seal *seal;     /* of environments that are stored; NULL = none */
     bool shared_store;           /* with other servers: store_open_postgres */
     int64_t failed_ttl_us; /* how long sandboxes without an expiry that never ran stay visible */
     uint32_t renew_min_interval_s; /* between renewals by access */

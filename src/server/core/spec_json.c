@@ -1,12 +1,20 @@
 #include "server/core/spec_json.h"
 
+#include <errno.h>
+
 #include "base/arena.h"
 #include "base/json_write.h"
 #include "base/mem.h"
 #include "server/core/spec_request.h"
 #include "server/store/store.h"
 
-enum { SPEC_KIB_MAX = 32, PRINT_ARENA_MAX = 1 << 20, SECRETS_BYTES_MAX = 512 << 10 };
+enum {
+    SPEC_KIB_MAX = 32,
+    PRINT_ARENA_MAX = 1 << 20,
+    SECRETS_BYTES_MAX = 512 << 10,
+    UNSEAL_ARENA_MAX = 4 << 20,
+    LABEL_BYTES_MAX = 256,
+};
 
 #define EXECD_TOKEN STR("EXECD_ACCESS_TOKEN")
 
@@ -109,7 +117,12 @@ static void write_secrets(struct json_writer *w, const struct api_secrets *secre
     json_write_raw(w, buf_str(&text));
 }
 
-static int write_spec(const struct api_create *spec, const char *request, bool with_env,
+/* What the text says of the request. */
+struct requests {
+    const char *plain, *sealed; /* NULL = nothing */
+};
+
+static int write_spec(const struct api_create *spec, const struct requests *requests, bool with_env,
                       struct buf *out)
 {
     struct json_writer w;
@@ -125,8 +138,10 @@ static int write_spec(const struct api_create *spec, const char *request, bool w
         json_member_bool(&w, STR("stop_on_expiry"), true);
     if (has_execd_token(spec))
         json_member_bool(&w, STR("execd_token"), true);
-    if (request)
-        json_member_string(&w, STR("request"), str_of(request));
+    if (requests->plain)
+        json_member_string(&w, STR("request"), str_of(requests->plain));
+    if (requests->sealed)
+        json_member_string(&w, STR("sealed"), str_of(requests->sealed));
     if (spec->pool_ref.n)
         json_member_string(&w, STR("pool"), spec->pool_ref);
     if (spec->idempotency.n)
@@ -142,15 +157,60 @@ static int write_spec(const struct api_create *spec, const char *request, bool w
     return json_write_end(&w);
 }
 
-char *spec_json_new(const struct api_create *spec)
+#define SEAL_LABEL "request of sandbox "
+
+static int write_label(struct buf *out, struct str id)
+{
+    return buf_addf(out, SEAL_LABEL "%.*s", STR_ARG(id));
+}
+
+/* The request with the environment, which a later start of a persistent sandbox needs. */
+static char *sealed_request(const struct api_create *spec, const struct seal *seal, struct str id)
+{
+    auto_free char *request = spec_request_new(spec, true);
+    AUTO_BUF(label, LABEL_BYTES_MAX);
+    AUTO_BUF(sealed, STORE_JSON_MAX);
+    int r = request ? write_label(&label, id) : -ENOMEM;
+
+    if (r == 0)
+        r = seal_close(seal, buf_str(&label), str_of(request), &sealed);
+    if (request)
+        mem_wipe(request, strlen(request));
+    return r < 0 ? NULL : buf_take(&sealed);
+}
+
+char *spec_json_new(const struct api_create *spec, const struct seal *seal, struct str id)
 {
     AUTO_BUF(out, spec->persistent ? STORE_JSON_MAX : SPEC_KIB_MAX << 10);
-    auto_free char *request = spec_request_new(spec, spec->persistent);
+    auto_free char *plain = spec_request_new(spec, spec->persistent && !seal);
+    auto_free char *sealed = spec->persistent && seal ? sealed_request(spec, seal, id) : NULL;
+    const struct requests both = {plain, sealed}, none = {0};
 
-    if (write_spec(spec, request, true, &out) < 0 && write_spec(spec, request, false, &out) < 0 &&
-        (spec->persistent || write_spec(spec, NULL, false, &out) < 0))
+    if (spec->persistent && seal && !sealed)
+        return NULL;
+    if (write_spec(spec, &both, true, &out) < 0 && write_spec(spec, &both, false, &out) < 0 &&
+        (spec->persistent || write_spec(spec, &none, false, &out) < 0))
         return NULL;
     return buf_take(&out);
+}
+
+char *spec_json_unseal(struct str json, const struct seal *seal, struct str id)
+{
+    const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST,
+                                       .text_bytes_max = STORE_JSON_MAX};
+    AUTO_ARENA(arena, UNSEAL_ARENA_MAX);
+    AUTO_BUF(label, LABEL_BYTES_MAX);
+    AUTO_BUF(text, STORE_JSON_MAX);
+    struct json *root = NULL;
+    struct str sealed;
+
+    if (!seal || str_find_str(json, STR("\"sealed\":")) == json.n)
+        return NULL; /* most have none: no need to parse them */
+    if (json_parse(&arena, json, &limits, &root, NULL) < 0 ||
+        json_to_str(json_get(root, STR("sealed")), &sealed) < 0 || write_label(&label, id) < 0 ||
+        seal_open(seal, buf_str(&label), sealed, &text) < 0)
+        return NULL;
+    return buf_take(&text);
 }
 
 /* --- reading --- */

@@ -5,15 +5,20 @@
 #include "api/create.h"
 #include "base/buf.h"
 #include "server/core/idempotency.h"
+#include "server/store/seal.h"
 
 /* {"limits":{...},"secure_access":true,"request":"...","pool":"name","env":{...}}. "secure_access"
  * only if requested; "persistent" and "stop_on_expiry" the same; "execd_token": true if env has
  * EXECD_ACCESS_TOKEN, however large it is; "pool" only if it comes from one;
  * "secretEnv" without values only if it has any.
- * The request is as of spec_request.h, with env only if it is persistent, and left out when it is
- * too large. Values of env that look secret, by name or form, are "***". "env" is null when it is
- * too large. NULL when out of memory; free() it. */
-char *spec_json_new(const struct api_create *spec);
+ * The request is as of spec_request.h, without env, and left out when it is too large. If it is
+ * persistent, "sealed" is the request with env, by the seal and for this id; without a seal, env
+ * is in "request". Values of env that look secret, by name or form, are "***". "env" is null when
+ * it is too large. NULL when out of memory; free() it. */
+char *spec_json_new(const struct api_create *spec, const struct seal *seal, struct str id);
+
+/* The request that was sealed; NULL without one, or when the seal or id is another. free() it. */
+char *spec_json_unseal(struct str json, const struct seal *seal, struct str id);
 
 /* The facts in it that the server acts on. */
 struct spec_facts {

@@ -34,7 +34,7 @@ static int read_key(int dir, struct seal *ret, struct err *e)
     if (!S_ISREG(st.st_mode) || read(fd, bytes, sizeof(bytes)) != SEAL_KEY_BYTES)
         return err_set(e, EINVAL,
                        "it is not a key of %d bytes: restore it, or remove it and lose "
-                       "the pools that were sealed by it",
+                       "the pools and the environments that were sealed by it",
                        SEAL_KEY_BYTES);
     memcpy(ret->key, bytes, SEAL_KEY_BYTES);
     return 0;

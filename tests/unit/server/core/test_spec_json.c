@@ -17,7 +17,7 @@ TEST(spec_json, masks_what_looks_secret_before_it_is_kept)
         pair("sEcReTs", "x"), pair("KEYBOARD", "x"), pair("TOKE", "n"),
     };
     struct api_create spec = {.env = env, .env_count = ARRAY_LEN(env)};
-    auto_free char *json = spec_json_new(&spec);
+    auto_free char *json = spec_json_new(&spec, NULL, STR("id"));
 
     CHECK(json != NULL);
     CHECK(!strstr(json, "\"x\""));
@@ -30,7 +30,7 @@ static bool is_masked(const char *name, const char *value)
 {
     struct json_pair env[] = {pair(name, value)};
     struct api_create spec = {.env = env, .env_count = 1};
-    auto_free char *json = spec_json_new(&spec);
+    auto_free char *json = spec_json_new(&spec, NULL, STR("id"));
     bool masked = strstr(json, ":\"***\"") != NULL;
 
     CHECK(strstr(json, name));
@@ -96,7 +96,7 @@ TEST(spec_json, prints_a_line_for_each)
 {
     struct json_pair env[] = {pair("A", "b c"), pair("N\nL", "\n"), pair("E", "")};
     struct api_create spec = {.env = env, .env_count = 3, .limits = {.memory_bytes = 77}};
-    auto_free char *json = spec_json_new(&spec);
+    auto_free char *json = spec_json_new(&spec, NULL, STR("id"));
     AUTO_BUF(out, 1000);
 
     CHECK_EQ(spec_json_print(str_of(json), &out), 0);
@@ -123,15 +123,43 @@ TEST(spec_json, leaves_out_an_environment_that_is_too_large)
     AUTO_BUF(out, 1000);
 
     memset(value, 'v', 1 << 20);
-    json = spec_json_new(&spec);
+    json = spec_json_new(&spec, NULL, STR("id"));
     CHECK(json && strstr(json, "limits") && !strstr(json, "vvv"));
     CHECK_EQ(spec_json_print(str_of(json), &out), 0);
     CHECK(strstr(out.p, "\nenv:        left out: more than 32 KiB\n"));
 }
 
+TEST(spec_json, seals_the_environment_of_a_persistent_sandbox)
+{
+    struct json_pair env[] = {pair("MY_TOKEN", "planted"), pair("PLAIN", "also-planted")};
+    struct str words[] = {STR("sleep")};
+    struct api_create spec = {.image = STR("host"),
+                              .persistent = true,
+                              .entrypoint = words,
+                              .entrypoint_count = 1,
+                              .env = env,
+                              .env_count = ARRAY_LEN(env)};
+    const struct seal seal = {"0123456789abcdef0123456789abcde"}, other = {"another"};
+    auto_free char *json = spec_json_new(&spec, &seal, STR("id"));
+    auto_free char *clear = spec_json_new(&spec, NULL, STR("id"));
+    auto_free char *request = NULL;
+
+    CHECK(json && !strstr(json, "\"planted"));
+    CHECK(strstr(json, "\"MY_TOKEN\":\"***\""));
+    CHECK(strstr(clear, "planted"));
+    request = spec_json_unseal(str_of(json), &seal, STR("id"));
+    CHECK(request && strstr(request, "\"MY_TOKEN\":\"planted\""));
+    CHECK(!spec_json_unseal(str_of(json), &other, STR("id")));
+    CHECK(!spec_json_unseal(str_of(json), &seal, STR("another")));
+    CHECK(!spec_json_unseal(str_of(json), NULL, STR("id")));
+    CHECK(!spec_json_unseal(str_of(clear), &seal, STR("id")));
+    CHECK(!spec_json_unseal(STR("{\"sealed\":"), &seal, STR("id")));
+    CHECK(spec_json_facts(str_of(json)).persistent);
+}
+
 static struct spec_facts facts_of(const struct api_create *spec)
 {
-    auto_free char *json = spec_json_new(spec);
+    auto_free char *json = spec_json_new(spec, NULL, STR("id"));
 
     return spec_json_facts(str_of(json));
 }
