@@ -595,7 +595,8 @@ def main():
                                      "always_allow": ["other.test"], "block_quic": True,
                                      "doh_blocklist": ["203.0.113.50"]}}) as w:
         obeys_the_operator(w, tap)
-    with World(programs, {"audit": {"egress": True}}) as w:
+    with World(programs, {"audit": {"egress": True},
+                          "egress": {"vault_on_restart": "sealed"}}) as w:  # one pipe more
         records_decisions(w, tap)
     return tap.end()
 
