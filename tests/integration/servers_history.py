@@ -283,8 +283,9 @@ class Clients:
 
 
 def faults(servers, names, choose, moments):
-    """Kills servers and cuts their ways to the database at random moments; counts by kind."""
-    done = {"kill": 0, "cut": 0}
+    """Kills servers, cuts their ways to the database, and those of other servers to them, at random
+    moments; counts by kind."""
+    done = {"kill": 0, "cut": 0, **({"apart": 0} if servers.doors else {})}
     for _ in range(moments):
         time.sleep(choose.uniform(0.05, 0.8))
         name, kind = choose.choice(names), choose.choice(list(done))
@@ -293,9 +294,10 @@ def faults(servers, names, choose, moments):
             time.sleep(choose.choice([0, 0, choose.uniform(0, 4)]))
             servers[name].start()
         else:
-            servers.way(name).cut()
+            way = servers.way(name) if kind == "cut" else servers.door(name)
+            way.cut()
             time.sleep(choose.choice([0.01, choose.uniform(0, 0.5), choose.uniform(0, 5)]))
-            servers.way(name).mend()
+            way.mend()
         done[kind] += 1
     return done
 

@@ -21,19 +21,13 @@ LEASE_S = 3
 
 
 class Way:
-    """A unix socket that leads to PostgreSQL's, until it is cut."""
+    """A listening socket whose connections lead to an address, until it is cut."""
 
-    def __init__(self, target):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-way-"))
-        self.folder.chmod(0o755)
-        self.target = str(target / ".s.PGSQL.5432")
-        self.path = self.folder / ".s.PGSQL.5432"
+    def __init__(self, listener, target):
+        self.listener, self.target = listener, target
         self.lock = threading.Lock()
         self.pairs = {}
         self.is_cut = False
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(self.path))
-        self.path.chmod(0o777)
         self.listener.listen(64)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
@@ -55,10 +49,11 @@ class Way:
         if self.is_cut:
             client.close()
             return
-        server = socket.socket(socket.AF_UNIX)
+        server = socket.socket(self.listener.family)
         try:
             server.connect(self.target)
         except OSError:
+            server.close()
             client.close()
             return
         for one, other in ((client, server), (server, client)):
@@ -97,8 +92,34 @@ class Way:
             while self.pairs:
                 self.drop(next(iter(self.pairs)))
             self.listener.close()
+
+
+class WayToPostgres(Way):
+    """A unix socket that leads to PostgreSQL's."""
+
+    def __init__(self, target):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-way-"))
+        self.folder.chmod(0o755)
+        self.path = self.folder / ".s.PGSQL.5432"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self.path))
+        self.path.chmod(0o777)
+        super().__init__(listener, str(target / ".s.PGSQL.5432"))
+
+    def close(self):
+        super().close()
         self.path.unlink()
         self.folder.rmdir()
+
+
+class WayToServer(Way):
+    """A port that leads to a server's: what the other servers are told to use."""
+
+    def __init__(self, server):
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        self.url = f"{server.url.split(':')[0]}://127.0.0.1:{listener.getsockname()[1]}"
+        super().__init__(listener, (server.host, server.port))
 
 
 class SecureServer(ServerProcess):
@@ -117,13 +138,14 @@ class SecureServer(ServerProcess):
 
 
 class Servers:
-    """Servers by name. `cluster` is laid over their [cluster]; `config` over all of it."""
+    """Servers by name. `cluster` is laid over their [cluster]; `config` over all of it. With
+    `doors`, servers reach each other by ways that can be cut."""
 
-    def __init__(self, programs, names, cluster=None, config=None, tls=None):
+    def __init__(self, programs, names, cluster=None, config=None, tls=None, doors=False):
         self.programs, self.names = programs, names
         self.cluster, self.config = cluster or {}, config or {}
         self.tls = tls  # (certificate, key)
-        self.servers, self.ways = {}, {}
+        self.servers, self.ways, self.doors = {}, {}, {} if doors else None
         self.stack = contextlib.ExitStack()
 
     def __getitem__(self, name):
@@ -132,14 +154,22 @@ class Servers:
     def way(self, name):
         return self.ways[name]
 
+    def door(self, name):
+        """The way of the other servers to this one."""
+        return self.doors[name]
+
     def __enter__(self):
         with contextlib.ExitStack() as stack:
             self.postgres = stack.enter_context(postgres_process.Postgres())
             for name in self.names:
-                self.ways[name] = Way(self.postgres.folder)
+                self.ways[name] = WayToPostgres(self.postgres.folder)
                 stack.callback(self.ways[name].close)
                 self.servers[name] = self.make(name)
                 stack.callback(self.servers[name].remove)
+                if self.doors is not None:
+                    self.doors[name] = WayToServer(self.servers[name])
+                    stack.callback(self.doors[name].close)
+                    self.servers[name].config["cluster"]["advertise"] = self.doors[name].url
             for server in self.servers.values():
                 server.start()
             self.stack = stack.pop_all()
