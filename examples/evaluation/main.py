@@ -21,15 +21,17 @@ from opensandbox import Sandbox  # noqa: E402
 from opensandbox.models.filesystem import WriteEntry  # noqa: E402
 
 REPO = "/tmp/repo"
+KILLED = 128 + 9  # the exit code of timeout -s KILL that had to kill
 STATUS = re.compile(r"^(test_\w+) .*\.\.\. (ok|FAIL|ERROR)$", re.MULTILINE)
 
 
 async def test(sandbox, seconds):
     """{test: passed}; None when the tests did not end in time."""
     done = await sandbox.commands.run(
-        f"cd {REPO} && timeout -s KILL {seconds} python3 -m unittest -v 2>&1; true")
-    found = {name: word == "ok" for name, word in STATUS.findall(done.text)}
-    return found or None
+        f"cd {REPO} && timeout -s KILL {seconds} python3 -m unittest -v 2>&1")
+    if done.exit_code == KILLED:
+        return None
+    return {name: word == "ok" for name, word in STATUS.findall(done.text)}
 
 
 async def evaluate(task, prediction, seconds):
@@ -44,8 +46,10 @@ async def evaluate(task, prediction, seconds):
             [WriteEntry(path=f"{REPO}/{name}", data=text) for name, text in task["files"].items()] +
             [WriteEntry(path="/tmp/model.patch", data=prediction["model_patch"])])
         before = await test(sandbox, seconds)
-        wrong = [name for name in task["FAIL_TO_PASS"] if before[name]] + \
-            [name for name in task["PASS_TO_PASS"] if not before[name]]
+        if before is None:
+            return {"outcome": "timed out before the patch"}
+        wrong = [name for name in task["FAIL_TO_PASS"] if before.get(name, True)] + \
+            [name for name in task["PASS_TO_PASS"] if not before.get(name)]
         if wrong:
             return {"outcome": "broken task", "tests": wrong}
         applied = await sandbox.commands.run(f"cd {REPO} && git apply /tmp/model.patch")
@@ -54,8 +58,8 @@ async def evaluate(task, prediction, seconds):
         after = await test(sandbox, seconds)
         if after is None:
             return {"outcome": "timed out"}
-        fixed = all(after[name] for name in task["FAIL_TO_PASS"])
-        kept = all(after[name] for name in task["PASS_TO_PASS"])
+        fixed = all(after.get(name) for name in task["FAIL_TO_PASS"])
+        kept = all(after.get(name) for name in task["PASS_TO_PASS"])
         return {"outcome": "resolved" if fixed and kept else
                 "regression" if not kept else "not fixed"}
     finally:

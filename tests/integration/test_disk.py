@@ -82,9 +82,9 @@ def limits_side_by_side(broker):
 
 
 def costs_nothing_without_a_limit(broker):
+    wait_for(lambda: not broker.images() and not broker.attached(), "those of others to be gone")
     broker.ok("create", "free", "--", "sleep", "1000")
-    assert not broker.images()
-    wait_for(lambda: not broker.attached(), "those of others to be gone")
+    assert not broker.images() and not broker.attached()
     broker.ok("remove", "free")
 
 

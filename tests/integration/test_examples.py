@@ -57,7 +57,7 @@ def volumes_of_three_kinds(e, folder):
 
 
 def evaluation_of_fifty_tasks(e, folder):
-    e.run("evaluation/main.py", "--parallel", "6", "--seconds", "15", "--report",
+    e.run("evaluation/main.py", "--parallel", "6", "--seconds", "30", "--report",
           folder / "report.json")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     assert report["outcomes"] == {"resolved": 41, "not fixed": 4, "regression": 2,

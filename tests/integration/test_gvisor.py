@@ -235,7 +235,8 @@ def busy_box():
         context = json.loads(gateway.ask("POST", "/code/context",
                                          json.dumps({"language": "python"})))
     assert cell(box, context, "x = 41; print(x)") == "41"
-    run(box, "sh -c 'i=0; while :; do i=$((i+1)); echo $i >> /srv/count; sleep 0.02; done' "
+    run(box, ": > /srv/count; sh -c "
+             "'i=0; while :; do i=$((i+1)); echo $i >> /srv/count; sleep 0.02; done' "
              ">/dev/null 2>&1 &")
     wait_for(lambda: int(run(box, "wc -l < /srv/count")) > 5, "the count")
     return box, context

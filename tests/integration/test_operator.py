@@ -239,7 +239,8 @@ def tasks(w):
                 "env": [{"name": "A", "value": "done"}]}}})
             wait_for("a running task", lambda: space.status("batchsandboxes", "job")
                      .get("taskRunning") == 1)
-            assert pathlib.Path(f"{folder}/out").read_text() == "done\n"
+            out = pathlib.Path(f"{folder}/out")  # the process runs before it has written
+            wait_for("its line", lambda: out.exists() and out.read_text() == "done\n")
             space.delete("batchsandboxes", "job")
             space.wait_gone("batchsandboxes", "job")
             assert os.listdir(f"{folder}/t") == [], "the task is still there"
