@@ -91,12 +91,9 @@ class ServerProcess:
         """The file, for the next start or a SIGHUP."""
         sections = {
             "server": {"host": self.host, "port": self.port, "state": str(self.state)},
-            "runtime": {"ready": 2},
+            "runtime": {"ready": 2, "execd_program": self.broker.execd},
             "images": {"pull_policy": "Never"},  # a test that pulls says so, and from where
-            "embedded": {
-                "broker_program": self.broker.program,
-                "execd_program": self.broker.execd,
-            },
+            "embedded": {"broker_program": self.broker.program},
         }
         given = json.loads(os.environ.get("OSB_TEST_CONFIG", "{}"))  # of on_runtime.py
         for section, keys in (*given.items(), *self.config.items()):

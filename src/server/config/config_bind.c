@@ -414,6 +414,7 @@ static const struct {
     {"embedded.state",              "server.state"              },
     {"embedded.user",               "server.user"               },
     {"embedded.workers",            "server.workers"            },
+    {"embedded.execd_program",      "runtime.execd_program"     },
     {"embedded.ready",              "runtime.ready"             },
     {"embedded.default_memory",     "runtime.default_memory"    },
     {"embedded.default_cpu",        "runtime.default_cpu"       },

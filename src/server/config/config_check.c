@@ -49,7 +49,7 @@ static void derive_paths(struct config *c)
     fill_in(&c->embedded.unpack_program,
             config_program_find(a, "opensandbox-unpack", OPENSANDBOX_UNPACK));
     fill_in(&c->egress.program, config_program_find(a, "opensandbox-egress", OPENSANDBOX_EGRESS));
-    fill_in(&c->embedded.execd_program, config_program_find(a, "execd", OPENSANDBOX_EXECD));
+    fill_in(&c->runtime.execd_program, config_program_find(a, "execd", OPENSANDBOX_EXECD));
     slash = strrchr(c->store.path, '/');
     c->dir = slash > c->store.path
                  ? arena_strdup(a, str_make(c->store.path, (size_t)(slash - c->store.path)))
@@ -466,7 +466,7 @@ static void check_embedded(const struct config *c, struct config_report *report)
     check_readable("images.ca_file", c->oci.ca_file, report);
     check_readable("egress.ca_file", c->egress.ca_file, report);
     check_readable("images.credentials_file", c->oci.credentials_file, report);
-    check_program(c, "embedded.execd_program", c->embedded.execd_program, report);
+    check_program(c, "runtime.execd_program", c->runtime.execd_program, report);
     if (c->embedded.start_broker != CONFIG_START_NEVER)
         config_runtimes_check_host(c, report);
 }

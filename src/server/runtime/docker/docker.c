@@ -559,9 +559,9 @@ static int docker_check_host(const struct config *config, struct err *e)
         r = learn(&d, e);
     if (r < 0)
         explain(config, e);
-    if (r == 0 && access(config->embedded.execd_program, R_OK) < 0)
-        r = err_sys(e, errno, "embedded.execd_program: cannot read '%s', which the engine is given",
-                    config->embedded.execd_program);
+    if (r == 0 && access(config->runtime.execd_program, R_OK) < 0)
+        r = err_sys(e, errno, "runtime.execd_program: cannot read '%s', which the engine is given",
+                    config->runtime.execd_program);
     engine_free(d.engine);
     return r;
 }
@@ -584,7 +584,7 @@ static int docker_prepare(const struct config *config, void **ret_prepared, stru
 {
     int *fd = mem_new(int);
 
-    *fd = open(config->embedded.execd_program, O_RDONLY | O_CLOEXEC);
+    *fd = open(config->runtime.execd_program, O_RDONLY | O_CLOEXEC);
     *ret_prepared = fd;
     return 0;
 }

@@ -46,8 +46,8 @@ static int read_program(struct providing *p, struct err *e)
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_set(e, ENOENT,
-                       "there is no program execd at '%s'; embedded.execd_program names it",
-                       p->docker->config->embedded.execd_program);
+                       "there is no program execd at '%s'; runtime.execd_program names it",
+                       p->docker->config->runtime.execd_program);
     if (st.st_size <= 0 || st.st_size > EXECD_BYTES_MAX)
         return err_set(e, EFBIG, "execd has %lld bytes; expected at most %d", (long long)st.st_size,
                        EXECD_BYTES_MAX);

@@ -101,7 +101,7 @@ static int spawn_broker(const struct roots *roots, const own_paths own, uid_t ui
     args.at[args.count++] = config->embedded.broker_program;
     add_arg(&args, "--state", config->server.state);
     add_arg(&args, "--socket", config->embedded.broker);
-    add_arg(&args, "--execd", config->embedded.execd_program);
+    add_arg(&args, "--execd", config->runtime.execd_program);
     add_arg(&args, "--workers", workers);
     add_arg(&args, "--caller", caller);
     add_arg(&args, "--until-eof", "0");

@@ -120,10 +120,10 @@ TEST(config_check, starts_only_with_a_runtime_of_this_build)
 TEST(config_check, looks_for_directories_and_programs)
 {
     PARSE(p, "[embedded]\nstart_broker = 'always'\nbroker_program = '/bin/sh'\n"
-             "execd_program = '/nowhere/execd'\n[server]\nuser = '1000'\n"
+             "[runtime]\nexecd_program = '/nowhere/execd'\n[server]\nuser = '1000'\n"
              "[embedded.images]\na = 'dir:/nowhere'\nb = 'dir:/usr'\n");
     CHECK_EQ(config_check_host(p.config, true, &p.report), -EINVAL);
     CHECK_STR(p.report.lines.p,
               "error: embedded.images.\"a\": there is no directory '/nowhere'\n"
-              "error: embedded.execd_program: there is no program '/nowhere/execd'\n");
+              "error: runtime.execd_program: there is no program '/nowhere/execd'\n");
 }
