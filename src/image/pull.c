@@ -14,7 +14,7 @@ enum {
     JOB_ARENA_BYTES_MAX = 2 * IMAGE_MANIFEST_ARENA_MAX,
 };
 
-/* Somebody who waits for a job. */
+/* A caller that waits for a job. */
 struct image_pull {
     struct pull_job *job;
     struct list link;
@@ -175,7 +175,8 @@ static void job_free(struct pull_job *job)
     free(job);
 }
 
-/* All is cleared up: tells those who wait. One told may cancel another, or start the next pull. */
+/* All is cleared up: tells the callers that wait. One of them may cancel another, or start the next
+ * pull. */
 static void job_end(struct pull_job *job)
 {
     while (!list_empty(&job->waiters)) {
@@ -329,7 +330,7 @@ static void on_deadline(struct loop_timer *t)
     pull_stop(job, ETIMEDOUT, "it took too long");
 }
 
-/* By what two pulls are the same: name, platform, policy, and who asks. */
+/* By what two pulls are the same: name, platform, policy, and the credentials it is asked with. */
 static void make_key(const struct image_pull_spec *spec, const char *name,
                      const struct image_platform *platform, char ret[SHA256_BYTES])
 {

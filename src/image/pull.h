@@ -67,6 +67,6 @@ struct image_pull_ops {
 int image_pull_start(struct image_puller *puller, const struct image_pull_spec *spec,
                      const struct image_pull_ops *ops, void *user, struct image_pull **ret,
                      struct err *e);
-/* No more callbacks; frees it. The work ends when nobody else waits for it. */
+/* No more callbacks; frees it. The work ends when no other caller waits for it. */
 void image_pull_cancel(struct image_pull *p);
 void *image_pull_user(const struct image_pull *p);

@@ -108,7 +108,7 @@ void pull_fail(struct pull_job *job, int code, const char *fmt, ...) PRINTF_LIKE
 void pull_go_on(struct pull_job *job);
 void pull_tell(struct pull_job *job); /* progress, soon */
 void pull_begin_layers(struct pull_job *job);
-/* Nothing of the job is under way any more: ends its session, tells those who wait, frees it. */
+/* Nothing of the job is under way any more: ends its session, tells its callers, frees it. */
 void pull_close(struct pull_job *job);
 static inline const struct image_blobs_ops *pull_blobs(const struct pull_job *job)
 {

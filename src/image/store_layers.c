@@ -113,7 +113,7 @@ int image_store_layer_open(struct image_store *s, const struct image_digest *dif
 
 /* --- unpacking --- */
 
-/* Waits until nobody unpacks it, and takes the turn. 1 = it is there, 0 = our turn. */
+/* Waits until no thread unpacks it, and takes the turn. 1 = it is there, 0 = our turn. */
 static int turn_take(struct image_store *s, const struct image_digest *diff_id, struct err *e)
 {
     struct image_store_layer_state *state;
@@ -244,7 +244,7 @@ static int settle_one(struct image_store *s, struct str hex, struct err *e)
     return fd < 0 ? fd : 0;
 }
 
-/* Notes who was there before the sync: what comes during it is not covered. */
+/* Notes which layers were there before the sync: what comes during it is not covered. */
 int image_store_settle(struct image_store *s, struct err *e)
 {
     auto_map fresh;

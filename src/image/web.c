@@ -132,7 +132,7 @@ static ssize_t on_body(struct http_call *http, struct str piece)
     if (http->ended) /* cancelled: c is gone */
         return n;
     if (n >= 0 && (size_t)n < piece.n)
-        loop_timer_stop(loop, timer); /* it is we who are slow */
+        loop_timer_stop(loop, timer); /* we are the slow side */
     return n;
 }
 

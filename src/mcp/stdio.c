@@ -30,7 +30,7 @@ static void write_some(struct stdio *s)
     if (n >= 0)
         buf_drop_front(&s->out, (size_t)n);
     else if (errno != EINTR && errno != EAGAIN)
-        s->ended = true; /* nobody reads */
+        s->ended = true; /* the client does not read any more */
 }
 
 static void on_writable(struct loop_io *io, uint32_t events UNUSED)

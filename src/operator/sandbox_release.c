@@ -194,7 +194,7 @@ static bool recycle(const struct sandbox_in *in, size_t at, bool destroy, struct
     }
     if (in->sandbox->has_task_finalizer && !in->sandbox->meta.deleting_us &&
         !task_is_dropped(in, at, pod, p, &unreachable)) {
-        if (unreachable) /* its task may still run: nobody else may get this pod */
+        if (unreachable) /* its task may still run: no other sandbox may get this pod */
             pod_delete(p, pod);
         return false;
     }

@@ -113,7 +113,7 @@ static int make_dirs(int dir, struct err *e)
     return r < 0 ? r : make_etc(dir, e);
 }
 
-/* --- who uses it --- */
+/* --- which processes use it --- */
 
 static int take_over(int dir, const struct slot_owner *owner, struct err *e)
 {

@@ -1,5 +1,5 @@
-/* netns_policy.h - who a sandbox may talk to, as nftables rules: a table of its own, beside the one
- * of netns.h, with a chain and sets for each sandbox under a policy.
+/* netns_policy.h - what a sandbox may talk to, as nftables rules: a table of its own, beside
+ * the one of netns.h, with a chain and sets for each sandbox under a policy.
  *
  *   table inet opensandbox-egress
  *     map guard4, guard6      address of a sandbox -> its chain

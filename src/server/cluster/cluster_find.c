@@ -1,4 +1,4 @@
-/* cluster_find.c - who holds a sandbox, a snapshot, or an Idempotency-Key. */
+/* cluster_find.c - which server holds a sandbox, a snapshot, or an Idempotency-Key. */
 #include <errno.h>
 #include <stdio.h>
 

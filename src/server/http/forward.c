@@ -2,8 +2,8 @@
  *
  *   is it here? ──► the row's handler
  *       │ no
- *   who holds it: known, or read from the database while the request waits
- *       ├─► nobody ──► the row's handler, which says that there is none
+ *   which server holds it: known, or read from the database while the request waits
+ *       ├─► none ────► the row's handler, which says that there is none
  *       ├─► a server that lives ──► forwarded, with what this server knows of the client
  *       └─► one that is away ──► its last state, or 503
  *

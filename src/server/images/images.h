@@ -1,4 +1,4 @@
-/* images.h - the images of this server: their store, pulls from registries, and who uses which.
+/* images.h - the images of this server: their store, pulls from registries, and their users.
  *
  * An image is known by its names, and by its id, the digest of its configuration. What a sandbox
  * needs of one is a base: layers and configuration, open and in memory as long as somebody uses

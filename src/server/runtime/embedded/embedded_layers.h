@@ -1,6 +1,6 @@
 /* embedded_layers.h - what sandboxes and snapshots are made of: a base (the host's /usr, an
- * unpacked root, or an image of the store) and layers of snapshots above it; and who uses which
- * layer.
+ * unpacked root, or an image of the store) and layers of snapshots above it; and which
+ * sandboxes use which layer.
  *
  * `snapshots/<id>` of the data directory is a layer, named after the snapshot it was made for, and
  * `snapshots/<id>.json` a snapshot: its source, and the commit of both. `sandboxes/<id>/source` has

@@ -13,7 +13,7 @@
 #define K8S_NOTE_SECURE_TOKEN K8S_PREFIX "secure-access-token"
 #define K8S_NOTE_RENEW        K8S_PREFIX "access-renew-extend-seconds"
 #define K8S_NOTE_EXTENSION    K8S_PREFIX "extensions."
-/* Ours: the token of a sandbox without secureAccess, for other replicas of the server, who made it,
+/* Ours: the token of a sandbox without secureAccess, for other replicas of the server, its creator,
  * and its entrypoint as requested. */
 #define K8S_NOTE_TOKEN        K8S_PREFIX "proxy-token"
 #define K8S_NOTE_OWNER        K8S_PREFIX "created-by"

@@ -15,7 +15,7 @@ struct k8s_entry {
     struct kube_object *object; /* NULL = expected, and not seen yet */
     struct kube_object *pod;    /* of agent-sandbox */
     struct k8s_facts facts;     /* of the object */
-    int wake;                   /* eventfd; -EBADF = nobody watches */
+    int wake;                   /* eventfd; -EBADF = no caller watches */
 };
 
 static void entry_free(void *value)
@@ -191,7 +191,7 @@ static void read_facts(const struct k8s_table *t, struct k8s_entry *en)
         k8s_facts_of_batch(en->object, &en->facts);
 }
 
-/* The object is gone: who waits for it fails, who watches it is woken. */
+/* The object is gone: a caller that waits for it fails, a caller that watches it is woken. */
 static void drop(struct k8s_table *t, struct str id, struct ending *ret)
 {
     struct k8s_entry *en = map_take(&t->by_id, id);
