@@ -2,15 +2,15 @@
  *
  * Each server holds the sandboxes that it made: it alone runs and changes them, and its row in the
  * database says where it is. A holder that stays away for too long is given up: another server
- * takes its rows over. Until then they never change hands, so an answer of "who holds this" may be
- * kept. Loop thread only. */
+ * takes its rows over. Until then they never change hands, so an answer of "which server holds
+ * this" may be kept. Loop thread only. */
 #pragma once
 
 #include "net/pool.h"
 #include "net/sock.h"
 #include "server/core/sandboxes.h"
-#include "server/core/tenants.h"
 #include "server/store/store_cluster.h"
+#include "server/tenants/tenants.h"
 
 struct cluster;
 
@@ -59,7 +59,7 @@ struct cluster_peer {
 };
 struct cluster_peer *cluster_peer_at(struct cluster *c, struct str id); /* NULL = not known */
 
-/* --- who holds something ---
+/* --- which server holds something ---
  *
  * A key is a letter and an id: */
 enum cluster_kind {

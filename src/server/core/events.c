@@ -5,7 +5,7 @@
 #include "base/json_write.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "server/core/webhook.h"
+#include "server/audit/webhook.h"
 
 struct events {
     struct webhook *webhook;

@@ -1,4 +1,4 @@
-/* events.h - what happens to sandboxes, told to those who watch.
+/* events.h - what happens to sandboxes, told to the watchers.
  *
  * The last EVENTS_KEPT events are kept, so that a watcher that was away can go on where it was. An
  * id is "<start of the server, hexadecimal>-<number>": one of another start is not found. Loop
@@ -21,7 +21,7 @@ struct event {
     char *json; /* LifecycleEvent */
 };
 
-/* Someone who is told of each event. */
+/* A watcher: it is told of each event. */
 struct event_watcher {
     struct list link;
     void (*on_event)(struct event_watcher *w, const struct event *event, const struct sandbox *sb);

@@ -8,7 +8,7 @@
 #include "base/id.h"
 #include "base/sha.h"
 #include "base/str.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 struct idempotency;
 

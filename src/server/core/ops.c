@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/core/sandboxes_internal.h"
-#include "server/core/tenants.h"
+#include "server/tenants/tenants.h"
 
 /* --- the queue --- */
 

@@ -17,7 +17,7 @@
 #include "server/core/snapshots.h"
 #include "server/core/spec_json.h"
 #include "server/core/spec_request.h"
-#include "server/core/tenants.h"
+#include "server/tenants/tenants.h"
 
 enum {
     CREATE_WAIT_MS = 60 * 60 * 1000, /* limit for the runtime to make a sandbox; then cancel it */

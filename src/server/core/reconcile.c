@@ -381,7 +381,7 @@ static int load_row(void *user, const struct store_sandbox *row)
  * as operations now, without timers, so that waiting for on_idle waits for all of them. */
 static void resume_life(struct sandbox *sb)
 {
-    /* Nobody can claim it: not ready by now, or its pool is gone. */
+    /* No client can claim it: not ready by now, or its pool is gone. */
     if (sb->hidden && (!sb->pool || strcmp(sb->owner.key_id, principal_pool.key_id) != 0)) {
         sandbox_delete(sb, &principal_server, NULL, NULL);
         return;

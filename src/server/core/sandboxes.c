@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "server/core/events.h"
 #include "server/core/sandboxes_internal.h"
-#include "server/core/tenants.h"
+#include "server/tenants/tenants.h"
 
 enum {
     DUE_AHEAD_MS = 60 * 1000, /* longest timer, as the wall clock may be set */

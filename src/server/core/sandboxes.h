@@ -11,10 +11,10 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "net/pool.h"
-#include "server/core/principal.h"
 #include "server/core/spec_json.h"
 #include "server/runtime/runtime.h"
 #include "server/store/store.h"
+#include "server/tenants/principal.h"
 #include <stdatomic.h>
 
 enum {

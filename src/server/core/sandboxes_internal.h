@@ -144,7 +144,7 @@ void op_submit(struct op *op, struct sandbox *sb);
 /* For op->go_on and what it starts: has a worker do more. If none can, the operation ends. */
 void op_work_more(struct op *op, void (*work)(struct op *op));
 void op_end(struct op *op);                          /* calls done, and frees it */
-void op_log(const struct op *op, const char *event); /* logs who had it done */
+void op_log(const struct op *op, const char *event); /* logs the principal that asked for it */
 
 /* --- ops.c: on a worker --- */
 

@@ -9,9 +9,9 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "net/pool.h"
-#include "server/core/principal.h"
 #include "server/runtime/runtime.h"
 #include "server/store/store.h"
+#include "server/tenants/principal.h"
 
 enum {
     SNAPSHOT_JOBS = 2,

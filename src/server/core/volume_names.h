@@ -6,7 +6,7 @@
 #pragma once
 
 #include "api/create.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 enum { VOLUME_NAME_MAX = 253 + 1 };
 

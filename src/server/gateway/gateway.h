@@ -8,7 +8,7 @@
 #include "net/http_server.h"
 #include "net/http_wait.h"
 #include "net/sock.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 enum { GATEWAY_EXECD_PORT = 44772, GATEWAY_EGRESS_PORT = 18080, GATEWAY_TARGET_HEADERS_MAX = 4 };
 

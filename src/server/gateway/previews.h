@@ -7,7 +7,7 @@
 
 #include "base/id.h"
 #include "base/str.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 enum {
     PREVIEWS_MAX = 1024,              /* one more takes the place of the one that ends first */

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "net/http_server.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 enum {
     GUARD_KEYS_MAX = 16,

@@ -3,7 +3,7 @@
 
 #include "net/http_server.h"
 #include "net/router.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 /* Bits of http_route.flags, above those of the router. */
 enum {

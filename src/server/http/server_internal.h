@@ -4,19 +4,19 @@
 #include "base/log.h"
 #include "net/http_server.h"
 #include "net/pool.h"
+#include "server/audit/audit.h"
 #include "server/config/config.h"
-#include "server/core/audit.h"
 #include "server/core/events.h"
 #include "server/core/idempotency.h"
-#include "server/core/pools.h"
 #include "server/core/sandboxes.h"
 #include "server/core/snapshots.h"
-#include "server/core/tenants.h"
 #include "server/gateway/gateway.h"
 #include "server/gateway/previews.h"
 #include "server/http/guard.h"
 #include "server/http/metrics.h"
+#include "server/pools/pools.h"
 #include "server/telemetry/telemetry.h"
+#include "server/tenants/tenants.h"
 
 struct asking;
 struct oidc;

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "server/config/config.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 #define CLAIMS_PRINCIPAL "oidc:" /* begins key_id; a part of a hash of issuer and subject follows */
 

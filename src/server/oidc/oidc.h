@@ -9,9 +9,9 @@
 #include "image/proxy.h"
 #include "net/pool.h"
 #include "server/config/config.h"
-#include "server/core/principal.h"
 #include "server/oidc/login.h"
 #include "server/oidc/sessions.h"
+#include "server/tenants/principal.h"
 
 struct oidc;
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/str.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 struct sessions;
 

@@ -1,5 +1,5 @@
-/* store_cluster.h - what servers that share a store in PostgreSQL tell each other: who there is,
- * who holds what, and who is gone. A connection of its own, without a lock.
+/* store_cluster.h - what servers that share a store in PostgreSQL tell each other: which servers
+ * there are, which of them holds what, and which are gone. A connection of its own, without a lock.
  *
  * A server is a row with its address and a lease, which it renews; when the lease ended is decided
  * by the database's clock alone. Every call blocks, and is for workers (any thread). */
@@ -19,7 +19,7 @@ int store_cluster_register(struct store_cluster *c, struct str address, uint32_t
 /* Renews the lease: 0 when the others have given this server up. */
 int store_cluster_beat(struct store_cluster *c, uint32_t lease_s, struct err *e);
 
-/* Who holds something. */
+/* The server that holds something. */
 struct store_place {
     struct str holder;
     struct str address; /* "" = the holder is not registered */

@@ -1,5 +1,5 @@
 /* audit.c - adding to the audit record. */
-#include "server/core/audit.h"
+#include "server/audit/audit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "server/core/audit_internal.h"
-#include "server/core/webhook.h"
+#include "server/audit/audit_internal.h"
+#include "server/audit/webhook.h"
 
 enum {
     RETRY_MS = 1000,

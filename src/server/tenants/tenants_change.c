@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "server/core/tenants_internal.h"
+#include "server/tenants/tenants_internal.h"
 
 struct tenant_change {
     struct tenants *all;

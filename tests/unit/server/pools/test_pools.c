@@ -5,9 +5,9 @@
 
 #include "base/fd.h"
 #include "net/sock.h"
-#include "server/core/pool_template.h"
-#include "server/core/pools.h"
-#include "server/core/pools_internal.h"
+#include "server/pools/pool_template.h"
+#include "server/pools/pools.h"
+#include "server/pools/pools_internal.h"
 
 static struct pools *pools;
 static const struct seal key = {"0123456789abcdef0123456789abcde"};

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/sha.h"
 #include "net/pool.h"
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 struct audit;
 struct webhook;

@@ -1,4 +1,4 @@
-#include "server/core/principal.h"
+#include "server/tenants/principal.h"
 
 #include <errno.h>
 #include <stdio.h>

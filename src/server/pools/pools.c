@@ -1,5 +1,5 @@
 /* pools.c - the table of pools, and how they are filled. */
-#include "server/core/pools.h"
+#include "server/pools/pools.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/sha.h"
 #include "base/time.h"
-#include "server/core/pools_internal.h"
 #include "server/core/volume_names.h"
+#include "server/pools/pools_internal.h"
 
 enum {
     MAKING_MAX = 8, /* creations of one pool at a time */

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/sha.h"
 #include "base/time.h"
-#include "server/core/tenants_internal.h"
+#include "server/tenants/tenants_internal.h"
 
 enum { RECORD_ARENA_MAX = 64 << 10 };
 

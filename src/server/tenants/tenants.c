@@ -1,5 +1,5 @@
 /* tenants.c - the table of tenants; quotas and rates. */
-#include "server/core/tenants.h"
+#include "server/tenants/tenants.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "server/core/tenants_internal.h"
+#include "server/tenants/tenants_internal.h"
 
 enum {
     RECORD_ARENA_MAX = 64 << 10,

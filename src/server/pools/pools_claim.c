@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "server/core/pools_internal.h"
 #include "server/core/spec_request.h"
+#include "server/pools/pools_internal.h"
 
 enum {
     CLAIM_WAIT_MS = 20 * 1000, /* for a sandbox to be made; clients give up after 30 s */

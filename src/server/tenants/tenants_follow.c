@@ -1,7 +1,7 @@
 /* tenants_follow.c - tenants and keys as another server has changed them. */
 #include "base/log.h"
 #include "base/mem.h"
-#include "server/core/tenants_internal.h"
+#include "server/tenants/tenants_internal.h"
 
 uint64_t tenants_version(const struct tenants *t)
 {

@@ -8,8 +8,8 @@
 #include "api/fail.h"
 #include "api/limits.h"
 #include "net/pool.h"
-#include "server/core/principal.h"
 #include "server/store/store.h"
+#include "server/tenants/principal.h"
 
 struct tenants;
 

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "server/core/audit.h"
+#include "server/audit/audit.h"
 
 enum { AUDIT_NAME_MAX = 64, AUDIT_FILES_MAX = 100 * 1000 };
 

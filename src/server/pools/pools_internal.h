@@ -2,9 +2,9 @@
 #pragma once
 
 #include "server/core/execd_call.h"
-#include "server/core/pool_template.h"
-#include "server/core/pools.h"
 #include "server/core/sandboxes_internal.h"
+#include "server/pools/pool_template.h"
+#include "server/pools/pools.h"
 
 enum {
     POOLS_MAX = 1000,

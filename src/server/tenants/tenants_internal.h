@@ -3,7 +3,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
-#include "server/core/tenants.h"
+#include "server/tenants/tenants.h"
 
 #define TENANT_KIND STR("tenant")
 #define KEY_KIND    STR("api_key")

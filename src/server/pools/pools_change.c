@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "server/core/pools_internal.h"
+#include "server/pools/pools_internal.h"
 
 enum { RECORD_JSON_MAX = 1 << 20, LABEL_MAX = API_POOL_NAME_MAX + 8 };
 #define KIND   STR("pool")

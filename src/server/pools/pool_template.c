@@ -1,4 +1,4 @@
-#include "server/core/pool_template.h"
+#include "server/pools/pool_template.h"
 
 #include <stdio.h>
 

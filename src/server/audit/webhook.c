@@ -1,4 +1,4 @@
-#include "server/core/webhook.h"
+#include "server/audit/webhook.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "server/core/audit_internal.h"
+#include "server/audit/audit_internal.h"
 
 enum { LINE_ARENA_MAX = 256 << 10 };
 
