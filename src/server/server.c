@@ -726,6 +726,32 @@ static int start_cluster(struct life *l, struct err *e)
     return forwarding_new(s, e);
 }
 
+static int start_sandboxes(struct life *l, struct err *e)
+{
+    struct server *s = &l->server;
+    const struct config *config = s->config;
+
+    return sandboxes_new(
+        &(struct sandboxes_conf){
+            .loop = s->loop,
+            .pool = s->pool,
+            .store = s->store,
+            .runtime = s->runtime,
+            .snapshots = s->snapshots,
+            .tenants = s->tenants,
+            .events = s->events,
+            .seal = &l->seal,
+            .shared_store = config->cluster.advertise[0],
+            .failed_ttl_us = config->runtime.failed_ttl_seconds * TIME_US_PER_S,
+            .renew_min_interval_s = (uint32_t)config->renew_intent.min_interval_seconds,
+            .reconcile_ms = (uint32_t)config->runtime.reconcile_seconds * 1000,
+            .max = SANDBOXES_MAX,
+            .on_idle = on_idle,
+            .user = l,
+        },
+        &s->sandboxes, e);
+}
+
 static int start_parts(struct life *l, struct err *e)
 {
     struct server *s = &l->server;
@@ -770,25 +796,7 @@ static int start_parts(struct life *l, struct err *e)
         r = oidc_new(&(struct oidc_conf){s->loop, s->pool, config, images_proxy()}, &s->oidc, e);
     if (r < 0)
         return r;
-    r = sandboxes_new(
-        &(struct sandboxes_conf){
-            .loop = s->loop,
-            .pool = s->pool,
-            .store = s->store,
-            .runtime = s->runtime,
-            .snapshots = s->snapshots,
-            .tenants = s->tenants,
-            .events = s->events,
-            .seal = &l->seal,
-            .shared_store = config->cluster.advertise[0],
-            .failed_ttl_us = config->runtime.failed_ttl_seconds * TIME_US_PER_S,
-            .renew_min_interval_s = (uint32_t)config->renew_intent.min_interval_seconds,
-            .reconcile_ms = (uint32_t)config->runtime.reconcile_seconds * 1000,
-            .max = SANDBOXES_MAX,
-            .on_idle = on_idle,
-            .user = l,
-        },
-        &s->sandboxes, e);
+    r = start_sandboxes(l, e);
     if (r == 0 && runtime_can(s->runtime, RUNTIME_CAN_POOLS))
         r = pools_new(
             &(struct pools_conf){s->loop, s->pool, s->store, s->runtime, s->sandboxes, &l->seal},
