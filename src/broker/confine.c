@@ -63,6 +63,7 @@ int broker_check_privileges(struct err *e)
 int broker_confine(struct err *e)
 {
     uint64_t keep = caps_sandbox | (uint64_t)1 << CAP_SETPCAP |
+                    (uint64_t)1 << CAP_LEASE |       /* finding out whether a file has a writer */
                     (uint64_t)1 << CAP_NET_RAW |     /* runsc reads a slot's eth0 by it */
                     (uint64_t)1 << CAP_SYS_RESOURCE; /* limits above our own */
     uint64_t have = 0;

@@ -6,12 +6,15 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -26,7 +29,11 @@ enum {
     PATH_KEPT_MAX = 64, /* of the path of a directory, to find what is left out */
     COPY_BYTES = 1 << 24,
     BLOCK_BYTES = 512, /* of st_blocks */
-    LINKS_NAME_MAX = 32,
+    HIDDEN_NAME_MAX = sizeof(((struct layer_ahead *)NULL)->name),
+    AHEAD_NAME_MAX = 96,
+    AHEAD_BYTES_MIN = 64 * 1024, /* copying a smaller file takes no longer than finding its copy */
+    AHEAD_ENTRIES_MAX = 1 << 20,
+    AHEAD_REST_MS = 100, /* a file is at rest when it has not changed for so long */
 };
 
 /* Files that the broker or execd makes in every sandbox, or that hold its secrets. */
@@ -57,6 +64,7 @@ struct walk {
     char path[PATH_KEPT_MAX]; /* of the current directory, "" for / */
     struct shift shift;
     int links;          /* directory with one name per file that has several; -EBADF = none */
+    int ahead;          /* directory of files that were copied ahead; -EBADF = none */
     bool merge, linked; /* layer_merge, and its `link` */
     struct layer_stop stop;
     struct layer_size size;
@@ -138,19 +146,59 @@ static int copy_owner(const struct walk *w, int to, const struct stat *st)
 }
 
 /* O_NONBLOCK: the file may have been replaced by a fifo without a writer. */
+static int open_source(int dir, const char *name)
+{
+    return openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+/* The name of the copy of a file as it is: another after every change, which moves the ctime. */
+static void ahead_name(char name[AHEAD_NAME_MAX], const struct stat *st)
+{
+    (void)snprintf(name, AHEAD_NAME_MAX, "%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%09ld",
+                   (uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_size,
+                   (uint64_t)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+}
+
+static uint64_t data_bytes(const struct stat *st)
+{
+    uint64_t blocks = (uint64_t)st->st_blocks * BLOCK_BYTES, size = (uint64_t)st->st_size;
+
+    return blocks < size ? blocks : size; /* sparse */
+}
+
+/* A copy that was made ahead gets its place: its descriptor, or -ENOENT. */
+static int take_ahead(struct walk *w, const struct stat *st, int to_dir, const char *name)
+{
+    char copy[AHEAD_NAME_MAX];
+    auto_fd to = -EBADF;
+
+    if (w->ahead < 0 || st->st_size < AHEAD_BYTES_MIN)
+        return -ENOENT;
+    ahead_name(copy, st);
+    to = openat(w->ahead, copy, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (to < 0 || renameat2(w->ahead, copy, to_dir, name, RENAME_NOREPLACE) < 0)
+        return -ENOENT;
+    w->size.bytes += data_bytes(st);
+    return take_fd(&to);
+}
+
 static int copy_file(struct walk *w, int from_dir, int to_dir, const char *name)
 {
-    auto_fd from =
-        openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    auto_fd to = openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    auto_fd from = open_source(from_dir, name), to = -EBADF;
     struct stat st;
-    int r;
+    int r = 0;
 
-    if (from < 0 || to < 0 || fstat(from, &st) < 0)
+    if (from < 0 || fstat(from, &st) < 0)
         return err_sys(w->e, errno, "copy '%s'", name);
     if (!S_ISREG(st.st_mode))
         return err_set(w->e, EBUSY, "'%s' changes while it is copied", name);
-    r = copy_data(w, from, to, &st);
+    to = take_ahead(w, &st, to_dir, name);
+    if (to < 0) {
+        to = openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (to < 0)
+            return err_sys(w->e, errno, "copy '%s'", name);
+        r = copy_data(w, from, to, &st);
+    }
     if (r == 0)
         r = copy_owner(w, to, &st);
     if (r == 0) /* after the owner: a change of it drops capabilities */
@@ -163,7 +211,7 @@ static int copy_file(struct walk *w, int from_dir, int to_dir, const char *name)
 /* The first name of a file with several is copied, the others become links to that. */
 static int copy_linked(struct walk *w, int from, int to, const char *name, const struct stat *st)
 {
-    char number[LINKS_NAME_MAX];
+    char number[HIDDEN_NAME_MAX];
     int r;
 
     (void)snprintf(number, sizeof(number), "%" PRIx64 "-%" PRIx64, (uint64_t)st->st_dev,
@@ -378,21 +426,38 @@ static int walk_tree(struct walk *w, int from_dir, const char *from_name, int to
 
 /* --- the target --- */
 
-/* Removes the names of files that have others. */
-static int links_remove(int to, const char *name, int links, struct err *e)
+/* Makes a directory for us alone in the target. Its name cannot be resolved before. */
+static int hidden_make(int to, const char *what, char name[HIDDEN_NAME_MAX], struct err *e)
 {
-    DIR *dir = fdopendir(links);
-    int r = dir ? 0 : err_sys(e, errno, "read '%s'", name);
+    uint64_t random;
 
+    id_random_bytes(&random, sizeof(random));
+    (void)snprintf(name, HIDDEN_NAME_MAX, ".%s-%016" PRIx64, what, random);
+    if (mkdirat(to, name, 0700) < 0)
+        return err_sys(e, errno, "make '%s'", name);
+    return fd_open_at(to, name, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
+}
+
+/* Removes it, with the names in it. The target keeps its times. */
+static int hidden_remove(int to, const char *name, int hidden, struct err *e)
+{
+    DIR *dir = fdopendir(hidden);
+    int r = dir ? 0 : err_sys(e, errno, "read '%s'", name);
+    struct stat st;
+
+    if (fstat(to, &st) < 0)
+        st = (struct stat){0};
     for (const struct dirent *d; dir && (d = readdir(dir));)
         if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-            (void)unlinkat(links, d->d_name, 0);
+            (void)unlinkat(hidden, d->d_name, 0);
     if (dir)
         closedir(dir);
     else
-        fd_close(links);
-    return r == 0 && unlinkat(to, name, AT_REMOVEDIR) < 0 ? err_sys(e, errno, "remove '%s'", name)
-                                                          : r;
+        fd_close(hidden);
+    if (r == 0 && unlinkat(to, name, AT_REMOVEDIR) < 0)
+        r = err_sys(e, errno, "remove '%s'", name);
+    (void)futimens(to, (struct timespec[]){st.st_atim, st.st_mtim});
+    return r;
 }
 
 struct tree {
@@ -401,33 +466,21 @@ struct tree {
     bool is_new;
 };
 
-/* Copies the trees into `to`, one after the other. Nobody but us may enter the directory of links
- * there; its name cannot be resolved before. */
+/* Copies the trees into `to`, one after the other. */
 static int walk_trees(struct walk *w, const struct tree *trees, size_t count, int to)
 {
-    char links[LINKS_NAME_MAX];
-    struct stat st;
-    uint64_t random;
-    int r;
+    char links[HIDDEN_NAME_MAX];
+    int r = w->links = hidden_make(to, "links", links, w->e);
 
-    id_random_bytes(&random, sizeof(random));
-    (void)snprintf(links, sizeof(links), ".links-%016" PRIx64, random);
-    if (mkdirat(to, links, 0700) < 0)
-        return err_sys(w->e, errno, "make '%s'", links);
-    w->links = r = fd_open_at(to, links, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, w->e);
     if (r < 0)
         return r;
     for (size_t i = 0; r >= 0 && i < count; i++)
         r = walk_tree(w, trees[i].from, trees[i].from_name, to, trees[i].to_name, trees[i].is_new);
-    if (fstat(to, &st) < 0)
-        st = (struct stat){0};
     if (r < 0) {
-        (void)!links_remove(to, links, w->links, NULL);
+        (void)!hidden_remove(to, links, w->links, NULL);
         return r;
     }
-    r = links_remove(to, links, w->links, w->e);
-    (void)futimens(to, (struct timespec[]){st.st_atim, st.st_mtim});
-    return r;
+    return hidden_remove(to, links, w->links, w->e);
 }
 
 int layer_copy(const struct layer_copy *c, int to, struct layer_size *ret, struct err *e)
@@ -439,7 +492,12 @@ int layer_copy(const struct layer_copy *c, int to, struct layer_size *ret, struc
     };
     int r;
 
-    w = (struct walk){.shift = {c->id_first}, .stop = c->stop, .e = e};
+    w = (struct walk){
+        .shift = {c->id_first},
+        .ahead = c->ahead ? c->ahead->dir : -EBADF,
+        .stop = c->stop,
+        .e = e,
+    };
     r = walk_trees(&w, trees, c->usr ? 2 : 1, to);
     *ret = w.size;
     return r;
@@ -456,8 +514,129 @@ int layer_merge(const struct layer_merge *m, int to, struct layer_size *ret, str
     for (size_t i = 0; i < m->count; i++)
         trees[i] = (struct tree){m->layers[i], ".", ".", i == 0};
     w = (struct walk){
-        .shift = {LAYER_UID_FIRST}, .merge = true, .linked = m->link, .stop = m->stop, .e = e};
+        .shift = {LAYER_UID_FIRST},
+        .ahead = -EBADF,
+        .merge = true,
+        .linked = m->link,
+        .stop = m->stop,
+        .e = e,
+    };
     r = walk_trees(&w, trees, m->count, to);
     *ret = w.size;
     return r;
+}
+
+/* --- ahead of the copy --- */
+
+struct ahead {
+    struct walk copying; /* what copy_data() needs */
+    DIR *levels[DEPTH_MAX];
+    size_t depth, entries;
+    uint64_t bytes_max; /* a sandbox could go on making files */
+    int to;
+};
+
+/* Whether nobody can write to it without opening it anew: only then the kernel grants a lease for
+ * reading (fcntl(2), F_SETLEASE). A shared mapping counts as open. Needs CAP_LEASE. */
+static bool has_no_writer(int fd)
+{
+    return fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+}
+
+/* In this order: the ctime is read and old, then there is no writer, then the data is read. Who
+ * writes after that has opened the file later, and moves the ctime. */
+static bool is_at_rest(int fd, struct stat *ret)
+{
+    struct timespec now;
+
+    if (clock_gettime(CLOCK_REALTIME, &now) < 0 || fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode) ||
+        ret->st_size < AHEAD_BYTES_MIN)
+        return false;
+    return (now.tv_sec - ret->st_ctim.tv_sec) * 1000 +
+                   (now.tv_nsec - ret->st_ctim.tv_nsec) / 1000000 >=
+               AHEAD_REST_MS &&
+           has_no_writer(fd);
+}
+
+/* One that fails is left out; only a disk that is full ends all. */
+static int ahead_file(struct ahead *a, int dir, const char *name)
+{
+    auto_fd from = open_source(dir, name), to = -EBADF;
+    char copy[AHEAD_NAME_MAX];
+    struct stat st;
+    int r;
+
+    if (from < 0 || !is_at_rest(from, &st) ||
+        a->copying.size.bytes + data_bytes(&st) > a->bytes_max)
+        return 0;
+    ahead_name(copy, &st);
+    to = openat(a->to, copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (to < 0)
+        return errno == EEXIST ? 0 : -errno; /* another name of it */
+    r = copy_data(&a->copying, from, to, &st);
+    if (r < 0)
+        (void)unlinkat(a->to, copy, 0);
+    return r == -EIO ? 0 : r; /* it became shorter */
+}
+
+static void ahead_enter(struct ahead *a, int dir, const char *name)
+{
+    auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *list = fd >= 0 && a->depth < DEPTH_MAX ? fdopendir(fd) : NULL;
+
+    if (!list)
+        return;
+    (void)take_fd(&fd);
+    a->levels[a->depth++] = list;
+}
+
+static void ahead_tree(struct ahead *a, int from, const char *name)
+{
+    int r = 0;
+
+    ahead_enter(a, from, name);
+    while (a->depth > 0) {
+        DIR *at = a->levels[a->depth - 1];
+        const struct dirent *d = r == 0 && a->entries < AHEAD_ENTRIES_MAX ? readdir(at) : NULL;
+
+        if (!d) {
+            closedir(at);
+            a->depth--;
+        } else if (d->d_type == DT_REG) {
+            r = ahead_file(a, dirfd(at), d->d_name);
+        } else if (d->d_type == DT_DIR && strcmp(d->d_name, ".") != 0 &&
+                   strcmp(d->d_name, "..") != 0) {
+            ahead_enter(a, dirfd(at), d->d_name);
+        }
+        a->entries++;
+        if (r == 0)
+            r = check_stop(&a->copying);
+    }
+}
+
+/* Half of what is free stays so. */
+static uint64_t ahead_room(int to)
+{
+    struct statvfs st;
+
+    return fstatvfs(to, &st) < 0 ? 0 : (uint64_t)st.f_bavail * st.f_frsize / 2;
+}
+
+void layer_ahead_start(const struct layer_copy *c, int to, struct layer_ahead *ret)
+{
+    static struct ahead a; /* too large for the stack; single-threaded */
+
+    ret->dir = hidden_make(to, "ahead", ret->name, NULL);
+    if (ret->dir < 0)
+        return;
+    a = (struct ahead){.copying = {.stop = c->stop}, .bytes_max = ahead_room(to), .to = ret->dir};
+    (void)signal(SIGIO, SIG_IGN); /* of a lease that is broken before it is given back */
+    ahead_tree(&a, c->from, "upper");
+    if (c->usr)
+        ahead_tree(&a, c->from, "usr");
+}
+
+int layer_ahead_end(struct layer_ahead *a, int to, struct err *e)
+{
+    return a->dir < 0 ? 0 : hidden_remove(to, a->name, take_fd(&a->dir), e);
 }

@@ -18,12 +18,27 @@ struct layer_stop {
     uint64_t deadline; /* -ETIMEDOUT soon after it, see base/time.h */
 };
 
+/* Files that were copied before the sandbox was frozen. */
+struct layer_ahead {
+    int dir; /* -EBADF = none */
+    char name[32];
+};
+
 struct layer_copy {
     int from;          /* from disk_open_layer */
     uint32_t id_first; /* id of root's files in it */
     bool usr;          /* include the writable layer of /usr */
     struct layer_stop stop;
+    const struct layer_ahead *ahead; /* with the same target; NULL = none */
 };
+
+/* Copies large files that nobody writes to, while the sandbox runs, into a new directory below
+ * `to`. The layer_copy() that follows, of the frozen sandbox, takes those that have not changed
+ * since, so that it lasts as long as what is changing demands. A file that cannot be copied is left
+ * to it. */
+void layer_ahead_start(const struct layer_copy *c, int to, struct layer_ahead *ret);
+/* Removes what was not taken; until then `to` is no layer. */
+int layer_ahead_end(struct layer_ahead *a, int to, struct err *e);
 
 /* Copies the writable layer into the empty directory `to`: files, symbolic links, fifos, whiteouts,
  * attributes, modes and times; ids as in a layer with PLAN_LAYER_SHIFTED. Sparse files stay sparse,

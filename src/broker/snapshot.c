@@ -14,7 +14,10 @@
 #include "sandbox/lasting.h"
 #include "sandbox/layer_ids.h"
 
-enum { KILL_AFTER_S = SNAPSHOT_MS_MAX / 1000 + 60 }; /* in a system call all the time */
+enum {
+    KILL_AFTER_S = SNAPSHOT_MS_MAX / 1000 + 60, /* in a system call all the time */
+    AHEAD_MS_MAX = SNAPSHOT_MS_MAX / 2,
+};
 
 struct copying {
     const struct broker *b;
@@ -27,21 +30,30 @@ struct copying {
     uint64_t deadline;
 };
 
-static int copy_layer(const struct copying *j, struct layer_size *ret, struct err *e)
+static int open_layer(const struct copying *j, struct layer_copy *ret, struct err *e)
 {
-    struct layer_copy copy = {
+    *ret = (struct layer_copy){
         .id_first = LAYER_UID_FIRST,
         .usr = j->record->root == PLAN_ROOT_HOST,
         .stop = {j->caller, j->deadline},
     };
-    auto_fd layer = lasting_find(j->dir, e);
-
-    if (layer == -ENOENT) {
-        layer = disk_open_layer(j->dir, e);
-        copy.id_first = slot_uid_first(j->record->slot);
+    ret->from = lasting_find(j->dir, e);
+    if (ret->from == -ENOENT) {
+        ret->from = disk_open_layer(j->dir, e);
+        ret->id_first = slot_uid_first(j->record->slot);
     }
-    copy.from = layer;
-    return layer < 0 ? layer : layer_copy(&copy, j->target, ret, e);
+    return ret->from < 0 ? ret->from : 0;
+}
+
+static int copy_layer(const struct copying *j, struct layer_size *ret, struct err *e)
+{
+    struct layer_copy copy;
+    int r = open_layer(j, &copy, e);
+
+    if (r == 0)
+        r = layer_copy(&copy, j->target, ret, e);
+    fd_close(copy.from);
+    return r;
 }
 
 /* Whether the sandbox has not been removed. Its record goes before any of its files. */
@@ -72,24 +84,53 @@ static int make_memory_snapshot(const struct copying *j, struct broker_copied *r
     return r;
 }
 
-/* One that has ended need not be held. */
-static int make_snapshot(const struct copying *j, struct broker_copied *ret,
-                         struct layer_size *size)
+static int copy_all(const struct copying *j, const struct layer_copy *copy, struct layer_size *size,
+                    struct err *e)
+{
+    int r = layer_copy(copy, j->target, size, e);
+
+    return r == 0 && !is_there(j)
+               ? err_set(e, ESTALE, "the sandbox was removed while it was copied")
+               : r;
+}
+
+/* While the sandbox is frozen. */
+static int copy_held(const struct copying *j, const struct layer_copy *copy,
+                     struct broker_copied *ret, struct layer_size *size)
 {
     uint64_t before = time_mono_ns();
-    bool held = slot_owner_alive(&j->record->owner);
-    int r = held ? pause_hold(j->b, j->record, j->dir, &ret->err) : 0;
-    int released;
+    int released, r = pause_hold(j->b, j->record, j->dir, &ret->err);
 
     if (r < 0)
         return r;
-    r = copy_layer(j, size, &ret->err);
-    if (r == 0 && !is_there(j))
-        r = err_set(&ret->err, ESTALE, "the sandbox was removed while it was copied");
-    released = held ? pause_release(j->b, j->record, j->dir, r < 0 ? NULL : &ret->err) : 0;
-    if (held)
-        ret->frozen_us = (time_mono_ns() - before) / 1000;
+    r = copy_all(j, copy, size, &ret->err);
+    released = pause_release(j->b, j->record, j->dir, r < 0 ? NULL : &ret->err);
+    ret->frozen_us = (time_mono_ns() - before) / 1000;
     return r < 0 || released == -ESRCH ? r : released; /* it may have ended meanwhile */
+}
+
+/* One that has ended need not be held. What is at rest is copied before the others are frozen. */
+static int make_snapshot(const struct copying *j, struct broker_copied *ret,
+                         struct layer_size *size)
+{
+    struct layer_ahead ahead = {.dir = -EBADF};
+    struct layer_copy copy;
+    int r = open_layer(j, &copy, &ret->err);
+
+    if (r < 0)
+        return r;
+    if (slot_owner_alive(&j->record->owner)) {
+        struct layer_copy before = copy;
+
+        before.stop.deadline = deadline_in_ms(AHEAD_MS_MAX);
+        layer_ahead_start(&before, j->target, &ahead);
+        copy.ahead = &ahead;
+        r = copy_held(j, &copy, ret, size);
+    } else {
+        r = copy_all(j, &copy, size, &ret->err);
+    }
+    fd_close(copy.from);
+    return r == 0 ? layer_ahead_end(&ahead, j->target, &ret->err) : r;
 }
 
 static int copying_main(void *user, int client)

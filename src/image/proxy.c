@@ -1,5 +1,6 @@
 #include "image/proxy.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "base/codec.h"
@@ -27,6 +28,34 @@ static bool is_name_or_below(struct str host, struct str name)
     return str_eq_nocase(tail, name) && (host.n == name.n || tail.p[-1] == '.');
 }
 
+static int read_address(struct str text, uint8_t ret[sizeof(struct in6_addr)])
+{
+    char copy[INET6_ADDRSTRLEN];
+
+    if (str_copy(copy, sizeof(copy), text) < 0)
+        return 0;
+    if (inet_pton(AF_INET, copy, ret) == 1)
+        return sizeof(struct in_addr);
+    return inet_pton(AF_INET6, copy, ret) == 1 ? (int)sizeof(struct in6_addr) : 0;
+}
+
+/* Whether an address is in a network such as 10.0.0.0/8. A name is in none: it is not looked up. */
+static bool is_in_network(struct str host, struct str network)
+{
+    uint8_t at[sizeof(struct in6_addr)], first[sizeof(struct in6_addr)];
+    struct str address;
+    uint16_t bits;
+    int n;
+
+    (void)str_cut(&network, '/', &address);
+    n = read_address(address, first);
+    if (n == 0 || read_address(host, at) != n || str_to_u16(network, &bits) < 0 || bits > n * 8)
+        return false;
+    if (memcmp(at, first, bits / 8) != 0)
+        return false;
+    return bits % 8 == 0 || (at[bits / 8] ^ first[bits / 8]) >> (8 - bits % 8) == 0;
+}
+
 static bool entry_covers(struct str entry, const struct url *to)
 {
     size_t colon = str_find(entry, ':');
@@ -34,6 +63,8 @@ static bool entry_covers(struct str entry, const struct url *to)
 
     if (str_eq(entry, STR("*")))
         return true;
+    if (str_find(entry, '/') < entry.n)
+        return is_in_network(to->host, entry);
     if (to->host_is_ipv6)
         return str_eq_nocase(entry, to->host);
     if (colon < entry.n) {

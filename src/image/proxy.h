@@ -9,7 +9,7 @@
 /* Texts as in the environment; NULL or "" = none. */
 struct image_proxy_conf {
     const char *http, *https; /* "http://[user:password@]host[:port]" or "host:port" */
-    const char *no;           /* "localhost,.corp,10.1.2.3,host:5000", or "*" */
+    const char *no;           /* "localhost,.corp,10.0.0.0/8,host:5000", or "*" */
 };
 
 struct image_proxy {

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import hashlib
 import http.server
+import io
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import urllib.parse
 
 from opensandbox import Sandbox
@@ -24,7 +26,7 @@ from opensandbox.models.sandboxes import SandboxImageAuth, SandboxImageSpec
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
 from registry_process import HTPASSWD, Registry, run, serving  # noqa: E402
-from server_process import ServerProcess, wait_for, why_not  # noqa: E402
+from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from server_use import Gateway  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]]
@@ -249,11 +251,11 @@ def blob_name(data):
 class Liar:
     """A registry of one image, whose answers a test changes: by path, status, headers, body."""
 
-    def __init__(self, arch=None, layer=None):
-        self.layer = layer or gzip.compress(b"\0" * 10240)
+    def __init__(self, arch=None, layer=None, archive=b"\0" * 10240):
+        self.layer = layer or gzip.compress(archive)
         machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
         config = json.dumps({"architecture": arch or machine, "os": "linux", "config": {},
-                             "rootfs": {"type": "layers", "diff_ids": [blob_name(b"\0" * 10240)]}})
+                             "rootfs": {"type": "layers", "diff_ids": [blob_name(archive)]}})
         self.blobs = {blob_name(data): data for data in (config.encode(), self.layer)}
         kind = "application/vnd.oci.image"
         self.manifest = {
@@ -264,6 +266,7 @@ class Liar:
                         "digest": blob_name(self.layer)}]}
         self.kind = self.manifest["mediaType"]
         self.circle = self.cut = False
+        self.gate = None  # an event: the second half of the layer waits for it
 
     def answer(self, path):
         name = path.rpartition("/")[2]
@@ -286,6 +289,10 @@ class Liar:
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.end_headers()
+                if liar.gate and body is liar.layer:
+                    self.wfile.write(body[:len(body) // 2])
+                    liar.gate.wait(SECONDS_MAX)
+                    body = body[len(body) // 2:]
                 self.wfile.write(body[:-10] if liar.cut and "/blobs/" in self.path else body)
                 self.close_connection = liar.cut
 
@@ -334,6 +341,29 @@ def a_lying_registry_is_named_and_leaves_nothing(w):
         place = w.server.state / "server/images"
         wait_for(lambda p=place: not [*(p / "layers").iterdir(), *(p / "images").iterdir(),
                                       *(p / "blobs").iterdir()], "the store to be empty")
+
+
+def a_create_tells_how_far_its_pull_is(w):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.add(ROOTS[0], ".")
+    slow = Liar(archive=archive.getvalue())
+    slow.gate = threading.Event()
+    with serving(slow.handler()) as server:
+        name = f"localhost:{server.server_port}/me/app:1"
+        made = [w.ask(name) for _ in range(2)]  # one pull for both
+        try:
+            assert {(status, body["status"]["state"]) for status, _, body in made} == {
+                (202, "Pending")}, made
+            first, second = (body["id"] for _, _, body in made)
+            told = re.compile(r"0 of 1 layers done, [\d.]+ of [\d.]+ MB received")
+            wait_for(lambda: told.search(w.get(first)["status"]["message"]), "the progress")
+            assert w.server.request("DELETE", f"/v1/sandboxes/{second}")[0] == 204
+        finally:
+            slow.gate.set()
+        w.server.wait_state(first, "Running")
+        assert w.server.request("DELETE", f"/v1/sandboxes/{first}")[0] == 204
+        assert w.server.request("GET", f"/v1/sandboxes/{second}")[0] == 404
 
 
 def asks_by_password(w):
@@ -766,6 +796,7 @@ TESTS = [
     users_and_directories_of_images,
     names_what_is_wrong,
     a_lying_registry_is_named_and_leaves_nothing,
+    a_create_tells_how_far_its_pull_is,
     asks_by_password,
     survives_a_restart,
     snapshots_stand_on_images,

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import tap  # noqa: E402
@@ -228,7 +229,8 @@ def thaws_when_the_copy_is_killed_or_its_caller_leaves():
     """Copies are stopped in the act; the next request finds the sandbox running."""
     line = "dd if=/dev/zero of=/big bs=1M count=200 2>/dev/null"
     with folder() as top, Broker(*PROGRAMS, workers=1) as broker:
-        broker.ok("create", "x", "--", "sh", "-c", f"{line}; echo ready; sleep 1000")
+        # It stays open for writing, so that none of it is copied ahead.
+        broker.ok("create", "x", "--", "sh", "-c", f"{line}; exec 3>>/big; echo ready; sleep 1000")
         wait_for(lambda: "ready" in broker.ctl("log", "x").stdout, "its files")
 
         def copiers():
@@ -239,7 +241,7 @@ def thaws_when_the_copy_is_killed_or_its_caller_leaves():
             (top / name).mkdir()
             caller = subprocess.Popen(broker.ctl_command("snapshot", "x", top / name),
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            wait_for(lambda: os.listdir(top / name), "the copy to begin")
+            wait_for(lambda: list((top / name).glob(".links-*")), "the copy to begin")
             os.kill(copiers()[0], signal.SIGSTOP)
             assert (broker.slot_dir("x") / "hold").exists()
             return caller
@@ -282,6 +284,36 @@ def thaws_when_the_copy_is_killed_or_its_caller_leaves():
         assert broker.pings("x") and broker.sandbox("x").state == "running"
         assert not (broker.slot_dir("x") / "hold").exists()
         broker.ok("remove", "x")
+
+
+def copies_files_at_rest_before_it_freezes():
+    line = "dd if=/dev/zero of=/big bs=1M count=300 2>/dev/null; echo same >/small"
+    with folder() as top, Broker(*PROGRAMS, workers=1) as broker:
+        root, gate = make_root(top / "root"), top / "gate"
+        gate.mkdir()
+        broker.ok("create", "--volume", f"{gate}:/gate", "--dir", root, "x", "--", "sh", "-c",
+                  f"{line}; echo ready; while [ ! -e /gate/go ]; do sleep 0.01; done; "
+                  "echo changed >>/big; echo changed >/small; echo done; sleep 1000")
+        wait_for(lambda: "ready" in broker.ctl("log", "x").stdout, "its files")
+        big = next(broker.slot_dir("x").rglob("upper/big"))
+        wait_for(lambda: time.time() > big.stat().st_ctime + 1, "the file to be at rest")
+        (top / "s").mkdir()
+        with subprocess.Popen(broker.ctl_command("snapshot", "x", top / "s"),
+                              stdout=subprocess.PIPE, text=True) as caller:
+            wait_for(lambda: list((top / "s").glob(".ahead-*/*")), "the copy to begin")
+            copier = next(pid for worker in broker.workers() for pid in children(worker)
+                          if comm(pid) == "layer copy")
+            os.kill(copier, signal.SIGSTOP)
+            assert not (broker.slot_dir("x") / "hold").exists() and broker.pings("x")
+            (gate / "go").touch()
+            wait_for(lambda: "done" in broker.ctl("log", "x").stdout, "its changes")
+            os.kill(copier, signal.SIGCONT)
+            out = caller.communicate()[0]
+            assert caller.returncode == 0, out
+        broker.ok("remove", "x")
+        assert not list((top / "s").glob(".*")), os.listdir(top / "s")
+        out = broker.shell("y", "tail -c 8 /big; cat /small", "--shifted", top / "s", "--dir", root)
+        assert out.split() == ["changed", "changed"], out
 
 
 def merges_a_chain_of_snapshots():
@@ -471,6 +503,7 @@ TESTS = [
     keeps_a_sandbox_paused_that_was_before,
     restores_what_was_written_in_a_host_root,
     thaws_when_the_copy_is_killed_or_its_caller_leaves,
+    copies_files_at_rest_before_it_freezes,
     merges_a_chain_of_snapshots,
     refuses_more_jobs_than_a_worker_may_have,
     keeps_what_was_written_for_another_slot,

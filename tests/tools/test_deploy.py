@@ -42,7 +42,7 @@ def the_broker_keeps_what_it_asks_for():
     needed = set(re.findall(r"\{(CAP_\w+),", table))
     assert "CAP_SYS_ADMIN" in needed, "the table was not found"
     kept = set(settings(unit("opensandbox-broker.service"), "CapabilityBoundingSet"))
-    assert kept == needed | {"CAP_SYS_RESOURCE"}, kept ^ needed
+    assert kept == needed | {"CAP_LEASE", "CAP_SYS_RESOURCE"}, kept ^ needed
 
 
 def the_server_has_no_privilege():

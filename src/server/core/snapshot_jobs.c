@@ -97,14 +97,26 @@ static int write_state(struct snapshot_job *j, enum snapshot_state before, struc
     return r;
 }
 
-/* The runtime has ended: stores the result. */
+static void remove_rest(const struct snapshot_job *j)
+{
+    struct runtime *rt = j->s->table->conf.runtime;
+    struct err e = {0};
+
+    if (rt->ops->snapshot_remove(rt, str_of(j->s->id), &e) < 0)
+        log_event(LOG_WARN, "cannot remove what is left of a snapshot",
+                  LOG_STR("snapshot", j->s->id), LOG_STR("error", e.msg));
+}
+
+/* The runtime has ended: stores the result. What is left of one that failed goes first: it may be
+ * what fills the disk. */
 static void commit_work(struct pool_job *job)
 {
     struct snapshot_job *j = container_of(job, struct snapshot_job, job);
-    struct runtime *rt = j->s->table->conf.runtime;
     struct err e = {0};
     int r;
 
+    if (j->err.code)
+        remove_rest(j);
     if (!j->err.code)
         set_state(j, SNAPSHOT_READY, "snapshot_runtime_ready", "the snapshot is complete");
     else
@@ -112,13 +124,13 @@ static void commit_work(struct pool_job *job)
                   j->err.code == ETIMEDOUT ? "snapshot_runtime_timeout" : "snapshot_runtime_failed",
                   j->err.msg);
     r = write_state(j, SNAPSHOT_CREATING, &e);
-    if (r < 0 && !j->err.code) { /* show it as the next start will find it */
-        set_state(j, SNAPSHOT_FAILED, "snapshot_runtime_failed", e.msg);
+    if (r < 0) { /* show it as the next start will find it, or it stays Creating until then */
+        if (!j->err.code)
+            set_state(j, SNAPSHOT_FAILED, "snapshot_runtime_failed", e.msg);
         j->changed = true;
     }
-    if ((j->err.code || r <= 0) && rt->ops->snapshot_remove(rt, str_of(j->s->id), &e) < 0)
-        log_event(LOG_WARN, "cannot remove what is left of a snapshot",
-                  LOG_STR("snapshot", j->s->id), LOG_STR("error", e.msg));
+    if (!j->err.code && r <= 0)
+        remove_rest(j);
 }
 
 static void make_work(struct pool_job *job)
@@ -147,6 +159,8 @@ static void delete_work(struct pool_job *job)
 
     set_state(j, SNAPSHOT_DELETING, "snapshot_delete_requested", "the snapshot is being deleted");
     r = write_state(j, j->s->state, &e);
+    if (r == 0 && j->s->state == SNAPSHOT_FAILED) /* which could not be stored */
+        r = write_state(j, SNAPSHOT_CREATING, &e);
     if (r == -ENOSPC || r == -EDQUOT) /* it may be what fills the disk */
         r = 1;
     if (r == 0) {

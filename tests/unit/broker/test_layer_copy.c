@@ -1,14 +1,17 @@
 #include "broker/layer_copy.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mem.h"
 #include "base/time.h"
 #include "base/tree.h"
 #include "sandbox/layer_ids.h"
@@ -119,7 +122,7 @@ TEST(layer_copy, shifts_ids_and_keeps_bits_links_and_times)
     CHECK_EQ(utimensat(top, "upper/d", times, 0), 0);
     CHECK_EQ(mkdirat(top, "to", 0755), 0);
     to = open_dir(top, "to");
-    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, false, RUN_ON}, to, &size, NULL), 0);
+    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, false, RUN_ON, NULL}, to, &size, NULL), 0);
     st = look(to, "d/su");
     CHECK_EQ(st.st_uid, LAYER_UID_FIRST + 7);
     CHECK_EQ(st.st_mode & 07777, 06755);
@@ -162,7 +165,7 @@ TEST(layer_copy, leaves_out_what_we_put_into_sandboxes)
     }
     CHECK_EQ(mkdirat(top, "to", 0755), 0);
     to = open_dir(top, "to");
-    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, true, RUN_ON}, to, &size, NULL), 0);
+    CHECK_EQ(layer_copy(&(struct layer_copy){top, FIRST, true, RUN_ON, NULL}, to, &size, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
         CHECK(exists(to, kept[i]));
     for (size_t i = 0; i < ARRAY_LEN(gone); i++)
@@ -185,7 +188,8 @@ TEST(layer_copy, stops_when_its_caller_is_gone)
     fd_close(pair[1]);
     CHECK_EQ(layer_copy(
                  &(struct layer_copy){
-                     top, FIRST, false, {pair[0], DEADLINE_NEVER}
+                     top, FIRST, false, {pair[0], DEADLINE_NEVER},
+                        NULL
     },
                  to, &size, &e),
              -ECANCELED);
@@ -205,11 +209,125 @@ TEST(layer_copy, stops_at_its_deadline)
     to = open_dir(top, "to");
     CHECK_EQ(layer_copy(
                  &(struct layer_copy){
-                     top, FIRST, false, {-EBADF, deadline_in_ms(0)}
+                     top, FIRST, false, {-EBADF, deadline_in_ms(0)},
+                        NULL
     },
                  to, &size, &e),
              -ETIMEDOUT);
     CHECK(!exists(to, "f"));
+    place_remove(take_fd(&top));
+}
+
+enum { LARGE_BYTES = 100 * 1024 };
+
+static void put_large(int dir, const char *path, char c)
+{
+    auto_fd fd = openat(dir, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+    char *bytes = mem_alloc(LARGE_BYTES);
+
+    memset(bytes, c, LARGE_BYTES);
+    CHECK(fd >= 0);
+    CHECK_EQ(write(fd, bytes, LARGE_BYTES), LARGE_BYTES);
+    CHECK_EQ(fchown(fd, FIRST, FIRST), 0);
+    free(bytes);
+}
+
+/* Until files that were written before count as being at rest. */
+static void let_rest(void)
+{
+    uint64_t end = deadline_in_ms(200);
+
+    while (!deadline_passed(end))
+        (void)usleep(5000);
+}
+
+static size_t copies_ahead(int to, const struct layer_ahead *ahead)
+{
+    auto_fd dir = open_dir(to, ahead->name);
+    DIR *list = fdopendir(dir);
+    size_t n = 0;
+
+    CHECK(list);
+    (void)take_fd(&dir);
+    while (readdir(list))
+        n++;
+    closedir(list);
+    return n - 2;
+}
+
+TEST(layer_copy, takes_what_it_copied_ahead_unless_it_changed)
+{
+    auto_fd top = place_make(), to = -EBADF, writer = -EBADF;
+    struct layer_ahead ahead = {.dir = -EBADF};
+    struct layer_copy copy = {top, FIRST, false, RUN_ON, &ahead};
+    const struct timespec times[] = {{.tv_sec = 1000}, {.tv_sec = 2000}};
+    struct layer_size size;
+    struct stat kept;
+
+    make_dir(top, "upper");
+    make_dir(top, "upper/d");
+    put_large(top, "upper/d/kept", 'k');
+    CHECK_EQ(linkat(top, "upper/d/kept", top, "upper/other", 0), 0);
+    put_large(top, "upper/changed", 'a');
+    put_large(top, "upper/gone", 'g');
+    put_large(top, "upper/open", 'o');
+    put(top, "upper/small", "s", FIRST);
+    CHECK_EQ(utimensat(top, "upper/changed", times, 0), 0);
+    writer = openat(top, "upper/open", O_WRONLY | O_CLOEXEC);
+    let_rest();
+    CHECK_EQ(mkdirat(top, "to", 0755), 0);
+    to = open_dir(top, "to");
+
+    layer_ahead_start(&copy, to, &ahead);
+    CHECK_EQ(copies_ahead(to, &ahead), 3); /* kept, changed, gone */
+    put_large(top, "upper/changed", 'b');
+    CHECK_EQ(utimensat(top, "upper/changed", times, 0), 0);
+    CHECK_EQ(unlinkat(top, "upper/gone", 0), 0);
+    CHECK_EQ(layer_copy(&copy, to, &size, NULL), 0);
+    CHECK_EQ(copies_ahead(to, &ahead), 2);
+    CHECK_EQ(layer_ahead_end(&ahead, to, NULL), 0);
+    CHECK(!exists(to, ahead.name) && !exists(to, "gone"));
+
+    kept = look(to, "d/kept");
+    CHECK_EQ(kept.st_size, LARGE_BYTES);
+    CHECK_EQ(kept.st_uid, LAYER_UID_FIRST);
+    CHECK_EQ(kept.st_mode & 07777, 0640);
+    CHECK_EQ(kept.st_nlink, 2);
+    CHECK_EQ(kept.st_ino, look(to, "other").st_ino);
+    CHECK_EQ(text_of(to, "d/kept"), 'k');
+    CHECK_EQ(text_of(to, "changed"), 'b');
+    CHECK_EQ(look(to, "changed").st_mtim.tv_sec, 2000);
+    CHECK_EQ(text_of(to, "open"), 'o');
+    CHECK_EQ(text_of(to, "small"), 's');
+    CHECK_EQ(size.bytes, 3 * LARGE_BYTES + 1);
+    place_remove(take_fd(&top));
+}
+
+/* A shared mapping outlives its descriptor, and stores into it move no time. */
+TEST(layer_copy, copies_nothing_ahead_that_is_mapped_for_writing)
+{
+    auto_fd top = place_make(), to = -EBADF, fd = -EBADF;
+    struct layer_ahead ahead = {.dir = -EBADF};
+    struct layer_copy copy = {top, FIRST, false, RUN_ON, &ahead};
+    struct layer_size size;
+    char *map;
+
+    make_dir(top, "upper");
+    put_large(top, "upper/f", 'a');
+    fd = openat(top, "upper/f", O_RDWR | O_CLOEXEC);
+    map = mmap(NULL, LARGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED);
+    map[0] = 'b';
+    fd_close(take_fd(&fd));
+    CHECK_EQ(mkdirat(top, "to", 0755), 0);
+    to = open_dir(top, "to");
+    let_rest();
+    layer_ahead_start(&copy, to, &ahead);
+    map[0] = 'c';
+    CHECK_EQ(layer_copy(&copy, to, &size, NULL), 0);
+    CHECK_EQ(layer_ahead_end(&ahead, to, NULL), 0);
+    CHECK_EQ(text_of(to, "f"), 'c');
+    CHECK_EQ(munmap(map, LARGE_BYTES), 0);
     place_remove(take_fd(&top));
 }
 

@@ -1,6 +1,8 @@
 /* Snapshots against a runtime whose files are a list of ids, and which fails and stalls on cue. */
 #include "scripted.h"
 
+#include <sqlite3.h>
+
 #include "server/core/snapshots.h"
 
 enum { FILES_MAX = 8, STALLED_MAX = 8 };
@@ -213,6 +215,41 @@ TEST(snapshots, fails_with_the_reason_and_leaves_no_files)
         CHECK_STR(fail.code, "SNAPSHOT::NOT_READY");
         done(&h);
     }
+}
+
+static void run_sql(const char *sql)
+{
+    sqlite3 *db = NULL;
+
+    CHECK_EQ(sqlite3_open(store_path, &db), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+}
+
+/* As on a disk that is full: neither the files nor the new state can be written. */
+TEST(snapshots, fails_also_when_that_cannot_be_stored)
+{
+    struct house h;
+
+    if (store_is_postgres())
+        test_skip("SQLite's triggers");
+    init(&h);
+    rt.fails = ENOSPC;
+    run_sql("CREATE TRIGGER full BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'full'); END");
+    take("box");
+    house_await(&h, is_over);
+    CHECK_EQ(rt.removals, 1);
+    CHECK_EQ(last->state, SNAPSHOT_FAILED);
+    CHECK_STR(last->message, "as the script says");
+    CHECK(has_state(&h, str_of(last->id), "Creating"));
+    run_sql("DROP TRIGGER full");
+    deleted = 0;
+    snapshot_delete(last, &ann, on_deleted, NULL);
+    house_await(&h, is_over);
+    CHECK_EQ(deleted, 1);
+    CHECK_EQ(fail.status, 0);
+    CHECK(!snapshots_newest(table));
+    done(&h);
 }
 
 TEST(snapshots, makes_two_at_a_time_and_one_of_a_sandbox)
