@@ -109,8 +109,13 @@ def wrk(target, connections, seconds):
         pinned(1, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", *headers,
                    f"{target.scheme}://127.0.0.1:{target.port}{target.path}"]),
         check=True, stdout=subprocess.PIPE, text=True).stdout
+    return wrk_output(out, target.path)
+
+
+def wrk_output(out, what):
+    """The same two figures, of what wrk printed."""
     if "Socket errors" in out or "Non-2xx" in out:
-        sys.exit(f"wrk saw errors at {target.path}:\n{out}")
+        sys.exit(f"wrk saw errors at {what}:\n{out}")
     return (int(re.search(r"(\d+) requests in", out).group(1)),
             float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1)))
 
