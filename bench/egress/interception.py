@@ -1,6 +1,6 @@
-"""interception.py - requests through the TLS interceptor of opensandbox-egress, through mitmproxy and
-through nginx. Each ends the client's TLS, puts the same credential into each request, and speaks TLS
-to the same server, whose certificate it verifies.
+"""interception.py - requests through the TLS interceptor of opensandbox-egress, through mitmproxy
+and through nginx. Each ends the client's TLS, puts the same credential into each request, and
+speaks TLS to the same server, whose certificate it verifies.
 
 Each proxy has core 0 to itself; the load generator (wrk) and the server (nginx) share the rest.
 """
@@ -113,7 +113,8 @@ class Contest:
             MITMDUMP, "--quiet", "--mode", f"reverse:https://{ADDRESS}:443/", "--listen-host",
             "127.0.0.1", "--listen-port", PORTS["mitmproxy"], "--set", f"confdir={home}", "--set",
             "keep_host_header=true", "--set", "http2=false", "--set",
-            f"ssl_verify_upstream_trusted_ca={self.authority.ca}", "--set", "stream_large_bodies=1m",
+            f"ssl_verify_upstream_trusted_ca={self.authority.ca}",
+            "--set", "stream_large_bodies=1m",
             "--modify-headers", f"/~q/Authorization/Bearer {KEY}"])
         return child.pid
 
@@ -124,7 +125,8 @@ class Contest:
         hosts.write_text(f"{address} {NAME}\n")
         netns = self.world if who in PORTS else self.inside
         run = netns.command(*web.pinned(1, [
-            "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts),
+            "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"',
+            str(hosts),
             "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", f"https://{NAME}:{port}/"]))
         return web.wrk_output(subprocess.run(run, check=True, stdout=subprocess.PIPE,
                                              text=True).stdout, who)

@@ -218,7 +218,7 @@ def served(function, count=1):
         return "no " + type(e).__name__
     hits = data.count(b"HTTP/1.1 200") + data.count(b"HTTP/1.0 200")
     hits += data.count(b"Host: elsewhere.test")  # of a server that is an echo
-    return ("yes " if hits >= count else "no ") + repr(data[:40])
+    return ("yes " if hits >= count else "no ") + repr(data[:32])
 def shaken(data, address=HERE):
     # A handshake that a server goes on with: its first record is a ServerHello.
     try:
