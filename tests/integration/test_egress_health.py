@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_egress_health.py SERVER BROKER EXECD SANDBOXCTL EGRESS - how the server tells of its egress
 control: metrics, /ready and /health while it is hung or dead, and the webhook for denied names."""
+import http.client
 import http.server
 import os
 import re
@@ -10,6 +11,7 @@ import threading
 
 import egress_world
 from broker_process import wait_for
+from server_process import SECONDS_MAX
 from test_egress import ALLOWED, World, no, same
 from test_egress_sidecar import Hook
 
@@ -33,6 +35,19 @@ def counts(w, box, tap):
         (after["up"], after["sandboxes"], after["policy_denied_total"] > 0,
          after["dns_queries_total"] > before["dns_queries_total"], after["vaults_lost_total"]),
         (1, 1, True, True, 0)))
+
+
+def streams(w, box, tap):
+    """Server-sent events through the gateway, each when it happens."""
+    connection = http.client.HTTPConnection(w.server.domain, timeout=SECONDS_MAX)
+    connection.request("GET", f"/sandboxes/{box}/proxy/18080/events/stream",
+                       headers={"OPEN-SANDBOX-API-KEY": w.server.api_key})
+    answer = connection.getresponse()
+    same((answer.status, answer.getheader("Content-Type")), (200, "text/event-stream"))
+    w.inside(box, "lookup('streamed.denied.test')", 5)
+    tap.check("an event is streamed when it happens", lambda: same(
+        next(line for line in answer if b"streamed.denied.test" in line)[:5], b"data:"))
+    connection.close()
 
 
 def ready(w):
@@ -92,6 +107,7 @@ def main():
             wait_for(lambda: len(hook.got) >= 2, "two requests"),
             same([(row["hostname"], row["source"], row["sandboxId"]) for _, row in hook.got[:2]],
                  [("denied.test", "opensandbox-egress", box)] * 2)))
+        streams(w, box, tap)
         tells_when_hung(w, box, tap)
         tells_when_dead(w, box, tap)
     hook.shutdown()
