@@ -96,7 +96,7 @@ class Contest:
         control = self.scratch / "control.sock"
         child = self.start(0, [INTERCEPTD, "--inside", self.inside.path, "--control",
                                f"unix:{control}", "--ca", self.scratch / "ours-ca.pem", "--trust",
-                               self.authority.ca])
+                               self.authority.ca, "--events", "no"])
         wait_for(control.exists, "interceptd")
         connection = UnixConnection(str(control), 30)
         connection.request("POST", "/credential-vault", json.dumps(
@@ -127,7 +127,8 @@ class Contest:
         run = netns.command(*web.pinned(1, [
             "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"',
             str(hosts),
-            "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", f"https://{NAME}:{port}/"]))
+            "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--timeout", "30s",
+            f"https://{NAME}:{port}/"]))
         return web.wrk_output(subprocess.run(run, check=True, stdout=subprocess.PIPE,
                                              text=True).stdout, who)
 
