@@ -15,12 +15,14 @@ import lib
 MIB = 1 << 20
 GIB = 1 << 30
 BODY = '{"status":"ok","count":42}'
-NGINX_CONF = """
+NGINX_HEAD = """
 user root;
 worker_processes 1;
 daemon off;
 pid {dir}/pid;
 error_log {dir}/error.log;
+"""
+NGINX_CONF = NGINX_HEAD + """
 events {{ worker_connections 20000; }}
 http {{
     access_log off;

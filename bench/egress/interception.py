@@ -24,12 +24,7 @@ CONNECTIONS, SECONDS, TURNS = 32, 5, 3
 MITMDUMP = lib.ROOT / "build/deps/bench-mitmproxy/bin/mitmdump"
 PORTS = {"nginx": 8443, "mitmproxy": 8444}
 # The server answers 403 to a request without the credential, which wrk counts as an error.
-NGINX_CONF = """
-user root;
-worker_processes 1;
-daemon off;
-pid {dir}/pid;
-error_log {dir}/error.log;
+NGINX_CONF = web.NGINX_HEAD + """
 events {{ worker_connections 1024; }}
 http {{
     access_log off;
