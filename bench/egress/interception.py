@@ -159,15 +159,15 @@ def compare(bench, scratch):
                 before = web.cpu_seconds(pid)
                 count, rate = contest.load(who, SECONDS)
                 rates[who].append(rate)
-                costs[who].append((web.cpu_seconds(pid) - before) / count * 1e6)
+                costs[who].append((web.cpu_seconds(pid) - before) / max(count, 1) * 1e6)
         for who in pids:
             bench.row(f"TLS, {who}", rps=rates[who], cpu_us=costs[who])
         for who in pids.keys() - {"ours"}:
             bench.result(**{
                 f"mitm_rps_vs_{who}": statistics.median(
-                    o / t for o, t in zip(rates["ours"], rates[who])),
+                    o / max(t, 1) for o, t in zip(rates["ours"], rates[who])),
                 f"mitm_cpu_vs_{who}": statistics.median(
-                    t / o for o, t in zip(costs["ours"], costs[who]))})
+                    t / max(o, 1) for o, t in zip(costs["ours"], costs[who]))})
     finally:
         bench.stop_all()
         contest.close()
