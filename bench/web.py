@@ -15,12 +15,14 @@ import lib
 MIB = 1 << 20
 GIB = 1 << 30
 BODY = '{"status":"ok","count":42}'
-NGINX_CONF = """
+NGINX_HEAD = """
 user root;
 worker_processes 1;
 daemon off;
 pid {dir}/pid;
 error_log {dir}/error.log;
+"""
+NGINX_CONF = NGINX_HEAD + """
 events {{ worker_connections 20000; }}
 http {{
     access_log off;
@@ -109,8 +111,13 @@ def wrk(target, connections, seconds):
         pinned(1, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", *headers,
                    f"{target.scheme}://127.0.0.1:{target.port}{target.path}"]),
         check=True, stdout=subprocess.PIPE, text=True).stdout
+    return wrk_output(out, target.path)
+
+
+def wrk_output(out, what):
+    """The same two figures, of what wrk printed."""
     if "Socket errors" in out or "Non-2xx" in out:
-        sys.exit(f"wrk saw errors at {target.path}:\n{out}")
+        sys.exit(f"wrk saw errors at {what}:\n{out}")
     return (int(re.search(r"(\d+) requests in", out).group(1)),
             float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1)))
 

@@ -422,6 +422,7 @@ static void handle_stats(struct http_req *req)
         {STR("changes"),      s->changes      },
         {STR("learned"),      s->learned      },
         {STR("brokerErrors"), s->broker_errors},
+        {STR("vaultUses"),    s->vault_uses   },
         {STR("vaultsLost"),   s->vaults_lost  },
     };
     struct json_writer w;

@@ -22,7 +22,11 @@ CLONE_NEWNET = 0x40000000
 HOST, NET = "198.51.100.1", "198.51.100.2"
 HOST6, NET6 = "2001:db8:1::1", "2001:db8:1::2"
 RESOLVER = NET
-# name -> records; *.wild.test is 203.0.113.11
+# Its first answer is public, those after it private, and none may be kept.
+FLIPS, FLIPPED = "flip.allowed.test", [("A", "10.9.9.9")]
+# Each name below them is 203.0.113.11.
+WILD = (".wild.test", ".wild.allowed.test")
+# name -> records
 ZONE = {
     "www.allowed.test": [("A", "203.0.113.10"), ("AAAA", "2001:db8:3::10")],
     "api.allowed.test": [("A", "203.0.113.11")],
@@ -35,6 +39,7 @@ ZONE = {
     "loop.allowed.test": [("A", "127.0.0.1")],
     "mapped.allowed.test": [("AAAA", "::ffff:10.9.9.9")],
     "private.allowed.test": [("A", "10.9.9.9")],
+    FLIPS: [("A", "203.0.113.11")],
     "text.allowed.test": [("TXT", "x" * 200)],
     "big.allowed.test": [("A", f"203.0.113.{100 + i}") for i in range(60)],
     "ports.test": [("A", "203.0.113.50")],
@@ -127,14 +132,14 @@ def encode(name):
     return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
 
 
-def record(owner, kind, value):
+def record(owner, kind, value, ttl=30):
     if kind in ("A", "AAAA"):
         data = socket.inet_pton(socket.AF_INET if kind == "A" else socket.AF_INET6, value)
     elif kind == "CNAME":
         data = encode(value)
     else:
         data = bytes([len(value)]) + value.encode()
-    return encode(owner) + struct.pack("!HHIH", TYPES[kind], 1, 30, len(data)) + data
+    return encode(owner) + struct.pack("!HHIH", TYPES[kind], 1, ttl, len(data)) + data
 
 
 def answer(query, queries, udp):
@@ -147,10 +152,11 @@ def answer(query, queries, udp):
     name = ".".join(labels).lower()
     queries.append(name)
     owner, records = name, []
-    wild = [("A", "203.0.113.11")] if name.endswith(".wild.test") else []
-    for what, value in ZONE.get(name, wild):
+    wild = [("A", "203.0.113.11")] if name.endswith(WILD) else []
+    flipped = name == FLIPS and queries.count(name) > 1
+    for what, value in FLIPPED if flipped else ZONE.get(name, wild):
         if TYPES[what] == kind or what == "CNAME":
-            records.append(record(owner, what, value))
+            records.append(record(owner, what, value, 0 if name == FLIPS else 30))
         if what == "CNAME":
             owner = value
     rcode = 0 if name in ZONE or wild else 3

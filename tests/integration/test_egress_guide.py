@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""test_egress_guide.py SERVER BROKER EXECD SANDBOXCTL EGRESS OSB - runs every command of
-docs/guides/egress.md, in a small internet of namespaces that has the names they use."""
+"""test_egress_guide.py SERVER BROKER EXECD SANDBOXCTL EGRESS OSB PYTHON - runs every command of
+docs/guides/egress.md, and its program by PYTHON, in a small internet of namespaces that has the
+names they use."""
 import os
 import pathlib
 import re
@@ -29,9 +30,24 @@ EXPECTED = [
 ]
 
 
-def blocks():
+def blocks(language="sh"):
     text = (ROOT / "docs/guides/egress.md").read_text(encoding="utf-8")
-    return re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def run_program(w, python):
+    program, = blocks("python")
+    assert '"python:3.12"' in program
+    done = subprocess.run(
+        [python, "-c", program.replace("python:3.12", "host")], text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_MAX,
+        env={**os.environ, "OPEN_SANDBOX_DOMAIN": w.server.domain, "OPENAI_API_KEY": KEY,
+             "OPEN_SANDBOX_API_KEY": w.server.api_key, "PYTHONDONTWRITEBYTECODE": "1",
+             "PYTHONPATH": str(ROOT / "sdks/python/src")})
+    assert done.returncode == 0, done.stdout
+    wanted, unwanted = EXPECTED[2]
+    same(([s for s in wanted if s not in done.stdout], [s for s in unwanted if s in done.stdout]),
+         ([], []))
 
 
 def run(w, osb, folder):
@@ -52,7 +68,7 @@ def run(w, osb, folder):
 
 
 def main():
-    *programs, osb = sys.argv[1:]
+    *programs, osb, python = sys.argv[1:]
     osb = os.path.abspath(osb)
     skip_all(egress_world.why_not())
     egress_world.enter()
@@ -72,6 +88,10 @@ def main():
             tap.check("what was refused is counted", lambda: same(
                 re.findall(r"sandbox_denied_total\{.*\} (\d+)", output[-1]), ["1"]))
             tap.check("the key arrived at its host, and nothing at the other", lambda: same(
+                [(header_of(r, "Host"), header_of(r, "Authorization")) for r in tls.take()],
+                [(["api.openai.com"], [f"Bearer {KEY}"])]))
+            tap.check("the program works", lambda: run_program(w, python))
+            tap.check("with the key at its host only", lambda: same(
                 [(header_of(r, "Host"), header_of(r, "Authorization")) for r in tls.take()],
                 [(["api.openai.com"], [f"Bearer {KEY}"])]))
             left = w.server.request("GET", "/v1/sandboxes")[2]["items"]

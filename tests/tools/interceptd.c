@@ -2,12 +2,14 @@
  *
  *   usage: interceptd --inside NETNS --control ADDRESS --ca FILE [--trust FILE] [--deny NAME]
  *                     [--pass NAME] [--forbid METHOD=PATH] [--address NAME=IP]
+ *                     [--events no]
  *
  * Listens at ports 80 and 443 of every address of the network namespace NETNS, where the test has
  * made all addresses local: what a client dials is then the local address of the connection. Its
  * own connections leave from the namespace it was started in. The control address serves the vault,
  * POST /env?name=&value=&host= (answers the placeholder), POST /cut and GET /stats. Writes the
- * authority's certificate to FILE, prints "ready", then one line per event, until SIGTERM. */
+ * authority's certificate to FILE, prints "ready", then one line per event unless --events says no,
+ * until SIGTERM. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -32,6 +34,7 @@ struct interceptd {
     struct str deny[ROWS_MAX], pass[ROWS_MAX], forbid[ROWS_MAX], address[ROWS_MAX];
     size_t deny_count, pass_count, forbid_count, address_count;
     const char *inside, *control_at, *ca, *trust;
+    bool silent;
 };
 
 static const struct vault_host host = {.intercepting = true, .ready = true};
@@ -91,8 +94,12 @@ static void is_address_of(void *user, void *sandbox UNUSED, struct str name,
                               listed(d->address, d->address_count, buf_str(&row)));
 }
 
-static void on_event(void *user UNUSED, void *sandbox UNUSED, const struct intercept_event *v)
+static void on_event(void *user, void *sandbox UNUSED, const struct intercept_event *v)
 {
+    const struct interceptd *d = user;
+
+    if (d->silent)
+        return;
     printf("%s host=%.*s method=%.*s path=%.*s binding=%.*s revision=%llu reason=%s\n", v->kind,
            STR_ARG(v->host), STR_ARG(v->method), STR_ARG(v->path), STR_ARG(v->binding),
            (unsigned long long)v->revision, v->reason ? v->reason : "");
@@ -249,6 +256,8 @@ static int take_option(struct interceptd *d, struct str name, const char *value,
         add_row(d->pass, &d->pass_count, value);
     else if (str_eq(name, STR("--forbid")))
         add_row(d->forbid, &d->forbid_count, value);
+    else if (str_eq(name, STR("--events")))
+        d->silent = str_eq(str_of(value), STR("no"));
     else if (str_eq(name, STR("--address")))
         add_row(d->address, &d->address_count, value);
     else

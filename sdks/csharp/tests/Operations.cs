@@ -182,6 +182,8 @@ namespace OpenSandbox.Tests
                     DefaultAction = ActionOf(policy.GetProperty("default_action")),
                     Egress = Rules(policy.GetProperty("egress")),
                 };
+            if (_with.Get("secret_env") is JsonElement secrets)
+                o.SecretEnv = Read<Dictionary<string, Secret>>(secrets);
             if (_with.Truth("credential_proxy") is bool enabled)
                 o.CredentialProxy = new CredentialProxyConfig { Enabled = enabled };
             return o;

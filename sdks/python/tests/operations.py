@@ -32,6 +32,7 @@ from opensandbox.models import (
     SandboxImageAuth,
     SandboxImageSpec,
     SearchEntry,
+    Secret,
     SetPermissionEntry,
     SnapshotFilter,
     Volume,
@@ -231,7 +232,7 @@ class Operations:
         return {"id": sandbox.id}
 
     async def sandbox_create(self, image=None, image_auth=None, network_policy=None,
-                             credential_proxy=None, platform=None, volumes=None,
+                             credential_proxy=None, secret_env=None, platform=None, volumes=None,
                              ready_timeout_ms=None, poll_ms=None, **more):
         if image_auth:
             image = SandboxImageSpec(image, auth=SandboxImageAuth(**image_auth))
@@ -244,6 +245,7 @@ class Operations:
         return self.use(await done(kind.create(image, **more, **given(
             network_policy=NetworkPolicy(**network_policy) if network_policy else None,
             credential_proxy=CredentialProxyConfig(enabled=True) if credential_proxy else None,
+            secret_env={k: Secret(**v) for k, v in secret_env.items()} if secret_env else None,
             platform=PlatformSpec(**platform) if platform else None,
             volumes=[Volume(**v) for v in volumes] if volumes else None,
             ready_timeout=span(options, "ready_timeout_ms"),

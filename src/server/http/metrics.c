@@ -338,25 +338,43 @@ enum family {
     FAMILY_START,
     FAMILY_TELEMETRY,
     FAMILY_TELEMETRY_FAILURES,
+    FAMILY_EGRESS_UP,
+    FAMILY_EGRESS_SANDBOXES,
+    FAMILY_EGRESS_QUERIES,
+    FAMILY_EGRESS_FAILED,
+    FAMILY_EGRESS_DENIED,
+    FAMILY_EGRESS_CHANGES,
+    FAMILY_EGRESS_RULE_ERRORS,
+    FAMILY_EGRESS_VAULT_USES,
+    FAMILY_EGRESS_VAULTS_LOST,
     FAMILY_COUNT,
 };
 
 static const struct {
     const char *name, *type, *help;
 } families[FAMILY_COUNT] = {
-    {"slots",                      "gauge",   "Places for sandboxes: ready, wanted ready, in use."   },
-    {"gateway_requests_total",     "counter", "Requests into sandboxes, by outcome."                 },
-    {"connections_accepted_total", "counter", "Connections from clients."                            },
-    {"connections",                "gauge",   "Connections that are open."                           },
-    {"connections_idle",           "gauge",   "Open connections between two requests."               },
-    {"jobs_running",               "gauge",   "Jobs that workers are running."                       },
-    {"jobs_queued",                "gauge",   "Jobs that wait for a worker."                         },
-    {"loop_lag_seconds",           "gauge",   "Longest turn of the event loop since the last scrape."},
-    {"resident_memory_bytes",      "gauge",   "Memory of the server that is in RAM."                 },
-    {"open_fds",                   "gauge",   "Descriptors of the server that are open."             },
-    {"start_time_seconds",         "gauge",   "When the server started, since 1970."                 },
-    {"telemetry_items_total",      "counter", "Spans, metrics and log lines, sent and dropped."      },
-    {"telemetry_failures_total",   "counter", "Exports that the collector did not take at a try."    },
+    {"slots",                        "gauge",   "Places for sandboxes: ready, wanted ready, in use."          },
+    {"gateway_requests_total",       "counter", "Requests into sandboxes, by outcome."                        },
+    {"connections_accepted_total",   "counter", "Connections from clients."                                   },
+    {"connections",                  "gauge",   "Connections that are open."                                  },
+    {"connections_idle",             "gauge",   "Open connections between two requests."                      },
+    {"jobs_running",                 "gauge",   "Jobs that workers are running."                              },
+    {"jobs_queued",                  "gauge",   "Jobs that wait for a worker."                                },
+    {"loop_lag_seconds",             "gauge",   "Longest turn of the event loop since the last scrape."       },
+    {"resident_memory_bytes",        "gauge",   "Memory of the server that is in RAM."                        },
+    {"open_fds",                     "gauge",   "Descriptors of the server that are open."                    },
+    {"start_time_seconds",           "gauge",   "When the server started, since 1970."                        },
+    {"telemetry_items_total",        "counter", "Spans, metrics and log lines, sent and dropped."             },
+    {"telemetry_failures_total",     "counter", "Exports that the collector did not take at a try."           },
+    {"egress_up",                    "gauge",   "1: opensandbox-egress answers; 0: networks stay as they are."},
+    {"egress_sandboxes",             "gauge",   "Sandboxes that opensandbox-egress knows."                    },
+    {"egress_dns_queries_total",     "counter", "Questions of sandboxes."                                     },
+    {"egress_dns_failed_total",      "counter", "Questions without an upstream answer."                       },
+    {"egress_policy_denied_total",   "counter", "Questions and connections denied."                           },
+    {"egress_policy_changes_total",  "counter", "Policies put in force."                                      },
+    {"egress_nftables_errors_total", "counter", "Changes of rules that failed."                               },
+    {"egress_vault_uses_total",      "counter", "Requests that got a credential."                             },
+    {"egress_vaults_lost_total",     "counter", "Vaults that an earlier process lost."                        },
 };
 
 #define AT(field) offsetof(struct metrics_gauges, field)
@@ -392,6 +410,15 @@ static const struct line {
     {FAMILY_TELEMETRY_FAILURES, "signal=\"traces\"",                      AT(telemetry[0].failures), UNIT_NONE},
     {FAMILY_TELEMETRY_FAILURES, "signal=\"metrics\"",                     AT(telemetry[1].failures), UNIT_NONE},
     {FAMILY_TELEMETRY_FAILURES, "signal=\"logs\"",                        AT(telemetry[2].failures), UNIT_NONE},
+    {FAMILY_EGRESS_UP,          "",                                       AT(egress_up),             UNIT_NONE},
+    {FAMILY_EGRESS_SANDBOXES,   "",                                       AT(egress_sandboxes),      UNIT_NONE},
+    {FAMILY_EGRESS_QUERIES,     "",                                       AT(egress_queries),        UNIT_NONE},
+    {FAMILY_EGRESS_FAILED,      "",                                       AT(egress_failed),         UNIT_NONE},
+    {FAMILY_EGRESS_DENIED,      "",                                       AT(egress_denied),         UNIT_NONE},
+    {FAMILY_EGRESS_CHANGES,     "",                                       AT(egress_changes),        UNIT_NONE},
+    {FAMILY_EGRESS_RULE_ERRORS, "",                                       AT(egress_rule_errors),    UNIT_NONE},
+    {FAMILY_EGRESS_VAULT_USES,  "",                                       AT(egress_vault_uses),     UNIT_NONE},
+    {FAMILY_EGRESS_VAULTS_LOST, "",                                       AT(egress_vaults_lost),    UNIT_NONE},
 };
 
 static void add_line(struct text *t, const struct line *line, const struct metrics_gauges *g)
@@ -402,14 +429,23 @@ static void add_line(struct text *t, const struct line *line, const struct metri
     add_value(t, families[line->family].name, line->labels, value, line->unit);
 }
 
+static bool is_known(enum family family, const struct metrics_gauges *g)
+{
+    if (family == FAMILY_SLOTS)
+        return g->has_slots;
+    if (family == FAMILY_TELEMETRY || family == FAMILY_TELEMETRY_FAILURES)
+        return g->has_telemetry;
+    if (family == FAMILY_EGRESS_UP)
+        return g->has_egress;
+    return family < FAMILY_EGRESS_UP || g->egress_up;
+}
+
 static void add_lines(struct text *t, const struct metrics_gauges *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         enum family family = lines[i].family;
 
-        if ((family == FAMILY_SLOTS && !g->has_slots) ||
-            ((family == FAMILY_TELEMETRY || family == FAMILY_TELEMETRY_FAILURES) &&
-             !g->has_telemetry))
+        if (!is_known(family, g))
             continue;
         if (i == 0 || lines[i - 1].family != family)
             add_head(t, families[family].name, families[family].type, families[family].help);

@@ -35,6 +35,10 @@ struct metrics_gauges {
     uint64_t connections_accepted, connections, connections_idle;
     uint64_t jobs_running, jobs_queued; /* in the worker pool */
     uint64_t resident_bytes, open_fds, started_us;
+    bool has_egress;    /* false: no process filters networks, and its rows are left out */
+    uint64_t egress_up; /* 0: it does not answer, and the others of it are left out */
+    uint64_t egress_sandboxes, egress_queries, egress_failed, egress_denied, egress_changes;
+    uint64_t egress_rule_errors, egress_vault_uses, egress_vaults_lost;
     bool has_telemetry; /* false: none is sent, and its rows are left out */
     struct {
         uint64_t sent, dropped, failures;

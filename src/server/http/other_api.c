@@ -110,6 +110,8 @@ static void asking_work(struct pool_job *job)
     a->has_levels = rt->ops->levels(rt, &a->levels, &e) >= 0;
     if (!a->err.code)
         a->err = a->has_levels ? a->levels.blocked : e;
+    if (!a->err.code && a->levels.egress.has && !a->levels.egress.up)
+        (void)err_set(&a->err, EIO, RUNTIME_EGRESS_DOWN);
 }
 
 /* Answers all on failure. Else those that need the store wait on if this round did not ask it. */
@@ -243,9 +245,8 @@ void handle_ready_get(struct http_req *req)
 }
 
 /* Always 200, as the server is alive; the body tells of any problem. */
-static void answer_health(struct inquiry *q, struct http_req *req)
+static void reply_health(struct http_req *req, const struct err *e)
 {
-    const struct err *e = &q->pending.server->blocked;
     struct json_writer w;
     AUTO_BUF(body, 1024);
 
@@ -258,13 +259,38 @@ static void answer_health(struct inquiry *q, struct http_req *req)
     reply_json(req, 200, &body, json_write_end(&w));
 }
 
+static void answer_health(struct inquiry *q, struct http_req *req)
+{
+    reply_health(req, &q->pending.server->blocked);
+}
+
 /* Does not wait, unless no sandbox could start at the last check. */
 void handle_health_get(struct http_req *req)
 {
-    if (server_of(req)->blocked.code)
+    struct runtime *rt = server_of(req)->runtime;
+    struct err e = {0};
+
+    if (server_of(req)->blocked.code) {
         inquire(req, false, answer_health);
-    else
-        http_reply(req, 200, STR("application/json"), STR("{\"status\":\"healthy\"}"));
+        return;
+    }
+    if (rt->ops->trouble)
+        rt->ops->trouble(rt, &e);
+    reply_health(req, &e);
+}
+
+static void gather_egress(const struct runtime_egress *egress, struct metrics_gauges *g)
+{
+    g->has_egress = egress->has;
+    g->egress_up = egress->up;
+    g->egress_sandboxes = egress->sandboxes;
+    g->egress_queries = egress->queries;
+    g->egress_failed = egress->failed;
+    g->egress_denied = egress->denied;
+    g->egress_changes = egress->changes;
+    g->egress_rule_errors = egress->rule_errors;
+    g->egress_vault_uses = egress->vault_uses;
+    g->egress_vaults_lost = egress->vaults_lost;
 }
 
 static void gather(struct server *s, const struct runtime_levels *levels, struct metrics_gauges *g)
@@ -284,6 +310,7 @@ static void gather(struct server *s, const struct runtime_levels *levels, struct
         g->slots_ready = levels->ready;
         g->slots_ready_wanted = levels->ready_wanted;
         g->slots_live = levels->live;
+        gather_egress(&levels->egress, g);
     }
     sandboxes_count(s->sandboxes, g->sandboxes);
     http_server_stats(s->http, &http);

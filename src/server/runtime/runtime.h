@@ -77,9 +77,20 @@ struct runtime_usage {
     struct in_addr address; /* 0 = none */
 };
 
+#define RUNTIME_EGRESS_DOWN                                                                        \
+    "opensandbox-egress does not answer: sandboxes with a network policy get no answers to DNS, "  \
+    "and none can be created"
+/* The process that filters the network of sandboxes, and its counters since it started. */
+struct runtime_egress {
+    bool has; /* there is one */
+    bool up;  /* it answers; else the counters are 0 */
+    uint64_t sandboxes, queries, failed, denied, changes, rule_errors, vault_uses, vaults_lost;
+};
+
 struct runtime_levels { /* counts of sandboxes that are made ahead, and of live ones */
     uint32_t ready, ready_wanted, live;
     struct err blocked; /* why no sandbox can start now; code 0 = none blocked */
+    struct runtime_egress egress;
 };
 
 struct runtime_log_query {
@@ -276,6 +287,9 @@ struct runtime_ops {
     /* The sandboxes of this installation. */
     int (*list)(struct runtime *r, runtime_visit_fn *visit, void *user, struct err *e);
     int (*levels)(struct runtime *r, struct runtime_levels *ret, struct err *e);
+    /* What a part of the runtime cannot do now, for /health. Does not block; called on the loop.
+     * Code 0 = nothing is known. NULL: nothing ever is. */
+    void (*trouble)(struct runtime *r, struct err *ret);
     /* Cheap, does not block; called on the loop. -ENOENT when there is none (yet). */
     int (*endpoint)(struct runtime *r, struct str id, struct runtime_endpoint *ret);
     /* RUNTIME_CAN_NETWORK_POLICY; NULL without. The first as endpoint(), for the control of the

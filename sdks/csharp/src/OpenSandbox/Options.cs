@@ -59,6 +59,10 @@ namespace OpenSandbox
         /// <summary>Whether credentials are put into its requests.</summary>
         public CredentialProxyConfig? CredentialProxy { get; set; }
 
+        /// <summary>Secrets by variable, which the code inside never holds: it sees a placeholder, and requests to
+        /// the secret's hosts over HTTPS carry the value. An extension.</summary>
+        public IReadOnlyDictionary<string, Secret>? SecretEnv { get; set; }
+
         /// <summary>Operating system and architecture.</summary>
         public PlatformSpec? Platform { get; set; }
 

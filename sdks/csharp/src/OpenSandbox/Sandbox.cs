@@ -169,7 +169,8 @@ namespace OpenSandbox
                 Timeout = o.ManualCleanup ? (int?)null : o.TimeoutSeconds ?? Constants.DefaultTimeoutSeconds,
                 ResourceLimits = o.Resource ?? Constants.DefaultResourceLimits,
                 Env = o.Env, Metadata = o.Metadata, NetworkPolicy = o.NetworkPolicy,
-                CredentialProxy = o.CredentialProxy, Platform = o.Platform, Volumes = o.Volumes,
+                CredentialProxy = o.CredentialProxy, SecretEnv = o.SecretEnv, Platform = o.Platform,
+                Volumes = o.Volumes,
                 Extensions = o.Extensions, SecureAccess = o.SecureAccess ? true : (bool?)null,
                 Persistent = o.Persistent ? true : (bool?)null, OnExpiry = o.OnExpiry,
             };

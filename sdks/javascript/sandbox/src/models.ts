@@ -43,6 +43,13 @@ export interface NetworkPolicy extends Record<string, unknown> {
     egress?: NetworkRule[];
 }
 
+/** Of secretEnv: over HTTPS, requests to these hosts carry the value. */
+export interface Secret {
+    value: string;
+    /** Full domain names, or `*.` and one. */
+    hosts: string[];
+}
+
 export interface CredentialProxyConfig extends Record<string, unknown> {
     enabled?: boolean;
 }
@@ -119,6 +126,7 @@ export interface CreateSandboxRequest extends Record<string, unknown> {
     metadata?: Record<string, string>;
     networkPolicy?: NetworkPolicy;
     credentialProxy?: CredentialProxyConfig;
+    secretEnv?: Record<string, Secret>;
     volumes?: Volume[];
     extensions?: Record<string, unknown>;
     persistent?: boolean;

@@ -16,7 +16,7 @@ import type {
     CallOptions, CreateSandboxRequest, CreateSnapshotRequest, CredentialProxyConfig,
     DiagnosticContent, Endpoint, ForkOptions, ImageSpec, NetworkPolicy, NetworkRule, PlatformSpec,
     RenewSandboxExpirationResponse, SandboxId, SandboxInfo, SandboxMetadataPatch, SandboxMetrics,
-    SandboxState, SnapshotInfo, Volume,
+    SandboxState, Secret, SnapshotInfo, Volume,
 } from "./models.js";
 import type {
     CredentialVault, Egress, ExecdCommands, ExecdHealth, ExecdMetrics, IsolationService,
@@ -58,6 +58,11 @@ export interface SandboxCreateOptions extends ReadyOptions, CallOptions {
     networkPolicy?: NetworkPolicy;
     /** Lets the credential vault add secrets to requests; needs a networkPolicy. */
     credentialProxy?: CredentialProxyConfig;
+    /**
+     * Secrets by variable, which the code inside never holds: it sees a placeholder, and requests to
+     * the secret's hosts over HTTPS carry the value. An extension.
+     */
+    secretEnv?: Record<string, Secret>;
     volumes?: Volume[];
     extensions?: Record<string, string>;
     platform?: PlatformSpec;
@@ -131,7 +136,8 @@ function requestOf(opts: SandboxCreateOptions): CreateSandboxRequest {
         ...given("env", opts.env), ...given("metadata", opts.metadata),
         ...given("networkPolicy", opts.networkPolicy && { ...opts.networkPolicy,
             defaultAction: opts.networkPolicy.defaultAction ?? "deny" }),
-        ...given("credentialProxy", opts.credentialProxy), ...given("volumes", opts.volumes),
+        ...given("credentialProxy", opts.credentialProxy), ...given("secretEnv", opts.secretEnv),
+        ...given("volumes", opts.volumes),
         ...given("extensions", opts.extensions),
         ...given("platform", opts.platform), ...given("secureAccess", opts.secureAccess),
         ...given("persistent", opts.persistent), ...given("onExpiry", opts.onExpiry),

@@ -21,6 +21,7 @@ enum {
     ARGS_MAX = 4096,
     START_MS = 15 * 1000, /* for the process to serve */
     STOP_MS = 5 * 1000,
+    STATS_MS = 1200,
     CALL_MS = 20 * 1000, /* for one request; another process may have to be started first */
     RETRY_MS = 20,
     RESTART_MS_MIN = 50,
@@ -32,6 +33,7 @@ enum {
     UPSTREAMS_MAX = 10,
     RECORD_READ_BYTES = 16 * 1024,
     RECORD_BYTES_MAX = 64 * 1024,
+    STATS_ARENA_BYTES_MAX = 64 * 1024,
 };
 #define STATE_FILE "egress.json" /* in the directory of a sandbox; egress reads and replaces it */
 
@@ -337,6 +339,58 @@ void embedded_egress_detach(struct embedded *em, const char *id)
     buf_init(&a.text, ANSWER_BYTES_MAX);
     (void)request_on(fd, "DELETE", path, STR(""), &a, deadline_in_ms(CALL_MS), NULL);
     buf_done(&a.text);
+}
+
+static int read_figures(struct str text, struct runtime_egress *ret)
+{
+    AUTO_ARENA(arena, STATS_ARENA_BYTES_MAX);
+    const struct {
+        struct str name;
+        uint64_t *to;
+    } rows[] = {
+        {STR("sandboxes"),    &ret->sandboxes  },
+        {STR("queries"),      &ret->queries    },
+        {STR("failed"),       &ret->failed     },
+        {STR("denied"),       &ret->denied     },
+        {STR("changes"),      &ret->changes    },
+        {STR("brokerErrors"), &ret->rule_errors},
+        {STR("vaultUses"),    &ret->vault_uses },
+        {STR("vaultsLost"),   &ret->vaults_lost},
+    };
+    struct json *root = NULL;
+    int r = json_parse(&arena, text, NULL, &root, NULL);
+
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(rows); i++)
+        r = json_to_u64(json_get(root, rows[i].name), rows[i].to);
+    return r;
+}
+
+void embedded_egress_figures(struct embedded *em, struct runtime_egress *ret)
+{
+    const struct embedded_egress *g = em->egress;
+    struct answer a = {0};
+    auto_fd fd = -EBADF;
+
+    *ret = (struct runtime_egress){.has = g != NULL};
+    if (!g)
+        return;
+    fd = connect_once(g);
+    if (fd < 0)
+        return;
+    buf_init(&a.text, ANSWER_BYTES_MAX);
+    ret->up = request_on(fd, "GET", "/stats", STR(""), &a, deadline_in_ms(STATS_MS), NULL) == 0 &&
+              read_figures(a.body, ret) == 0;
+    buf_done(&a.text);
+    if (!ret->up)
+        *ret = (struct runtime_egress){.has = true};
+}
+
+void embedded_egress_trouble(struct runtime *r, struct err *ret)
+{
+    const struct embedded_egress *g = container_of(r, struct embedded, base)->egress;
+
+    if (g && !g->watched)
+        (void)err_set(ret, ECHILD, RUNTIME_EGRESS_DOWN);
 }
 
 int embedded_egress_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret)

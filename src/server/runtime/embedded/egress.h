@@ -26,6 +26,10 @@ int embedded_egress_trust(struct embedded *em, const struct runtime_create *crea
 int embedded_egress_attach(struct embedded *em, const char *id, struct err *e);
 void embedded_egress_detach(struct embedded *em, const char *id);
 
+/* Asks it; `ret` says whether it answers in time. Worker, BLOCKS for a second or so at most. */
+void embedded_egress_figures(struct embedded *em, struct runtime_egress *ret);
+
 /* As in runtime.h. */
+void embedded_egress_trouble(struct runtime *r, struct err *ret);
 int embedded_egress_endpoint(struct runtime *r, struct str id, struct runtime_endpoint *ret);
 int embedded_egress_report(struct runtime *r, struct str id, struct buf *out, struct err *e);

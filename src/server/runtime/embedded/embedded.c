@@ -731,6 +731,7 @@ static int embedded_levels(struct runtime *r, struct runtime_levels *ret, struct
         .live = c.info.live,
         .blocked = c.info.blocked,
     };
+    embedded_egress_figures(c.em, &ret->egress);
     return 0;
 }
 
@@ -779,6 +780,7 @@ static const struct runtime_ops embedded_ops = {
     .logs = embedded_logs,
     .list = embedded_list,
     .levels = embedded_levels,
+    .trouble = embedded_egress_trouble,
     .endpoint = embedded_endpoint,
     .egress_endpoint = embedded_egress_endpoint,
     .egress_report = embedded_egress_report,

@@ -119,6 +119,26 @@ TEST(metrics, has_a_histogram_per_route_and_method)
     metrics_free(m);
 }
 
+TEST(metrics, shows_egress_as_far_as_it_answers)
+{
+    struct metrics *m = metrics_new(NULL, 0);
+    struct metrics_gauges g = {0};
+    AUTO_BUF(text, TEXT_MAX);
+
+    CHECK_EQ(metrics_render(m, &g, &text), 0);
+    CHECK(str_find_str(buf_str(&text), STR("egress")) == text.n);
+    g.has_egress = true;
+    g.egress_denied = 7;
+    CHECK_EQ(metrics_render(m, &g, &text), 0);
+    CHECK_LINE(&text, "opensandbox_egress_up 0");
+    CHECK(str_find_str(buf_str(&text), STR("egress_policy_denied_total")) == text.n);
+    g.egress_up = 1;
+    CHECK_EQ(metrics_render(m, &g, &text), 0);
+    CHECK_LINE(&text, "opensandbox_egress_up 1");
+    CHECK_LINE(&text, "opensandbox_egress_policy_denied_total 7");
+    metrics_free(m);
+}
+
 TEST(metrics, shows_the_values_it_is_given)
 {
     struct metrics *m = metrics_new(NULL, 0);

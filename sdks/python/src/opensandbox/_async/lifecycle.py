@@ -43,6 +43,7 @@ from opensandbox.models.sandboxes import (
     SandboxInfo,
     SandboxLifecycle,
     SandboxRenewResponse,
+    Secret,
     SnapshotFilter,
     SnapshotInfo,
     Volume,
@@ -97,11 +98,12 @@ class Sandboxes:
         credential_proxy: CredentialProxyConfig | None = None,
         resource_requests: dict[str, str] | None = None,
         lifecycle: SandboxLifecycle | None = None,
+        secret_env: dict[str, Secret] | None = None,
     ) -> SandboxCreateResponse:
         body = convert.create_sandbox(
             spec, snapshot_id, entrypoint, env, metadata, timeout, resource, resource_requests,
             network_policy, credential_proxy, extensions, volumes, platform, secure_access,
-            lifecycle,
+            lifecycle, secret_env,
         )  # fmt: skip
         answer = await self._http.json("POST", "/sandboxes", body=body)
         created: SandboxCreateResponse = parsed(SandboxCreateResponse, answer)

@@ -42,6 +42,7 @@ from opensandbox.models.sandboxes import (
     SandboxOrigin,
     SandboxRenewResponse,
     SandboxState,
+    Secret,
     SnapshotInfo,
     Volume,
 )
@@ -349,16 +350,18 @@ class Sandbox:
         health_check_polling_interval: timedelta = timedelta(milliseconds=200),
         skip_health_check: bool = False,
         lifecycle: SandboxLifecycle | None = None,
+        secret_env: dict[str, Secret] | None = None,
     ) -> Sandbox:
         """A new sandbox of an image or a snapshot, ready to be used. A `timeout` of None: it lives
-        until it is killed."""
+        until it is killed. `secret_env`: secrets by variable, which code inside never holds; an
+        extension, which needs our server."""
         link = Link(connection_config or ConnectionConfig())
 
         async def make(api: Sandboxes) -> str:
             created = await api.create_sandbox(
                 image, entrypoint, env, metadata, timeout, resource, network_policy, extensions,
                 volumes, platform, secure_access, snapshot_id, credential_proxy,
-                resource_requests, lifecycle,
+                resource_requests, lifecycle, secret_env,
             )  # fmt: skip
             return created.id
 

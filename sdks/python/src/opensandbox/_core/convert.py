@@ -18,6 +18,7 @@ from opensandbox.models.sandboxes import (
     PlatformSpec,
     SandboxImageSpec,
     SandboxLifecycle,
+    Secret,
     Volume,
 )
 
@@ -115,6 +116,7 @@ def create_sandbox(
     platform: PlatformSpec | None,
     secure_access: bool,
     hooks: SandboxLifecycle | None,
+    secret_env: dict[str, Secret] | None = None,
 ) -> CreateSandboxRequest:
     """The body of POST /sandboxes."""
     if (spec is None) == (snapshot_id is None):
@@ -139,6 +141,9 @@ def create_sandbox(
         volumes=[volume(one) for one in volumes] if volumes else None,
         secureAccess=True if secure_access else None,
         lifecycle=lifecycle(hooks) if hooks else None,
+        secretEnv={k: {"value": s.value, "hosts": s.hosts} for k, s in secret_env.items()}
+        if secret_env
+        else None,
     )
     return body  # type: ignore[return-value]
 

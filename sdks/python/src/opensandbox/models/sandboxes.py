@@ -75,6 +75,14 @@ class CredentialProxyConfig(Model):
     enabled: bool = False
 
 
+class Secret(Model):
+    """Of `secret_env`: a value that programs in the sandbox use and never hold. Requests to `hosts`
+    over HTTPS carry it in place of the variable's placeholder; other hosts never get it."""
+
+    value: str = Field(repr=False, min_length=1)
+    hosts: list[str] = Field(min_length=1)
+
+
 class LifecycleHook(Model):
     model_config = ConfigDict(extra="forbid")
 

@@ -8,6 +8,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.Volume
 import com.alibaba.opensandbox.sandbox.infrastructure.adapters.toWire
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.CreateSandboxRequest
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.Platform
+import com.alibaba.opensandbox.sandbox.infrastructure.wire.Secret
 import java.time.Duration
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.CredentialProxyConfig as WireCredentialProxyConfig
 
@@ -21,6 +22,7 @@ abstract class SandboxSpec<T : SandboxSpec<T>> internal constructor() : Sandbox.
     private val metadata = LinkedHashMap<String, String>()
     private var networkPolicy: NetworkPolicy? = null
     private var credentialProxy: CredentialProxyConfig? = null
+    private val secretEnv = LinkedHashMap<String, Secret>()
     private var secureAccess = false
     private var platform: PlatformSpec? = null
     private val volumes = ArrayList<Volume>()
@@ -76,6 +78,13 @@ abstract class SandboxSpec<T : SandboxSpec<T>> internal constructor() : Sandbox.
     @JvmOverloads
     fun credentialProxyEnabled(enabled: Boolean = true): T = credentialProxy(CredentialProxyConfig(enabled))
 
+    /** A secret that the code inside never holds: the variable has a placeholder, and requests to these hosts carry the value. */
+    fun secretEnv(
+        name: String,
+        value: String,
+        hosts: List<String>,
+    ): T = self { secretEnv[name] = Secret(value, hosts.toList()) }
+
     /** Ports of the sandbox ask for a token even on an open server. */
     @JvmOverloads
     fun secureAccess(secureAccess: Boolean = true): T = self { this.secureAccess = secureAccess }
@@ -129,6 +138,7 @@ abstract class SandboxSpec<T : SandboxSpec<T>> internal constructor() : Sandbox.
             entrypoint = entrypoint ?: DEFAULT_ENTRYPOINT.takeIf { image != null },
             networkPolicy = networkPolicy?.toWire(),
             credentialProxy = credentialProxy?.let { WireCredentialProxyConfig(it.enabled) },
+            secretEnv = secretEnv.takeIf { it.isNotEmpty() },
             secureAccess = true.takeIf { secureAccess },
             volumes = volumes.takeIf { it.isNotEmpty() }?.map { it.toWire() },
             extensions = extensions.takeIf { it.isNotEmpty() },

@@ -169,6 +169,8 @@ fun volume(v: VolumeInfo) = mapOf("name" to v.name, "size_bytes" to v.sizeBytes,
 class Args(
     private val of: JsonObject,
 ) {
+    fun names(): Set<String> = of.keys
+
     fun get(name: String): JsonElement? = of[name]?.takeIf { it !is JsonNull }
 
     fun isNull(name: String) = of[name] is JsonNull

@@ -204,6 +204,12 @@ class Operations(
             val action = NetworkPolicy.DefaultAction.valueOf(policy.need("default_action").uppercase(Locale.ROOT))
             b.networkPolicy(NetworkPolicy(action, policy.each("egress")!!.map(::rule)))
         }
+        with.args("secret_env")?.let { all ->
+            for (name in all.names()) {
+                val secret = all.args(name)!!
+                b.secretEnv(name, secret.need("value"), secret.list("hosts")!!)
+            }
+        }
         with.truth("credential_proxy")?.let { b.credentialProxyEnabled(it) }
         with.each("volumes")?.let { list -> b.volumes(list.map(::volumeOf)) }
         if (with.isNull("timeout_s")) b.manualCleanup()
