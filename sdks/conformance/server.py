@@ -29,6 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 HEAD_BYTES_MAX = 64 << 10
 BODY_BYTES_MAX = 64 << 20
 SECONDS_MAX = 60  # nothing here takes longer
+CLOSE_SECONDS_MAX = 10  # for a client to close its connections; a loaded machine takes its time
 REASONS = {200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 206: "Partial Content",
            400: "Bad Request", 404: "Not Found", 409: "Conflict", 429: "Too Many Requests",
            500: "Internal Server Error", 502: "Bad Gateway", 503: "Service Unavailable"}
@@ -341,7 +342,7 @@ class Session:
     def finish(self):
         """Ends the session; what was missing counts as a problem."""
         if self.listener:
-            end = time.monotonic() + 2
+            end = time.monotonic() + CLOSE_SECONDS_MAX
             while self.open and time.monotonic() < end:
                 time.sleep(0.005)
             self.listener.shutdown()

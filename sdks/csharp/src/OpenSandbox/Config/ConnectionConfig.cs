@@ -123,6 +123,9 @@ namespace OpenSandbox.Config
                 PooledConnectionIdleTimeout = TimeSpan.FromSeconds(30),
                 MaxConnectionsPerServer = 100,
                 AllowAutoRedirect = false,
+                // A stream that is left early is read on for this long before its connection closes; the
+                // default, 2 s, would hold connections of endless streams (metrics, watches) open.
+                ResponseDrainTimeout = TimeSpan.FromMilliseconds(100),
             };
             return new HttpClient(handler, own) { Timeout = Timeout.InfiniteTimeSpan };
         }
