@@ -231,7 +231,8 @@ def compare(expect, request):
     if request.method != expect["method"] or segments(request.path) != segments(expect["path"]):
         return [f"{request.method} {request.path} came, expected was "
                 f"{expect['method']} {expect['path']}"]
-    query = {name: [str(v) for v in (value if isinstance(value, list) else [value])]
+    query = {name: [v if isinstance(v, dict) else str(v)
+                    for v in (value if isinstance(value, list) else [value])]
              for name, value in expect.get("query", {}).items()}
     wrong += [f"query: {text}" for text in differences(query, request.query)]
     for name, value in expect.get("headers", {}).items():

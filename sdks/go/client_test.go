@@ -123,6 +123,7 @@ func TestCreateFailsAtOnceWithTheReasonAndDeletes(t *testing.T) {
 	r.on("POST /v1/sandboxes", `{"id":"s1","status":{"state":"Pending"}}`)
 	r.on("GET /v1/sandboxes/s1",
 		`{"id":"s1","status":{"state":"Failed","reason":"EXITED","message":"no such program"}}`)
+	delete(r.routes, "GET /box/ping")
 	_, err := CreateSandbox(context.Background(), r.config(), SandboxCreateOptions{Image: "i"})
 	var unhealthy *SandboxUnhealthyError
 	if !errors.As(err, &unhealthy) || !strings.Contains(err.Error(), "no such program") {

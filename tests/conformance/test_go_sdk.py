@@ -47,7 +47,8 @@ class Tap:
         name, action = event.get("Test"), event["Action"]
         if action == "output":
             self.output.setdefault(name, []).append(event["Output"])
-        elif name and "/" not in name and action in ("pass", "fail", "skip"):
+        elif name and ("/" not in name or name.startswith("TestCases")) and \
+                action in ("pass", "fail", "skip"):
             if action == "fail":
                 print("# " + "".join(self.output.get(name, [])).replace("\n", "\n# "))
             lines = "".join(self.output.get(name, [])).splitlines()
