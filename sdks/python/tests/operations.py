@@ -217,7 +217,8 @@ class Operations:
     async def config_show(self):
         config = self.config()
         return {"base_url": config.get_base_url(), "api_key": config.get_api_key(),
-                "protocol": config.get_protocol()}
+                "protocol": config.get_protocol() if hasattr(config, "get_protocol")
+                else config.protocol}
 
     # --- sandbox ---
 
