@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""conformance.py async|sync [--real DOMAIN KEY IMAGE] [--only TEXT] [--published] - run the cases of
-sdks/conformance with the Python SDK. Prints TAP. With --published it is the published SDK: a method
-or an option that it lacks makes the case a skip."""
+"""conformance.py async|sync [--real DOMAIN KEY IMAGE] [--only TEXT] [--published] - run the cases
+of sdks/conformance with the Python SDK. Prints TAP. With --published it is the published SDK: a
+method or an option that it lacks makes the case a skip."""
 import argparse
 import asyncio
 import json
