@@ -132,11 +132,7 @@ func TestAHalfOpenStreamIsFollowedUp(t *testing.T) {
 func TestASlowReaderGetsEverything(t *testing.T) {
 	const lines = 20000
 	r := newRecorder(t)
-	config := r.config()
-	config.StreamIdleTimeout = 20 * time.Millisecond
-	r.withSandbox()
-	sandbox, err := CreateSandbox(context.Background(), config, SandboxCreateOptions{Image: "i"})
-	must(t, err)
+	sandbox := r.sandbox(t)
 	r.routes["POST /box/command"] = func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, startedEvent+"\n\n"+`{"type":"ping","text":"pong","timestamp":1}`+"\n\n")
 		for n := 0; n < lines; n++ {
@@ -145,10 +141,10 @@ func TestASlowReaderGetsEverything(t *testing.T) {
 		fmt.Fprint(w, `{"type":"execution_complete","execution_time":1,"timestamp":2}`+"\n\n")
 	}
 	seen := 0
-	_, err = sandbox.RunCommand(context.Background(), "x", &ExecutionHandlers{SkipAccumulation: true,
+	_, err := sandbox.RunCommand(context.Background(), "x", &ExecutionHandlers{SkipAccumulation: true,
 		OnStdout: func(OutputMessage) error {
 			if seen++; seen%5000 == 0 {
-				time.Sleep(2 * config.StreamIdleTimeout) // longer than pings may stay away
+				time.Sleep(20 * time.Millisecond)
 			}
 			return nil
 		}})
@@ -157,6 +153,26 @@ func TestASlowReaderGetsEverything(t *testing.T) {
 	}
 	must(t, sandbox.Close())
 	waitForNone(t, r)
+}
+
+func TestTheTimeOfAHandlerDoesNotCountAsSilence(t *testing.T) {
+	dog := &watchdog{idle: time.Hour, bite: func() { t.Error("it bit") }}
+	watched := dog.watch(func(StreamEvent) error {
+		if dog.timer != nil && dog.timer.Stop() {
+			t.Error("the timer runs while an event is handled")
+		}
+		return nil
+	})
+	line := StreamEvent{Data: `{"type":"stdout","text":"x"}`}
+	must(t, watched(line))
+	if dog.timer != nil {
+		t.Fatal("a server that sends no pings is timed")
+	}
+	must(t, watched(StreamEvent{Data: `{"type": "ping","text":"pong"}`}))
+	must(t, watched(line))
+	if !dog.timer.Stop() {
+		t.Error("the timer does not run between events")
+	}
 }
 
 func TestACancelledCallLeavesNothing(t *testing.T) {
