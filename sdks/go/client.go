@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"math/rand"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,8 +22,8 @@ const (
 )
 
 // RetryConfig says which failed requests are sent again. Requests that are safe to repeat (GET, PUT,
-// DELETE) are repeated after a network error and after RetryableStatusCodes; other requests only after
-// 429 and 503, which say that nothing was done. Uploads are never repeated.
+// DELETE) are repeated after a broken connection and after RetryableStatusCodes; others only when no
+// connection could be made, so that nothing was sent. Uploads are never repeated.
 type RetryConfig struct {
 	MaxRetries           int
 	InitialBackoff       time.Duration
@@ -54,11 +55,13 @@ func (r *RetryConfig) wants(method string, err error) bool {
 	var api *APIError
 	repeatable := method == http.MethodGet || method == http.MethodPut || method == http.MethodDelete
 	if !errors.As(err, &api) {
-		return repeatable && !errors.Is(err, context.Canceled)
+		var network *net.OpError
+		neverSent := errors.As(err, &network) && network.Op == "dial"
+		late := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		return neverSent || (repeatable && !late)
 	}
 	if !repeatable {
-		return api.StatusCode == http.StatusTooManyRequests ||
-			api.StatusCode == http.StatusServiceUnavailable
+		return false
 	}
 	for _, status := range r.RetryableStatusCodes {
 		if status == api.StatusCode {
@@ -74,6 +77,7 @@ type Client struct {
 	headers http.Header
 	http    *http.Client
 	timeout time.Duration
+	idle    time.Duration // silence that breaks a stream which has had pings
 	retry   *RetryConfig
 	auth    string // header of the key
 	key     string
@@ -87,6 +91,9 @@ func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.htt
 
 // WithTimeout limits unary calls, and the time until a stream begins. 0 means no limit.
 func WithTimeout(limit time.Duration) Option { return func(c *Client) { c.timeout = limit } }
+
+// WithStreamIdleTimeout ends streams whose pings stay away for so long; they count as broken.
+func WithStreamIdleTimeout(limit time.Duration) Option { return func(c *Client) { c.idle = limit } }
 
 // WithHeaders adds headers to every request.
 func WithHeaders(headers map[string]string) Option {
@@ -106,7 +113,7 @@ func WithRetry(retry *RetryConfig) Option { return func(c *Client) { c.retry = r
 // NewClient returns a client of the API at baseURL; a key that is not empty goes into authHeader.
 func NewClient(baseURL, apiKey, authHeader string, opts ...Option) *Client {
 	c := &Client{baseURL: strings.TrimRight(baseURL, "/"), headers: http.Header{}, auth: authHeader,
-		key: apiKey, timeout: defaultRequestTimeout}
+		key: apiKey, timeout: defaultRequestTimeout, idle: defaultStreamIdleTimeout}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -164,29 +171,41 @@ func (c *Client) build(ctx context.Context, r *request) (*http.Request, error) {
 	return req, nil
 }
 
-// open sends a request and returns the answer once its head is there and is no error. The time limit
-// holds until then; the body may take as long as ctx allows. Close the body.
-func (c *Client) open(ctx context.Context, r *request) (*http.Response, error) {
+// repeat makes a call until it succeeds, or until its error is one that repeating does not mend.
+func (c *Client) repeat(ctx context.Context, r *request, call func() error) error {
 	_, streamed := r.body.(io.Reader)
 	for n := 0; ; n++ {
-		res, err := c.openOnce(ctx, r)
-		if err == nil || streamed || c.retry == nil || n >= c.retry.MaxRetries ||
-			ctx.Err() != nil || !c.retry.wants(r.method, err) {
-			return res, err
+		err := call()
+		if n > 0 && r.method == http.MethodDelete && IsNotFound(err) {
+			return nil // the answer of an earlier try was lost
+		}
+		if err == nil || streamed || n >= c.retries() || ctx.Err() != nil ||
+			!c.retry.wants(r.method, err) {
+			return err
 		}
 		var api *APIError
 		var asked time.Duration
 		if errors.As(err, &api) {
 			asked = api.RetryAfter
 		}
-		timer := time.NewTimer(c.retry.pause(n, asked))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, err
-		case <-timer.C:
+		if sleep(ctx, c.retry.pause(n, asked)) != nil {
+			return err
 		}
 	}
+}
+
+// open sends a request and returns the answer once its head is there and is no error. The time limit
+// holds until then; the body may take as long as ctx allows. Close the body.
+func (c *Client) open(ctx context.Context, r *request) (*http.Response, error) {
+	var res *http.Response
+	err := c.repeat(ctx, r, func() (err error) {
+		res, err = c.openOnce(ctx, r)
+		return err
+	})
+	if err != nil || res == nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 func (c *Client) openOnce(ctx context.Context, r *request) (*http.Response, error) {
@@ -233,32 +252,41 @@ func (b *cancelBody) Close() error {
 
 // do sends a request and decodes its answer into out, which may be nil.
 func (c *Client) do(ctx context.Context, r *request, out any) error {
-	if c.timeout > 0 && !r.noTimeout {
-		limited, cancel := context.WithTimeout(ctx, c.timeout*time.Duration(1+c.retries()))
-		defer cancel()
-		ctx = limited
-	}
-	res, err := c.open(ctx, r)
-	if err != nil {
+	var text []byte
+	err := c.repeat(ctx, r, func() (err error) {
+		text, err = c.doOnce(ctx, r)
 		return err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax+1))
-	if err != nil {
-		return fmt.Errorf("opensandbox: %s %s: %w", r.method, r.path, err)
-	}
-	if len(text) > answerBytesMax {
-		return fmt.Errorf("opensandbox: %s %s: the answer is larger than %d bytes", r.method, r.path,
-			answerBytesMax)
-	}
-	if out == nil {
-		return nil
+	})
+	if err != nil || out == nil {
+		return err
 	}
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("opensandbox: %s %s: the answer is not what was expected: %w", r.method,
 			r.path, err)
 	}
 	return nil
+}
+
+func (c *Client) doOnce(ctx context.Context, r *request) ([]byte, error) {
+	if c.timeout > 0 && !r.noTimeout {
+		limited, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+		ctx = limited
+	}
+	res, err := c.openOnce(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax+1))
+	if err != nil {
+		return nil, fmt.Errorf("opensandbox: %s %s: %w", r.method, r.path, err)
+	}
+	if len(text) > answerBytesMax {
+		return nil, fmt.Errorf("opensandbox: %s %s: the answer is larger than %d bytes", r.method,
+			r.path, answerBytesMax)
+	}
+	return text, nil
 }
 
 func (c *Client) retries() int {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -21,11 +23,12 @@ type recorder struct {
 	seen   []*http.Request
 	bodies []string
 	routes map[string]func(w http.ResponseWriter, r *http.Request)
+	open   atomic.Int64 // connections
 }
 
 func newRecorder(t *testing.T) *recorder {
 	r := &recorder{routes: map[string]func(http.ResponseWriter, *http.Request){}}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		r.lock.Lock()
 		r.seen, r.bodies = append(r.seen, req), append(r.bodies, string(body))
@@ -38,6 +41,15 @@ func newRecorder(t *testing.T) *recorder {
 		}
 		handler(w, req)
 	}))
+	r.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			r.open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			r.open.Add(-1)
+		}
+	}
+	r.Start()
 	t.Cleanup(r.Close)
 	return r
 }
@@ -123,6 +135,7 @@ func TestCreateFailsAtOnceWithTheReasonAndDeletes(t *testing.T) {
 	r.on("POST /v1/sandboxes", `{"id":"s1","status":{"state":"Pending"}}`)
 	r.on("GET /v1/sandboxes/s1",
 		`{"id":"s1","status":{"state":"Failed","reason":"EXITED","message":"no such program"}}`)
+	delete(r.routes, "GET /box/ping")
 	_, err := CreateSandbox(context.Background(), r.config(), SandboxCreateOptions{Image: "i"})
 	var unhealthy *SandboxUnhealthyError
 	if !errors.As(err, &unhealthy) || !strings.Contains(err.Error(), "no such program") {

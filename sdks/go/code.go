@@ -53,7 +53,7 @@ func CreateCodeInterpreter(ctx context.Context, config ConnectionConfig,
 	return &CodeInterpreter{sandbox}, nil
 }
 
-// Execute runs a cell in the default context of a language, whose variables stay.
+// Execute runs a cell in the default context of a language, whose variables stay; "" is Python.
 func (c *CodeInterpreter) Execute(ctx context.Context, language, code string,
 	handlers *ExecutionHandlers) (*Execution, error) {
 	return c.ExecuteInContext(ctx, "", language, code, handlers)
@@ -62,6 +62,9 @@ func (c *CodeInterpreter) Execute(ctx context.Context, language, code string,
 // ExecuteInContext runs a cell in a context of its own.
 func (c *CodeInterpreter) ExecuteInContext(ctx context.Context, contextID, language, code string,
 	handlers *ExecutionHandlers) (*Execution, error) {
+	if contextID == "" {
+		language = orDefault(language, "python")
+	}
 	return c.ExecuteCode(ctx, RunCodeRequest{Code: code,
 		Context: &CodeContextRef{ID: contextID, Language: language}}, handlers)
 }

@@ -29,6 +29,8 @@ const (
 	defaultDomain         = "localhost:8080"
 	defaultAuthHeader     = "OPEN-SANDBOX-API-KEY"
 	defaultRequestTimeout = 30 * time.Second
+
+	defaultStreamIdleTimeout = 30 * time.Second
 )
 
 // ConnectionConfig says where the server is and how to talk to it. The zero value reads the
@@ -42,8 +44,10 @@ type ConnectionConfig struct {
 	Headers        map[string]string // sent with every request
 	HTTPClient     *http.Client      // replaces the client made from Transport
 	AuthHeader     string            // header of the API key
-	Retry          *RetryConfig      // nil: no retries
-	Transport      *TransportConfig
+	Retry          *RetryConfig      // nil: DefaultRetryConfig; MaxRetries 0 for none
+	// StreamIdleTimeout is how long the pings of a stream may stay away before it counts as broken.
+	StreamIdleTimeout time.Duration
+	Transport         *TransportConfig
 	// EndpointHostRewrite replaces substrings of endpoints, for example host.docker.internal by
 	// localhost.
 	EndpointHostRewrite map[string]string
@@ -135,10 +139,22 @@ func (c ConnectionConfig) check() error {
 	if p := c.GetProtocol(); p != "http" && p != "https" {
 		return &InvalidArgumentError{Field: "Protocol", Message: "must be http or https, not " + p}
 	}
-	if c.RequestTimeout < 0 {
-		return &InvalidArgumentError{Field: "RequestTimeout", Message: "must not be negative"}
+	if c.RequestTimeout < 0 || c.StreamIdleTimeout < 0 {
+		return &InvalidArgumentError{Field: "RequestTimeout",
+			Message: "and StreamIdleTimeout must not be negative"}
 	}
 	return nil
+}
+
+// clientOptions are the settings that hold for the server and for its sandboxes.
+func (c ConnectionConfig) clientOptions(client *http.Client) []Option {
+	retry := c.Retry
+	if retry == nil {
+		retry = DefaultRetryConfig()
+	}
+	return []Option{WithHTTPClient(client), WithTimeout(c.GetRequestTimeout()),
+		WithStreamIdleTimeout(orDefault(c.StreamIdleTimeout, defaultStreamIdleTimeout)),
+		WithHeaders(c.Headers), WithRetry(retry)}
 }
 
 // endpointURL returns the address of a port of a sandbox.

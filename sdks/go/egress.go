@@ -34,9 +34,21 @@ func (c *EgressClient) GetPolicy(ctx context.Context) (*PolicyStatusResponse, er
 // PatchRules merges rules into the policy: a rule replaces the one with the same target.
 func (c *EgressClient) PatchRules(ctx context.Context, rules []NetworkRule,
 ) (*PolicyStatusResponse, error) {
+	if err := checkRules(rules); err != nil {
+		return nil, err
+	}
 	var out PolicyStatusResponse
 	return result(&out, c.do(ctx, &request{method: http.MethodPatch, path: "/policy", body: rules},
 		&out))
+}
+
+func checkRules(rules []NetworkRule) error {
+	for _, rule := range rules {
+		if err := needText("target", rule.Target); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeleteRules removes the rules of the targets; unknown targets are ignored.

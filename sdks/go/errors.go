@@ -69,7 +69,8 @@ func (e *SandboxReadyTimeoutError) Error() string {
 
 func (e *SandboxReadyTimeoutError) Unwrap() error { return e.LastErr }
 
-// SandboxRunningTimeoutError says that a sandbox did not become Running in time.
+// SandboxRunningTimeoutError says that a sandbox did not become Running in time. No call returns it any
+// more: programs that look for it may stay as they are.
 type SandboxRunningTimeoutError struct {
 	SandboxID string
 	Elapsed   time.Duration

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"time"
 )
 
 // eventBytesMax bounds one line of a stream; a cell may return a large picture.
@@ -23,6 +25,13 @@ type StreamEvent struct {
 
 // EventHandler takes an event; an error ends the stream and is returned by the call.
 type EventHandler func(StreamEvent) error
+
+// brokenStream is ErrStreamEnded with what broke the connection.
+type brokenStream struct{ cause error }
+
+func (b *brokenStream) Error() string        { return ErrStreamEnded.Error() + ": " + b.cause.Error() }
+func (b *brokenStream) Is(target error) bool { return target == ErrStreamEnded }
+func (b *brokenStream) Unwrap() error        { return b.cause }
 
 // readEvents hands every event to take until the stream ends. It knows nothing of what events mean.
 func readEvents(body io.Reader, take EventHandler) error {
@@ -42,7 +51,7 @@ func readEvents(body io.Reader, take EventHandler) error {
 	for {
 		line, err := readLine(lines)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return &brokenStream{err}
 		}
 		ended := err != nil
 		switch name, value, _ := strings.Cut(line, ":"); {
@@ -92,11 +101,52 @@ func (c *Client) stream(ctx context.Context, r *request, take EventHandler) erro
 		return err
 	}
 	defer res.Body.Close()
-	if err := readEvents(res.Body, take); err != nil {
+	dog := &watchdog{idle: c.idle, bite: res.Body.(*cancelBody).cancel}
+	defer dog.stop()
+	if err := readEvents(res.Body, dog.watch(take)); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		return err
 	}
 	return nil
+}
+
+// endless is stream for events that never end by themselves: an end is an error.
+func (c *Client) endless(ctx context.Context, r *request, take EventHandler) error {
+	if err := c.stream(ctx, r, take); err != nil {
+		return err
+	}
+	return ErrStreamEnded
+}
+
+// watchdog ends a stream whose pings stay away: a half-open connection brings neither bytes nor an end.
+// It sleeps until the first ping, and while an event is handled.
+type watchdog struct {
+	idle  time.Duration
+	bite  func()
+	timer *time.Timer
+}
+
+func (w *watchdog) watch(take EventHandler) EventHandler {
+	return func(event StreamEvent) error {
+		w.stop()
+		if err := take(event); err != nil {
+			return err
+		}
+		if w.timer != nil {
+			w.timer.Reset(w.idle)
+		} else if w.idle > 0 && pingEvent.MatchString(event.Data) {
+			w.timer = time.AfterFunc(w.idle, w.bite)
+		}
+		return nil
+	}
+}
+
+var pingEvent = regexp.MustCompile(`^\{\s*"type"\s*:\s*"ping"`)
+
+func (w *watchdog) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 }

@@ -20,6 +20,13 @@ func NewExecdClient(baseURL, accessToken string, opts ...Option) *ExecdClient {
 	return &ExecdClient{NewClient(baseURL, accessToken, execdTokenHeader, opts...)}
 }
 
+// As returns a client of the same execd whose file calls are those of a user of the sandbox.
+func (c *ExecdClient) As(uid, gid int) *ExecdClient {
+	as := *c.Client
+	as.baseURL += fmt.Sprintf("/v1/filesystem/%d/%d", uid, gid)
+	return &ExecdClient{&as}
+}
+
 // Ping reports an error unless execd answers.
 func (c *ExecdClient) Ping(ctx context.Context) error { return c.get(ctx, "/ping", nil, nil) }
 
@@ -44,7 +51,12 @@ func (c *ExecdClient) RunCommand(ctx context.Context, req RunCommandRequest,
 	if err := checkCommand(&req); err != nil {
 		return nil, err
 	}
-	run, err := c.execute(ctx, &request{method: http.MethodPost, path: "/command", body: req}, handlers)
+	follow := c
+	if req.Background {
+		follow = nil
+	}
+	run, err := c.execute(ctx, &request{method: http.MethodPost, path: "/command", body: req}, handlers,
+		follow)
 	if err == nil && !req.Background {
 		setExitCode(run)
 	}
@@ -75,6 +87,11 @@ func (c *ExecdClient) GetCommandLogs(ctx context.Context, id string, cursor *int
 	if cursor != nil {
 		query.Set("cursor", strconv.FormatInt(*cursor, 10))
 	}
+	return c.logs(ctx, id, query)
+}
+
+func (c *ExecdClient) logs(ctx context.Context, id string, query url.Values,
+) (*CommandLogsResponse, error) {
 	res, err := c.open(ctx, &request{method: http.MethodGet,
 		path: "/command/" + url.PathEscape(id) + "/logs", query: query})
 	if err != nil {
@@ -121,7 +138,7 @@ func (c *ExecdClient) RunInSession(ctx context.Context, id string, req RunInSess
 		return nil, err
 	}
 	run, err := c.execute(ctx, &request{method: http.MethodPost,
-		path: "/session/" + url.PathEscape(id) + "/run", body: req}, handlers)
+		path: "/session/" + url.PathEscape(id) + "/run", body: req}, handlers, nil)
 	if err == nil {
 		setExitCode(run)
 	}
@@ -179,7 +196,7 @@ func (c *ExecdClient) ExecuteCode(ctx context.Context, req RunCodeRequest,
 	if err := needText("code", req.Code); err != nil {
 		return nil, err
 	}
-	return c.execute(ctx, &request{method: http.MethodPost, path: "/code", body: req}, handlers)
+	return c.execute(ctx, &request{method: http.MethodPost, path: "/code", body: req}, handlers, nil)
 }
 
 // InterruptCode interrupts the cell that a context runs.
@@ -195,7 +212,7 @@ func (c *ExecdClient) GetMetrics(ctx context.Context) (*Metrics, error) {
 
 // WatchMetrics calls take about once a second until ctx ends or take returns an error.
 func (c *ExecdClient) WatchMetrics(ctx context.Context, take func(Metrics) error) error {
-	return c.stream(ctx, &request{method: http.MethodGet, path: "/metrics/watch"},
+	return c.endless(ctx, &request{method: http.MethodGet, path: "/metrics/watch"},
 		func(event StreamEvent) error {
 			var m Metrics
 			if err := json.Unmarshal([]byte(event.Data), &m); err != nil {

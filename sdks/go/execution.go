@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 )
@@ -107,6 +106,7 @@ func call[T any](handler func(T) error, value T) error {
 type collector struct {
 	run      *Execution
 	handlers ExecutionHandlers
+	seen     seenOutput
 }
 
 func (c *collector) output(e *ExecutionEvent, isError bool) error {
@@ -122,18 +122,23 @@ func (c *collector) output(e *ExecutionEvent, isError bool) error {
 }
 
 func (c *collector) take(event StreamEvent) error {
-	var e ExecutionEvent
-	if err := json.Unmarshal([]byte(event.Data), &e); err != nil {
-		return fmt.Errorf("opensandbox: an event is not JSON: %w", err)
+	e, err := parseExecutionEvent(event)
+	if err != nil {
+		return err
 	}
+	c.seen.count(&e)
+	return c.takeEvent(&e.ExecutionEvent)
+}
+
+func (c *collector) takeEvent(e *ExecutionEvent) error {
 	switch e.Type {
 	case "init":
 		c.run.ID = e.Text
 		return call(c.handlers.OnInit, ExecutionInit{ID: e.Text, Timestamp: e.Timestamp})
 	case "stdout":
-		return c.output(&e, false)
+		return c.output(e, false)
 	case "stderr":
-		return c.output(&e, true)
+		return c.output(e, true)
 	case "execution_count":
 		c.run.ExecutionCount = e.ExecutionCount
 	case "result":
@@ -144,9 +149,7 @@ func (c *collector) take(event StreamEvent) error {
 		c.run.Complete = &ExecutionComplete{Timestamp: e.Timestamp, ExecutionTime: e.ExecutionTime}
 		return call(c.handlers.OnComplete, *c.run.Complete)
 	case "error":
-		return c.failure(&e)
-	case "":
-		return streamFailure(event.Data)
+		return c.failure(e)
 	}
 	return nil
 }
@@ -169,28 +172,47 @@ func streamFailure(data string) error {
 	return nil
 }
 
-// execute runs what a request starts and follows it to its last event.
+// commandEvent is an event of a command: an ExecutionEvent whose line may go on in the next one.
+type commandEvent struct {
+	ExecutionEvent
+	Continues bool `json:"continues"`
+}
+
+// parseExecutionEvent reads an event; {code, message} from the server is an error.
+func parseExecutionEvent(event StreamEvent) (commandEvent, error) {
+	var e commandEvent
+	if err := json.Unmarshal([]byte(event.Data), &e); err != nil {
+		return e, fmt.Errorf("opensandbox: an event is not JSON: %w", err)
+	}
+	if e.Type == "" {
+		return e, streamFailure(event.Data)
+	}
+	return e, nil
+}
+
+// execute runs what a request starts and follows it to its last event. With follow, a stream that
+// breaks is followed up by the status and the logs of the command.
 func (c *Client) execute(ctx context.Context, r *request, handlers *ExecutionHandlers,
-) (*Execution, error) {
+	follow *ExecdClient) (*Execution, error) {
 	collect := collector{run: &Execution{}}
 	if handlers != nil {
 		collect.handlers = *handlers
 	}
 	err := c.stream(ctx, r, collect.take)
 	run := collect.run
-	if run.Error == nil && run.Complete == nil {
-		if err == nil || isCut(err) {
-			err = fmt.Errorf("%w (%d lines came)", ErrStreamEnded, len(run.Stdout)+len(run.Stderr))
+	if run.Error != nil || run.Complete != nil {
+		if errors.Is(err, ErrStreamEnded) {
+			err = nil // the last event is there
 		}
 		return run, err
 	}
+	if err == nil {
+		err = ErrStreamEnded
+	}
+	if errors.Is(err, ErrStreamEnded) && follow != nil && run.ID != "" && !collect.seen.unknown {
+		return run, follow.followUp(ctx, &collect, err)
+	}
 	return run, err
-}
-
-// isCut reports whether a connection broke, as opposed to being given up by the caller.
-func isCut(err error) bool {
-	var api *APIError
-	return errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &api)
 }
 
 // setExitCode derives the exit code of a foreground command from its last event.

@@ -26,11 +26,9 @@ func (c *LifecycleClient) Fork(ctx context.Context, id string, req ForkRequest,
 
 // Rollback returns a sandbox to the files of a snapshot.
 func (c *LifecycleClient) Rollback(ctx context.Context, id, snapshotID string) (*SandboxInfo, error) {
-	body := map[string]string{"snapshotId": snapshotID}
-	if err := c.post(ctx, sandboxPath(id, "/rollback"), body, nil); err != nil {
-		return nil, err
-	}
-	return c.GetSandbox(ctx, id)
+	var out SandboxInfo
+	return result(&out, c.post(ctx, sandboxPath(id, "/rollback"),
+		map[string]string{"snapshotId": snapshotID}, &out))
 }
 
 // StopSandbox ends the processes of a persistent sandbox and keeps its files.
@@ -72,8 +70,8 @@ func (c *LifecycleClient) WaitForSnapshot(ctx context.Context, id string) (*Snap
 		case SnapshotStateReady:
 			return info, nil
 		case SnapshotStateFailed:
-			return info, fmt.Errorf("opensandbox: snapshot %s failed: %s: %s", id,
-				info.Status.Reason, info.Status.Message)
+			return info, &SandboxUnhealthyError{SandboxID: info.SandboxID, Reason: fmt.Sprintf(
+				"snapshot %s is Failed: %s: %s", id, info.Status.Reason, info.Status.Message)}
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return info, err
@@ -213,6 +211,35 @@ func (c *LifecycleClient) UpdatePool(ctx context.Context, name string, req Updat
 // DeletePool removes a pool and the sandboxes that were not claimed.
 func (c *LifecycleClient) DeletePool(ctx context.Context, name string) error {
 	return c.delete(ctx, "/pools/"+url.PathEscape(name), nil)
+}
+
+// CreateVolume makes a named volume.
+func (c *LifecycleClient) CreateVolume(ctx context.Context, req CreateVolumeRequest,
+) (*NamedVolume, error) {
+	var out NamedVolume
+	return result(&out, c.post(ctx, "/volumes", req, &out))
+}
+
+// GetVolume returns a named volume.
+func (c *LifecycleClient) GetVolume(ctx context.Context, name string) (*NamedVolume, error) {
+	var out NamedVolume
+	return result(&out, c.get(ctx, "/volumes/"+url.PathEscape(name), nil, &out))
+}
+
+// ListVolumes returns one page of the named volumes.
+func (c *LifecycleClient) ListVolumes(ctx context.Context, page, pageSize int,
+) (*NamedVolumeList, error) {
+	query, err := pageQuery(nil, page, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	var out NamedVolumeList
+	return result(&out, c.get(ctx, "/volumes", query, &out))
+}
+
+// DeleteVolume removes a named volume that no sandbox mounts.
+func (c *LifecycleClient) DeleteVolume(ctx context.Context, name string) error {
+	return c.delete(ctx, "/volumes/"+url.PathEscape(name), nil)
 }
 
 // errNoMorePages is what a callback of EachSandbox returns to end the iteration without an error.

@@ -3,9 +3,11 @@ package opensandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -38,6 +40,8 @@ type DownloadFileOptions struct {
 	Offset int
 	Limit  int
 }
+
+const defaultMode = 755 // of files and directories that are made without a mode
 
 // OctalMode converts 0o755 to 755, the form that the API uses.
 func OctalMode(mode os.FileMode) int {
@@ -87,7 +91,17 @@ func (c *ExecdClient) SetPermissions(ctx context.Context, req PermissionsRequest
 
 // CreateDirectory makes a directory and its parents; a mode is decimal digits read as octal.
 func (c *ExecdClient) CreateDirectory(ctx context.Context, dir string, mode int) error {
-	return c.post(ctx, "/directories", PermissionsRequest{dir: {Mode: int64(mode)}}, nil)
+	return c.CreateDirectories(ctx, PermissionsRequest{dir: {Mode: int64(mode)}})
+}
+
+// CreateDirectories makes directories and their parents, by path; a mode of 0 is 755.
+func (c *ExecdClient) CreateDirectories(ctx context.Context, req PermissionsRequest) error {
+	body := PermissionsRequest{}
+	for name, entry := range req {
+		entry.Mode = orDefault(entry.Mode, defaultMode)
+		body[name] = entry
+	}
+	return c.post(ctx, "/directories", body, nil)
 }
 
 // DeleteDirectory removes a directory with all that is in it.
@@ -138,7 +152,9 @@ func writeForm(form *multipart.Writer, files []UploadFileEntry) error {
 		if err != nil {
 			return err
 		}
-		if err := json.NewEncoder(meta).Encode(file.Options.Metadata); err != nil {
+		entry := file.Options.Metadata
+		entry.Mode = orDefault(entry.Mode, defaultMode)
+		if err := json.NewEncoder(meta).Encode(entry); err != nil {
 			return err
 		}
 		name := orDefault(file.Options.FileName, path.Base(file.Options.Metadata.Path))
@@ -161,7 +177,7 @@ func partHeader(field, name, contentType string) textproto.MIMEHeader {
 }
 
 // DownloadFile returns the bytes of a file. rangeHeader is an HTTP range such as "bytes=0-99" or empty.
-// Close the reader.
+// A whole file whose connection breaks is read on from there. Close the reader.
 func (c *ExecdClient) DownloadFile(ctx context.Context, name, rangeHeader string,
 	opts ...DownloadFileOptions) (io.ReadCloser, error) {
 	query := url.Values{"path": {name}}
@@ -181,7 +197,16 @@ func (c *ExecdClient) DownloadFile(ctx context.Context, name, rangeHeader string
 	if err != nil {
 		return nil, err
 	}
-	return res.Body, nil
+	if rangeHeader != "" || len(query) > 1 {
+		return res.Body, nil
+	}
+	return &resumed{ctx: ctx, client: c, query: query, body: res}, nil
+}
+
+// isBroken reports whether a connection ended before its answer did.
+func isBroken(err error) bool {
+	var network *net.OpError
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
 }
 
 // UploadDirectory unpacks a tar archive into a directory of the sandbox.
@@ -205,7 +230,7 @@ func (c *ExecdClient) DownloadDirectory(ctx context.Context, dir string) (io.Rea
 // error.
 func (c *ExecdClient) WatchDirectory(ctx context.Context, dir string, recursive bool,
 	take func(WatchEvent) error) error {
-	return c.stream(ctx, &request{method: http.MethodGet, path: "/directories/watch",
+	return c.endless(ctx, &request{method: http.MethodGet, path: "/directories/watch",
 		query: url.Values{"path": {dir}, "recursive": {strconv.FormatBool(recursive)}}},
 		func(event StreamEvent) error {
 			var e WatchEvent

@@ -4,7 +4,9 @@ package opensandbox
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"net/http"
 )
 
 // Sandboxes iterates over every sandbox that opts selects, page by page. An error ends it.
@@ -49,6 +51,37 @@ func (s *Sandbox) Stream(ctx context.Context, req RunCommandRequest) iter.Seq2[O
 		if err != nil {
 			yield(OutputMessage{}, err)
 		}
+	}
+}
+
+// Events iterates over the events of a command as they come, without pings. A stream without its last
+// event is ErrStreamEnded. Breaking off closes the stream; the command goes on.
+func (s *Sandbox) Events(ctx context.Context, req RunCommandRequest) iter.Seq2[ExecutionEvent, error] {
+	return func(yield func(ExecutionEvent, error) bool) {
+		if err := checkCommand(&req); err != nil {
+			yield(ExecutionEvent{}, err)
+			return
+		}
+		ended := false
+		err := s.execd.stream(ctx, &request{method: http.MethodPost, path: "/command", body: req},
+			func(event StreamEvent) error {
+				e, err := parseExecutionEvent(event)
+				if err != nil || e.Type == "ping" {
+					return err
+				}
+				ended = ended || e.Type == "execution_complete" || e.Type == "error"
+				if !yield(e.ExecutionEvent, nil) {
+					return stopped{}
+				}
+				return nil
+			})
+		if _, broke := err.(stopped); broke || (ended && (err == nil || errors.Is(err, ErrStreamEnded))) {
+			return
+		}
+		if err == nil {
+			err = ErrStreamEnded
+		}
+		yield(ExecutionEvent{}, err)
 	}
 }
 

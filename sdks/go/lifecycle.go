@@ -56,9 +56,8 @@ func NewLifecycleClient(baseURL, apiKey string, opts ...Option) *LifecycleClient
 }
 
 func newLifecycleClient(config ConnectionConfig, client *http.Client) *LifecycleClient {
-	return NewLifecycleClient(config.GetBaseURL(), config.GetAPIKey(), WithHTTPClient(client),
-		WithTimeout(config.GetRequestTimeout()), WithHeaders(config.Headers),
-		WithAuthHeader(config.GetAuthHeader()), WithRetry(config.Retry))
+	return NewLifecycleClient(config.GetBaseURL(), config.GetAPIKey(),
+		append(config.clientOptions(client), WithAuthHeader(config.GetAuthHeader()))...)
 }
 
 func sandboxPath(id string, more ...string) string {

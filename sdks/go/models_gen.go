@@ -318,6 +318,27 @@ type PullImage struct {
 	Auth *ImageAuth `json:"auth,omitempty"`
 }
 
+// NamedVolume is NamedVolume of the HTTP API.
+type NamedVolume struct {
+	Name      string    `json:"name"`
+	CreatedAt time.Time `json:"createdAt"`
+	SizeBytes int64     `json:"sizeBytes"`
+	UsedBytes int64     `json:"usedBytes"`
+	UsedBy    []string  `json:"usedBy"`
+}
+
+// NamedVolumeList is NamedVolumeList of the HTTP API.
+type NamedVolumeList struct {
+	Items      []NamedVolume  `json:"items"`
+	Pagination PaginationInfo `json:"pagination"`
+}
+
+// CreateVolumeRequest is CreateVolumeRequest of the HTTP API.
+type CreateVolumeRequest struct {
+	Name string `json:"name"`
+	Size string `json:"size,omitempty"`
+}
+
 // RunCommandRequest is RunCommandRequest of the HTTP API. One of `command` and `argv` is needed.
 type RunCommandRequest struct {
 	Command    string            `json:"command,omitempty"`

@@ -33,7 +33,7 @@ type SandboxCreateOptions struct {
 	Image               string
 	ImageAuth           *ImageAuth
 	SnapshotID          string
-	Entrypoint          []string          // DefaultEntrypoint unless given
+	Entrypoint          []string          // DefaultEntrypoint unless given; that of a snapshot
 	ResourceLimits      map[string]string // DefaultResourceLimits unless given
 	TimeoutSeconds      *int              // 600 unless given
 	ManualCleanup       bool              // never expires
@@ -50,7 +50,7 @@ type SandboxCreateOptions struct {
 	OnExpiry            string // "delete" or, with Persistent, "stop"
 	SkipHealthCheck     bool
 	ReadyTimeout        time.Duration // 30 s unless given
-	HealthCheckInterval time.Duration // 200 ms unless given
+	HealthCheckInterval time.Duration // 200 ms unless given; the first pauses are shorter
 	HealthCheck         HealthCheck   // replaces the ping of execd
 }
 
@@ -62,7 +62,7 @@ type ReadyOptions struct {
 }
 
 func (o *SandboxCreateOptions) check() error {
-	if (o.Image == "") == (o.SnapshotID == "") {
+	if (strings.TrimSpace(o.Image) == "") == (strings.TrimSpace(o.SnapshotID) == "") {
 		return &InvalidArgumentError{Field: "Image", Message: "or SnapshotID must be set, not both"}
 	}
 	if o.TimeoutSeconds != nil && (*o.TimeoutSeconds <= 0 || o.ManualCleanup) {
@@ -104,7 +104,7 @@ func (o *SandboxCreateOptions) request() CreateSandboxRequest {
 	if o.Image != "" {
 		req.Image = &ImageSpec{URI: o.Image, Auth: o.ImageAuth}
 	}
-	if len(req.Entrypoint) == 0 {
+	if len(req.Entrypoint) == 0 && o.SnapshotID == "" {
 		req.Entrypoint = DefaultEntrypoint()
 	}
 	if len(req.ResourceLimits) == 0 {
@@ -155,16 +155,18 @@ func CreateSandbox(ctx context.Context, config ConnectionConfig, opts SandboxCre
 	sandbox := newSandbox(config, "")
 	info, err := sandbox.lifecycle.CreateSandbox(ctx, opts.request())
 	if err != nil {
+		sandbox.Close()
 		return nil, err
 	}
 	sandbox.id = info.ID
 	ready := ReadyOptions{opts.ReadyTimeout, opts.HealthCheckInterval, opts.HealthCheck}
-	if err := sandbox.open(ctx, info, ready, opts.SkipHealthCheck); err != nil {
+	if err := sandbox.open(ctx, ready, opts.SkipHealthCheck); err != nil {
 		cleanup, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
 		if left := sandbox.Kill(cleanup); left != nil && !IsNotFound(left) {
 			err = fmt.Errorf("%w (and it could not be deleted: %v)", err, left)
 		}
+		sandbox.Close()
 		return nil, err
 	}
 	return sandbox, nil
@@ -179,16 +181,20 @@ func ConnectSandbox(ctx context.Context, config ConnectionConfig, id string, rea
 	if len(ready) > 1 {
 		return nil, &InvalidArgumentError{Field: "ReadyOptions", Message: "may be given once"}
 	}
-	sandbox := newSandbox(config, id)
-	if err := sandbox.connectExecd(ctx); err != nil {
+	return newSandbox(config, id).connect(ctx, ready)
+}
+
+// connect finds execd and, with a ReadyOptions, waits until it answers.
+func (s *Sandbox) connect(ctx context.Context, ready []ReadyOptions) (*Sandbox, error) {
+	err := s.connectExecd(ctx)
+	if err == nil && len(ready) == 1 {
+		err = s.WaitUntilReady(ctx, ready[0])
+	}
+	if err != nil {
+		s.Close()
 		return nil, err
 	}
-	if len(ready) == 1 {
-		if err := sandbox.WaitUntilReady(ctx, ready[0]); err != nil {
-			return nil, err
-		}
-	}
-	return sandbox, nil
+	return s, nil
 }
 
 // ResumeSandbox lets a paused sandbox go on and returns it.
@@ -197,62 +203,26 @@ func ResumeSandbox(ctx context.Context, config ConnectionConfig, id string, read
 	if err := firstError(config.check(), needText("sandbox id", id)); err != nil {
 		return nil, err
 	}
-	if err := newSandbox(config, id).lifecycle.ResumeSandbox(ctx, id); err != nil {
-		return nil, err
-	}
 	if len(ready) == 0 {
 		ready = []ReadyOptions{{}}
 	}
-	return ConnectSandbox(ctx, config, id, ready...)
+	if len(ready) > 1 {
+		return nil, &InvalidArgumentError{Field: "ReadyOptions", Message: "may be given once"}
+	}
+	sandbox := newSandbox(config, id)
+	if err := sandbox.lifecycle.ResumeSandbox(ctx, id); err != nil {
+		sandbox.Close()
+		return nil, err
+	}
+	return sandbox.connect(ctx, ready)
 }
 
-// open waits for Running, finds execd and waits until it answers.
-func (s *Sandbox) open(ctx context.Context, info *SandboxInfo, ready ReadyOptions, skip bool) error {
-	limit := orDefault(ready.Timeout, defaultReadyTimeout)
-	began := time.Now()
-	if err := s.waitRunning(ctx, info, began, limit); err != nil {
+// open finds execd and waits until it answers.
+func (s *Sandbox) open(ctx context.Context, ready ReadyOptions, skip bool) error {
+	if err := s.connectExecd(ctx); err != nil || skip {
 		return err
-	}
-	if err := s.connectExecd(ctx); err != nil {
-		return err
-	}
-	if skip {
-		return nil
-	}
-	ready.Timeout = limit - time.Since(began)
-	if ready.Timeout <= 0 {
-		ready.Timeout = time.Millisecond
 	}
 	return s.WaitUntilReady(ctx, ready)
-}
-
-func (s *Sandbox) waitRunning(ctx context.Context, info *SandboxInfo, began time.Time,
-	limit time.Duration) error {
-	var last error
-	for pause := 20 * time.Millisecond; ; pause = longer(pause) {
-		if info != nil {
-			switch info.Status.State {
-			case StateRunning:
-				return nil
-			case StateFailed, StateTerminated:
-				return s.unhealthy(info)
-			}
-			last = fmt.Errorf("it is %s: %s", info.Status.State, info.Status.Message)
-		}
-		if time.Since(began) >= limit {
-			return &SandboxRunningTimeoutError{SandboxID: s.id, Elapsed: time.Since(began), LastErr: last}
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return err
-		}
-		var err error
-		if info, err = s.GetInfo(ctx); err != nil {
-			if IsNotFound(err) || ctx.Err() != nil {
-				return err
-			}
-			last = err
-		}
-	}
 }
 
 func (s *Sandbox) unhealthy(info *SandboxInfo) error {
@@ -266,9 +236,8 @@ func (s *Sandbox) portClient(ctx context.Context, port int) (string, []Option, e
 	if err != nil {
 		return "", nil, err
 	}
-	return s.config.endpointURL(endpoint.Endpoint), []Option{WithHTTPClient(s.http),
-		WithTimeout(s.config.GetRequestTimeout()), WithHeaders(s.config.Headers),
-		WithHeaders(endpoint.Headers), WithRetry(s.config.Retry)}, nil
+	return s.config.endpointURL(endpoint.Endpoint),
+		append(s.config.clientOptions(s.http), WithHeaders(endpoint.Headers)), nil
 }
 
 func (s *Sandbox) connectExecd(ctx context.Context) error {
@@ -284,7 +253,8 @@ func (s *Sandbox) WaitUntilReady(ctx context.Context, ready ReadyOptions) error 
 	limit := orDefault(ready.Timeout, defaultReadyTimeout)
 	began := time.Now()
 	var last error
-	for n := 1; ; n++ {
+	pauseMax := orDefault(ready.PollingInterval, defaultPolling)
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
 		ok, err := s.probe(ctx, ready.HealthCheck, limit-time.Since(began))
 		if ok {
 			return nil
@@ -292,16 +262,17 @@ func (s *Sandbox) WaitUntilReady(ctx context.Context, ready ReadyOptions) error 
 		if last = err; last == nil {
 			last = errors.New("the health check returned false")
 		}
-		if n%5 == 0 {
-			if info, err := s.GetInfo(ctx); err == nil &&
-				(info.Status.State == StateFailed || info.Status.State == StateTerminated) {
-				return s.unhealthy(info)
-			}
+		if info, err := s.GetInfo(ctx); err == nil &&
+			(info.Status.State == StateFailed || info.Status.State == StateTerminated) {
+			return s.unhealthy(info)
 		}
 		if time.Since(began) >= limit {
 			return &SandboxReadyTimeoutError{SandboxID: s.id, Elapsed: time.Since(began), LastErr: last}
 		}
-		if err := sleep(ctx, orDefault(ready.PollingInterval, defaultPolling)); err != nil {
+		if pause > pauseMax {
+			pause = pauseMax
+		}
+		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -395,7 +366,7 @@ func (s *Sandbox) Fork(ctx context.Context, req ForkRequest) ([]*Sandbox, error)
 	forks := make([]*Sandbox, 0, len(infos))
 	for i := range infos {
 		fork := newSandbox(s.config, infos[i].ID)
-		if err := fork.open(ctx, &infos[i], ReadyOptions{}, false); err != nil {
+		if err := fork.open(ctx, ReadyOptions{}, false); err != nil {
 			return forks, err
 		}
 		forks = append(forks, fork)

@@ -168,6 +168,9 @@ func (s *Sandbox) GetEgressPolicy(ctx context.Context) (*PolicyStatusResponse, e
 // PatchEgressRules merges rules into the network policy.
 func (s *Sandbox) PatchEgressRules(ctx context.Context, rules []NetworkRule,
 ) (*PolicyStatusResponse, error) {
+	if err := checkRules(rules); err != nil {
+		return nil, err
+	}
 	return withEgress(ctx, s, func(c *EgressClient) (*PolicyStatusResponse, error) {
 		return c.PatchRules(ctx, rules)
 	})

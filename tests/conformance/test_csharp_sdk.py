@@ -19,6 +19,14 @@ from tap import Tap, skip_all  # noqa: E402
 
 VERSION = (SDK / "VERSION").read_text().strip()
 SECONDS_MAX = 600
+SAID = {  # what each example prints, or a part of it
+    "streaming": "line 1\nline 2\nline 3\napple\npear\n",
+    "files": "line 2: second\nlarge.bin has 1000000 bytes\n/tmp/copy/lines.txt 19\n",
+    "code": "sum: 91\nchart.svg has ",
+    "pool": "from the pool\n",
+    "egress": "allow *.example.org\nallow pypi.org\n",
+    "vault": "revision 1 has 1 credential\n",
+}
 
 
 class Dotnet:
@@ -67,6 +75,12 @@ def packages_work_in_a_clean_project(dotnet, folder, server):
     assert status == 0 and "Hello Sandbox!" in text and "42" in text, text
 
 
+def example(dotnet, folder, name, server):
+    status, text = dotnet.run(folder / "out/Examples/bin/Debug/netcoreapp3.1/Examples.dll", name,
+                              cwd=folder, env=server)
+    assert status == 0 and SAID[name] in text, text
+
+
 def main():
     deps, *programs, egress = sys.argv[1:]
     skip_all(why_not())
@@ -93,6 +107,10 @@ def main():
                     tap.check(found[2], lambda bad=found[1], why=why: fail(why) if bad else None)
             tap.check("all tests ran", lambda: None if re.search(r"^1\.\.\d+$", text, re.M)
                       else fail([text[-4000:]]))
+            tap.check("examples build without a warning", lambda: dotnet.build(
+                "build", "examples/Examples", folder / "out"))
+            for name in SAID:
+                tap.check(f"example {name}", example, dotnet, folder, name, env)
             tap.check("packages work in a clean project",
                       lambda: packages_work_in_a_clean_project(dotnet, folder, env))
             if tap.failed:

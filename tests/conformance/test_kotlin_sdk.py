@@ -20,7 +20,7 @@ SDK = ROOT / "sdks/kotlin"
 sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
 
 from server_process import ServerProcess, wait_for, why_not  # noqa: E402
-from tap import Tap, skip_all  # noqa: E402
+from tap import Skip, Tap, skip_all  # noqa: E402
 
 SECONDS_MAX = 900
 JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
@@ -98,6 +98,16 @@ class Build:
         assert properties.strip() == f"version={version}"
 
 
+def ktlint_finds_nothing():
+    jar = ROOT / "build/deps/ktlint/ktlint-cli-all.jar"
+    if not jar.exists():
+        raise Skip("build/deps has no ktlint")
+    done = subprocess.run([*JAVA, "-jar", jar, "**/*.kt", "!**/target/**"], cwd=SDK, check=False,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=SECONDS_MAX)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
 def environment(**more):
     env = {name: value for name, value in os.environ.items()
            if not name.startswith("OPEN_SANDBOX_")}
@@ -131,6 +141,7 @@ def main():
                                   "opensandbox/code-interpreter:v1.0.2": "host"}}
     tap.check("models are those of specs/", lambda: subprocess.run(
         [sys.executable, ROOT / "tools/sdkgen", "--check"], check=True))
+    tap.check("ktlint finds nothing", ktlint_finds_nothing)
     builds = []
     tap.check("builds without a warning", lambda: builds.append(Build()))
     if not builds:

@@ -25,7 +25,10 @@ namespace OpenSandbox.Tests
                     });
             }
             if (domain != null)
+            {
                 await new RealServer().RunAsync(tap);
+                await new Faults().RunAsync(tap);
+            }
             return tap.End();
         }
     }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""conformance.py async|sync [--real DOMAIN KEY IMAGE] [--only TEXT] - run the cases of
-sdks/conformance with the Python SDK. Prints TAP."""
+"""conformance.py async|sync [--real DOMAIN KEY IMAGE] [--only TEXT] [--published] - run the cases
+of sdks/conformance with the Python SDK. Prints TAP. With --published it is the published SDK: a
+method or an option that it lacks makes the case a skip."""
 import argparse
 import asyncio
 import json
@@ -38,7 +39,11 @@ class Scripted:
             return json.load(answer)
 
 
-async def run_steps(case, session, server, kind):
+# What a call of a method or an option that is not there raises.
+LACKING = (AttributeError, ImportError, TypeError)
+
+
+async def run_steps(case, session, server, kind, lacking=()):
     """Runs the steps of a case; exceptions that no SDK should raise are problems of their own."""
     operations = Operations(kind, case["config"])
     problems = []
@@ -50,6 +55,8 @@ async def run_steps(case, session, server, kind):
                 raise
             except Exception as error:
                 form = error_form(error)
+                if form is None and isinstance(error, lacking):
+                    raise NotImplementedError(f"{step['do']}: {error}") from error
                 if form is None:
                     problems.append(f"step {number} raised {error!r}")
                     form = {"class": type(error).__name__, "message": str(error)}
@@ -72,16 +79,17 @@ def finish(coroutine, kind):
     raise AssertionError("a call of the sync client was suspended")
 
 
-def run_case(server, name, mode, kind, names):
+def run_case(server, name, mode, kind, names, lacking=()):
     """The problems of a case; a reason to skip it."""
-    made = server.call("POST", "/sessions", {"case": name, "mode": mode, "names": names})
+    made = server.call("POST", "/sessions", {"case": name, "mode": mode, "names": names,
+                                             "published": bool(lacking)})
     case, session = made["case"], made["session"]
     kept = dict(os.environ)
     for variable in [v for v in os.environ if v.startswith("OPEN_SANDBOX_")]:
         del os.environ[variable]
     os.environ.update(case["env"])
     try:
-        problems = finish(run_steps(case, session, server, kind), kind)
+        problems = finish(run_steps(case, session, server, kind, lacking), kind)
     except NotImplementedError as missing:
         return [], f"there is no {missing}"
     finally:
@@ -99,6 +107,7 @@ def main():
     parser.add_argument("kind", choices=["async", "sync"])
     parser.add_argument("--real", nargs=3, metavar=("DOMAIN", "KEY", "IMAGE"))
     parser.add_argument("--only", default="")
+    parser.add_argument("--published", action="store_true")
     args = parser.parse_args()
     mode, names = "scripted", {}
     if args.real:
@@ -110,7 +119,8 @@ def main():
             if mode not in row["modes"] or args.only not in row["id"]:
                 continue
             count += 1
-            problems, skip = run_case(server, row["id"], mode, args.kind, names)
+            problems, skip = run_case(server, row["id"], mode, args.kind, names,
+                                      LACKING if args.published else ())
             failed += bool(problems)
             print(f"{'not ok' if problems else 'ok'} {count} - {row['id']}"
                   f"{' # SKIP ' + skip if skip else ''}", flush=True)

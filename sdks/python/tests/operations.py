@@ -8,6 +8,7 @@ import io
 from datetime import timedelta, timezone
 
 import opensandbox
+from opensandbox import models
 from opensandbox.config import ConnectionConfig, ConnectionConfigSync
 from opensandbox.exceptions import (
     InvalidArgumentException,
@@ -17,34 +18,29 @@ from opensandbox.exceptions import (
     SandboxUnhealthyException,
 )
 from opensandbox.models import (
-    CapacitySpec,
     ContentReplaceEntry,
     CredentialProxyConfig,
     DirectoryListEntry,
-    ExecutionHandlers,
-    ExecutionHandlersSync,
     MoveEntry,
     NetworkPolicy,
     NetworkRule,
     PlatformSpec,
-    RunCommandOpts,
     SandboxFilter,
     SandboxImageAuth,
     SandboxImageSpec,
     SearchEntry,
     Secret,
     SetPermissionEntry,
-    SnapshotFilter,
     Volume,
     WriteEntry,
 )
+from opensandbox.models.execd import ExecutionHandlers, RunCommandOpts
+from opensandbox.models.execd_sync import ExecutionHandlersSync
+from opensandbox.models.sandboxes import SnapshotFilter
 from opensandbox.transport import JitterMode, RetryPolicy
-from code_interpreter import (
-    CodeContext,
-    CodeContextSync,
-    CodeInterpreter,
-    CodeInterpreterSync,
-)
+from code_interpreter import CodeInterpreter, CodeInterpreterSync
+from code_interpreter.models.code import CodeContext
+from code_interpreter.models.code_sync import CodeContextSync
 
 SECONDS_MAX = 60
 
@@ -222,7 +218,8 @@ class Operations:
     async def config_show(self):
         config = self.config()
         return {"base_url": config.get_base_url(), "api_key": config.get_api_key(),
-                "protocol": config.get_protocol()}
+                "protocol": config.get_protocol() if hasattr(config, "get_protocol")
+                else config.protocol}
 
     # --- sandbox ---
 
@@ -621,7 +618,7 @@ class Operations:
 
     async def pools_create(self, name, template, capacity):
         return pool_form(await done((await self.all()).create_pool(
-            name, template, CapacitySpec(**capacity))))
+            name, template, models.CapacitySpec(**capacity))))
 
     async def pools_get(self, name):
         return pool_form(await done((await self.all()).get_pool(name)))
@@ -631,7 +628,7 @@ class Operations:
 
     async def pools_update(self, name, capacity):
         return pool_form(await done((await self.all()).update_pool(
-            name, CapacitySpec(**capacity))))
+            name, models.CapacitySpec(**capacity))))
 
     async def pools_delete(self, name):
         await done((await self.all()).delete_pool(name))

@@ -1,14 +1,18 @@
-// client.mjs - our packages as tools/build-js built them, and TAP.
+// client.mjs - our packages as tools/build-js built them, and TAP. With OPENSANDBOX_JS_PUBLISHED, the path
+// of its index.js, it is the published package, which has no code interpreter beside it.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 export const built = process.env.OPENSANDBOX_JS;
-export const require = createRequire(join(built, "package.json"));
+export const published = process.env.OPENSANDBOX_JS_PUBLISHED;
+export const require = createRequire(published ?? join(built, "package.json"));
 const load = (path) => import(pathToFileURL(join(built, path)));
 
-export const sdk = await load("sandbox/dist/index.js");
-export const { CodeInterpreter, ...interpreter } = await load("code-interpreter/dist/index.js");
+export const sdk = published ? await import(pathToFileURL(published))
+    : await load("sandbox/dist/index.js");
+export const { CodeInterpreter, ...interpreter } = published ? {}
+    : await load("code-interpreter/dist/index.js");
 
 let count = 0;
 let failed = 0;

@@ -283,16 +283,6 @@ export interface PullImage {
     auth?: ImageAuth;
 }
 
-export interface CreateSandboxResponse {
-    id: string;
-    status: SandboxStatus;
-    metadata?: Record<string, string>;
-    platform?: Platform;
-    expiresAt?: string;
-    createdAt: string;
-    entrypoint: string[];
-}
-
 export interface NamedVolume {
     name: string;
     createdAt: string;
@@ -309,6 +299,16 @@ export interface NamedVolumeList {
 export interface CreateVolumeRequest {
     name: string;
     size?: string | null;
+}
+
+export interface CreateSandboxResponse {
+    id: string;
+    status: SandboxStatus;
+    metadata?: Record<string, string>;
+    platform?: Platform;
+    expiresAt?: string;
+    createdAt: string;
+    entrypoint: string[];
 }
 
 /** One of `command` and `argv` is needed. */

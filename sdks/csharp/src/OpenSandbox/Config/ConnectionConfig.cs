@@ -48,6 +48,9 @@ namespace OpenSandbox.Config
         /// <summary>Pause before the first repetition; the next ones take twice as long each.</summary>
         public TimeSpan RetryBackoff { get; set; } = TimeSpan.FromMilliseconds(200);
 
+        /// <summary>How long the pings of a stream may stay away before it counts as broken.</summary>
+        public TimeSpan StreamIdleTimeout { get; set; } = TimeSpan.FromSeconds(30);
+
         /// <summary>Sends requests in place of the SDK's own handler; the SDK does not dispose it.</summary>
         public HttpMessageHandler? HttpMessageHandler { get; set; }
     }
@@ -69,6 +72,8 @@ namespace OpenSandbox.Config
             UseServerProxy = options.UseServerProxy;
             if (RequestTimeout <= TimeSpan.Zero)
                 throw new InvalidArgumentException("RequestTimeoutSeconds must be positive");
+            if (options.StreamIdleTimeout <= TimeSpan.Zero)
+                throw new InvalidArgumentException("StreamIdleTimeout must be positive");
             if (options.MaxRetries < 0)
                 throw new InvalidArgumentException("MaxRetries must not be negative");
             Protocol = options.Protocol ?? ProtocolOf(FromEnvironment("OPEN_SANDBOX_PROTOCOL"));
@@ -123,6 +128,9 @@ namespace OpenSandbox.Config
                 PooledConnectionIdleTimeout = TimeSpan.FromSeconds(30),
                 MaxConnectionsPerServer = 100,
                 AllowAutoRedirect = false,
+                // A stream that is left early is read on for this long before its connection closes; the
+                // default, 2 s, would hold connections of endless streams (metrics, watches) open.
+                ResponseDrainTimeout = TimeSpan.FromMilliseconds(100),
             };
             return new HttpClient(handler, own) { Timeout = Timeout.InfiniteTimeSpan };
         }

@@ -54,6 +54,7 @@ namespace OpenSandbox.Internal
         }
 
         internal string BaseUrl { get; }
+        internal TimeSpan StreamIdleTimeout => _config.Options.StreamIdleTimeout;
         internal IReadOnlyDictionary<string, string> Headers => _headers;
 
         /// <summary>A path with each argument escaped, and a query of the values that are not null.</summary>

@@ -27,13 +27,26 @@ namespace OpenSandbox.Internal
             using var stream = await answer.Content.ReadAsStreamAsync().ConfigureAwait(false);
             // A pending read of HTTP/1.1 ends with its connection only.
             using var cut = ct.Register(answer.Dispose);
+            using var watchdog = new Timer(_ => answer.Dispose());
+            var pings = false;
             await foreach (var line in LinesAsync(stream, ct).ConfigureAwait(false))
             {
                 var data = DataOf(line);
-                if (data.Length > 0)
-                    yield return data;
+                if (data.Length == 0)
+                    continue;
+                pings = pings || IsPing(data);
+                // A half-open connection brings neither bytes nor an end; the time of the caller does not count.
+                watchdog.Change(Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+                yield return data;
+                if (pings)
+                    watchdog.Change(api.StreamIdleTimeout, Timeout.InfiniteTimeSpan);
             }
         }
+
+        private static readonly byte[] Ping = Encoding.ASCII.GetBytes("\"ping\"");
+
+        private static bool IsPing(ReadOnlyMemory<byte> data) =>
+            data.Length < 200 && data.Span.IndexOf(Ping) >= 0;
 
         /// <summary>The JSON of a line; empty for a comment, an empty line or another field.</summary>
         private static ReadOnlyMemory<byte> DataOf(ReadOnlyMemory<byte> line)

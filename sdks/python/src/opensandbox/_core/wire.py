@@ -362,18 +362,6 @@ class PullImage(TypedDict, total=False):
     auth: ImageAuth
 
 
-class CreateSandboxResponse(TypedDict, total=False):
-    """CreateSandboxResponse of the HTTP API."""
-
-    id: Required[str]
-    status: Required[SandboxStatus]
-    metadata: dict[str, str]
-    platform: Platform
-    expiresAt: str
-    createdAt: Required[str]
-    entrypoint: Required[list[str]]
-
-
 class NamedVolume(TypedDict, total=False):
     """NamedVolume of the HTTP API."""
 
@@ -396,6 +384,18 @@ class CreateVolumeRequest(TypedDict, total=False):
 
     name: Required[str]
     size: str | None
+
+
+class CreateSandboxResponse(TypedDict, total=False):
+    """CreateSandboxResponse of the HTTP API."""
+
+    id: Required[str]
+    status: Required[SandboxStatus]
+    metadata: dict[str, str]
+    platform: Platform
+    expiresAt: str
+    createdAt: Required[str]
+    entrypoint: Required[list[str]]
 
 
 class RunCommandRequest(TypedDict, total=False):

@@ -6,8 +6,8 @@ import kotlinx.serialization.json.putJsonObject
 import kotlin.system.exitProcess
 
 /**
- * DIRECTORY [WHAT...]: the cases of sdks/conformance in DIRECTORY, faults, and, against the server
- * that OPEN_SANDBOX_DOMAIN names, the real cases and tests. Prints TAP.
+ * Arguments are DIRECTORY and any number of WHAT: the cases of sdks/conformance in DIRECTORY, faults,
+ * and, against the server that OPEN_SANDBOX_DOMAIN names, the real cases and tests. Prints TAP.
  */
 fun main(arguments: Array<String>) {
     val tap = Tap()

@@ -273,7 +273,8 @@ class Operations(
             "command.handlers" -> seenByHandlers()
             "command.iterate" -> commands.stream(request()).use { stream -> stream.map { listOf(it.type, it.text) } }
             "command.status" -> status(commands.getCommandStatus(id))
-            "command.logs" -> commands.getBackgroundCommandLogs(id, with.long("cursor")).let { mapOf("content" to it.content, "cursor" to it.cursor) }
+            "command.logs" -> commands.getBackgroundCommandLogs(id, with.long("cursor"))
+                .let { mapOf("content" to it.content, "cursor" to it.cursor) }
             "command.interrupt" -> commands.interrupt(id)
             "command.stdin" -> commands.writeStdin(id, with.need("data"), with.truth("eof") ?: false)
             "command.background_until_end" -> {

@@ -192,7 +192,8 @@ class RealServer(
                 }
             sandbox.use {
                 same(it.commands.run("echo hi").text, "hi")
-                same(it.commands.stream("echo a; echo b").toList().map { e -> e.type }, listOf("init", "stdout", "stdout", "execution_complete"))
+                val types = it.commands.stream("echo a; echo b").toList().map { e -> e.type }
+                same(types, listOf("init", "stdout", "stdout", "execution_complete"))
                 it.files.writeFile("/tmp/x", "y")
                 same(it.files.readFile("/tmp/x"), "y")
                 same(it.watchMetrics().take(1).toList().size, 1)

@@ -22,6 +22,9 @@ import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotInfo
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotStatus
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.Volume
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.VolumeInfo
+import java.time.DateTimeException
+import java.time.OffsetDateTime
+import java.util.Locale
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.Auth as WireAuth
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.Binding as WireBinding
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.BindingInfo as WireBindingInfo
@@ -48,9 +51,6 @@ import com.alibaba.opensandbox.sandbox.infrastructure.wire.Snapshot as WireSnaps
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.StoredImage as WireStoredImage
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.Substitution as WireSubstitution
 import com.alibaba.opensandbox.sandbox.infrastructure.wire.Volume as WireVolume
-import java.time.DateTimeException
-import java.time.OffsetDateTime
-import java.util.Locale
 
 /** RFC 3339 as it is on the wire. */
 internal fun timeOf(text: String?): OffsetDateTime? =

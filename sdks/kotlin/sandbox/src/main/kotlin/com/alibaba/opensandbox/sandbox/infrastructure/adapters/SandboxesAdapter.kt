@@ -133,7 +133,8 @@ internal class SandboxesAdapter(
         sandboxId: String,
         expiresAt: OffsetDateTime,
     ): SandboxRenewResponse {
-        val text = expiresAt.withOffsetSameInstant(ZoneOffset.UTC).truncatedTo(ChronoUnit.MILLIS).format(DateTimeFormatter.ISO_OFFSET_DATE_TIME)
+        val text = expiresAt.withOffsetSameInstant(ZoneOffset.UTC).truncatedTo(ChronoUnit.MILLIS)
+            .format(DateTimeFormatter.ISO_OFFSET_DATE_TIME)
         val call = Call("POST", path(sandboxId, "/renew-expiration"), body = Api.jsonBody(RenewRequest(text)))
         return SandboxRenewResponse(timeOf(api.ask<RenewResponse>(call).expiresAt))
     }

@@ -358,18 +358,6 @@ data class PullImage(
     val auth: ImageAuth? = null,
 )
 
-/** CreateSandboxResponse of the HTTP API. */
-@Serializable
-data class CreateSandboxResponse(
-    val id: String,
-    val status: SandboxStatus,
-    val metadata: Map<String, String>? = null,
-    val platform: Platform? = null,
-    val expiresAt: String? = null,
-    val createdAt: String? = null,
-    val entrypoint: List<String>? = null,
-)
-
 /** NamedVolume of the HTTP API. */
 @Serializable
 data class NamedVolume(
@@ -392,6 +380,18 @@ data class NamedVolumeList(
 data class CreateVolumeRequest(
     val name: String,
     val size: String? = null,
+)
+
+/** CreateSandboxResponse of the HTTP API. */
+@Serializable
+data class CreateSandboxResponse(
+    val id: String,
+    val status: SandboxStatus,
+    val metadata: Map<String, String>? = null,
+    val platform: Platform? = null,
+    val expiresAt: String? = null,
+    val createdAt: String? = null,
+    val entrypoint: List<String>? = null,
 )
 
 /** One of `command` and `argv` is needed. */
