@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_docker_gvisor.py SERVER BROKER EXECD SANDBOXCTL RUNSC - the docker runtime with gVisor below
-the engine: the cases of test_docker.py that do not depend on the OCI runtime, and what is its own."""
+"""test_docker_gvisor.py SERVER BROKER EXECD SANDBOXCTL RUNSC - the docker runtime with gVisor
+below the engine: cases of test_docker.py that do not depend on the OCI runtime, and its own."""
 import contextlib
 import http.client
 import os
@@ -110,7 +110,8 @@ def limits_are_kept():
 TESTS = [it_is_another_kernel, kata_differs_by_a_name,
          a_runtime_that_is_not_registered_is_an_error_at_start, a_network_policy_is_refused,
          memory_is_saved_on_the_embedded_runtime_only, a_snapshot_that_would_be_empty_is_refused,
-         a_paused_one_is_removed_at_once, a_stream_ends_with_its_sandbox, limits_are_kept, *test_docker.ON_GVISOR]
+         a_paused_one_is_removed_at_once, a_stream_ends_with_its_sandbox, limits_are_kept,
+         *test_docker.ON_GVISOR]
 
 
 def main():
