@@ -3,8 +3,8 @@
 The table below says what the server's configuration has then, and which checks cannot hold there,
 and why; docs/runtimes.md lists the same. Without this program the tests run on the embedded
 runtime. NEED is the OCI runtime; for docker, the root of the image that stands for this host's
-/usr; for docker+gvisor both, as ROOT:RUNSC. tests/integration/server_process.py and tests/tools/tap.py read
-what is put into the environment here.
+/usr; for docker+gvisor both, as ROOT:RUNSC. tests/integration/server_process.py and
+tests/tools/tap.py read what is put into the environment here.
 """
 import contextlib
 import json

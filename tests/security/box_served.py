@@ -88,7 +88,7 @@ def run_inside(client, name, line):
     last = told[-1] if told else {"type": ""}
     if last["type"] == "error":
         status = last["error"]["evalue"]
-        return out, int(status) if status.isdigit() else 1
+        return out, KILLED if status in ("-1", "137") else 1
     return out, 0 if last["type"] == "execution_complete" else None
 
 

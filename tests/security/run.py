@@ -68,8 +68,10 @@ for the reason given. No probe does harm where it succeeds: it stops at the open
 something this host lacks (a file, a device), or cannot be seen from there. `docker run` is Docker
 Engine {docker_version}, a plain `docker run` as root with its defaults: no limits were asked for,
 which is why exhaustion is open there. The others are sandboxes, as root inside, with a neighbour
-and limits: `embedded` on the bridge with {limits}; the others are made by a server, with memory
-256 MiB, cpu 500 and disk 32 MiB, and on Docker 128 pids. Linux {kernel}.
+and limits: `embedded` on the bridge, with
+{limits};
+the others made by a server, with memory 256 MiB, cpu 500, disk 32 MiB, and on Docker pids 128.
+Linux {kernel}.
 
 GUEST, with gVisor: allowed by the kernel that gVisor puts in between, in its own state; the host's
 kernel is not asked. A probe that reaches a file, a process, a service or a resource of the host is
