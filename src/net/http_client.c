@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sys/socket.h>
 
 #include "base/fd.h"
 #include "base/list.h"
@@ -702,6 +703,17 @@ void http_call_cancel(struct http_call *call)
 }
 
 /* --- the client --- */
+
+void http_client_end_group(struct http_client *c, uint64_t group)
+{
+    LIST_EACH(&c->busy, at)
+    {
+        struct client_conn *conn = container_of(at, struct client_conn, link);
+
+        if (conn->group == group)
+            (void)shutdown(conn->stream.io.fd, SHUT_RDWR);
+    }
+}
 
 int http_client_new(struct loop *loop, const struct http_client_conf *conf,
                     struct http_client **ret_client, struct err *e UNUSED)

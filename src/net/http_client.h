@@ -96,6 +96,10 @@ struct http_call_spec {
     void *user;
 };
 
+/* The servers of this group are gone, maybe without a word: its calls end as if these had closed
+ * their connections, once what they sent before is read. No callback comes from here. */
+void http_client_end_group(struct http_client *c, uint64_t group);
+
 /* Strings are copied. On failure nothing was started and no callback comes. */
 int http_call_start(struct http_client *c, const struct http_call_spec *spec,
                     struct http_call **ret_call, struct err *e);

@@ -47,6 +47,7 @@ struct tunnel {
     void (*on_end)(void *user);  /* NULL = none */
     void *user;
     uint32_t idle_ms;
+    uint64_t group;
 };
 
 /* Hop-by-hop headers (RFC 9110 7.6.1), or headers that we set ourselves. */
@@ -504,6 +505,17 @@ void http_tunnels_cut(struct http_tunnels *t)
     relay_stop(container_of(at, struct tunnel, link)->relay, ECANCELED);
 }
 
+void http_tunnels_end_group(struct http_tunnels *t, uint64_t group)
+{
+    LIST_EACH(&t->all, at)
+    {
+        struct tunnel *tunnel = container_of(at, struct tunnel, link);
+
+        if (tunnel->group == group)
+            relay_end_b(tunnel->relay);
+    }
+}
+
 static int tunnel_write_head(struct tunnel *t, struct proxy *p, const struct http_call *call)
 {
     struct http_headers rows;
@@ -526,6 +538,7 @@ static void proxy_on_upgrade(struct http_call *call, struct stream_parts *parts)
     loop_timer_stop(p->loop, &p->hangup); /* the relay finishes half-closed connections */
     t->loop = p->loop;
     t->idle_ms = p->target.relay_idle_ms;
+    t->group = p->target.group;
     t->owner = p->target.tunnels;
     t->backend = *parts;
     *parts = (struct stream_parts){.fd = -EBADF};

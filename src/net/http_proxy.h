@@ -21,6 +21,8 @@ struct http_tunnels {
 };
 void http_tunnels_init(struct http_tunnels *t);
 void http_tunnels_cut(struct http_tunnels *t); /* they end at the end of the turn */
+/* Those to backends of that group end once what these sent before is passed on. */
+void http_tunnels_end_group(struct http_tunnels *t, uint64_t group);
 
 /* Changes a body as it passes: appends to `out` what the next piece becomes. The last call has
  * last = true, and may have an empty `in`. -errno breaks the transfer. */

@@ -176,6 +176,12 @@ static void relay_on_idle(struct loop_timer *t)
     relay_stop(container_of(t, struct relay, idle), ETIMEDOUT);
 }
 
+void relay_end_b(struct relay *r)
+{
+    if (!r->over)
+        (void)shutdown(r->copies ? r->copies[1].stream.io.fd : r->b.io.fd, SHUT_RDWR);
+}
+
 static void relay_touch(struct relay *r)
 {
     if (r->conf.idle_ms)

@@ -29,3 +29,5 @@ struct relay_conf {
 int relay_start(struct loop *loop, struct stream_parts *a, struct stream_parts *b,
                 const struct relay_conf *conf, struct relay **ret_relay, struct err *e);
 void relay_stop(struct relay *r, int error); /* cuts both; on_done still comes */
+/* Takes `b` for ended, once what it sent before is passed on: it may have gone without a word. */
+void relay_end_b(struct relay *r);

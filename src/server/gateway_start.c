@@ -53,21 +53,6 @@ static bool find_preview(void *user, struct str ticket, struct str *ret_sandbox_
     return true;
 }
 
-static const char *refusal_of(enum sandbox_state state)
-{
-    static const char *const texts[SANDBOX_STATE_COUNT] = {
-        [SANDBOX_PENDING] = "the sandbox is still being created",
-        [SANDBOX_PAUSING] = "the sandbox is being paused",
-        [SANDBOX_PAUSED] = "the sandbox is paused",
-        [SANDBOX_RESUMING] = "the sandbox is being resumed",
-        [SANDBOX_STOPPING] = "the sandbox is being removed",
-        [SANDBOX_TERMINATED] = "the sandbox has ended",
-        [SANDBOX_FAILED] = "the sandbox has failed",
-    };
-
-    return texts[state];
-}
-
 struct waking {
     http_wait_done_fn *done;
     void *user;
@@ -122,7 +107,7 @@ static bool find_target(void *user, struct str sandbox_id, struct gateway_target
         .token = str_of(sb->token),
         .has_egress = runtime_can(s->runtime, RUNTIME_CAN_NETWORK_POLICY),
         .secure = sb->facts.secure,
-        .refusal = refusal_of(sb->state),
+        .refusal = sandbox_state_refusal(sb->state),
         .stopped = sb->facts.persistent && sandbox_is_stopped(sb),
     };
     if (sb->state == SANDBOX_TERMINATED || sb->state == SANDBOX_FAILED)

@@ -179,6 +179,14 @@ static void on_idle(void *user)
         stop_if_over(l);
 }
 
+static void on_end(void *user, struct str id)
+{
+    struct life *l = user;
+
+    if (l->server.gateway)
+        gateway_end(l->server.gateway, id);
+}
+
 static void on_drained(void *user)
 {
     struct life *l = user;
@@ -568,6 +576,7 @@ static int start_sandboxes(struct life *l, struct err *e)
             .reconcile_ms = (uint32_t)config->runtime.reconcile_seconds * 1000,
             .max = SANDBOXES_MAX,
             .on_idle = on_idle,
+            .on_end = on_end,
             .user = l,
         },
         &s->sandboxes, e);

@@ -2,9 +2,9 @@
 
 The table below says what the server's configuration has then, and which checks cannot hold there,
 and why; docs/runtimes.md lists the same. Without this program the tests run on the embedded
-runtime. NEED is the OCI runtime; for docker, the root of the image that
-stands for this host's /usr. tests/integration/server_process.py and tests/tools/tap.py read
-what is put into the environment here.
+runtime. NEED is the OCI runtime; for docker, the root of the image that stands for this host's
+/usr; for docker+gvisor both, as ROOT:RUNSC. tests/integration/server_process.py and
+tests/tools/tap.py read what is put into the environment here.
 """
 import contextlib
 import json
@@ -30,11 +30,11 @@ def gvisor(program):
 
 
 @contextlib.contextmanager
-def docker(root):
+def docker(root, runtimes=None):
     if docker_process.why_not():
         print(f"1..0 # SKIP {docker_process.why_not()}")
         sys.exit(0)
-    with docker_process.DockerEngine() as engine:
+    with docker_process.DockerEngine(runtimes=runtimes) as engine:
         with tempfile.TemporaryDirectory() as extra:  # what the code interpreter's image has
             script = pathlib.Path(extra, "opt/code-interpreter/code-interpreter.sh")
             script.parent.mkdir(parents=True)
@@ -44,6 +44,13 @@ def docker(root):
             engine.import_roots((root, extra), *DOCKER_IMAGES)
         yield {"runtime": {"type": "docker"},
                "docker": {"host": engine.host, "network_mode": "bridge"}}
+
+
+@contextlib.contextmanager
+def docker_gvisor(both):
+    root, runsc = both.split(":")
+    with docker(root, {"runsc": (runsc, *docker_process.RUNSC_OPTIONS)}) as config:
+        yield {**config, "secure_runtime": {"type": "gvisor", "docker_runtime": "runsc"}}
 
 
 @contextlib.contextmanager
@@ -87,6 +94,8 @@ OF_DOCKER = {
         "a subPath is refused where the server's account may not look for symbolic links",
 }
 
+OF_DOCKER_GVISOR = {**OF_GVISOR, **OF_DOCKER}
+
 OTHER_DISK = "the state is not on that disk"
 
 OF_POSTGRES = {
@@ -99,6 +108,7 @@ RUNTIMES = {
     "embedded+gvisor": (gvisor, OF_GVISOR),
     "embedded+postgres": (postgres, OF_POSTGRES),
     "docker": (docker, OF_DOCKER),
+    "docker+gvisor": (docker_gvisor, OF_DOCKER_GVISOR),
 }
 
 
@@ -106,7 +116,7 @@ def main():
     name, need, *command = sys.argv[1:]
     serving, exceptions = RUNTIMES[name]
     print(f"# on {name}", flush=True)
-    with serving(os.path.abspath(need)) as config:
+    with serving(":".join(map(os.path.abspath, need.split(":")))) as config:
         env = {**os.environ, "OSB_TEST_CONFIG": json.dumps(config),
                "OSB_TEST_EXCEPTIONS": json.dumps(exceptions)}
         return subprocess.run(command, env=env, check=False).returncode

@@ -2,12 +2,14 @@
 hold afterwards: no container without a sandbox, no sandbox that is lost, no state that is not so.
 
 A round: clients create, pause, resume and delete at the same time; at a random moment the server is
-killed, or the engine, or the engine is stopped for a while, or a container is removed behind the
-server's back. Then all is started again, and compared.
+killed, or the engine, or the engine is stopped for a while or its disk is full, or a container is
+removed behind the server's back. Then all is started again, and compared.
 """
 import contextlib
+import errno
 import http.client
 import json
+import os
 import random
 import signal
 import threading
@@ -90,7 +92,35 @@ def remove_container(server, engine, chance):
         engine.request("DELETE", f"/containers/{chance.choice(containers)['Id']}?force=1")
 
 
+def stop_engine_long(server, engine, chance):
+    engine.process.send_signal(signal.SIGSTOP)
+    time.sleep(30)
+    engine.process.send_signal(signal.SIGCONT)
+
+
+def fill_disk(server, engine, chance):
+    """Needs an engine with a disk of its own."""
+    filler = engine.folder / "data" / "filler"
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+    try:
+        name = engine.folder / "data" / "probe"
+        name.write_bytes(bytes(1 << 20))
+        raise AssertionError("the disk is not full")
+    except OSError as e:
+        assert e.errno == errno.ENOSPC, e
+    finally:
+        time.sleep(chance.uniform(0.5, 3))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        os.unlink(filler)
+
+
 FAULTS = (kill_server,) * 6 + (stop_engine, remove_container, remove_container, kill_engine)
+# Those of the drill: how often each.
+DRILL = {kill_server: 100, kill_engine: 8, stop_engine: 8, stop_engine_long: 1, fill_disk: 5,
+         remove_container: 10}
 
 
 def disagreements(server):
@@ -120,10 +150,10 @@ def disagreements(server):
     return wrong
 
 
-def round_of(server, engine, image, seed, policies=False):
-    """One fault; returns its name."""
+def round_of(server, engine, image, seed, policies=False, fault=None):
+    """One fault, by chance where none is given; returns its name."""
     chance = random.Random(seed)
-    fault = chance.choice(FAULTS)
+    fault = fault or chance.choice(FAULTS)
     load = Load(server, image, seed, policies)
     time.sleep(chance.uniform(0.05, 1.2))
     try:

@@ -10,6 +10,7 @@ group of its own. It changes no packet filter of this machine: containers reach 
 and each other over the bridge, and nothing else. Leaving the block removes all of it.
 """
 import contextlib
+import glob
 import http.client
 import json
 import os
@@ -64,13 +65,33 @@ def run(*command, **more):
     return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
 
 
+# gVisor below dockerd: a snapshot must see what a sandbox wrote.
+RUNSC_OPTIONS = ("--platform=systrap", "--overlay2=none")
+
+
+def make_busybox_root(root):
+    """A small root file system: busybox, and its names."""
+    busybox = next(path for path in BUSYBOX if os.path.exists(path))
+    for name in ("bin", "tmp", "root", "etc", "usr/bin"):
+        os.makedirs(os.path.join(root, name))
+    os.chmod(os.path.join(root, "tmp"), 0o1777)
+    shutil.copy(busybox, os.path.join(root, "bin/busybox"))
+    for name in run(busybox, "--list").split():
+        with contextlib.suppress(FileExistsError):
+            os.symlink("busybox", os.path.join(root, "bin", name))
+    pathlib.Path(root, "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+
+
 class DockerEngine:
-    """`options` are added to the command line of dockerd."""
+    """`options` are added to the command line of dockerd; `runtimes` are OCI runtimes to register:
+    {name: (program, option...)}; `disk` is a file system of its own for its data: (kind, bytes)."""
 
     is_docker = True
 
-    def __init__(self, options=()):
-        self.options = options
+    def __init__(self, options=(), runtimes=None, disk=None):
+        self.options, self.disk = options, disk
+        self.runtimes = {name: {"path": str(program), "runtimeArgs": list(args)}
+                         for name, (program, *args) in (runtimes or {}).items()}
         self.name = "osbd" + secrets.token_hex(3)
         self.temporary = tempfile.TemporaryDirectory(prefix="osb-docker-")
         self.folder = pathlib.Path(self.temporary.name)
@@ -113,9 +134,21 @@ class DockerEngine:
         assert self.process.poll() is None, f"dockerd did not start:\n{self.log()[-4000:]}"
         return self
 
+    def mount_disk(self):
+        kind, size = self.disk
+        image = self.folder / "disk"
+        with open(image, "wb") as file:
+            file.truncate(size)
+        run(f"mkfs.{kind}", "-q", str(image))
+        (self.folder / "data").mkdir()
+        run("mount", "-o", "loop", str(image), str(self.folder / "data"))
+
     def __enter__(self):
         try:
-            (self.folder / "daemon.json").write_text("{}")
+            if self.disk:
+                self.mount_disk()
+            (self.folder / "daemon.json").write_text(json.dumps(
+                {"runtimes": self.runtimes} if self.runtimes else {}))
             run("ip", "link", "add", self.name, "type", "bridge")
             run("ip", "addr", "add", f"{self.network}.1/24", "dev", self.name)
             run("ip", "link", "set", self.name, "up")
@@ -152,7 +185,8 @@ class DockerEngine:
         for line in reversed(mounts):
             if line.split()[1].startswith(str(self.folder)):
                 subprocess.run(["umount", "-l", line.split()[1]], check=False)
-        for top in pathlib.Path("/sys/fs/cgroup").glob(f"**/{self.cgroup}"):
+        # Unlike Path.glob, glob.glob passes over groups of others that go away meanwhile.
+        for top in glob.glob(f"/sys/fs/cgroup/**/{self.cgroup}", recursive=True):
             for directory, _, _ in os.walk(top, topdown=False):
                 with contextlib.suppress(OSError):
                     os.rmdir(directory)
@@ -264,16 +298,8 @@ class DockerEngine:
 
     def import_busybox(self, *names, changes=()):
         """A small image: busybox, and its names."""
-        busybox = next(path for path in BUSYBOX if os.path.exists(path))
         with tempfile.TemporaryDirectory() as root:
-            for name in ("bin", "tmp", "root", "etc", "usr/bin"):
-                os.makedirs(os.path.join(root, name))
-            os.chmod(os.path.join(root, "tmp"), 0o1777)
-            shutil.copy(busybox, os.path.join(root, "bin/busybox"))
-            for name in run(busybox, "--list").split():
-                with contextlib.suppress(FileExistsError):
-                    os.symlink("busybox", os.path.join(root, "bin", name))
-            pathlib.Path(root, "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+            make_busybox_root(root)
             self.import_root(root, *names, changes=changes)
 
 

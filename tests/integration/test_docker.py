@@ -157,6 +157,36 @@ def others_need_the_token_of_execd():
             assert "EXECD_ACCESS_TOKEN" not in run(name, "env")
 
 
+def works_in_the_network_of_the_host():
+    """Of two sandboxes each has a port of its own for execd."""
+    with DockerServer(*PROGRAMS, engine=ENGINE,
+                      config={"docker": {"network_mode": "host"}}) as server:
+        names = [create(server), create(server)]
+        for name in names:
+            assert ENGINE.inspect(name)["HostConfig"]["NetworkMode"] == "host"
+            assert run(name, f"echo {name}", server) == name
+        server.restart()
+        for name in names:
+            assert run(name, "echo again", server) == "again"
+            delete(name, server)
+
+
+def works_in_a_network_of_the_user():
+    status, body = ENGINE.request("POST", "/networks/create", {"Name": "theirs"})
+    assert status == 201, body
+    with DockerServer(*PROGRAMS, engine=ENGINE,
+                      config={"docker": {"network_mode": "theirs"}}) as server:
+        name = create(server)
+        assert list(ENGINE.inspect(name)["NetworkSettings"]["Networks"]) == ["theirs"]
+        assert run(name, "echo in it", server) == "in it"
+        delete(name, server)
+        assert ENGINE.request("DELETE", "/networks/theirs")[0] == 204
+        status, body = post(server)
+        assert (status, body["code"]) == (400, "SANDBOX::INVALID_PARAMETER"), (status, body)
+        assert "theirs" in body["message"], body
+        assert not server.containers()
+
+
 # --- what is refused ---
 
 def refuses_what_cannot_be():
@@ -419,11 +449,13 @@ TESTS = [
     a_container_paused_behind_the_servers_back_is_told, sandboxes_outlive_the_server,
     a_create_cut_by_kill9_leaves_no_orphan, a_restarted_engine_loses_nothing,
     an_engine_that_stands_still_is_no_end, a_volume_of_execd_that_was_pruned_is_made_again,
-    two_servers_on_one_engine_keep_apart, faults_at_random_moments_leave_nothing_wrong,
+    two_servers_on_one_engine_keep_apart, works_in_the_network_of_the_host,
+    works_in_a_network_of_the_user, faults_at_random_moments_leave_nothing_wrong,
 ]
 
 # Those that have nothing to do with dockerd itself: test_docker_podman.py.
 ON_PODMAN = TESTS[:19]
+ON_GVISOR = TESTS[:18]  # test_docker_gvisor.py
 
 
 def main():

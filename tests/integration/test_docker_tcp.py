@@ -6,7 +6,6 @@ import contextlib
 import pathlib
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 
@@ -138,14 +137,8 @@ def main():
         cert, key = authority.issue("engine")
         tls, plain = free_port(), free_port()
         ENGINE = DockerEngine(("-H", f"tcp://127.0.0.1:{tls}", "--tlsverify", "--tlscacert",
-                               str(authority.ca), "--tlscert", str(cert), "--tlskey", str(key)))
-        disk = pathlib.Path(folder, "disk")
-        disk.touch()
-        with open(disk, "r+b") as file:
-            file.truncate(DISK_BYTES)
-        subprocess.run(["mkfs.btrfs", "-q", str(disk)], check=True, capture_output=True)
-        (ENGINE.folder / "data").mkdir()
-        subprocess.run(["mount", "-o", "loop", str(disk), str(ENGINE.folder / "data")], check=True)
+                               str(authority.ca), "--tlscert", str(cert), "--tlskey", str(key)),
+                              disk=("btrfs", DISK_BYTES))
         at = {"host": f"tcp://127.0.0.1:{tls}", "cert_path": str(authority.folder)}
         with ENGINE:
             ENGINE.import_busybox(IMAGE)

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""run.py - the isolation battery: the same probes on the bare host, in Docker and in our sandbox.
+"""run.py - the isolation battery: the same probes on the bare host, in plain Docker and in our
+sandboxes, a column for each runtime.
 
   run.py --probe PATH [--host] [--docker]
-         [--ours --broker PATH --execd PATH --sandboxctl PATH --server PATH]
-         [--out docs/isolation.md] [--json PATH]
+         [--ours [--served RUNTIME]... [--runsc PATH]
+          --broker PATH --execd PATH --sandboxctl PATH --server PATH]
+         [--from JSON]... [--out docs/isolation.md] [--json PATH]
 
 --host    a positive control: root of the host, in namespaces of its own so that nothing it opens
           stays. A probe that finds no open door there would find none anywhere.
 --docker  a plain `docker run`; needs Debian's docker.io and busybox-static. Starts its own dockerd
           in network and mount namespaces of its own, with its own directories, and stops it.
---ours    our sandboxes, with limits as one would set them for untrusted code; likewise
-          with a broker of its own. Needs busybox-static.
+--ours    our sandboxes on the embedded runtime, with limits as one would set them for untrusted
+          code; likewise with a broker of its own. Needs busybox-static.
+--served  the same in sandboxes of a server on another runtime: box_served.py has their names.
+--from    columns of an earlier run, which wrote them by --json.
 
-Exit status 1 when a probe of ours got through. Needs root.
+Exit status 1 when a probe got through on the embedded runtime. Needs root.
 """
 import argparse
 import json
@@ -28,6 +32,7 @@ sys.dont_write_bytecode = True
 import battery  # noqa: E402 # beside this file, as the following
 from box_docker import Docker  # noqa: E402
 from box_ours import LIMITS, MIB, Ours  # noqa: E402
+from box_served import RUNTIMES  # noqa: E402
 
 HOST_GROUPS = ("runtime", "files", "calls")
 
@@ -60,11 +65,36 @@ refused. CONTAINED: allowed, without effect outside. **OPEN**: got through. N/A:
 for the reason given. No probe does harm where it succeeds: it stops at the open door.
 
 `host` is the positive control: root of the host, without a sandbox; what is not OPEN there needs
-something this host lacks (a file, a device), or cannot be seen from there. `docker` is Docker
+something this host lacks (a file, a device), or cannot be seen from there. `docker run` is Docker
 Engine {docker_version}, a plain `docker run` as root with its defaults: no limits were asked for,
-which is why exhaustion is open there. `ours` is a sandbox on the bridge, as root inside, with
-limits ({limits}) and a neighbour. Linux {kernel}.
+which is why exhaustion is open there. The others are sandboxes, as root inside, with a neighbour
+and limits: `embedded` on the bridge, with
+{limits};
+the others made by a server, with memory 256 MiB, cpu 500, disk 32 MiB, and on Docker pids 128.
+Linux {kernel}.
+
+GUEST, with gVisor: allowed by the kernel that gVisor puts in between, in its own state; the host's
+kernel is not asked. A probe that reaches a file, a process, a service or a resource of the host is
+OPEN there as elsewhere. [docs/runtimes.md](runtimes.md#what-the-battery-finds) says what the OPEN
+ones of Docker mean.
 """
+
+# Of gVisor's kernel: what a probe of these groups reaches is in it, but for the names.
+GUEST_GROUPS = ("runtime", "files", "calls")
+NEVER_GUEST = ("secret-", "upper-by-path", "terminals")
+GUEST_NAMES = ("fd-exhaustion", "pty-exhaustion", "aio-exhaustion", "inode-fill-shm", "uid-range",
+               "link-flags")
+
+
+def mark_guest(probes, results):
+    for p in probes:
+        result, name = results.get(p["name"]), p["name"]
+        if result and result["verdict"] == "OPEN" and (
+                name in GUEST_NAMES or
+                p["group"] in GUEST_GROUPS and not name.startswith(NEVER_GUEST)):
+            result["verdict"] = "GUEST"
+    return results
+
 
 
 def docker_version():
@@ -83,8 +113,8 @@ def limits_text():
 def report(probes, columns):
     kernel = ".".join(os.uname().release.split(".")[:2])
     lines = [HEAD.format(docker_version=docker_version(), kernel=kernel, limits=limits_text())]
-    verdicts = ("BLOCKED", "CONTAINED", "OPEN", "N/A")
-    lines += ["| | probes | " + " | ".join(verdicts) + " |", "|---|---:|---:|---:|---:|---:|"]
+    verdicts = ("BLOCKED", "CONTAINED", "GUEST", "OPEN", "N/A")
+    lines += ["| | probes | " + " | ".join(verdicts) + " |", "|---|" + "---:|" * 6]
     for name, results in columns.items():
         tally = count(results)
         counts = " | ".join(str(tally.get(v, 0)) for v in verdicts)
@@ -105,28 +135,47 @@ def parse_arguments():
     parser.add_argument("--host", action="store_true")
     parser.add_argument("--docker", action="store_true")
     parser.add_argument("--ours", action="store_true")
-    for program in ("--broker", "--execd", "--sandboxctl", "--server"):
+    parser.add_argument("--served", action="append", default=[], choices=RUNTIMES)
+    for program in ("--broker", "--execd", "--sandboxctl", "--server", "--runsc"):
         parser.add_argument(program, type=os.path.abspath)
+    parser.add_argument("--from", dest="earlier", action="append", default=[], type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
-    if args.ours and not (args.broker and args.execd and args.sandboxctl and args.server):
-        parser.error("--ours needs --broker, --execd, --sandboxctl and --server")
+    programs = (args.broker, args.execd, args.sandboxctl, args.server)
+    if (args.ours or args.served) and not all(programs):
+        parser.error("--ours and --served need --broker, --execd, --sandboxctl and --server")
     return args
 
 
+def run_served(args, runtime, probe, probes, work):
+    """In a process of its own, as it changes its namespaces."""
+    out = work / f"{runtime}.json"
+    programs = [f"--{name}={getattr(args, name)}" for name in
+                ("server", "broker", "execd", "sandboxctl", "runsc") if getattr(args, name)]
+    subprocess.run(["unshare", "--net", "--mount", sys.executable,
+                    str(pathlib.Path(__file__).resolve().parent / "box_served.py"), runtime,
+                    f"--probe={probe}", f"--secret={work / 'secret'}", f"--out={out}", *programs],
+                   check=True, stdin=subprocess.DEVNULL)
+    results = json.loads(out.read_text())
+    return mark_guest(probes, results) if "gvisor" in runtime else results
+
+
 def run_columns(args, probe, probes, work):
-    columns = {}
+    columns = {name: results for path in args.earlier
+               for name, results in json.loads(path.read_text()).items()}
     secret = work / "secret"
     secret.write_text(secrets.token_hex(16) + "\n")
     if args.host:
         columns["host"] = run_host(probe, probes, secret)
     if args.docker:
         with Docker(work, probe) as docker:
-            columns["docker"] = docker.run(probes, secret)
+            columns["docker run"] = docker.run(probes, secret)
     if args.ours:
         with Ours(work, probe, args.broker, args.execd, args.sandboxctl, args.server) as ours:
-            columns["ours"] = ours.run(probes, secret)
+            columns["embedded"] = ours.run(probes, secret)
+    for runtime in args.served:
+        columns[runtime] = run_served(args, runtime, probe, probes, work)
     return columns
 
 
@@ -145,7 +194,7 @@ def main():
     if args.out:
         args.out.parent.mkdir(exist_ok=True)
         args.out.write_text(report(probes + battery.OUTSIDE, columns))
-    through = [n for n, r in columns.get("ours", {}).items() if r["verdict"] == "OPEN"]
+    through = [n for n, r in columns.get("embedded", {}).items() if r["verdict"] == "OPEN"]
     if through:
         raise SystemExit(f"run.py: got through: {', '.join(through)}")
 

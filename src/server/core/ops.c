@@ -158,6 +158,10 @@ static void op_on_done(struct pool_job *job, int error)
         sandbox_set_status(sb, op->now.state, op->now.reason, op->now.err.msg, op->now.now_us);
     if (op->removed)
         sandbox_drop(sb);
+    if (sb->table->conf.on_end &&
+        (op->removed ||
+         (op->changed && (sb->state == SANDBOX_FAILED || sb->state == SANDBOX_TERMINATED))))
+        sb->table->conf.on_end(sb->table->conf.user, str_of(sb->id));
     if (!op->fail.status && op->kind->apply) {
         struct trace_context before = trace_enter(&op->span.context);
 

@@ -325,3 +325,18 @@ size_t sandboxes_busy(const struct sandboxes *t)
 {
     return t->busy;
 }
+
+const char *sandbox_state_refusal(enum sandbox_state state)
+{
+    static const char *const texts[SANDBOX_STATE_COUNT] = {
+        [SANDBOX_PENDING] = "the sandbox is still being created",
+        [SANDBOX_PAUSING] = "the sandbox is being paused",
+        [SANDBOX_PAUSED] = "the sandbox is paused",
+        [SANDBOX_RESUMING] = "the sandbox is being resumed",
+        [SANDBOX_STOPPING] = "the sandbox is being removed",
+        [SANDBOX_TERMINATED] = "the sandbox has ended",
+        [SANDBOX_FAILED] = "the sandbox has failed",
+    };
+
+    return texts[state];
+}

@@ -100,6 +100,7 @@ struct sandboxes_conf {
     uint32_t reconcile_ms;
     size_t max;                  /* limit of sandboxes at a time */
     void (*on_idle)(void *user); /* no operation is left; may be NULL */
+    void (*on_end)(void *user, struct str id); /* it has ended, or is gone; may be NULL */
     void *user;
 };
 
@@ -119,6 +120,8 @@ void sandboxes_take(struct sandboxes *t, const struct store_sandbox *row);
 /* Compares with the runtime soon: it has more than it had (RUNTIME_CAN_SHARE). */
 void sandboxes_look(struct sandboxes *t);
 
+/* Why a sandbox in that state cannot be reached; NULL = it can. */
+const char *sandbox_state_refusal(enum sandbox_state state);
 struct sandbox *sandboxes_find(struct sandboxes *t, struct str id); /* NULL = none */
 void sandbox_view(const struct sandbox *sb, struct api_sandbox *ret);
 /* Newest first: `for (sb = sandboxes_newest(t); sb; sb = sandboxes_older(t, sb))`. */

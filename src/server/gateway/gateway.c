@@ -518,17 +518,29 @@ static void gateway_on_fail(void *user, struct http_req *req, int status,
 
 /* --- the checks --- */
 
+/* A new sandbox may get the address of one that is gone: no connection is shared. */
+static uint64_t group_of(struct str sandbox_id)
+{
+    static const uint64_t no_seed[2] = {0};
+
+    return map_hash(no_seed, sandbox_id);
+}
+
+void gateway_end(struct gateway *g, struct str sandbox_id)
+{
+    http_client_end_group(g->client, group_of(sandbox_id));
+    http_tunnels_end_group(&g->tunnels, group_of(sandbox_id));
+}
+
 static void gateway_forward(struct gateway *g, const struct visit *v, struct http_req *req,
                             bool offered)
 {
     struct passage *passage = arena_new(&req->arena, struct passage);
-    static const uint64_t no_seed[2] = {0};
     struct http_header rows[FORWARDED_ROWS_MAX + GATEWAY_TARGET_HEADERS_MAX + 1];
     size_t count = forwarded_rows(v, req, rows);
     struct http_proxy_target target = {
         .addr = v->port == GATEWAY_EGRESS_PORT ? &v->target.egress : &v->target.addr,
-        /* A new sandbox may get the address of one that is gone: no connection is shared. */
-        .group = map_hash(no_seed, v->sandbox_id),
+        .group = group_of(v->sandbox_id),
         .target = visit_target(v, req),
         .host = req->head.host.n ? req->head.host : STR("localhost"), /* HTTP/1.0 may have none */
         .headers = rows,

@@ -162,6 +162,49 @@ TEST(http_client, remembers_what_it_sent_before_a_retry)
     loop_free(loop);
 }
 
+TEST(http_client, ends_the_calls_of_a_group_whose_server_is_gone)
+{
+    struct answer answers[2] = {0};
+    struct http_client *client;
+    struct http_call *call;
+    struct sock_addr addr;
+    struct loop *loop;
+    int listener, fds[2];
+
+    CHECK_EQ(sock_addr_parse(STR("127.0.0.1:0"), &addr, NULL), 0);
+    listener = sock_listen(&addr, 4, NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(sock_local_addr(listener, &addr), 0);
+    CHECK_EQ(loop_new(&loop, NULL), 0);
+    CHECK_EQ(http_client_new(loop, &(struct http_client_conf){0}, &client, NULL), 0);
+    for (size_t i = 0; i < 2; i++) {
+        struct http_call_spec spec = {.method = HTTP_POST,
+                                      .target = STR("/"),
+                                      .host = STR("x"),
+                                      .addr = &addr,
+                                      .group = i + 1,
+                                      .ops = &ops,
+                                      .user = &answers[i]};
+
+        CHECK_EQ(http_call_start(client, &spec, &call, NULL), 0);
+        fds[i] = accept_soon(loop, listener);
+        TURN_UNTIL(loop, has_input(fds[i]));
+        say(fds[i], STR("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab"));
+    }
+    http_client_end_group(client, 1); /* the head is still to be read */
+    TURN_UNTIL(loop, answers[0].ends == 1);
+    CHECK_EQ(answers[0].status, 200);
+    CHECK(answers[0].error != 0);
+    say(fds[1], STR("cd"));
+    TURN_UNTIL(loop, answers[1].ends == 1);
+    CHECK_EQ(answers[1].error, 0);
+    http_client_free(client);
+    loop_free(loop);
+    close(fds[0]);
+    close(fds[1]);
+    close(listener);
+}
+
 /* A server that closes the connection once it has answered, before the client has been told. */
 struct closing {
     struct answer answer;

@@ -164,6 +164,18 @@ static bool has_text(const struct json *labels, struct str key)
     return json_to_str(json_get(labels, key), &text) == 0 && text.n > 0;
 }
 
+/* A kernel of the container's own that is paused does not see the engine's SIGKILL, for which the
+ * engine then waits 10 s. */
+static void wake(struct docker *d, const char *name, const struct json *container)
+{
+    struct str state;
+
+    if (d->oci_runtime[0] &&
+        json_to_str(json_get(json_get(container, STR("State")), STR("Status")), &state) == 0 &&
+        str_eq(state, STR("paused")))
+        (void)!docker_ask(d, HTTP_POST, 0, NULL, "/containers/%s/unpause", name);
+}
+
 /* Only what is this installation's; with its anonymous volumes, those made for it, and its sidecar,
  * which goes last: without it the sandbox has no network, and never an open one. */
 static int docker_remove(struct runtime *r, struct str id, struct err *e)
@@ -187,6 +199,7 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
         return result == -ENOENT ? docker_sidecar_remove(d, id, e) : 0;
     }
     (void)!json_to_str(json_get(labels, STR(LABEL_VOLUMES)), &volumes);
+    wake(d, name, tree);
     result = docker_ask(d, HTTP_DELETE, REMOVE_MS, e, "/containers/%s?force=1&v=1", name);
     if (result == -ESTALE) /* "removal of container ... is already in progress" */
         return err_set(e, EBUSY, "%s", e->msg);
@@ -425,10 +438,20 @@ static void set_arch(struct docker *d, const struct json *info)
     (void)!str_copy(d->arch, sizeof(d->arch), text);
 }
 
+/* gVisor writes to an overlay of its own, unless it is told to leave that to the engine. */
+static bool hides_changes(const struct config *c, const struct json *runtime)
+{
+    const struct json *args = json_get(runtime, STR("runtimeArgs"));
+
+    return c->secure_runtime.type == CONFIG_SECURE_GVISOR &&
+           !has_item(args, STR("--overlay2=none")) && !has_item(args, STR("-overlay2=none"));
+}
+
 static int set_oci_runtime(struct docker *d, const struct json *info, struct err *e)
 {
     const struct config *c = d->config;
     const char *name = c->secure_runtime.docker_runtime;
+    const struct json *runtime;
 
     if (c->secure_runtime.type == CONFIG_SECURE_NONE)
         return 0;
@@ -436,11 +459,18 @@ static int set_oci_runtime(struct docker *d, const struct json *info, struct err
         name = c->secure_runtime.type == CONFIG_SECURE_GVISOR ? "runsc" : "kata-runtime";
     if (str_copy(d->oci_runtime, sizeof(d->oci_runtime), str_of(name)) < 0)
         return err_set(e, EINVAL, "secure_runtime.docker_runtime is too long");
-    if (!json_get(json_get(info, STR("Runtimes")), str_of(name)))
+    runtime = json_get(json_get(info, STR("Runtimes")), str_of(name));
+    if (!runtime)
         return err_set(e, ENOENT,
                        "secure_runtime: the Docker engine has no runtime '%s'; register it with "
                        "the engine (\"runtimes\" of daemon.json), or choose another",
                        name);
+    d->hides_changes = hides_changes(c, runtime);
+    if (d->hides_changes)
+        log_event(LOG_WARN,
+                  "snapshots are refused: the OCI runtime of the Docker engine has no "
+                  "--overlay2=none among its runtimeArgs",
+                  LOG_STR("runtime", name));
     return 0;
 }
 

@@ -159,21 +159,44 @@ static bool is_port_taken(const struct err *e)
            str_find_str(text, STR("address already in use")) < text.n;
 }
 
+static bool lacks_network(struct docker *d)
+{
+    const char *mode = d->config->docker.network_mode;
+
+    return !d->host_network && strcmp(mode, "bridge") != 0 &&
+           docker_ask(d, HTTP_GET, 0, NULL, "/networks/%s", mode) == -ENOENT;
+}
+
+/* What the engine does not find is an image, or a network: newer engines look for that at the
+ * create, older ones at the start. */
+static int make_and_start_container(struct docker *d, struct runtime_create *c,
+                                    const struct docker_plan *p, enum lack *ret_lack, struct err *e)
+{
+    char name[DOCKER_NAME_MAX];
+    int r = make_container(d, c, p, e);
+
+    docker_name(c->id, name);
+    *ret_lack = r == -ENOENT ? LACKS_IMAGE : LACKS_NOTHING;
+    if (r >= 0)
+        r = docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
+    if (r != -ENOENT || !lacks_network(d))
+        return r;
+    *ret_lack = LACKS_NOTHING;
+    c->fail_status = 400;
+    c->fail_code = "SANDBOX::INVALID_PARAMETER";
+    return err_set(e, ENOENT, "docker.network_mode: the Docker engine has no network '%s'",
+                   d->config->docker.network_mode);
+}
+
 /* The sandbox after its sidecar, if it has one: it runs nothing before the rules are in force. */
 static int start_parts(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
                        enum lack *ret_lack, struct err *e)
 {
-    char name[DOCKER_NAME_MAX];
     bool no_sidecar = false;
     int r = p->sidecar ? docker_sidecar_start(d, c, p, &no_sidecar, e) : 0;
 
     *ret_lack = no_sidecar ? LACKS_SIDECAR : LACKS_NOTHING;
-    if (r < 0)
-        return r;
-    docker_name(c->id, name);
-    r = make_container(d, c, p, e);
-    *ret_lack = r == -ENOENT ? LACKS_IMAGE : LACKS_NOTHING;
-    return r < 0 ? r : docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
+    return r < 0 ? r : make_and_start_container(d, c, p, ret_lack, e);
 }
 
 /* Makes and starts it. -ENOENT with *ret_lack when an image is not here. */

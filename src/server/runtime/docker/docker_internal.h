@@ -56,6 +56,7 @@ struct docker {
     char execd_volume[DOCKER_NAME_MAX];
     char egress_image[DOCKER_NAME_MAX]; /* of our own making; "" = none yet. Under execd_lock */
     char oci_runtime[64];               /* of every sandbox; "" = the engine's default */
+    bool hides_changes; /* that runtime keeps what sandboxes write where a commit does not see it */
     bool host_network;
     bool
         by_port; /* containers are reached by published ports: their addresses are not ours to use */
