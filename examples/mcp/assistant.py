@@ -36,7 +36,10 @@ SCRIPT = [
 
 def claude(folder, program, model):
     """(command, environment): Claude Code with the tools of one MCP server allowed and no other."""
-    env = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    env = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+           # It goes on without tools of servers that do not answer in this time.
+           "MCP_TIMEOUT": "300000", "MCP_TOOL_TIMEOUT": "300000",
+           "MCP_CONNECTION_NONBLOCKING": "0"}
     if not os.environ.get("ANTHROPIC_AUTH_TOKEN"):
         env.update({"ANTHROPIC_BASE_URL": model, "ANTHROPIC_AUTH_TOKEN": "none",
                     "ANTHROPIC_MODEL": "claude_sonnet4"})

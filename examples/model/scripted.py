@@ -109,6 +109,8 @@ def act(step, tools, results=()):
         names = [tool.name for tool in tools]
         wanted = step["call"] if step["call"] in names else next(
             (name for name in names if name.endswith(f"_{step['call']}")), step["call"])
+        if wanted not in names:
+            raise LookupError(f"no tool {wanted}: there are {names}")
         return wanted, {name: filled(value, results)
                         for name, value in step.get("with", {}).items()}
     if "write" in step:
