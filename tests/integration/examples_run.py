@@ -47,9 +47,10 @@ LINES_MAX, COLUMNS_MAX = 24, 104
 
 
 def terminal(command, text):
-    """A picture of a terminal with a command and what it printed, as SVG."""
+    """A picture of a terminal with a command and what it printed, as SVG. What a program in the
+    sandbox wrote to its standard error, such as warnings of assistants, is left out."""
     lines = [line[:COLUMNS_MAX - 1] + "…" if len(line) > COLUMNS_MAX else line
-             for line in text.strip().splitlines()]
+             for line in text.strip().splitlines() if not line.startswith("[stderr]")]
     if len(lines) > LINES_MAX:
         lines = [*lines[:LINES_MAX - 1], "…"]
     width, height = COLUMNS_MAX * 8 + 32, (len(lines) + 1) * 18 + 28
