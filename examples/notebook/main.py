@@ -49,6 +49,7 @@ async def start(sandbox, path):
               f"--no-browser --allow-root --ip 127.0.0.1 --port {PORT} "
               f"--ServerApp.base_url='{path}/' "
               "--IdentityProvider.token='' --ServerApp.password='' "
+              "--ServerApp.allow_remote_access=True "  # names other than localhost
               f"--ServerApp.root_dir={HOME} >/tmp/jupyter.log 2>&1 </dev/null &)")
     await until_ready(sandbox, f"curl -fsS -o /dev/null http://127.0.0.1:{PORT}{path}/api")
 
