@@ -37,6 +37,8 @@ images: as-root ## build our own images, import them into a running server; root
 
 examples: as-root $(call deps,test) $(call deps,drill) ## run the examples and check what they print; root (A=--images for all)
 	@$(BUILD) native musl
+	@mkdir -p build/examples
+	@EXAMPLE_PICTURES=$(CURDIR)/build/examples tools/test --name=examples build/native
 	@tests/drill/examples $(A)
 
 check: $(call deps,build) ## unit tests and fuzz corpora only: no VM, no further packages (N=text for some)

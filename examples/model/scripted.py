@@ -16,8 +16,9 @@ is next:
   {"write": "/path", "text": "..."}   the file is written, by the client's tool for that
   {"run": "command"}                  the command is run by the tool that runs commands
   {"read": "/path"}                   the file is read
-  {"call": "tool", "with": {...}}     any other tool
+  {"call": "tool", "with": {...}}     any other tool, by its name or the end of it
   {"say": "text"}                     the answer; {result} in it is the last result of a tool
+  {field:NAME} in the last two        the last member NAME in what tools have answered as JSON
 
 Which tool that is and how its parameters are called is taken from the tools that the client
 offers. A request without tools (clients ask for titles and the like) gets "ok". Only Python's
@@ -55,8 +56,8 @@ PARAMETERS = {
 class Tool:
     """A tool of the client: its name and the schema of its parameters."""
 
-    def __init__(self, name, schema):
-        self.name, self.schema = name, schema or {}
+    def __init__(self, name, schema, group=None):
+        self.name, self.schema, self.group = name, schema or {}, group
 
     def parameter(self, kind):
         known = self.schema.get("properties", {})
@@ -90,10 +91,28 @@ def shell_write(path, text):
     return f"mkdir -p \"$(dirname '{path}')\" && cat >'{path}' <<'SCRIPTED_END'\n{text}SCRIPTED_END"
 
 
-def act(step, tools):
+def filled(value, results):
+    """A text of a step with its {field:NAME} replaced."""
+    def last(found):
+        member = r'"' + re.escape(found[1]) + r'\\*"\s*:\s*\\*"([^"\\]+)'
+        values = re.findall(member, "\n".join(results))
+        if not values:
+            raise LookupError(f"no result has {found[1]}")
+        return values[-1]
+
+    return re.sub(r"\{field:(\w+)\}", last, value) if isinstance(value, str) else value
+
+
+def act(step, tools, results=()):
     """(name, arguments) of the tool call that does a step."""
     if "call" in step:
-        return step["call"], step.get("with", {})
+        names = [tool.name for tool in tools]
+        wanted = step["call"] if step["call"] in names else next(
+            (name for name in names if name.endswith(f"_{step['call']}")), step["call"])
+        if wanted not in names:
+            raise LookupError(f"no tool {wanted}: there are {names}")
+        return wanted, {name: filled(value, results)
+                        for name, value in step.get("with", {}).items()}
     if "write" in step:
         tool = find_tool(tools, "write")
         try:
@@ -117,6 +136,7 @@ class Turn:
     """What the model answers: a text, or a call of a tool."""
 
     def __init__(self, script, tools, results):
+        self.tools = tools
         self.text, self.call = "ok", None
         # Frameworks ask once more after each answer to a user: steps go on behind what was said.
         if not tools and not any("say" in step for step in script[:1]):
@@ -125,9 +145,9 @@ class Turn:
         step = script[position]
         if "say" in step:
             last = results[-1].strip() if results else ""
-            self.text = step["say"].replace("{result}", last)
+            self.text = filled(step["say"], results).replace("{result}", last)
         else:
-            self.call = act(step, tools)
+            self.call = act(step, tools, results)
 
 
 def flat(value):
@@ -188,8 +208,11 @@ class Anthropic:
 class Responses:
     @staticmethod
     def read(body, _path):
-        tools = [Tool(t["name"], t.get("parameters")) for t in body.get("tools", [])
-                 if t.get("type") == "function"]
+        # Codex offers the tools of an MCP server as a namespace of functions.
+        rows = [(row, group.get("name") if "tools" in group else None)
+                for group in body.get("tools", []) for row in group.get("tools", [group])]
+        tools = [Tool(row["name"], row.get("parameters"), group) for row, group in rows
+                 if row.get("type") == "function"]
         items = body.get("input", [])
         results = [flat(item.get("output")) for item in items if isinstance(item, dict) and
                    item.get("type", "").endswith("_call_output")] if isinstance(items, list) else []
@@ -203,6 +226,8 @@ class Responses:
             item = {"type": "function_call", "id": fresh("fc"), "call_id": fresh("call"),
                     "name": turn.call[0], "arguments": json.dumps(turn.call[1]),
                     "status": "completed"}
+            group = next((tool.group for tool in turn.tools if tool.name == turn.call[0]), None)
+            item.update({"namespace": group} if group else {})
         return {"id": fresh("resp"), "object": "response", "created_at": int(time.time()),
                 "status": "completed", "model": body.get("model", "scripted"), "output": [item],
                 "parallel_tool_calls": False, "tool_choice": "auto", "tools": [], "error": None,
@@ -232,7 +257,7 @@ def output_of(text):
     """What a command printed, of an answer that also tells its status."""
     try:
         value = json.loads(text)
-        return flat(value) if isinstance(value, dict) else text
+        return (flat(value) if isinstance(value, dict) else "") or text
     except ValueError:
         return text.rpartition("Output:\n")[2]
 

@@ -14,7 +14,7 @@ import httpx
 import opensandbox_example  # noqa: F401  # finds the SDK
 from opensandbox._core import websocket
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 MESSAGE_BYTES_MAX = 64 << 20
 
 

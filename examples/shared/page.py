@@ -22,7 +22,7 @@ from opensandbox_example import connection
 
 START_SECONDS = 120
 KEYS = {"Enter": ("Enter", 13, "\r"), "End": ("End", 35, "")}
-CONTROL = 2
+CONTROL, SHIFT = 2, 8
 # What the gateway takes the token of a WebSocket from: a browser lets a page set no header there.
 PROTOCOLS = """(() => {
     const ours = ["opensandbox.v1", "opensandbox.token." + %s];

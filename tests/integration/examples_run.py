@@ -3,6 +3,7 @@
     world = Examples(server, python)
     text = world.run("code-interpreter/main.py", "python")
 """
+import html
 import json
 import os
 import pathlib
@@ -34,7 +35,32 @@ class Examples:
         return done.stdout
 
     def run(self, name, *words, seconds=SECONDS_MAX, **env):
-        return self.run_words([self.python, ROOT / "examples" / name, *words], seconds, **env)
+        text = self.run_words([self.python, ROOT / "examples" / name, *words], seconds, **env)
+        if folder := os.environ.get("EXAMPLE_PICTURES"):
+            picture = name.removesuffix(".py").replace("/", "-") + ".svg"
+            pathlib.Path(folder, picture).write_text(terminal(f"python3 examples/{name}", text),
+                                                     encoding="utf-8")
+        return text
+
+
+LINES_MAX, COLUMNS_MAX = 24, 104
+
+
+def terminal(command, text):
+    """A picture of a terminal with a command and what it printed, as SVG. What a program in the
+    sandbox wrote to its standard error, such as warnings of assistants, is left out."""
+    lines = [line[:COLUMNS_MAX - 1] + "…" if len(line) > COLUMNS_MAX else line
+             for line in text.strip().splitlines() if not line.startswith("[stderr]")]
+    if len(lines) > LINES_MAX:
+        lines = [*lines[:LINES_MAX - 1], "…"]
+    width, height = COLUMNS_MAX * 8 + 32, (len(lines) + 1) * 18 + 28
+    rows = [f'<text x="16" y="{32 + 18 * i}" fill="{"#8fd18f" if i == 0 else "#e6e6e6"}">'
+            f"{html.escape(line)}</text>" for i, line in enumerate([f"$ {command}", *lines])]
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            'font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="13" '
+            'xml:space="preserve">\n'
+            f'<rect width="{width}" height="{height}" rx="8" fill="#1e2430"/>\n' +
+            "\n".join(rows) + "\n</svg>\n")
 
 
 def has(text, *lines):

@@ -57,7 +57,7 @@ def volumes_of_three_kinds(e, folder):
 
 
 def evaluation_of_fifty_tasks(e, folder):
-    e.run("evaluation/main.py", "--parallel", "6", "--seconds", "30", "--report",
+    e.run("evaluation/main.py", "--parallel", "6", "--seconds", "10", "--report",
           folder / "report.json")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     assert report["outcomes"] == {"resolved": 41, "not fixed": 4, "regression": 2,
@@ -78,7 +78,7 @@ def training_that_improves(e, folder):
 def mcp_client_at_work(e, _):
     if not os.path.exists(MCP_PYTHON):
         raise Skip(f"{MCP_PYTHON} is missing; tools/deps test installs it")
-    text = e.run_words([MCP_PYTHON, ROOT / "examples/mcp/main.py", "--program", MCP])
+    text = Examples(e.server, MCP_PYTHON).run("mcp/main.py", "--program", MCP)
     has(text, "state: Running", "colour: blue", "file: written", "read: print(137 * 42)",
         "product: 5754", "exit code: 3", "sandbox: killed")
 

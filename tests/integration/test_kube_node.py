@@ -22,6 +22,7 @@ sys.path.insert(0, str(HERE.parent / "tools"))
 import chart_world  # noqa: E402
 from chart_world import ChartWorld  # noqa: E402
 from cluster_process import why_not  # noqa: E402
+from examples_run import Examples, has  # noqa: E402
 from ingress_process import Ingress  # noqa: E402
 from kube_world import (BATCHES, CORE, NAMESPACE, POOLS, SNAPSHOTS, KubeServer,  # noqa: E402
                         wait_until)
@@ -152,6 +153,19 @@ def a_sandbox_of_a_pool_is_used_and_its_pod_never_again():
                 assert run(other, "ls /root") == ""
         wait_until(lambda: first not in [pod["metadata"]["name"] for pod in pods()],
                    "the end of the pod that was used", 120)
+    finally:
+        CLUSTER.request("DELETE", f"{POOLS}/python")
+    wait_until(lambda: not pods("?labelSelector=sandbox.opensandbox.io/pool-name%3Dpython"),
+               "the end of the pool's pods", 120)
+
+
+def the_example_of_a_pool_works():
+    CLUSTER.kubectl("apply", "-f", "-", text=WORLD.pool())
+    try:
+        examples = Examples(SERVER, sys.executable)
+        text = examples.run("kubernetes-pool/main.py", SANDBOX_IMAGE=WORLD.image)
+        has(text, "TEST_ENV=test 1", "TEST_ENV=test 2", "result: {'sum': 4}",
+            "files of others: none", "pods: 2")
     finally:
         CLUSTER.request("DELETE", f"{POOLS}/python")
     wait_until(lambda: not pods("?labelSelector=sandbox.opensandbox.io/pool-name%3Dpython"),
@@ -352,6 +366,7 @@ SHORT = (
     the_gateway_leads_to_pods_by_path,
 )
 LONG = (
+    the_example_of_a_pool_works,
     the_javascript_client_works_by_the_server_and_by_the_gateway,
     the_log_of_the_entrypoint_is_shown,
     an_image_that_is_not_there_is_an_error_at_once,

@@ -19,16 +19,13 @@ VARIABLES = ("PIP_CERT", "NODE_EXTRA_CA_CERTS", "https_proxy")
 NOTE = 'echo "$0 $*" >>"$STUBS/../calls"\n' + "".join(
     f'echo "{name}=${{{name}-}}" >>"$STUBS/../calls"\n' for name in VARIABLES) + \
     'test -z "${PIP_CERT-}" || cat "$PIP_CERT" >"$STUBS/../trusted"\n'
-# The root is the last word but one of mmdebstrap's, and the one behind --prefix of npm's.
+# The root is the last word but one of mmdebstrap's. All else is done in it, by unshare and chroot.
 STUBS = {
     "apt-get": NOTE,
     "id": "echo 0\n",
     "mmdebstrap": NOTE + 'while [ $# -gt 2 ]; do shift; done\n'
                   'mkdir -p "$1/etc" "$1/proc" "$1/var/tmp" "$1/usr/local/lib"\n',
-    "npm": NOTE + 'mkdir -p "$4/lib/node_modules"\n',
-    "python3": NOTE + 'case "$*" in *download*) while [ "$1" != --dest ]; do shift; done\n'
-               '    mkdir -p "$2" ;; esac\n',
-    "unshare": 'case "$*" in *libc_ver*) echo 36 ;; *version_info*) echo 3.11 ;; esac\n',
+    "unshare": NOTE,
 }
 
 
@@ -81,19 +78,17 @@ def it_installs_what_is_missing(made):
     """apt-get of the stubs brings what the other stubs are."""
     tools = made.folder / "tools"
     tools.mkdir()
-    for name in ("cat", "chmod", "cksum", "cut", "date", "dirname", "du", "env", "find", "mkdir",
-                 "mktemp", "mv", "rm", "sh", "tail", "test", "tr", "uname"):
+    for name in ("cat", "chmod", "cksum", "cut", "date", "dirname", "du", "find", "install",
+                 "mkdir", "mktemp", "mv", "rm", "sh", "tail", "test", "tr"):
         (tools / name).symlink_to(f"/usr/bin/{name}")
-    for name in ("mmdebstrap", "npm"):
-        (made.stubs / name).rename(made.folder / name)
-    made.stub("apt-get", NOTE + f'case "$*" in *install*) mv {made.folder}/mmdebstrap '
-              f'{made.folder}/npm "$STUBS" ;; esac\n')
+    (made.stubs / "mmdebstrap").rename(made.folder / "mmdebstrap")
+    made.stub("apt-get", NOTE +
+              f'case "$*" in *install*) mv {made.folder}/mmdebstrap "$STUBS" ;; esac\n')
     done = made.run(path=tools)
     assert done.returncode == 0, done.stderr
     install = [line for line in made.calls().splitlines()
                if "apt-get" in line and "install" in line]
-    assert len(install) == 1 and " mmdebstrap npm" in install[0], made.calls()
-    assert "python3-pip" not in install[0], install
+    assert len(install) == 1 and install[0].endswith(" mmdebstrap"), made.calls()
 
 
 def without_apt_it_names_what_is_missing(made):
@@ -102,10 +97,11 @@ def without_apt_it_names_what_is_missing(made):
     for name in ("cat", "chmod", "cksum", "date", "dirname", "mkdir", "mktemp", "rm", "sh", "tail",
                  "test"):
         (tools / name).symlink_to(f"/usr/bin/{name}")
-    for name in ("apt-get", "npm"):
+    for name in ("apt-get", "mmdebstrap"):
         (made.stubs / name).unlink()
     done = made.run(path=tools)
-    assert done.returncode == 1 and "npm" in done.stderr and "apt-get" in done.stderr, done.stderr
+    assert done.returncode == 1 and "mmdebstrap" in done.stderr, done.stderr
+    assert "apt-get" in done.stderr, done.stderr
     assert not made.target.exists()
 
 
@@ -124,6 +120,64 @@ def a_private_authority_and_a_proxy_reach_all_that_fetches(made):
     assert trusted == HOST_BUNDLE.read_text(encoding="utf-8") + "a private authority\n"
 
 
+VERSIONS = {"opt/python/versions": ("3.9.1", "3.10.8", "3.14.3"), "opt/node": ("v22.2.0",),
+            "opt/go": ("1.24.11", "1.25.5"),
+            "usr/lib/jvm": ("java-17-openjdk-amd64", "java-21-openjdk-amd64")}
+
+
+class Versions:
+    """env.sh with places below a directory, and what a shell that sources it says."""
+
+    def __init__(self, folder):
+        self.folder, text = folder, (SCRIPT.parent / "env.sh").read_text(encoding="utf-8")
+        for place, names in VERSIONS.items():
+            text = text.replace(f"/{place}/", f"{folder}/{place}/")
+            for name in names:
+                (folder / place / name / "bin").mkdir(parents=True)
+        text = text.replace("place=/opt/python/", f"place={folder}/opt/python/")
+        (folder / "usr/lib/jvm/java-1.21.0-openjdk-amd64").symlink_to("java-21-openjdk-amd64")
+        self.script, self.envs, self.rc = folder / "env.sh", folder / "envs", folder / "bashrc"
+        self.script.write_text(text, encoding="utf-8")
+
+    def shell(self, text):
+        return subprocess.run(
+            ["bash", "-euc", text.replace("@", f"source {self.script}")], capture_output=True,
+            text=True, check=False, timeout=60, env={
+                "PATH": "/usr/bin:/bin", "EXECD_ENVS": str(self.envs), "BASHRC_FILE": str(self.rc)})
+
+
+def a_version_is_chosen_by_its_beginning(made):
+    v = Versions(made.folder)
+    v.envs.write_text("LD_LIBRARY_PATH=/x\nPATH=/old\n", encoding="ascii")
+    done = v.shell("@; @ python 3.10; @ go 1.24; @ go; @ java 17; @ node 22; @ python 3.9; "
+                   "echo $PATH; echo $JAVA_HOME; echo $GOROOT")
+    assert done.returncode == 0 and not done.stderr, done
+    *listed, path, java, go = done.stdout.splitlines()
+    assert listed == ["python: 3.9.1 3.10.8 3.14.3", "java: 17 21", "node: 22.2.0",
+                      "go: 1.24.11 1.25.5"], listed
+    top = v.folder
+    assert path == (f"{top}/opt/python/versions/3.9.1/bin:{top}/opt/node/v22.2.0/bin:"
+                    f"{top}/usr/lib/jvm/java-17-openjdk-amd64/bin:{top}/opt/go/1.25.5/bin:"
+                    "/usr/bin:/bin"), path
+    assert (java, go) == (f"{top}/usr/lib/jvm/java-17-openjdk-amd64", f"{top}/opt/go/1.25.5")
+    # What execd reads, and later shells: the last choice of each, and nothing of others is lost.
+    lines = v.envs.read_text(encoding="ascii").splitlines()
+    assert sorted(line.partition("=")[0] for line in lines) == sorted((
+        "LD_LIBRARY_PATH", "PATH", "CODE_INTERPRETER_PATH", "JAVA_HOME", "GOROOT")), lines
+    assert f"PATH={path}" in lines and "LD_LIBRARY_PATH=/x" in lines, lines
+    assert len(v.rc.read_text(encoding="ascii").splitlines()) == 4
+    done = v.shell(f". {v.rc}; echo $JAVA_HOME; echo $PATH")
+    assert done.stdout.startswith(java) and "/3.9.1/bin" in done.stdout, done
+
+
+def a_version_that_is_not_there_is_refused(made):
+    v = Versions(made.folder)
+    for words in ("python 3.1", "python 4", "java 8", "node 2"):
+        done = v.shell(f"@ {words}")
+        assert done.returncode == 1 and f"there is no {words}; there is" in done.stderr, done
+    assert not v.envs.exists() and not v.rc.exists()
+
+
 def a_missing_authority_file_is_reported(made):
     done = made.run("--ca", "/nowhere.pem")
     assert done.returncode == 1 and "--ca /nowhere.pem" in done.stderr, done.stderr
@@ -136,4 +190,6 @@ if __name__ == "__main__":
         without_apt_it_names_what_is_missing,
         a_private_authority_and_a_proxy_reach_all_that_fetches,
         a_missing_authority_file_is_reported,
+        a_version_is_chosen_by_its_beginning,
+        a_version_that_is_not_there_is_refused,
     ], build))
