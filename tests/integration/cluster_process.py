@@ -13,9 +13,11 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import ssl
 import subprocess
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CRDS = ROOT / "deploy/kubernetes/crds"
@@ -49,6 +51,7 @@ class ClusterProcess:
         self.folder = pathlib.Path(self.temporary.name) / "c"
         self.facts = {}
         self.context = None
+        self.revived = []
 
     def tool(self, *words, timeout):
         done = subprocess.run([str(ROOT / "tools/cluster"), *words, f"--dir={self.folder}"],
@@ -99,6 +102,18 @@ class ClusterProcess:
     def pid(self, program):
         """Of etcd, kube-apiserver, kube-controller-manager, kubelet..., for tests that kill it."""
         return self.facts["processes"][program][0]
+
+    def revive(self, program, pause_s=0):
+        """Kills one of the cluster's programs and starts it again with the same arguments."""
+        cluster, pid = tool.Cluster(self.folder), self.pid(program)
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+        os.kill(pid, signal.SIGKILL)
+        while cluster.is_alive(program):
+            time.sleep(0.01)
+        time.sleep(pause_s)
+        self.revived = [one for one in self.revived if one.poll() is None]
+        self.revived.append(cluster.start(program, *words))
+        self.facts = cluster.facts
 
     def processor_s(self):
         """What its programs have used, containers and their shims left out."""

@@ -16,7 +16,7 @@ class Controller:
     """A pod for each Sandbox, and the condition Ready."""
 
     def __init__(self):
-        self.pods, self.stopping, self.errors = {}, threading.Event(), []
+        self.pods, self.ready, self.stopping, self.errors = {}, set(), threading.Event(), []
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def __enter__(self):
@@ -43,9 +43,11 @@ class Controller:
 
     def step(self, o):
         name = o["metadata"]["name"]
-        if name in self.pods or o["metadata"].get("deletionTimestamp"):
+        if name in self.ready or o["metadata"].get("deletionTimestamp"):
             return
-        pod = self.pods[name] = Pod(PROGRAMS[2])
+        if name not in self.pods:
+            self.pods[name] = Pod(PROGRAMS[2])
+        pod = self.pods[name]
         pod.wait()
         template = o["spec"]["podTemplate"]
         spec = {"containers": [{"name": "sandbox", "image": "x"}], "nodeName": "n"}
@@ -55,10 +57,12 @@ class Controller:
         assert status in (201, 409), (status, answer)
         CLUSTER.patch(f"{CORE}/pods/{name}/status", {"status": {
             "phase": "Running", "podIP": pod.address, "podIPs": [{"ip": pod.address}]}})
-        CLUSTER.request("PATCH", f"{PATH}/{name}/status", {"status": {
+        status, answer = CLUSTER.request("PATCH", f"{PATH}/{name}/status", {"status": {
             "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
                             "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
-                        "application/merge-patch+json")
+                                         "application/merge-patch+json")
+        assert status in (200, 404), (status, answer)
+        self.ready.add(name)  # a connection that broke before lets the next look try again
 
 
 def create(**fields):
