@@ -1,5 +1,5 @@
-"""kube_chaos.py - kills operator, server, API server and kubelet at random moments under traffic, and
-looks for pods given twice, pods given dirty, lost sandboxes, leaks and times to live not kept.
+"""kube_chaos.py - kills operator, server, API server and kubelet at random moments under traffic,
+and looks for pods given twice or dirty, lost sandboxes, leaks and times to live not kept.
 
     run(world, seed, moments)  # a text that says what happened, or AssertionError
 
