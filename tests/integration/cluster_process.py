@@ -43,8 +43,9 @@ def why_not(api_only=True):
 class ClusterProcess:
     """`timeout` limits the start, in seconds."""
 
-    def __init__(self, api_only=True, kwok=False, timeout=240):
+    def __init__(self, api_only=True, kwok=False, timeout=240, audit=False):
         self.options = [*(["--api-only"] if api_only else []), *(["--kwok"] if kwok else []),
+                        *(["--audit"] if audit else []),
                         f"--timeout={timeout}"]
         self.timeout = timeout
         self.temporary = tempfile.TemporaryDirectory(prefix="osb-cluster-")
@@ -123,8 +124,22 @@ class ClusterProcess:
             ticks += sum(map(int, text.rpartition(")")[2].split()[11:13]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def log(self, program):
-        return (self.folder / "log" / f"{program}.log").read_text(errors="replace")
+    def log(self, program, ending=".log"):
+        return (self.folder / "log" / f"{program}{ending}").read_text(errors="replace")
+
+    def rights_unused(self, account, rules, but=()):
+        """Rights (group, resource, verb) that rules of a role grant, and of which a service account
+        ("namespace:name") made no use in a cluster with `audit`. `but`: resources left out."""
+        user, used = f"system:serviceaccount:{account}", set()
+        for line in self.log("audit.json", "").splitlines():
+            event = json.loads(line)
+            if event["user"]["username"] == user and event["responseStatus"]["code"] != 403:
+                about = event["objectRef"]
+                resource = "/".join(filter(None, [about["resource"], about.get("subresource")]))
+                used.add((about.get("apiGroup", ""), resource, event["verb"]))
+        return sorted({(group, resource, verb) for rule in rules for group in rule["apiGroups"]
+                       for resource in rule["resources"] for verb in rule["verbs"]
+                       if resource not in but} - used)
 
     # --- talking to it ---
 
