@@ -23,9 +23,10 @@ import chart_world  # noqa: E402
 from chart_world import ChartWorld  # noqa: E402
 from cluster_process import why_not  # noqa: E402
 from ingress_process import Ingress  # noqa: E402
-from kube_world import (BATCHES, CORE, NAMESPACE, POOLS, SNAPSHOTS, KubeServer,  # noqa: E402
-                        wait_until)
+from kube_world import (ACCOUNT, BATCHES, CORE, NAMESPACE, POOLS, SNAPSHOTS,  # noqa: E402
+                        KubeServer, wait_until)
 from node_world import NodeWorld  # noqa: E402
+from operator_process import FINALIZERS  # noqa: E402
 from tap import Skip, Tap, skip_all  # noqa: E402
 
 PROGRAMS = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
@@ -405,6 +406,18 @@ def nothing_is_left():
 
 # Those that need a gateway by path, which the chart's world does not have.
 BY_PATH = (the_gateway_leads_to_pods_by_path, the_javascript_client_works_by_path)
+def every_right_is_used():
+    """What the operator and the server may do, they did in the checks before."""
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    for account, role, but in (
+            ("system:controller-manager", f"{roles}/clusterroles/manager-role", FINALIZERS),
+            (f"{NAMESPACE}:{ACCOUNT}", f"{roles}/namespaces/{NAMESPACE}/roles/{ACCOUNT}",
+             ("pools", "persistentvolumeclaims", "secrets"))):  # test_kubernetes.py
+        unused = CLUSTER.rights_unused(account, CLUSTER.get(role)["rules"], but)
+        # A WebSocket is a GET; API servers from 1.35 on want "create", too.
+        assert set(unused) <= {("", "pods/exec", "create")}, (account, unused)
+
+
 SHORT = (
     a_sandbox_of_an_image_is_used_and_renewed,
     code_keeps_its_variables,
@@ -462,7 +475,8 @@ def by_programs(tap):
         with gateway_of("header") as HEADER, gateway_of("uri") as URI, \
                 server_of("header", HEADER) as SERVER:
             print(f"# all was up after {time.monotonic() - began:.0f} s", flush=True)
-            check_all(tap, SHORT + (LONG if "--long" in sys.argv else ()) + (nothing_is_left,))
+            check_all(tap, SHORT + ((*LONG, every_right_is_used) if "--long" in sys.argv else ())
+                      + (nothing_is_left,))
             print(f"# processor time of the cluster: {CLUSTER.processor_s():.0f} s", flush=True)
 
 
