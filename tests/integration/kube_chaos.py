@@ -161,7 +161,7 @@ class Killer:
     def __init__(self, world, rng):
         self.world, self.rng, self.count = world, rng, {}
         self.ways = {"operator": (10, self.operator), "server": (5, self.server),
-                     "kube-apiserver": (3, self.part), "kube-controller-manager": (1, self.part)}
+                     "kube-apiserver": (2, self.part), "kube-controller-manager": (1, self.part)}
         if world.node:
             self.ways["kubelet"] = (4, self.part)
 
