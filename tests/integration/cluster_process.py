@@ -52,7 +52,7 @@ class ClusterProcess:
         self.folder = pathlib.Path(self.temporary.name) / "c"
         self.facts = {}
         self.context = None
-        self.revived = []
+        self.words, self.revived = {}, []
 
     def tool(self, *words, timeout):
         done = subprocess.run([str(ROOT / "tools/cluster"), *words, f"--dir={self.folder}"],
@@ -64,6 +64,9 @@ class ClusterProcess:
         try:
             self.tool("up", *self.options, timeout=self.timeout + 60)
             self.facts = json.loads((self.folder / "cluster.json").read_text())
+            self.words = {
+                name: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+                for name, (pid, _) in self.facts["processes"].items()}
             pki = self.folder / "pki"
             self.context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
             self.context.load_cert_chain(str(pki / "admin.crt"), str(pki / "admin.key"))
@@ -105,16 +108,19 @@ class ClusterProcess:
         return self.facts["processes"][program][0]
 
     def revive(self, program, pause_s=0):
-        """Kills one of the cluster's programs and starts it again with the same arguments."""
-        cluster, pid = tool.Cluster(self.folder), self.pid(program)
-        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
-        os.kill(pid, signal.SIGKILL)
+        """Kills one of the cluster's programs, if it has not ended by itself, and starts it again
+        with the same arguments."""
+        cluster = tool.Cluster(self.folder)
         while cluster.is_alive(program):
+            os.kill(self.pid(program), signal.SIGKILL)
             time.sleep(0.01)
         time.sleep(pause_s)
         self.revived = [one for one in self.revived if one.poll() is None]
-        self.revived.append(cluster.start(program, *words))
+        self.revived.append(cluster.start(program, *self.words[program]))
         self.facts = cluster.facts
+
+    def is_alive(self, program):
+        return tool.Cluster(self.folder).is_alive(program)
 
     def processor_s(self):
         """What its programs have used, containers and their shims left out."""
@@ -177,8 +183,17 @@ class ClusterProcess:
 
     def install_crds(self):
         """Ours, and waits until they are served."""
-        self.kubectl("apply", "-f", CRDS)
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", CRDS)
+        self.apply_crds(CRDS)
+
+    def apply_crds(self, path):
+        """Not by `kubectl wait`, which fails for what has no conditions yet."""
+        for line in self.kubectl("apply", "--server-side", "-o", "name", "-f", path).splitlines():
+            about = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{line.split('/')[1]}"
+            end = time.monotonic() + 120
+            while not any(c["type"] == "Established" and c["status"] == "True" for c in
+                          self.get(about).get("status", {}).get("conditions") or ()):
+                assert time.monotonic() < end, f"{line} is not established"
+                time.sleep(0.05)
 
     def load(self, *archives):
         """Imports archives of images into the node."""

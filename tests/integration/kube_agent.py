@@ -108,8 +108,7 @@ def check(tap, cluster, programs):
     global CLUSTER, SERVER, PATH, PROGRAMS
     CLUSTER, PROGRAMS = cluster, programs
     for path in sorted(REAL.glob("*_sandboxes.yaml")) or [HERE / "agent_sandbox_crd.yaml"]:
-        cluster.kubectl("apply", "--server-side", "-f", path)
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", path)
+        cluster.apply_crds(path)
     names = [v["version"] for v in cluster.get("/apis/agents.x-k8s.io")["versions"]]
     PATH = AGENTS % ("v1beta1" if "v1beta1" in names else "v1alpha1")
     set_up(cluster, agent=True)

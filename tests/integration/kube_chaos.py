@@ -184,6 +184,9 @@ class Killer:
 
     def look_after(self):
         """What ended because the API server was away is started again, as a kubelet does."""
+        for name, (_, way) in self.ways.items():
+            if way == self.part and not self.world.cluster.is_alive(name):
+                self.world.cluster.revive(name)
         if self.world.operator.process.poll() is not None:
             self.world.operator.start()
         if self.world.server.process.poll() is not None:
