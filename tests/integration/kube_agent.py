@@ -1,6 +1,8 @@
 """kube_agent.py - checks of the provider agent-sandbox of the kubernetes runtime, for
 test_kubernetes.py: with the custom resources of kubernetes-sigs/agent-sandbox, or with a reduced
 copy where those are not at hand. The test plays its controller and the kubelet."""
+import http.client
+import os
 import pathlib
 import threading
 
@@ -35,7 +37,7 @@ class Controller:
             try:
                 for o in CLUSTER.get(PATH)["items"]:
                     self.step(o)
-            except OSError:
+            except (ConnectionError, TimeoutError, http.client.HTTPException):
                 pass
             except Exception as error:  # pylint: disable=broad-except
                 self.errors.append(repr(error))
@@ -46,7 +48,7 @@ class Controller:
         if name in self.ready or o["metadata"].get("deletionTimestamp"):
             return
         if name not in self.pods:
-            self.pods[name] = Pod(PROGRAMS[2])
+            self.pods[name] = Pod(os.path.abspath(PROGRAMS[2]))  # it runs elsewhere
         pod = self.pods[name]
         pod.wait()
         template = o["spec"]["podTemplate"]
