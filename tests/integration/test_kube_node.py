@@ -414,8 +414,8 @@ def every_right_is_used():
             (f"{NAMESPACE}:{ACCOUNT}", f"{roles}/namespaces/{NAMESPACE}/roles/{ACCOUNT}",
              ("pools", "persistentvolumeclaims", "secrets"))):  # test_kubernetes.py
         unused = CLUSTER.rights_unused(account, CLUSTER.get(role)["rules"], but)
-        # A WebSocket is a GET, and API servers from 1.35 on want "create", too. Pods are listed when
-        # diagnostics are asked for before the operator has told of a pod.
+        # A WebSocket is a GET, and API servers from 1.35 on want "create", too. Pods are listed
+        # when diagnostics are asked for before the operator has told of a pod.
         assert set(unused) <= {("", "pods/exec", "create"), ("", "pods", "list")}, (account, unused)
 
 
