@@ -13,9 +13,11 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import ssl
 import subprocess
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CRDS = ROOT / "deploy/kubernetes/crds"
@@ -41,14 +43,16 @@ def why_not(api_only=True):
 class ClusterProcess:
     """`timeout` limits the start, in seconds."""
 
-    def __init__(self, api_only=True, kwok=False, timeout=240):
+    def __init__(self, api_only=True, kwok=False, timeout=240, audit=False):
         self.options = [*(["--api-only"] if api_only else []), *(["--kwok"] if kwok else []),
+                        *(["--audit"] if audit else []),
                         f"--timeout={timeout}"]
         self.timeout = timeout
         self.temporary = tempfile.TemporaryDirectory(prefix="osb-cluster-")
         self.folder = pathlib.Path(self.temporary.name) / "c"
         self.facts = {}
         self.context = None
+        self.words, self.revived = {}, []
 
     def tool(self, *words, timeout):
         done = subprocess.run([str(ROOT / "tools/cluster"), *words, f"--dir={self.folder}"],
@@ -60,6 +64,9 @@ class ClusterProcess:
         try:
             self.tool("up", *self.options, timeout=self.timeout + 60)
             self.facts = json.loads((self.folder / "cluster.json").read_text())
+            self.words = {
+                name: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+                for name, (pid, _) in self.facts["processes"].items()}
             pki = self.folder / "pki"
             self.context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
             self.context.load_cert_chain(str(pki / "admin.crt"), str(pki / "admin.key"))
@@ -100,6 +107,21 @@ class ClusterProcess:
         """Of etcd, kube-apiserver, kube-controller-manager, kubelet..., for tests that kill it."""
         return self.facts["processes"][program][0]
 
+    def revive(self, program, pause_s=0):
+        """Kills one of the cluster's programs, if it has not ended by itself, and starts it again
+        with the same arguments."""
+        cluster = tool.Cluster(self.folder)
+        while cluster.is_alive(program):
+            os.kill(self.pid(program), signal.SIGKILL)
+            time.sleep(0.01)
+        time.sleep(pause_s)
+        self.revived = [one for one in self.revived if one.poll() is None]
+        self.revived.append(cluster.start(program, *self.words[program]))
+        self.facts = cluster.facts
+
+    def is_alive(self, program):
+        return tool.Cluster(self.folder).is_alive(program)
+
     def processor_s(self):
         """What its programs have used, containers and their shims left out."""
         ticks = 0
@@ -108,8 +130,22 @@ class ClusterProcess:
             ticks += sum(map(int, text.rpartition(")")[2].split()[11:13]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def log(self, program):
-        return (self.folder / "log" / f"{program}.log").read_text(errors="replace")
+    def log(self, program, ending=".log"):
+        return (self.folder / "log" / f"{program}{ending}").read_text(errors="replace")
+
+    def rights_unused(self, account, rules, but=()):
+        """Rights (group, resource, verb) that rules of a role grant, and of which a service account
+        ("namespace:name") made no use in a cluster with `audit`. `but`: resources left out."""
+        user, used = f"system:serviceaccount:{account}", set()
+        for line in self.log("audit.json", "").splitlines():
+            event = json.loads(line)
+            if event["user"]["username"] == user and event["responseStatus"]["code"] != 403:
+                about = event["objectRef"]
+                resource = "/".join(filter(None, [about["resource"], about.get("subresource")]))
+                used.add((about.get("apiGroup", ""), resource, event["verb"]))
+        return sorted({(group, resource, verb) for rule in rules for group in rule["apiGroups"]
+                       for resource in rule["resources"] for verb in rule["verbs"]
+                       if resource not in but} - used)
 
     # --- talking to it ---
 
@@ -147,8 +183,17 @@ class ClusterProcess:
 
     def install_crds(self):
         """Ours, and waits until they are served."""
-        self.kubectl("apply", "-f", CRDS)
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", CRDS)
+        self.apply_crds(CRDS)
+
+    def apply_crds(self, path):
+        """Not by `kubectl wait`, which fails for what has no conditions yet."""
+        for line in self.kubectl("apply", "--server-side", "-o", "name", "-f", path).splitlines():
+            about = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{line.split('/')[1]}"
+            end = time.monotonic() + 120
+            while not any(c["type"] == "Established" and c["status"] == "True" for c in
+                          self.get(about).get("status", {}).get("conditions") or ()):
+                assert time.monotonic() < end, f"{line} is not established"
+                time.sleep(0.05)
 
     def load(self, *archives):
         """Imports archives of images into the node."""

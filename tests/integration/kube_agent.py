@@ -1,6 +1,8 @@
 """kube_agent.py - checks of the provider agent-sandbox of the kubernetes runtime, for
 test_kubernetes.py: with the custom resources of kubernetes-sigs/agent-sandbox, or with a reduced
 copy where those are not at hand. The test plays its controller and the kubelet."""
+import http.client
+import os
 import pathlib
 import threading
 
@@ -16,7 +18,7 @@ class Controller:
     """A pod for each Sandbox, and the condition Ready."""
 
     def __init__(self):
-        self.pods, self.stopping, self.errors = {}, threading.Event(), []
+        self.pods, self.ready, self.stopping, self.errors = {}, set(), threading.Event(), []
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def __enter__(self):
@@ -35,7 +37,7 @@ class Controller:
             try:
                 for o in CLUSTER.get(PATH)["items"]:
                     self.step(o)
-            except OSError:
+            except (ConnectionError, TimeoutError, http.client.HTTPException):
                 pass
             except Exception as error:  # pylint: disable=broad-except
                 self.errors.append(repr(error))
@@ -43,9 +45,11 @@ class Controller:
 
     def step(self, o):
         name = o["metadata"]["name"]
-        if name in self.pods or o["metadata"].get("deletionTimestamp"):
+        if name in self.ready or o["metadata"].get("deletionTimestamp"):
             return
-        pod = self.pods[name] = Pod(PROGRAMS[2])
+        if name not in self.pods:
+            self.pods[name] = Pod(os.path.abspath(PROGRAMS[2]))  # it runs elsewhere
+        pod = self.pods[name]
         pod.wait()
         template = o["spec"]["podTemplate"]
         spec = {"containers": [{"name": "sandbox", "image": "x"}], "nodeName": "n"}
@@ -55,10 +59,12 @@ class Controller:
         assert status in (201, 409), (status, answer)
         CLUSTER.patch(f"{CORE}/pods/{name}/status", {"status": {
             "phase": "Running", "podIP": pod.address, "podIPs": [{"ip": pod.address}]}})
-        CLUSTER.request("PATCH", f"{PATH}/{name}/status", {"status": {
+        status, answer = CLUSTER.request("PATCH", f"{PATH}/{name}/status", {"status": {
             "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
                             "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
-                        "application/merge-patch+json")
+                                         "application/merge-patch+json")
+        assert status in (200, 404), (status, answer)
+        self.ready.add(name)  # a connection that broke before lets the next look try again
 
 
 def create(**fields):
@@ -104,8 +110,7 @@ def check(tap, cluster, programs):
     global CLUSTER, SERVER, PATH, PROGRAMS
     CLUSTER, PROGRAMS = cluster, programs
     for path in sorted(REAL.glob("*_sandboxes.yaml")) or [HERE / "agent_sandbox_crd.yaml"]:
-        cluster.kubectl("apply", "--server-side", "-f", path)
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", path)
+        cluster.apply_crds(path)
     names = [v["version"] for v in cluster.get("/apis/agents.x-k8s.io")["versions"]]
     PATH = AGENTS % ("v1beta1" if "v1beta1" in names else "v1alpha1")
     set_up(cluster, agent=True)

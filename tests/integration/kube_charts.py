@@ -5,6 +5,8 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tarfile
+import tempfile
 
 from kube_world import ROOT
 from tap import Skip
@@ -88,6 +90,22 @@ def umbrella_chart():
     assert find(objects, "Deployment", "opensandbox-server")["spec"]["replicas"] == 1
 
 
+def packaged_charts():
+    """An archive of a chart holds files, no links, and says the same as the directory."""
+    with tempfile.TemporaryDirectory(prefix="osb-charts-") as folder:
+        for chart in sorted((DEPLOY / "charts").iterdir()):
+            helm("package", chart, "-d", folder)
+            archive, = pathlib.Path(folder).glob(f"{chart.name}-[0-9]*.tgz")
+            with tarfile.open(archive) as tar:
+                links = [member.name for member in tar if not member.isreg()]
+            assert not links, links
+            # Not a random key, which no two renderings share.
+            keys = [f"--set={above}server.auth.apiKey=k" for above in ("", "opensandbox-server.")]
+            shown = [helm("template", "r", source, "-n", "opensandbox-system",
+                          "--kube-version=v1.35.4", *keys) for source in (chart, archive)]
+            assert shown[0] == shown[1] and shown[0].count("\nkind: ") > 5, chart.name
+
+
 def kustomize_base():
     text = CLUSTER.kubectl("kustomize", DEPLOY)
     objects = judge(text)
@@ -109,5 +127,6 @@ def check(tap, cluster):
     CLUSTER = cluster
     for name in NAMESPACES:
         cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    for one in (controller_chart, server_chart, umbrella_chart, kustomize_base, examples):
+    for one in (controller_chart, server_chart, umbrella_chart, packaged_charts, kustomize_base,
+                examples):
         tap.check("deploy: " + one.__name__.replace("_", " "), one)

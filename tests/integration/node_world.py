@@ -123,7 +123,8 @@ class NodeWorld:
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
-            self.cluster = stack.enter_context(ClusterProcess(api_only=False, timeout=400))
+            self.cluster = stack.enter_context(ClusterProcess(api_only=False, timeout=400,
+                                                               audit=True))
             self.load_images()
             self.set_up(stack)
             self.stack = stack.pop_all()
@@ -172,7 +173,7 @@ class NodeWorld:
 
     def make_operator(self):
         return operator_process.Operator(
-            self.programs["operator"], self.cluster.kubeconfig,
+            self.programs["operator"], operator_process.account(self.cluster),
             f"--snapshot-registry={self.cluster.registry}/snapshots",
             "--snapshot-registry-insecure=true",
             "--image-committer-image=localhost/image-committer:1",

@@ -17,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECONDS_MAX = 60
 GROUP = "/apis/sandbox.opensandbox.io/v1alpha1"
 MERGE = "application/merge-patch+json"
+# Asked for by the admission plugin OwnerReferencesPermissionEnforcement, never by a request.
+FINALIZERS = ("batchsandboxes/finalizers", "pools/finalizers", "sandboxsnapshots/finalizers")
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "registry.test/image:1"}],
                      "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}}
 

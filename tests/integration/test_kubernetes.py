@@ -450,8 +450,7 @@ def main():
                 KubeServer(*PROGRAMS, cluster=CLUSTER) as SERVER:
             for check in CHECKS:
                 tap.check(check.__name__.replace("_", " "), check)
-        if "--agent" in sys.argv:  # tests/drill/kubernetes
-            kube_agent.check(tap, CLUSTER, PROGRAMS)
+        kube_agent.check(tap, CLUSTER, PROGRAMS)
         kube_charts.check(tap, CLUSTER)
     sys.exit(tap.end())
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "tools"))
 from cluster_process import CRDS, ClusterProcess, why_not  # noqa: E402
 from operator_process import (  # noqa: E402
-    Kubelet, Namespace, Operator, account, allocated_of, install_crds, note, wait_for)
+    FINALIZERS, Kubelet, Namespace, Operator, account, allocated_of, install_crds, note, wait_for)
 from tap import Tap, skip_all  # noqa: E402
 
 OPERATOR, EXECUTOR = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
@@ -344,6 +344,18 @@ def leading(cluster, rights):
         assert b"this process leads" in operator.log and b"cannot be" not in operator.log
 
 
+# Pauses and restarts, which test_kube_node.py looks at.
+NEED_A_NODE = {("", "pods", "get"), ("", "pods", "patch"),
+               ("sandbox.opensandbox.io", "sandboxsnapshots", "delete")}
+
+
+def rights_used(cluster):
+    rules = cluster.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/manager-role")["rules"]
+    unused = cluster.rights_unused("system:controller-manager", rules,
+                                   FINALIZERS + ("pods/exec", "jobs"))
+    assert set(unused) <= NEED_A_NODE, unused
+
+
 CHECKS = [
     ("a sandbox of its own pods gets them, reports them, and takes them along", own_pods),
     ("a sandbox goes when its time is over", expiry),
@@ -366,7 +378,7 @@ CHECKS = [
 def main():
     skip_all(why_not(api_only=True))
     tap = Tap()
-    with ClusterProcess(api_only=True) as cluster:
+    with ClusterProcess(api_only=True, audit=True) as cluster:
         install_crds(cluster, CRDS)
         space = Namespace(cluster, "default")
         rights = account(cluster)  # no others than an installation has
@@ -377,6 +389,7 @@ def main():
                 print("# " + operator.log.decode().replace("\n", "\n# "), file=sys.stderr)
         tap.check("the leader renews its lease with the rights of an installation", leading,
                   cluster, rights)
+        tap.check("the operator uses each of its rights", rights_used, cluster)
     return tap.end()
 
 

@@ -112,5 +112,5 @@ int sql_identify(sqlite3 *db, uint32_t count, uint32_t *ret_version, struct err 
 int sql_migrate(sqlite3 *db, uint32_t version, const char *const *steps, uint32_t count,
                 struct err *e);
 
-#define SQL_VERSION 3 /* the version this program writes */
+#define SQL_VERSION 4 /* the version this program writes */
 extern const char *const sql_steps[SQL_VERSION];

@@ -122,6 +122,22 @@ TEST(store, sets_a_status_only_from_the_expected_ones)
     store_close(s);
 }
 
+TEST(store, keeps_every_state)
+{
+    struct store *s = open_store();
+
+    insert_row_of(s, STR("one"));
+    for (int state = 0; state < SANDBOX_STATE_COUNT; state++) {
+        struct store_status status = status_of((enum sandbox_state)state, 2000 + state);
+        auto_found f = {0};
+
+        CHECK_EQ(store_set_status(s, STR("one"), ANY, &status, NULL), 1);
+        f = find_row(s, STR("one"));
+        CHECK_EQ(f.row.state, state);
+    }
+    store_close(s);
+}
+
 TEST(store, renews_what_has_the_expected_expiry)
 {
     struct store *s = open_store();

@@ -169,15 +169,46 @@ static void overwrite(off_t offset, const char *bytes)
     CHECK_EQ(close(fd), 0);
 }
 
+struct pages {
+    off_t at[16];
+    size_t count;
+};
+
+static int add_page(void *user, int count UNUSED, char **values, char **names UNUSED)
+{
+    struct pages *pages = user;
+
+    CHECK(pages->count < ARRAY_LEN(pages->at));
+    pages->at[pages->count++] = (strtoll(values[0], NULL, 10) - 1) * 4096;
+    return 0;
+}
+
+/* Where the schema and each table begin; between them are pages that nothing uses. */
+static struct pages used_pages(void)
+{
+    struct pages pages = {.count = 1};
+    sqlite3 *db = NULL;
+
+    CHECK_EQ(sqlite3_open(store_path, &db), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "SELECT rootpage FROM sqlite_schema WHERE type = 'table'", add_page,
+                          &pages, NULL),
+             SQLITE_OK);
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+    return pages;
+}
+
 TEST(store_open, refuses_a_damaged_file_by_name)
 {
-    static const off_t offsets[] = {0, 4096, 2 * 4096, 3 * 4096};
+    struct pages pages;
 
-    for (size_t i = 0; i < ARRAY_LEN(offsets); i++) {
+    make_store();
+    pages = used_pages();
+    CHECK(pages.count > 2);
+    for (size_t i = 0; i < pages.count; i++) {
         struct err e = {0};
 
         make_store();
-        overwrite(offsets[i], "this was never written by a database");
+        overwrite(pages.at[i], "this was never written by a database");
         CHECK_EQ(try_open(&e), -EUCLEAN);
         CHECK(strstr(e.msg, store_path));
     }
@@ -296,7 +327,7 @@ static void count_event(void *user, const struct store_event *event UNUSED)
 
 TEST(store_migrate, keeps_the_sandboxes_of_version_1)
 {
-    struct store_status status = {SANDBOX_PAUSED, STR("WHY"), STR("because"), 13};
+    struct store_status status = {SANDBOX_ALLOCATED, STR("WHY"), STR("because"), 13};
     struct store *s = open_version_1();
     size_t events = 0;
 
