@@ -233,6 +233,8 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
         error = ready_layer_userns(&r->slot, x->e);
     if (error == 0)
         error = spawn_open_disk(x, r, &args.disk);
+    if (error == 0 && plan->bind_count)
+        error = life_note_shares(r->dir, x->e);
     if (error == 0 && plan->guarded)
         error = policy_close(x->b, r->slot.slot, r->dir, x->e);
     if (error == 0)
