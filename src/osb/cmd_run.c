@@ -34,6 +34,37 @@ static int run_inside(struct cli *cli, const char *const *words)
     return cli_run(cli, &run, NULL);
 }
 
+/* --- a new sandbox --- */
+
+enum { LIFETIME_S = 600, RENEW_FIRST_MS = 1000, RENEW_MS = LIFETIME_S * 1000 / 3 };
+
+/* As a task beside the command: a sandbox whose lifetime the user did not set lives as long as its
+ * command, and for LIFETIME_S if we are killed. Renewals that fail are tried again. */
+static void renew_task(struct osb_client *client, void *user)
+{
+    struct cli *cli = user;
+    uint32_t wait_ms = RENEW_FIRST_MS;
+
+    while (osb_sleep(client, wait_ms) == 0) {
+        if (osb_sandbox_renew(client, osb_sandbox_id(cli->sandbox), LIFETIME_S, NULL) == -ECANCELED)
+            return;
+        wait_ms = RENEW_MS;
+    }
+}
+
+static int run_and_renew(struct cli *cli, const char *const *words)
+{
+    struct osb_task *task = NULL;
+    int status;
+
+    if (osb_task_start(cli->client, renew_task, cli, &task) < 0)
+        return cli_failed(cli);
+    status = run_inside(cli, words);
+    osb_task_cancel(task);
+    (void)osb_task_join(task);
+    return status;
+}
+
 /* Ctrl-C may come while the sandbox is deleted, or may have come just before. */
 static int end_sandbox(struct cli *cli)
 {
@@ -86,7 +117,7 @@ int run_new(struct cli *cli)
     if (status)
         return status;
     if (!cli_interrupted())
-        status = run_inside(cli, words);
+        status = create.timeout_s ? run_inside(cli, words) : run_and_renew(cli, words);
     if (cli_interrupted())
         status = 128 + cli_interrupted();
     if (ends && !cli->detached) {

@@ -47,6 +47,27 @@ def run_that_is_ended_removes_its_sandbox(osb):
         assert osb.ids() == before, signo
 
 
+def run_renews_a_sandbox_without_a_lifetime(osb):
+    before = osb.ids()
+
+    def expiry():
+        return [item["expires_at"] for item in osb.json("sandbox", "list")["items"]
+                if item["id"] not in before]
+
+    for words, renews in (((), True), (("--timeout", "5m"), False)):
+        with subprocess.Popen([osb.program, "run", "--rm", "--image", "host", *words, "--", "sleep",
+                               "1000"], env=osb.env, stdin=subprocess.DEVNULL) as process:
+            wait_for(expiry, "the sandbox")
+            at = expiry()
+            if renews:
+                wait_for(lambda at=at: expiry() != at, "the first renewal")
+            else:
+                assert expiry() == at
+            process.terminate()
+            assert process.wait(SECONDS_MAX) == 128 + signal.SIGTERM
+        assert osb.ids() == before
+
+
 def run_keeps_a_sandbox_whose_terminal_is_left(osb):
     before = osb.ids()
     screen = Screen(osb, "run", "--rm", "-it", "--image", "host", columns=200)
@@ -346,6 +367,7 @@ def exec_with_a_terminal(osb, box):
 LIFE_TESTS = [
     run_makes_and_removes_a_sandbox,
     run_that_is_ended_removes_its_sandbox,
+    run_renews_a_sandbox_without_a_lifetime,
     run_keeps_a_sandbox_whose_terminal_is_left,
     run_passes_input_on,
     logs_of_a_sandbox,
