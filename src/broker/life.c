@@ -239,14 +239,15 @@ static int life_kill_soon(const struct broker *b, const struct slot_record *reco
 /* 1: its cgroups, network and files are left, and processes that are ending. -ENOENT when another
  * process was here since the caller found the slot: its record is gone then, though its directory
  * is not. */
-static int life_end_taken(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+static int life_end_with(const struct broker *b, uint32_t slot, int dir, const char *id, bool soon,
+                         struct err *e)
 {
     struct slot_record record;
     int r;
 
     if (slot_read_record(dir, &record, NULL) < 0 || !str_eq(str_of(record.id), str_of(id)))
         return err_set(e, ENOENT, "it was removed already");
-    r = life_kill_soon(b, &record, dir, e);
+    r = soon ? life_kill_soon(b, &record, dir, e) : life_kill(b, slot, dir, e);
     if (r < 0)
         return r;
     if (life_has(dir, "layer"))
@@ -255,6 +256,17 @@ static int life_end_taken(struct broker *b, uint32_t slot, int dir, const char *
     r = life_unname(b, id, slot, e);
     life_abandon(dir);
     return r < 0 ? r : 1;
+}
+
+static int life_end_taken(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    return life_end_with(b, slot, dir, id, false, e);
+}
+
+static int life_end_soon_taken(struct broker *b, uint32_t slot, int dir, const char *id,
+                               struct err *e)
+{
+    return life_end_with(b, slot, dir, id, true, e);
 }
 
 void life_abandon(int dir)
@@ -282,12 +294,21 @@ int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struc
     return life_take(b, slot, dir, id, life_destroy_taken, e);
 }
 
-int life_end(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+/* After life_end_taken: hands the rest to the cleaner. */
+static int life_leave(struct broker *b, uint32_t slot, int dir, int r, struct err *e)
 {
-    int r = life_take(b, slot, dir, id, life_end_taken, e);
-
     if (r <= 0 || leftover_put(b, slot))
         return r < 0 ? r : 0;
     r = life_destroy(b, slot, dir, NULL, e);
     return r == -ENOENT ? 0 : r; /* a sweep was faster */
+}
+
+int life_end(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    return life_leave(b, slot, dir, life_take(b, slot, dir, id, life_end_taken, e), e);
+}
+
+int life_end_soon(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    return life_leave(b, slot, dir, life_take(b, slot, dir, id, life_end_soon_taken, e), e);
 }

@@ -496,7 +496,7 @@ static int op_remove(struct exchange *x)
         r = life_find_leftover(x->b, x->request->id.id, &record, &dir, x->e);
     if (r < 0)
         return r;
-    r = life_end(x->b, record.slot, dir, record.id, x->e);
+    r = (x->request->id.soon ? life_end_soon : life_end)(x->b, record.slot, dir, record.id, x->e);
     return r < 0 ? err_wrap(x->e, r, "remove sandbox '%s'", record.id) : 0;
 }
 
