@@ -146,6 +146,11 @@ int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struc
 /* Kills a sandbox and frees its name: no process and no id of it is left on return. The cleaner
  * removes the rest, or this call if too many slots wait for that. Otherwise as life_destroy. */
 int life_end(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
+/* The same, but processes may be left that were killed and have not ended, unless their end could
+ * be seen: by a volume, or by the next start of the sandbox. */
+int life_end_soon(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e);
+/* Before a sandbox with volumes starts: its removal waits until its processes have ended. */
+int life_note_shares(int dir, struct err *e);
 /* Leaves a slot that could not be destroyed to the next sweep. */
 void life_abandon(int dir);
 

@@ -366,6 +366,16 @@ int broker_remove(struct broker_client *c, const char *id, struct err *e)
     return ask_about(c, BROKER_REMOVE, id, NULL, 0, &reply, NULL, e);
 }
 
+int broker_remove_soon(struct broker_client *c, const char *id, struct err *e)
+{
+    struct broker_request request = {.op = BROKER_REMOVE, .id.soon = true};
+    struct broker_reply reply;
+
+    if (str_copy(request.id.id, sizeof(request.id.id), str_of(id)) < 0)
+        return err_set(e, EINVAL, "'%.64s' is not a valid sandbox id", id);
+    return exchange(c, &request, NULL, 0, &reply, NULL, e);
+}
+
 int broker_snapshot(struct broker_client *c, const char *id, int dir, int memory, struct err *e)
 {
     struct broker_request request = {.op = BROKER_SNAPSHOT, .snapshot.memory = memory >= 0};

@@ -52,6 +52,9 @@ int broker_resume(struct broker_client *c, const char *id, struct err *e);
 int broker_stat(struct broker_client *c, const char *id, struct broker_sandbox *ret_sandbox,
                 struct cgroup_stat *ret_stat, struct err *e);
 int broker_remove(struct broker_client *c, const char *id, struct err *e);
+/* The same, but need not wait until the processes that it killed have ended: none of them runs code
+ * of its own any more. Waits all the same where their end could be seen, see broker.md. */
+int broker_remove_soon(struct broker_client *c, const char *id, struct err *e);
 /* Starts to copy the files that the sandbox wrote into an empty directory, as a layer with
  * PLAN_LAYER_SHIFTED, while the sandbox is frozen; and its memory into another, unless that is
  * negative: -ENOTSUP when its runtime cannot. Returns a socket for broker_copied_result;

@@ -200,31 +200,73 @@ static int life_destroy_taken(struct broker *b, uint32_t slot, int dir, const ch
     return r < 0 ? r : life_remove_parts(b, slot, dir, id, e);
 }
 
-/* A sandbox with a lasting layer may start again at once. Its overlay must be unmounted by then,
- * and the kernel may do that a moment after the last process ended. */
-static bool life_may_linger(int dir)
+#define MARKER_SHARES "shares" /* made before a sandbox starts that mounts volumes */
+
+int life_note_shares(int dir, struct err *e)
 {
-    return faccessat(dir, "layer", F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+    auto_fd fd = openat(dir, MARKER_SHARES, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    return fd < 0 ? err_sys(e, errno, "note that the sandbox has volumes") : 0;
 }
 
-/* 1: its cgroups, network and files are left. -ENOENT when another process was here since the
- * caller found the slot: its record is gone then, though its directory is not. */
-static int life_end_taken(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+static bool life_has(int dir, const char *name)
+{
+    return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Whether the kernel may still be busy with the sandbox's end when its removal is answered. SIGKILL
+ * keeps a process from running its own code, but a system call that it is in may complete:
+ * - a sandbox with a lasting layer may start again at once, and its overlay must be unmounted;
+ * - a write to a volume must not be seen after the answer;
+ * - processes of an OCI runtime need not end with PID 1. */
+static bool life_may_linger(int dir, const struct slot_record *record)
+{
+    return record->state == SLOT_LIVE && !record->runtime[0] && !life_has(dir, "layer") &&
+           !life_has(dir, MARKER_SHARES);
+}
+
+/* As life_kill, but does not wait for the end of the processes if it need not. PID 1 ends the
+ * others of its pid namespace. */
+static int life_kill_soon(const struct broker *b, const struct slot_record *record, int dir,
+                          struct err *e)
+{
+    struct cgroup groups = cgroup_at(b->host.cgroups, record->slot);
+    int r = life_may_linger(dir, record) ? cgroup_kill_begin(&groups, e) : 0;
+
+    return r != 0 ? r : life_kill(b, record->slot, dir, e);
+}
+
+/* 1: its cgroups, network and files are left, and processes that are ending. -ENOENT when another
+ * process was here since the caller found the slot: its record is gone then, though its directory
+ * is not. */
+static int life_end_with(const struct broker *b, uint32_t slot, int dir, const char *id, bool soon,
+                         struct err *e)
 {
     struct slot_record record;
     int r;
 
     if (slot_read_record(dir, &record, NULL) < 0 || !str_eq(str_of(record.id), str_of(id)))
         return err_set(e, ENOENT, "it was removed already");
-    r = life_kill(b, slot, dir, e);
+    r = soon ? life_kill_soon(b, &record, dir, e) : life_kill(b, slot, dir, e);
     if (r < 0)
         return r;
-    if (!life_may_linger(dir))
+    if (life_has(dir, "layer"))
         return life_remove_parts(b, slot, dir, id, e);
     life_disown(b, dir);
     r = life_unname(b, id, slot, e);
     life_abandon(dir);
     return r < 0 ? r : 1;
+}
+
+static int life_end_taken(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    return life_end_with(b, slot, dir, id, false, e);
+}
+
+static int life_end_soon_taken(struct broker *b, uint32_t slot, int dir, const char *id,
+                               struct err *e)
+{
+    return life_end_with(b, slot, dir, id, true, e);
 }
 
 void life_abandon(int dir)
@@ -252,12 +294,21 @@ int life_destroy(struct broker *b, uint32_t slot, int dir, const char *id, struc
     return life_take(b, slot, dir, id, life_destroy_taken, e);
 }
 
-int life_end(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+/* After life_end_taken: hands the rest to the cleaner. */
+static int life_leave(struct broker *b, uint32_t slot, int dir, int r, struct err *e)
 {
-    int r = life_take(b, slot, dir, id, life_end_taken, e);
-
     if (r <= 0 || leftover_put(b, slot))
         return r < 0 ? r : 0;
     r = life_destroy(b, slot, dir, NULL, e);
     return r == -ENOENT ? 0 : r; /* a sweep was faster */
+}
+
+int life_end(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    return life_leave(b, slot, dir, life_take(b, slot, dir, id, life_end_taken, e), e);
+}
+
+int life_end_soon(struct broker *b, uint32_t slot, int dir, const char *id, struct err *e)
+{
+    return life_leave(b, slot, dir, life_take(b, slot, dir, id, life_end_soon_taken, e), e);
 }

@@ -233,6 +233,8 @@ static int spawn_in(struct exchange *x, struct ready *r, struct slot_record *rec
         error = ready_layer_userns(&r->slot, x->e);
     if (error == 0)
         error = spawn_open_disk(x, r, &args.disk);
+    if (error == 0 && plan->bind_count)
+        error = life_note_shares(r->dir, x->e);
     if (error == 0 && plan->guarded)
         error = policy_close(x->b, r->slot.slot, r->dir, x->e);
     if (error == 0)
@@ -494,7 +496,7 @@ static int op_remove(struct exchange *x)
         r = life_find_leftover(x->b, x->request->id.id, &record, &dir, x->e);
     if (r < 0)
         return r;
-    r = life_end(x->b, record.slot, dir, record.id, x->e);
+    r = (x->request->id.soon ? life_end_soon : life_end)(x->b, record.slot, dir, record.id, x->e);
     return r < 0 ? err_wrap(x->e, r, "remove sandbox '%s'", record.id) : 0;
 }
 

@@ -1,6 +1,6 @@
 /* remover.c - processes that remove what sandboxes and volumes leave.
  *
- * The end of a sandbox is answered when its processes are dead and its name is free. Its cgroups,
+ * The end of a sandbox is answered when its processes are killed and its name is free. Its cgroups,
  * veth and files go later, by the cleaner, which gets the numbers of such slots by a pipe. The pipe
  * holds LEFTOVERS_MAX of them: when it is full, the worker removes a slot before it answers. A
  * number that is lost is found by the sweep that follows a killed process, or the next start.
@@ -83,7 +83,8 @@ int eraser_run(struct broker *b, struct err *e)
     return trash_empty(b, e);
 }
 
-/* Unlike the others, it leaves slots with many files to the remover. */
+/* Unlike the others, it leaves slots with many files to the remover, and those whose processes do
+ * not end in time. */
 int cleaner_run(struct broker *b, struct err *e)
 {
     struct pollfd p = {.fd = b->leftovers[0], .events = POLLIN};
@@ -96,6 +97,8 @@ int cleaner_run(struct broker *b, struct err *e)
         while (read(b->leftovers[0], &l, sizeof(l)) == (ssize_t)sizeof(l)) {
             int r = broker_sweep_slot(b, l.slot, error ? NULL : e);
 
+            if (r == -ETIMEDOUT)
+                remover_wake(b);
             error = error ? error : r;
         }
     return error;

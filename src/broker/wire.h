@@ -72,6 +72,8 @@ struct broker_config {
 
 struct broker_id {
     char id[PLAN_ID_MAX];
+    uint32_t
+        soon; /* of BROKER_REMOVE: once the processes are killed, though they may not have ended */
 };
 
 struct broker_snapshot {

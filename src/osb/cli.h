@@ -30,6 +30,7 @@ struct cli {
     struct osb_sandbox *sandbox;
     enum format format;
     bool color, verbose;
+    bool detached; /* the user left a terminal, which goes on */
 };
 
 /* --- the command line (cli.c) --- */
@@ -138,6 +139,10 @@ int cli_run(struct cli *cli, const struct osb_run *run, const char *session);
 /* Between on and off, Ctrl-C ends the call in progress with -ECANCELED. Off returns the signal that
  * came, or 0. */
 int cli_interruptible(struct cli *cli, bool on);
+/* From now on the first SIGINT, SIGTERM or SIGHUP does not end the program: it ends the call in
+ * progress where that is interruptible, and is remembered. For programs that must clean up. */
+void cli_guard(void);
+int cli_interrupted(void); /* the last of these signals; 0 = none */
 /* Fills what `sandbox create`, `run` and others share; 0 or an exit status. */
 int cli_fill_create(struct cli *cli, struct osb_create *create);
 /* defaults.timeout of the settings: seconds, -1 for none, 0 when unset; 0 or an exit status. */

@@ -1,6 +1,7 @@
 /* cmd_run.c - osb run, exec and shell: a command or a terminal, in a new sandbox or in one. */
 #include "osb/commands.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 /* The command as the options want it; `terminal` decides how. */
@@ -33,11 +34,75 @@ static int run_inside(struct cli *cli, const char *const *words)
     return cli_run(cli, &run, NULL);
 }
 
+/* --- a new sandbox --- */
+
+enum { LIFETIME_S = 600, RENEW_FIRST_MS = 1000, RENEW_MS = LIFETIME_S * 1000 / 3 };
+
+/* As a task beside the command: a sandbox whose lifetime the user did not set lives as long as its
+ * command, and for LIFETIME_S if we are killed. Renewals that fail are tried again. */
+static void renew_task(struct osb_client *client, void *user)
+{
+    struct cli *cli = user;
+    uint32_t wait_ms = RENEW_FIRST_MS;
+
+    while (osb_sleep(client, wait_ms) == 0) {
+        if (osb_sandbox_renew(client, osb_sandbox_id(cli->sandbox), LIFETIME_S, NULL) == -ECANCELED)
+            return;
+        wait_ms = RENEW_MS;
+    }
+}
+
+static int run_and_renew(struct cli *cli, const char *const *words)
+{
+    struct osb_task *task = NULL;
+    int status;
+
+    if (osb_task_start(cli->client, renew_task, cli, &task) < 0)
+        return cli_failed(cli);
+    status = run_inside(cli, words);
+    osb_task_cancel(task);
+    (void)osb_task_join(task);
+    return status;
+}
+
+/* Ctrl-C may come while the sandbox is deleted, or may have come just before. */
+static int end_sandbox(struct cli *cli)
+{
+    const char *id = osb_sandbox_id(cli->sandbox);
+    int r = osb_sandbox_delete(cli->client, id);
+
+    if (r == -ECANCELED)
+        r = osb_sandbox_delete(cli->client, id);
+    return r < 0 && r != -ENOENT ? cli_failed(cli) : EXIT_OK;
+}
+
+/* Only the wait can be interrupted: a request that is given up may have made a sandbox, whose id we
+ * would not know. What fails to become ready is deleted. */
+static int make_sandbox(struct cli *cli, struct osb_create *create)
+{
+    bool wait = !create->no_wait;
+    int status = EXIT_OK;
+
+    create->no_wait = true;
+    if (osb_sandbox_create(cli->client, create, &cli->sandbox) < 0)
+        return cli_failed(cli);
+    if (!wait || cli_interrupted())
+        return EXIT_OK;
+    (void)cli_interruptible(cli, true);
+    if (osb_sandbox_wait_ready(cli->sandbox, create->ready_timeout_ms, 0) < 0 && !cli_interrupted())
+        status = cli_failed(cli);
+    (void)cli_interruptible(cli, false);
+    if (status != EXIT_OK)
+        (void)end_sandbox(cli);
+    return status;
+}
+
 int run_new(struct cli *cli)
 {
     const char *const *words = cli_arguments(cli, 0);
     struct osb_create create = {OSB_CREATE};
     int status = cli_fill_create(cli, &create);
+    bool ends = cli_flag(cli, "rm");
 
     cli->format = FORMAT_RAW;
     if (status)
@@ -46,12 +111,18 @@ int run_new(struct cli *cli)
         cli_error(cli, "Usage", "Nothing to run: osb run -it for a shell, osb run -- COMMAND...");
         return EXIT_USAGE;
     }
-    if (osb_sandbox_create(cli->client, &create, &cli->sandbox) < 0)
-        return cli_failed(cli);
-    status = run_inside(cli, words);
-    if (cli_flag(cli, "rm")) {
-        if (osb_sandbox_delete(cli->client, osb_sandbox_id(cli->sandbox)) < 0)
-            cli_failed(cli);
+    if (ends)
+        cli_guard();
+    status = make_sandbox(cli, &create);
+    if (status)
+        return status;
+    if (!cli_interrupted())
+        status = create.timeout_s ? run_inside(cli, words) : run_and_renew(cli, words);
+    if (cli_interrupted())
+        status = 128 + cli_interrupted();
+    if (ends && !cli->detached) {
+        if (end_sandbox(cli) != EXIT_OK && status == EXIT_OK)
+            status = EXIT_FAILED;
     } else if (isatty(STDERR_FILENO)) {
         fprintf(stderr, "sandbox %s goes on; osb sandbox kill ends it, --rm ends it by itself\n",
                 osb_sandbox_id(cli->sandbox));

@@ -11,9 +11,15 @@
 /* What a signal handler must reach: the client whose call is to end. */
 static struct osb_client *volatile interrupted_client;
 static volatile sig_atomic_t interrupted;
+static bool guarded;
 
+/* The second signal ends a program that does not end by the first. */
 static void on_signal(int signo)
 {
+    if (interrupted && guarded) {
+        (void)signal(signo, SIG_DFL);
+        (void)raise(signo);
+    }
     interrupted = signo;
     if (interrupted_client)
         osb_client_interrupt(interrupted_client);
@@ -21,11 +27,29 @@ static void on_signal(int signo)
 
 int cli_interruptible(struct cli *cli, bool on)
 {
-    struct sigaction action = {.sa_handler = on ? on_signal : SIG_DFL};
+    struct sigaction action = {.sa_handler = on || guarded ? on_signal : SIG_DFL};
 
     interrupted_client = on ? cli->client : NULL;
     sigaction(SIGINT, &action, NULL);
+    if (on && guarded && interrupted) /* it came between two calls */
+        osb_client_interrupt(cli->client);
     return on ? 0 : (int)interrupted;
+}
+
+void cli_guard(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = on_signal}, before;
+
+    guarded = true;
+    for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL); /* nohup stays as it is */
+}
+
+int cli_interrupted(void)
+{
+    return (int)interrupted;
 }
 
 struct stream {
@@ -115,7 +139,7 @@ int cli_run(struct cli *cli, const struct osb_run *wanted, const char *session)
         /* The command ends with us; its sandbox may go on. */
         if (osb_command_interrupt(cli->sandbox, s.id) < 0)
             cli_failed(cli);
-        return interrupted ? 128 + SIGINT : 128 + SIGPIPE;
+        return 128 + (interrupted ? (int)interrupted : SIGPIPE);
     }
     if (r < 0)
         return cli_failed(cli);

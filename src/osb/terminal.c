@@ -19,6 +19,7 @@ struct terminal {
     struct cli *cli;
     struct osb_pty *pty;
     int signals; /* signalfd: SIGWINCH, SIGTERM, SIGHUP */
+    int signo;   /* the signal that ended it; 0 = none */
     bool held;   /* a Ctrl-P was typed and waits for the next key */
     bool detached, ended;
     int error;
@@ -74,6 +75,7 @@ static void input_task(struct osb_client *client, void *user)
             continue;
         if (fds[1].revents & POLLIN && read(t->signals, &info, sizeof(info)) == sizeof(info)) {
             if (info.ssi_signo != SIGWINCH) {
+                t->signo = (int)info.ssi_signo;
                 t->detached = true;
                 return;
             }
@@ -149,7 +151,10 @@ static int attach(struct terminal *t, const char *id)
     sigprocmask(SIG_SETMASK, &old, NULL);
     if (t->error)
         return cli_failed(t->cli);
+    if (t->signo && cli_flag(t->cli, "rm"))
+        return 128 + t->signo;
     if (t->detached) {
+        t->cli->detached = true;
         fprintf(stderr, "\ndetached; osb shell %s --attach %s comes back\n",
                 osb_sandbox_id(t->cli->sandbox), id);
         return EXIT_OK;

@@ -497,6 +497,24 @@ int cgroup_kill(const struct cgroup *c, int owner, uint32_t timeout_ms, struct e
     }
 }
 
+int cgroup_kill_begin(const struct cgroup *c, struct err *e)
+{
+    const struct cgroup_bound *at_once = &c->host->knobs[KNOB_KILL];
+    char name[CGROUP_NAME_MAX];
+    size_t count = 0;
+    int r;
+
+    if (!at_once->y)
+        return 0;
+    slot_name(c->slot, name);
+    prepare_to_die(c);
+    r = cgroup_tree_signal(c->host, name, SIGKILL, &count, e); /* which counts them, too */
+    if (r < 0 || count == 0)
+        return r;
+    r = cgroup_knob_write(at_once, name, -EBADF, 1, e);
+    return r < 0 ? r : 1;
+}
+
 int cgroup_remove(const struct cgroup_host *h, uint32_t slot, struct err *e)
 {
     char name[CGROUP_NAME_MAX];

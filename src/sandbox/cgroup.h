@@ -106,6 +106,10 @@ int cgroup_reclaim(const struct cgroup *c, struct err *e); /* best effort, after
  * the process that ends last, PID 1 of a sandbox, so that its end is noticed at once; -EBADF: the
  * groups are looked at from time to time. */
 int cgroup_kill(const struct cgroup *c, int owner, uint32_t timeout_ms, struct err *e);
+/* Sends the signal only, and does not wait: 1 when the kernel has sent it to all processes at once
+ * (cgroup.kill), so that none of them runs code of its own again or forks, and at least one was
+ * there. 0: use cgroup_kill. */
+int cgroup_kill_begin(const struct cgroup *c, struct err *e);
 int cgroup_remove(const struct cgroup_host *h, uint32_t slot, struct err *e); /* absent is fine */
 
 struct cgroup_stat {

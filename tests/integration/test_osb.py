@@ -5,6 +5,7 @@ import contextlib
 import http.server
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,56 @@ def run_makes_and_removes_a_sandbox(osb):
                    "echo $A; echo two; echo err >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, "b\ntwo\n", "err\n"), done
     assert osb.ids() == before
+
+
+def run_that_is_ended_removes_its_sandbox(osb):
+    """Whenever the signal comes: once its sandbox is there, or once its command runs."""
+    before = osb.ids()
+    for signo, begun in ((signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGINT, False)):
+        with subprocess.Popen([osb.program, "run", "--rm", "--image", "host", "--", "sh", "-c",
+                               "echo begun; exec sleep 1000"], env=osb.env, bufsize=0,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+            if begun:
+                assert process.stdout.read(5) == b"begun"
+            else:
+                wait_for(lambda: osb.ids() != before, "the sandbox")
+            process.send_signal(signo)
+            assert process.wait(SECONDS_MAX) == 128 + signo
+        assert osb.ids() == before, signo
+
+
+def run_renews_a_sandbox_without_a_lifetime(osb):
+    before = osb.ids()
+
+    def expiry():
+        return [item["expires_at"] for item in osb.json("sandbox", "list")["items"]
+                if item["id"] not in before]
+
+    for words, renews in (((), True), (("--timeout", "5m"), False)):
+        with subprocess.Popen([osb.program, "run", "--rm", "--image", "host", *words, "--", "sleep",
+                               "1000"], env=osb.env, stdin=subprocess.DEVNULL) as process:
+            wait_for(expiry, "the sandbox")
+            at = expiry()
+            if renews:
+                wait_for(lambda at=at: expiry() != at, "the first renewal")
+            else:
+                assert expiry() == at
+            process.terminate()
+            assert process.wait(SECONDS_MAX) == 128 + signal.SIGTERM
+        assert osb.ids() == before
+
+
+def run_keeps_a_sandbox_whose_terminal_is_left(osb):
+    before = osb.ids()
+    screen = Screen(osb, "run", "--rm", "-it", "--image", "host", columns=200)
+    screen.type("echo re''ady\r")
+    screen.wait("ready")
+    screen.type("\x10\x11")
+    screen.wait("comes back")
+    assert screen.end() == 0
+    box, = osb.ids() - before
+    assert osb.json("sandbox", "get", box)["status"]["state"] == "Running"
+    osb.ok("sandbox", "kill", box)
 
 
 def run_passes_input_on(osb):
@@ -315,6 +366,9 @@ def exec_with_a_terminal(osb, box):
 
 LIFE_TESTS = [
     run_makes_and_removes_a_sandbox,
+    run_that_is_ended_removes_its_sandbox,
+    run_renews_a_sandbox_without_a_lifetime,
+    run_keeps_a_sandbox_whose_terminal_is_left,
     run_passes_input_on,
     logs_of_a_sandbox,
     errors_tell_what_to_do,

@@ -206,6 +206,16 @@ static void check_moves(struct cgroup_host *h)
     CHECK_EQ(s.pids, 1);
     ok(cgroup_kill(&c, -EBADF, TIMEOUT_MS, &e), &e);
     CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
+    CHECK_EQ(cgroup_kill_begin(&c, &e), 0); /* nobody is there */
+    pid = start_in(&c, sleep_forever, NULL);
+    if (h->knobs[KNOB_KILL].y) {
+        CHECK_EQ(cgroup_kill_begin(&c, &e), 1);
+        CHECK_EQ(WTERMSIG(wait_status(pid)), SIGKILL);
+    } else {
+        CHECK_EQ(cgroup_kill_begin(&c, &e), 0);
+        CHECK_EQ(kill(pid, SIGKILL), 0); /* it was left alone */
+        (void)wait_status(pid);
+    }
     remove_and_check(h, &c);
 }
 

@@ -245,7 +245,7 @@ static int open_files(const struct call *c, struct err *e)
 static int call_remove(struct call *c, struct broker_client *client, struct err *e)
 {
     auto_fd dir = openat(c->em->sandboxes, c->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int removed = broker_remove(client, c->id, e);
+    int removed = broker_remove_soon(client, c->id, e);
     int r = 0;
 
     if (removed < 0 && removed != -ENOENT)
