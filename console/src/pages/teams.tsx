@@ -1,8 +1,9 @@
 // Keys, tenants and the audit record: pages for servers that have them.
 import {useState} from 'preact/hooks';
 import * as api from '../api';
-import {bytes, clock} from '../format';
+import {amounts, clock} from '../format';
 import {useCan, usePolled} from '../live';
+import type {Tenant} from '../types';
 import {Ago, attempt, Button, confirm, Dialog, Empty, Loading, PageHead, Problem, SelectField, Table, Tag, TextField, Until} from '../ui';
 
 interface Key {
@@ -98,13 +99,7 @@ export function KeysPage() {
   );
 }
 
-interface Tenant {
-  name: string;
-  createdAt: string;
-  quota: Record<string, string | number | null | undefined>;
-  usage: {sandboxes: number; cpuMillicores: number; memoryBytes: number; diskBytes: number};
-}
-
+const AMOUNTS = ['Sandboxes', 'CPU', 'Memory', 'Disk'];
 const QUOTAS: [string, string, boolean][] = [
   ['sandboxes', 'Sandboxes', true],
   ['cpu', 'CPU', false],
@@ -145,27 +140,19 @@ export function TenantsPage() {
   const {data, error, again} = usePolled(() => api.get<{items: Tenant[]}>('/v1/tenants'), 10000, []);
   const [open, setOpen] = useState<Tenant | 'new' | null>(null);
   const can = useCan();
-  const of = (t: Tenant, key: string, used: string): string => {
-    const limit = t.quota[key];
-    if (limit === null || limit === undefined) return `${used}, no limit`;
-    return `${used} of ${/^(memory|disk)$/.test(key) && /^\d+$/.test(String(limit)) ? bytes(Number(limit)) : limit}`;
-  };
   const remove = async (t: Tenant): Promise<void> => {
     if (await confirm('Delete this tenant', `${t.name} must have nothing left.`, 'Delete'))
       if (await attempt(() => api.send('DELETE', `/v1/tenants/${encodeURIComponent(t.name)}`), 'The tenant is deleted.')) again();
   };
   return (
     <>
-      <PageHead title="Tenants" about="Owners of sandboxes, with quotas.">{can.admin && <Button icon="plus" kind="primary" onClick={() => setOpen('new')}>Create a tenant</Button>}</PageHead>
+      <PageHead title="Tenants" about="Owners of sandboxes, with quotas.">{can.all && <Button icon="plus" kind="primary" onClick={() => setOpen('new')}>Create a tenant</Button>}</PageHead>
       <Problem error={error} />
       {!data ? !error && <Loading /> : <Table label="Tenants" rows={data.items} keyOf={(t) => t.name} columns={[
         {name: 'Name', cell: (t) => t.name},
-        {name: 'Sandboxes', cell: (t) => of(t, 'sandboxes', String(t.usage.sandboxes))},
-        {name: 'CPU', cell: (t) => of(t, 'cpu', String(t.usage.cpuMillicores / 1000))},
-        {name: 'Memory', cell: (t) => of(t, 'memory', bytes(t.usage.memoryBytes))},
-        {name: 'Disk', cell: (t) => of(t, 'disk', bytes(t.usage.diskBytes))},
+        ...AMOUNTS.map((name, i) => ({name, cell: (t: Tenant) => amounts(t)[i]?.text})),
         {name: 'Made', cell: (t) => <Ago time={t.createdAt} />},
-      ]} actions={(t) => can.admin && <><Button onClick={() => setOpen(t)}>Quota</Button>{t.name !== 'default' && <Button kind="quiet" icon="trash" aria-label={`Delete tenant ${t.name}`} onClick={() => void remove(t)} />}</>} />}
+      ]} actions={(t) => can.all && <><Button onClick={() => setOpen(t)}>Quota</Button>{t.name !== 'default' && <Button kind="quiet" icon="trash" aria-label={`Delete tenant ${t.name}`} onClick={() => void remove(t)} />}</>} />}
       {open && <TenantDialog tenant={open === 'new' ? null : open} onClose={() => setOpen(null)} onDone={again} />}
     </>
   );
