@@ -174,15 +174,19 @@ interface Entry {
   durationUs?: number;
 }
 
+/** EGRESS: what egress control decided. */
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'EGRESS'];
+
 /** Entries of the audit record, the newest first; of one sandbox, with `target`. */
 export function AuditTable({target}: {target?: string}) {
   const [principal, setPrincipal] = useState('');
   const [outcome, setOutcome] = useState('');
+  const [method, setMethod] = useState('');
   const [before, setBefore] = useState<number | undefined>(undefined);
   const {data, error} = usePolled(
-    () => api.get<{items: Entry[]; next?: number}>('/v1/audit', {limit: 100, before, target, principal: principal.trim() || undefined, outcome: outcome || undefined}),
+    () => api.get<{items: Entry[]; next?: number}>('/v1/audit', {limit: 100, before, target, principal: principal.trim() || undefined, outcome: outcome || undefined, method: method || undefined}),
     before ? 0 : 5000,
-    [before, principal, outcome, target],
+    [before, principal, outcome, method, target],
   );
   return (
     <>
@@ -191,6 +195,10 @@ export function AuditTable({target}: {target?: string}) {
         <select aria-label="Outcome" value={outcome} onChange={(e) => { setBefore(undefined); setOutcome(e.currentTarget.value); }}>
           <option value="">Every outcome</option><option value="success">Success</option><option value="refused">Refused</option><option value="failed">Failed</option>
         </select>
+        <select aria-label="Method" value={method} onChange={(e) => { setBefore(undefined); setMethod(e.currentTarget.value); }}>
+          <option value="">Every method</option>
+          {METHODS.map((m) => <option key={m}>{m}</option>)}
+        </select>
       </div>
       <Problem error={error} />
       {!data ? !error && <Loading /> : data.items.length === 0 ? <Empty icon="list">No entry fits.</Empty> : <Table label="Audit record" rows={data.items} keyOf={(e) => String(e.seq)} columns={[
@@ -198,9 +206,8 @@ export function AuditTable({target}: {target?: string}) {
         {name: 'Time', cell: (e) => <span class="nowrap">{clock(e.time)}</span>},
         {name: 'Principal', cell: (e) => <>{e.user ?? e.principal} <span class="about">{e.role}</span></>},
         {name: 'Outcome', cell: (e) => <Tag tone={e.outcome === 'success' ? 'good' : e.outcome === 'refused' ? 'held' : 'bad'}>{e.outcome} {e.status || ''}</Tag>},
-        {name: 'Tenant', cell: (e) => e.tenant},
-        {name: 'Request', cell: (e) => <><code>{e.method}</code> {e.route}</>},
-        {name: 'Target', cell: (e) => <code class="clip target" title={e.target}>{e.target || '–'}</code>},
+        ...(target ? [] : [{name: 'Tenant', cell: (e: Entry) => e.tenant}]),
+        {name: 'Request', cell: (e) => <div class="request"><code>{e.method}</code> {e.route}{e.target && e.target !== target && <><br /><code class="about">{e.target}</code></>}</div>},
       ]} />}
       <div class="row">{before && <Button onClick={() => setBefore(undefined)}>Newest</Button>}{data?.next && <Button onClick={() => setBefore(data.next)}>Older</Button>}</div>
     </>
