@@ -1,4 +1,5 @@
 // Numbers, times and names as people read them. Pure: no page, no clock but the one that is given.
+import type {Tenant} from './types';
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
@@ -10,6 +11,29 @@ export function bytes(n: number | null | undefined): string {
     at++;
   }
   return `${at === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${UNITS[at]}`;
+}
+
+export interface Amount {
+  name: string;
+  used: number;
+  limit: number | null;
+  text: string;
+}
+
+/** What a tenant has of each kind that its quota can bound. */
+export function amounts(t: Tenant): Amount[] {
+  const rows: [string, string, number, (n: number) => string][] = [
+    ['Sandboxes', 'sandboxes', t.usage.sandboxes, String],
+    ['CPU', 'cpu', t.usage.cpuMillicores / 1000, String],
+    ['Memory', 'memory', t.usage.memoryBytes, bytes],
+    ['Disk', 'disk', t.usage.diskBytes, bytes],
+  ];
+  return rows.map(([name, kind, used, text]) => {
+    const given = t.quota[kind];
+    const value = parseFloat(String(given));
+    const limit = given === null || given === undefined ? null : String(given).endsWith('m') ? value / 1000 : value;
+    return {name, used, limit, text: limit === null ? `${text(used)}, no limit` : `${text(used)} of ${text(limit)}`};
+  });
 }
 
 export function duration(seconds: number): string {

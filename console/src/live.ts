@@ -43,11 +43,15 @@ export const features = new Value<Record<string, boolean>>({});
 /** The role of the key; servers without roles let every key do everything. The server decides: the
  * console only leaves out what it would refuse. */
 export const role = new Value('admin');
+/** Whether that is for all tenants: only then the server tells its figures, and takes changes of what
+ * belongs to no tenant. null until the server said. */
+export const everywhere = new Value<boolean | null>(null);
 /** Who this is: the user, or the name of the key; "" when the server does not say. */
 export const who = new Value('');
-export const useCan = (): {write: boolean; admin: boolean} => {
+export const useCan = (): {write: boolean; admin: boolean; all: boolean} => {
   const now = useValue(role);
-  return {write: now !== 'read_only', admin: now === 'admin'};
+  const all = useValue(everywhere);
+  return {write: now !== 'read_only', admin: now === 'admin', all: now === 'admin' && all !== false};
 };
 
 let stop: (() => void) | null = null;
@@ -137,8 +141,9 @@ async function findFeatures(): Promise<void> {
     whoami: '/v1/whoami',
   };
   const found = await Promise.all(Object.entries(paths).map(async ([name, path]) => [name, await api.has(path)] as const));
-  const me = found.find(([name]) => name === 'whoami')?.[1] ? await api.get<{role?: string; user?: string; name?: string}>('/v1/whoami').catch(() => null) : null;
+  const me = found.find(([name]) => name === 'whoami')?.[1] ? await api.get<{role?: string; user?: string; name?: string; allTenants?: boolean}>('/v1/whoami').catch(() => null) : null;
   role.set(me?.role ?? 'admin');
+  everywhere.set(me?.allTenants ?? true);
   who.set(me?.user ?? me?.name ?? '');
   features.set(Object.fromEntries(found));
 }
@@ -156,6 +161,7 @@ export function start(): void {
     clearInterval(ticking);
     contact();
     sandboxes.set(null);
+    everywhere.set(null);
     who.set('');
   };
   void keepList(control.signal);

@@ -74,6 +74,13 @@ export interface Pool {
   createdAt: string;
 }
 
+export interface Tenant {
+  name: string;
+  createdAt: string;
+  quota: Record<string, string | number | null | undefined>;
+  usage: {sandboxes: number; cpuMillicores: number; memoryBytes: number; diskBytes: number};
+}
+
 export interface FileInfo {
   path: string;
   type: 'file' | 'directory' | 'symlink' | 'other';

@@ -25,6 +25,11 @@ for n in ('telemetry.example.net', 'pypi.example.edu', 'tracker.example.io'):
     except OSError: pass"`});
 await call(`/v1/sandboxes/${box}/proxy/44772/command`, {background: true, command: 'while :; do i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; sleep 1; done'});
 
+await api('POST', '/v1/tenants', {name: 'search', quota: {sandboxes: 20, cpu: '16', memory: '64Gi', createsPerMinute: 60}});
+await api('POST', '/v1/tenants', {name: 'data', quota: {sandboxes: 100}});
+for (const [name, role, tenant] of [['search-ci', 'operator', 'search'], ['search-lead', 'admin', 'search'], ['dashboards', 'read_only', 'data']])
+  await api('POST', '/v1/keys', {name, role, tenant, expiresAt: new Date(Date.now() + 90 * 86400000).toISOString()});
+
 const CELL = `values = [3, 7, 4, 11, 8, 13, 9, 6]
 class Chart:
     def __repr__(self): return 'requests per hour'

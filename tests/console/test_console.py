@@ -8,17 +8,37 @@ pictures of all pages are stored there instead (shots.mjs). console.mjs drives t
 "@ COMMAND" of its output is for this program.
 """
 import contextlib
+import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
 import oidc_process  # noqa: E402
 import tap  # noqa: E402
 from server_process import ServerProcess, why_not  # noqa: E402
+
+TERMINATED, FAILED = 6, 7  # of src/api/state.h
+
+
+def fill(server, count):
+    """Rows of sandboxes that have ended, every tenth of them Failed: the server lists them."""
+    now = int(time.time() * 1e6)
+    path = next((server.state / "server").glob("*.db"))
+    with contextlib.closing(sqlite3.connect(path)) as store:
+        store.executemany(
+            "INSERT INTO sandboxes (id, state, reason, message, created_us, since_us, expires_us,"
+            " image, snapshot_id, os, arch, entrypoint, metadata, token, spec, renew_extend_s)"
+            " VALUES (?, ?, '', '', ?, ?, 0, 'host', '', '', '', '[\"true\"]', ?, 't', '', 0)",
+            [(f"00000000-0000-4000-8000-{i:012d}", TERMINATED if i % 10 else FAILED, now + i, now,
+              json.dumps({"name": f"box-{i}", "of": "fill"}, separators=(",", ":")))
+             for i in range(1, count + 1)])
+        store.commit()
 
 
 def serve(server, process):
@@ -28,9 +48,11 @@ def serve(server, process):
             print(line, end="", flush=True)
             continue
         command = line.split()[1]
-        if command == "stop":
+        if command in ("stop", "fill"):
             server.stop()
-        elif command == "start":
+        if command == "fill":
+            fill(server, 1000)
+        if command in ("start", "fill"):
             server.start()
         process.stdin.write(f"{command} done\n")
         process.stdin.flush()

@@ -54,6 +54,12 @@ test('sizes, durations and times read well', () => {
   assert.equal(format.modeText(644), 'rw-r--r--');
 });
 
+test('what a tenant has is told beside its quota', () => {
+  const of = (quota) => format.amounts({quota, usage: {sandboxes: 2, cpuMillicores: 1500, memoryBytes: 256 << 20, diskBytes: 0}});
+  assert.deepEqual(of({sandboxes: 5, cpu: '2500m', memory: String(1 << 30)}).map((a) => [a.used, a.limit, a.text]), [
+    [2, 5, '2 of 5'], [1.5, 2.5, '1.5 of 2.5'], [256 << 20, 1 << 30, '256 MiB of 1.0 GiB'], [0, null, '0 B, no limit']]);
+});
+
 test('command lines are split as a shell does', () => {
   assert.deepEqual(format.words(`sh -c 'a b' "c \\" d" e\\ f ''`), ['sh', '-c', 'a b', 'c " d', 'e f', '']);
   assert.throws(() => format.words(`sh -c 'open`), /not closed/);

@@ -18,9 +18,11 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import postgres_process  # noqa: E402
 import tap  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from server_use import Gateway  # noqa: E402
@@ -388,9 +390,39 @@ def database(server):
                            timeout=SECONDS_MAX)
 
 
+def dsn_of(server):
+    """The connection string of its PostgreSQL; None with SQLite."""
+    return tomllib.loads(server.config_path.read_text()).get("store", {}).get("dsn")
+
+
 def owners(server):
+    if dsn_of(server):
+        columns = ", ".join(f"convert_from({name}, 'UTF8')" for name in ("id", "tenant", "owner"))
+        rows = postgres_process.psql(
+            dsn_of(server), f"SELECT {columns} FROM opensandbox_sandboxes ORDER BY n").stdout
+        return [tuple(row.split("|")) for row in rows.splitlines()]
     with contextlib.closing(database(server)) as db:
         return db.execute("SELECT id, tenant, owner FROM sandboxes ORDER BY n").fetchall()
+
+
+def make_version_1(server):
+    """Takes from the tables what their first version did not have."""
+    if dsn_of(server):
+        postgres_process.psql(dsn_of(server), """
+            ALTER TABLE opensandbox_sandboxes DROP COLUMN holder;
+            ALTER TABLE opensandbox_records DROP COLUMN holder;
+            ALTER TABLE opensandbox_records ADD UNIQUE (kind, id);
+            DROP TABLE opensandbox_servers, opensandbox_usage, opensandbox_marks;
+            UPDATE opensandbox_meta SET version = 1;
+        """)
+        return
+    with contextlib.closing(database(server)) as db:
+        db.executescript("""
+            ALTER TABLE sandboxes DROP COLUMN tenant;
+            ALTER TABLE sandboxes DROP COLUMN owner;
+            DROP TABLE records;
+            PRAGMA user_version = 1;
+        """)
 
 
 def logs_and_stores_who_asked():
@@ -436,23 +468,18 @@ def logs_and_stores_who_asked():
 
 
 def keeps_the_sandboxes_of_an_older_server():
-    """Takes from the database what version 1 did not have, and starts again."""
+    """It adds to the tables what they lack. PostgreSQL's had owners from the first version."""
     with ServerProcess(*PROGRAMS) as server:
         name = server.create(metadata={"team": "a"})
+        creator = key_id(server) if dsn_of(server) else ""
         server.stop()
-        with contextlib.closing(database(server)) as db:
-            db.executescript("""
-                ALTER TABLE sandboxes DROP COLUMN tenant;
-                ALTER TABLE sandboxes DROP COLUMN owner;
-                DROP TABLE records;
-                PRAGMA user_version = 1;
-            """)
+        make_version_1(server)
         server.start()
         status, _, body = server.request("GET", f"/v1/sandboxes/{name}")
         assert status == 200 and body["status"]["state"] == "Running", body
         assert body["metadata"] == {"team": "a"}, body
         assert run(server, name, "echo alive") == "alive"
-        assert owners(server) == [(name, "default", "")]
+        assert owners(server) == [(name, "default", creator)]
         other = server.create()
         assert owners(server)[1:] == [(other, "default", key_id(server))]
         delete(server, name)

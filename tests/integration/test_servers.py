@@ -336,10 +336,22 @@ def a_rolling_restart_refuses_nothing():
         while not stop:
             if not SERVERS[through].restarting:  # its own clients have gone to the other
                 for of in (through, other):
-                    reply = SERVERS[through].request("GET", f"/v1/sandboxes/{names[of]}")
+                    path = f"/v1/sandboxes/{names[of]}"
+                    reply = SERVERS[through].request("GET", path)
                     count[0] += 1
                     if reply[0] != 200 or reply[2]["status"]["reason"] == "SERVER_AWAY":
                         failed.append((through, of, reply[0], reply[2]))
+                    until = servers_history.stamp(3600 + count[0])
+                    for wanted, *request in (
+                            (200, "GET", path + "/proxy/44772/ping"),
+                            (200, "POST", path + "/renew-expiration", {"expiresAt": until}),
+                            (202, "POST", "/v1/sandboxes", servers_history.REQUEST)):
+                        reply = SERVERS[through].request(*request)
+                        if reply[0] != wanted:
+                            failed.append((through, of, *request[:2], reply[0], reply[2]))
+                    made = reply[2].get("id")
+                    if SERVERS[through].request("DELETE", f"/v1/sandboxes/{made}")[0] != 204:
+                        failed.append((through, "DELETE", made))
             time.sleep(0.01)
 
     a.restarting = b.restarting = False

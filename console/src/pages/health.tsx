@@ -1,6 +1,6 @@
 import * as api from '../api';
 import {bytes, duration} from '../format';
-import {features, mode, usePolled, useValue} from '../live';
+import {everywhere, features, mode, usePolled, useValue} from '../live';
 import {parseMetrics, sum} from '../prom';
 import {Card, Loading, PageHead, Problem, Tag} from '../ui';
 
@@ -26,12 +26,20 @@ function message(text: string): string {
   }
 }
 
-async function examine(): Promise<{checks: Check[]; version: string; runtime: string; facts: [string, string][]}> {
+interface Findings {
+  checks: Check[];
+  version: string;
+  runtime: string;
+  facts: [string, string][];
+}
+
+/** Without `figures`, what everybody may ask. */
+async function examine(figures: boolean): Promise<Findings> {
   const [health, ready, version, metrics] = await Promise.all([
     ask('/health'),
     ask('/ready'),
     api.get<{version: string; runtime?: string}>('/version'),
-    api.call('/metrics').then((a) => a.text()),
+    figures ? api.call('/metrics').then((a) => a.text()) : '',
   ]);
   const s = parseMetrics(metrics);
   const lag = sum(s, 'opensandbox_loop_lag_seconds');
@@ -47,13 +55,15 @@ async function examine(): Promise<{checks: Check[]; version: string; runtime: st
     checks: [
       {name: 'The server answers', ok: health.ok && healthText === 'healthy', text: healthText},
       {name: 'Store and runtime answer', ok: ready.ok, text: `${message(ready.text)}, ${Math.round(ready.ms)} ms`},
-      {name: 'Places are made ahead', ok: wanted === 0 || readySlots > 0, text: `${readySlots} of ${wanted} ready`},
-      {name: 'The loop keeps up', ok: lag < 0.25, text: `longest turn ${(lag * 1000).toFixed(1)} ms`},
-      {name: 'Workers keep up', ok: queued < 100, text: `${queued} jobs wait`},
-      {name: 'Sandboxes can be reached', ok: failed === 0 || failed < forwarded / 10, text: `${failed} of ${forwarded} requests failed`},
+      ...(figures ? [
+        {name: 'Places are made ahead', ok: wanted === 0 || readySlots > 0, text: `${readySlots} of ${wanted} ready`},
+        {name: 'The loop keeps up', ok: lag < 0.25, text: `longest turn ${(lag * 1000).toFixed(1)} ms`},
+        {name: 'Workers keep up', ok: queued < 100, text: `${queued} jobs wait`},
+        {name: 'Sandboxes can be reached', ok: failed === 0 || failed < forwarded / 10, text: `${failed} of ${forwarded} requests failed`},
+      ] : []),
       {name: 'The connection is private', ok: isSecureContext, text: location.protocol === 'https:' ? 'TLS' : `${location.protocol.slice(0, -1)}, ${isSecureContext ? 'on this machine' : 'readable on the way: configure server.tls_cert'}`},
     ],
-    facts: [
+    facts: !figures ? [] : [
       ['Started', duration(Date.now() / 1000 - sum(s, 'opensandbox_start_time_seconds')) + ' ago'],
       ['Memory', bytes(sum(s, 'opensandbox_resident_memory_bytes'))],
       ['Open descriptors', String(sum(s, 'opensandbox_open_fds'))],
@@ -63,7 +73,8 @@ async function examine(): Promise<{checks: Check[]; version: string; runtime: st
 }
 
 export function HealthPage() {
-  const {data, error} = usePolled(examine, 5000, []);
+  const all = useValue(everywhere);
+  const {data, error} = usePolled(async () => (all === null ? null : examine(all)), 5000, [all]);
   const who = usePolled(() => api.get<Record<string, unknown>>('/v1/whoami').catch(() => null), 0, []);
   const has = useValue(features);
   const how = useValue(mode);

@@ -57,7 +57,7 @@ export function ImagesPage() {
   return (
     <>
       <PageHead title="Images" about={data ? `${bytes(data.reduce((n, i) => n + i.size, 0))} in ${data.length} images` : undefined}>
-        {can.write && <Button icon="refresh" onClick={() => void prune()}>Prune</Button>}
+        {can.all && <Button icon="refresh" onClick={() => void prune()}>Prune</Button>}
       </PageHead>
       {can.write && <Card title="Pull an image">
         <form class="row bottom" onSubmit={(e) => { e.preventDefault(); void start(); }}>
@@ -77,7 +77,7 @@ export function ImagesPage() {
             {name: 'Size', number: true, cell: (i) => bytes(i.size)},
             {name: 'Last used', cell: (i) => <Ago time={i.lastUsedAt} />},
             {name: 'Use', cell: (i) => (i.inUse ? <Tag tone="good">in use</Tag> : '–')},
-          ]} actions={(i) => can.write && <Button kind="quiet" icon="trash" aria-label={`Delete image ${i.names[0]}`} disabled={i.inUse} onClick={() => void remove(i)} />} />}
+          ]} actions={(i) => can.all && <Button kind="quiet" icon="trash" aria-label={`Delete image ${i.names[0]}`} disabled={i.inUse} onClick={() => void remove(i)} />} />}
     </>
   );
 }

@@ -1,9 +1,10 @@
 import {useRef} from 'preact/hooks';
 import * as api from '../api';
 import {Chart, Meter} from '../chart';
-import {bytes, millis} from '../format';
-import {sandboxes, usePolled, useValue} from '../live';
+import {amounts, bytes, millis} from '../format';
+import {everywhere, problem, sandboxes, usePolled, useValue} from '../live';
 import {type Bucket, buckets, minus, parseMetrics, quantile, type Sample, sum} from '../prom';
+import type {Sandbox, Tenant} from '../types';
 import {Ago, Card, Empty, Id, Loading, PageHead, Problem, State} from '../ui';
 
 const EVERY_MS = 2000;
@@ -48,7 +49,15 @@ function point(now: Moment, before: Moment | null): Point {
   };
 }
 
+/** Figures of the server are for those who see all tenants: to others it does not tell them. */
 export function Overview() {
+  const all = useValue(everywhere);
+  const failed = useValue(problem);
+  if (all === null) return failed ? <><PageHead title="Overview" /><Problem error={failed} /></> : <Loading />;
+  return all ? <ServerOverview /> : <TenantOverview />;
+}
+
+function ServerOverview() {
   const past = useRef<{last: Moment | null; points: Point[]}>({last: null, points: []});
   const {data, error} = usePolled(async (signal) => {
     const text = await (await api.call('/metrics', {signal})).text();
@@ -66,8 +75,6 @@ export function Overview() {
   if (!data) return error ? <><PageHead title="Overview" /><Problem error={error} /></> : <Loading />;
   const {moment, points} = data;
   const now = points[points.length - 1]!;
-  const states = new Map<string, number>();
-  for (const s of list ?? []) states.set(s.status.state, (states.get(s.status.state) ?? 0) + 1);
   const live = sum(moment.samples, 'opensandbox_slots', {kind: 'live'});
   const ready = sum(moment.samples, 'opensandbox_slots', {kind: 'ready'});
   const wanted = sum(moment.samples, 'opensandbox_slots', {kind: 'wanted'});
@@ -77,9 +84,7 @@ export function Overview() {
       <PageHead title="Overview" about="What this server does now; the charts show the last two minutes." />
       <Problem error={error} />
       <div class="tiles">
-        <Tile name="Running" value={String(states.get('Running') ?? 0)} about={`${list?.length ?? 0} in all`} href="#/sandboxes" />
-        <Tile name="Paused" value={String(states.get('Paused') ?? 0)} />
-        <Tile name="Failed" value={String(states.get('Failed') ?? 0)} bad={(states.get('Failed') ?? 0) > 0} />
+        <Counts list={list} />
         <Tile name="Creates" value={`${(now.createsPerS ?? 0).toFixed(1)}/s`} about={`${moment.creates} since the start`} />
         <Tile name="Create p50" value={millis(quantile(moment.createRows, 0.5))} about={`p99 ${millis(quantile(moment.createRows, 0.99))}`} />
         <Tile name="Request p50" value={millis(quantile(moment.httpRows, 0.5))} about={`p99 ${millis(quantile(moment.httpRows, 0.99))}`} />
@@ -99,17 +104,62 @@ export function Overview() {
             <dt>Connections</dt><dd>{sum(moment.samples, 'opensandbox_connections')}</dd>
           </dl>
         </Card>
-        <Card title="Newest sandboxes" actions={<a href="#/sandboxes">All</a>}>
-          {list?.length ? (
-            <ul class="plain-list">
-              {list.slice(0, 7).map((s) => (
-                <li key={s.id} class="row spread"><a href={`#/sandboxes/${s.id}`}><Id id={s.id} /> {s.image?.uri ?? s.snapshotId}</a><span class="row"><Ago time={s.createdAt} /><State value={s.status.state} /></span></li>
-              ))}
-            </ul>
-          ) : <Empty>No sandbox yet. <a href="#/sandboxes">Create one</a></Empty>}
-        </Card>
+        <Newest list={list} />
       </div>
     </>
+  );
+}
+
+function TenantOverview() {
+  const {data, error} = usePolled(() => api.get<{items: Tenant[]}>('/v1/tenants'), EVERY_MS, []);
+  const past = useRef<(number | null)[]>([]);
+  const list = useValue(sandboxes);
+  const points = usePolled(async () => {
+    const now = sandboxes.get();
+    past.current = [...past.current, now && count(now, 'Running')].slice(-KEPT);
+    return past.current;
+  }, EVERY_MS, []).data;
+  return (
+    <>
+      <PageHead title="Overview" about="What your tenant has now; the chart shows the last two minutes." />
+      <Problem error={error} />
+      <div class="tiles"><Counts list={list} /></div>
+      <div class="grid two">
+        <Card><Chart title="Sandboxes" lines={[{name: 'running', points: points ?? []}]} format={(v) => String(Math.round(v * 10) / 10)} slots={KEPT} /></Card>
+        {data?.items.map((t) => (
+          <Card key={t.name} title={`Quota of ${t.name}`}>
+            {amounts(t).map((a) => <Meter key={a.name} label={a.name} value={a.limit === null ? 0 : a.used} max={a.limit ?? 1} text={a.text} />)}
+          </Card>
+        ))}
+        <Newest list={list} />
+      </div>
+    </>
+  );
+}
+
+const count = (list: Sandbox[] | null, state: string): number => (list ?? []).filter((s) => s.status.state === state).length;
+
+function Counts({list}: {list: Sandbox[] | null}) {
+  return (
+    <>
+      <Tile name="Running" value={String(count(list, 'Running'))} about={`${list?.length ?? 0} in all`} href="#/sandboxes" />
+      <Tile name="Paused" value={String(count(list, 'Paused'))} />
+      <Tile name="Failed" value={String(count(list, 'Failed'))} bad={count(list, 'Failed') > 0} />
+    </>
+  );
+}
+
+function Newest({list}: {list: Sandbox[] | null}) {
+  return (
+    <Card title="Newest sandboxes" actions={<a href="#/sandboxes">All</a>}>
+      {list?.length ? (
+        <ul class="plain-list">
+          {list.slice(0, 7).map((s) => (
+            <li key={s.id} class="row spread"><a href={`#/sandboxes/${s.id}`}><Id id={s.id} /> {s.image?.uri ?? s.snapshotId}</a><span class="row"><Ago time={s.createdAt} /><State value={s.status.state} /></span></li>
+          ))}
+        </ul>
+      ) : <Empty>No sandbox yet. <a href="#/sandboxes">Create one</a></Empty>}
+    </Card>
   );
 }
 

@@ -1,8 +1,9 @@
 // Keys, tenants and the audit record: pages for servers that have them.
 import {useState} from 'preact/hooks';
 import * as api from '../api';
-import {bytes, clock} from '../format';
+import {amounts, clock} from '../format';
 import {useCan, usePolled} from '../live';
+import type {Tenant} from '../types';
 import {Ago, attempt, Button, confirm, Dialog, Empty, Loading, PageHead, Problem, SelectField, Table, Tag, TextField, Until} from '../ui';
 
 interface Key {
@@ -98,13 +99,7 @@ export function KeysPage() {
   );
 }
 
-interface Tenant {
-  name: string;
-  createdAt: string;
-  quota: Record<string, string | number | null | undefined>;
-  usage: {sandboxes: number; cpuMillicores: number; memoryBytes: number; diskBytes: number};
-}
-
+const AMOUNTS = ['Sandboxes', 'CPU', 'Memory', 'Disk'];
 const QUOTAS: [string, string, boolean][] = [
   ['sandboxes', 'Sandboxes', true],
   ['cpu', 'CPU', false],
@@ -145,27 +140,19 @@ export function TenantsPage() {
   const {data, error, again} = usePolled(() => api.get<{items: Tenant[]}>('/v1/tenants'), 10000, []);
   const [open, setOpen] = useState<Tenant | 'new' | null>(null);
   const can = useCan();
-  const of = (t: Tenant, key: string, used: string): string => {
-    const limit = t.quota[key];
-    if (limit === null || limit === undefined) return `${used}, no limit`;
-    return `${used} of ${/^(memory|disk)$/.test(key) && /^\d+$/.test(String(limit)) ? bytes(Number(limit)) : limit}`;
-  };
   const remove = async (t: Tenant): Promise<void> => {
     if (await confirm('Delete this tenant', `${t.name} must have nothing left.`, 'Delete'))
       if (await attempt(() => api.send('DELETE', `/v1/tenants/${encodeURIComponent(t.name)}`), 'The tenant is deleted.')) again();
   };
   return (
     <>
-      <PageHead title="Tenants" about="Owners of sandboxes, with quotas.">{can.admin && <Button icon="plus" kind="primary" onClick={() => setOpen('new')}>Create a tenant</Button>}</PageHead>
+      <PageHead title="Tenants" about="Owners of sandboxes, with quotas.">{can.all && <Button icon="plus" kind="primary" onClick={() => setOpen('new')}>Create a tenant</Button>}</PageHead>
       <Problem error={error} />
       {!data ? !error && <Loading /> : <Table label="Tenants" rows={data.items} keyOf={(t) => t.name} columns={[
         {name: 'Name', cell: (t) => t.name},
-        {name: 'Sandboxes', cell: (t) => of(t, 'sandboxes', String(t.usage.sandboxes))},
-        {name: 'CPU', cell: (t) => of(t, 'cpu', String(t.usage.cpuMillicores / 1000))},
-        {name: 'Memory', cell: (t) => of(t, 'memory', bytes(t.usage.memoryBytes))},
-        {name: 'Disk', cell: (t) => of(t, 'disk', bytes(t.usage.diskBytes))},
+        ...AMOUNTS.map((name, i) => ({name, cell: (t: Tenant) => amounts(t)[i]?.text})),
         {name: 'Made', cell: (t) => <Ago time={t.createdAt} />},
-      ]} actions={(t) => can.admin && <><Button onClick={() => setOpen(t)}>Quota</Button>{t.name !== 'default' && <Button kind="quiet" icon="trash" aria-label={`Delete tenant ${t.name}`} onClick={() => void remove(t)} />}</>} />}
+      ]} actions={(t) => can.all && <><Button onClick={() => setOpen(t)}>Quota</Button>{t.name !== 'default' && <Button kind="quiet" icon="trash" aria-label={`Delete tenant ${t.name}`} onClick={() => void remove(t)} />}</>} />}
       {open && <TenantDialog tenant={open === 'new' ? null : open} onClose={() => setOpen(null)} onDone={again} />}
     </>
   );
@@ -187,15 +174,19 @@ interface Entry {
   durationUs?: number;
 }
 
+/** EGRESS: what egress control decided. */
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'EGRESS'];
+
 /** Entries of the audit record, the newest first; of one sandbox, with `target`. */
 export function AuditTable({target}: {target?: string}) {
   const [principal, setPrincipal] = useState('');
   const [outcome, setOutcome] = useState('');
+  const [method, setMethod] = useState('');
   const [before, setBefore] = useState<number | undefined>(undefined);
   const {data, error} = usePolled(
-    () => api.get<{items: Entry[]; next?: number}>('/v1/audit', {limit: 100, before, target, principal: principal.trim() || undefined, outcome: outcome || undefined}),
+    () => api.get<{items: Entry[]; next?: number}>('/v1/audit', {limit: 100, before, target, principal: principal.trim() || undefined, outcome: outcome || undefined, method: method || undefined}),
     before ? 0 : 5000,
-    [before, principal, outcome, target],
+    [before, principal, outcome, method, target],
   );
   return (
     <>
@@ -204,6 +195,10 @@ export function AuditTable({target}: {target?: string}) {
         <select aria-label="Outcome" value={outcome} onChange={(e) => { setBefore(undefined); setOutcome(e.currentTarget.value); }}>
           <option value="">Every outcome</option><option value="success">Success</option><option value="refused">Refused</option><option value="failed">Failed</option>
         </select>
+        <select aria-label="Method" value={method} onChange={(e) => { setBefore(undefined); setMethod(e.currentTarget.value); }}>
+          <option value="">Every method</option>
+          {METHODS.map((m) => <option key={m}>{m}</option>)}
+        </select>
       </div>
       <Problem error={error} />
       {!data ? !error && <Loading /> : data.items.length === 0 ? <Empty icon="list">No entry fits.</Empty> : <Table label="Audit record" rows={data.items} keyOf={(e) => String(e.seq)} columns={[
@@ -211,9 +206,8 @@ export function AuditTable({target}: {target?: string}) {
         {name: 'Time', cell: (e) => <span class="nowrap">{clock(e.time)}</span>},
         {name: 'Principal', cell: (e) => <>{e.user ?? e.principal} <span class="about">{e.role}</span></>},
         {name: 'Outcome', cell: (e) => <Tag tone={e.outcome === 'success' ? 'good' : e.outcome === 'refused' ? 'held' : 'bad'}>{e.outcome} {e.status || ''}</Tag>},
-        {name: 'Tenant', cell: (e) => e.tenant},
-        {name: 'Request', cell: (e) => <><code>{e.method}</code> {e.route}</>},
-        {name: 'Target', cell: (e) => <code class="clip target" title={e.target}>{e.target || '–'}</code>},
+        ...(target ? [] : [{name: 'Tenant', cell: (e: Entry) => e.tenant}]),
+        {name: 'Request', cell: (e) => <div class="request"><code>{e.method}</code> {e.route}{e.target && e.target !== target && <><br /><code class="about">{e.target}</code></>}</div>},
       ]} />}
       <div class="row">{before && <Button onClick={() => setBefore(undefined)}>Newest</Button>}{data?.next && <Button onClick={() => setBefore(data.next)}>Older</Button>}</div>
     </>
