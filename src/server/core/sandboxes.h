@@ -98,8 +98,8 @@ struct sandboxes_conf {
     int64_t failed_ttl_us; /* how long sandboxes without an expiry that never ran stay visible */
     uint32_t renew_min_interval_s; /* between renewals by access */
     uint32_t reconcile_ms;
-    size_t max;                  /* limit of sandboxes at a time */
-    void (*on_idle)(void *user); /* no operation is left; may be NULL */
+    size_t max;                                /* limit of sandboxes at a time */
+    void (*on_idle)(void *user);               /* no operation is left; may be NULL */
     void (*on_end)(void *user, struct str id); /* it has ended, or is gone; may be NULL */
     void *user;
 };

@@ -156,11 +156,12 @@ int docker_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err *e
     int result;
 
     if (d->hides_changes)
-        return err_set(e, ENOTSUP,
-                       "OCI runtime '%s' keeps what sandboxes write where the Docker engine does not "
-                       "see it: the snapshot would be empty. Register it with the engine with "
-                       "\"runtimeArgs\": [\"--overlay2=none\"]",
-                       d->oci_runtime);
+        return err_set(
+            e, ENOTSUP,
+            "OCI runtime '%s' keeps what sandboxes write where the Docker engine does not "
+            "see it: the snapshot would be empty. Register it with the engine with "
+            "\"runtimeArgs\": [\"--overlay2=none\"]",
+            d->oci_runtime);
     docker_name(s->id, name);
     result = docker_get(d, &arena, &container, e, "/containers/%s/json", name);
     if (result == 0 && image_of(d, &arena, container, &image, e) < 0)
