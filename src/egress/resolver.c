@@ -71,6 +71,7 @@ struct client { /* a TCP connection */
     int fd;
     struct sock_addr from;
     struct buf in;
+    struct buf out; /* the rest of an answer that the socket did not take; no question meanwhile */
     struct question *question; /* one at a time */
 };
 
@@ -132,9 +133,18 @@ static void send_tcp(struct client *c, struct str message)
         {(void *)(uintptr_t)message.p, message.n     }
     };
     const struct msghdr all = {.msg_iov = parts, .msg_iovlen = ARRAY_LEN(parts)};
+    ssize_t sent = sendmsg(c->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
 
-    if (sendmsg(c->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)(message.n + LENGTH_BYTES))
+    if (sent < 0 && errno == EAGAIN)
+        sent = 0;
+    if (sent < 0) {
         client_close(c);
+    } else if ((size_t)sent < message.n + LENGTH_BYTES) {
+        (void)buf_add(&c->out, str_make(length, sizeof(length))); /* both fit: `out` was empty */
+        (void)buf_add(&c->out, message);
+        buf_drop_front(&c->out, (size_t)sent);
+        loop_io_set(c->r->egress->loop, &c->io, EPOLLOUT);
+    }
 }
 
 static void question_send(struct question *q, struct str message)
@@ -578,6 +588,7 @@ static void client_free(struct loop_task *task)
     struct client *c = container_of(task, struct client, free_task);
 
     buf_done(&c->in);
+    buf_done(&c->out);
     free(c);
 }
 
@@ -600,10 +611,10 @@ static void on_idle(struct loop_timer *timer)
     client_close(container_of(timer, struct client, idle));
 }
 
-/* Takes the messages that are complete, until one is under way. */
+/* Takes the messages that are complete, until one is under way or its answer is not taken. */
 static void client_go_on(struct client *c)
 {
-    while (c->fd >= 0 && !c->question && c->in.n >= LENGTH_BYTES) {
+    while (c->fd >= 0 && !c->question && c->out.n == 0 && c->in.n >= LENGTH_BYTES) {
         size_t length = (size_t)((uint8_t)c->in.p[0] << 8 | (uint8_t)c->in.p[1]);
         AUTO_BUF(message, DNS_MESSAGE_MAX);
 
@@ -625,9 +636,24 @@ static void on_next(struct loop_task *task)
     client_go_on(container_of(task, struct client, next_task));
 }
 
-static void on_tcp(struct loop_io *io, uint32_t events UNUSED)
+/* A client that does not read its answers is not read from, either. */
+static void on_room(struct client *c)
 {
-    struct client *c = container_of(io, struct client, io);
+    ssize_t n = send(c->fd, c->out.p, c->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        client_close(c);
+    if (n <= 0)
+        return;
+    buf_drop_front(&c->out, (size_t)n);
+    if (c->out.n > 0)
+        return;
+    loop_io_set(c->r->egress->loop, &c->io, EPOLLIN);
+    client_go_on(c);
+}
+
+static void on_input(struct client *c)
+{
     char *room = loop_scratch(c->r->egress->loop);
     ssize_t n = recv(c->fd, room, DNS_MESSAGE_MAX, MSG_DONTWAIT);
 
@@ -637,6 +663,16 @@ static void on_tcp(struct loop_io *io, uint32_t events UNUSED)
         client_close(c); /* an answer that is under way is dropped */
     else
         client_go_on(c);
+}
+
+static void on_tcp(struct loop_io *io, uint32_t events UNUSED)
+{
+    struct client *c = container_of(io, struct client, io);
+
+    if (c->out.n > 0)
+        on_room(c);
+    else
+        on_input(c);
 }
 
 static void on_accept(struct sock_listener *l, int fd, const struct sock_addr *peer)
@@ -652,6 +688,7 @@ static void on_accept(struct sock_listener *l, int fd, const struct sock_addr *p
     c = mem_new(struct client);
     *c = (struct client){.r = r, .fd = fd, .from = *peer};
     buf_init(&c->in, LENGTH_BYTES + 2 * DNS_MESSAGE_MAX);
+    buf_init(&c->out, LENGTH_BYTES + DNS_MESSAGE_MAX);
     list_push(&r->clients, &c->link);
     r->client_count++;
     loop_timer_after(r->egress->loop, &c->idle, CLIENT_IDLE_MS, on_idle);
