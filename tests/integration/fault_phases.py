@@ -324,6 +324,8 @@ def full_disk(programs):
         broker.ok("pause", "old")
         assert broker.sandbox("old").state == "paused"
         broker.ok("remove", "old")
+        wait_for(lambda: os.statvfs(folder).f_bavail * 2 > os.statvfs(folder).f_blocks,
+                 "the cleaner, which erases the files of what was removed")
         broker.ok("run", "new", "--", "true")
         broker.stop()
         broker.must_be_clean()
