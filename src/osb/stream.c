@@ -13,10 +13,11 @@ static struct osb_client *volatile interrupted_client;
 static volatile sig_atomic_t interrupted;
 static bool guarded;
 
-/* The second signal ends a program that does not end by the first. */
+/* The second signal ends a program that does not end by the first. Not SIGHUP: a terminal that is
+ * closed sends it twice, by its shell and by the kernel. */
 static void on_signal(int signo)
 {
-    if (interrupted && guarded) {
+    if (interrupted && guarded && signo != SIGHUP) {
         (void)signal(signo, SIG_DFL);
         (void)raise(signo);
     }

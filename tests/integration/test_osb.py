@@ -31,13 +31,28 @@ def run_makes_and_removes_a_sandbox(osb):
     assert osb.ids() == before
 
 
+def default_signals():
+    """What ignores a signal passes that on, as nohup does, and osb goes on ignoring it."""
+    for signo in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signo, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def killed(process):
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 def run_that_is_ended_removes_its_sandbox(osb):
     """Whenever the signal comes: once its sandbox is there, or once its command runs."""
     before = osb.ids()
     for signo, begun in ((signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGINT, False)):
         with subprocess.Popen([osb.program, "run", "--rm", "--image", "host", "--", "sh", "-c",
                                "echo begun; exec sleep 1000"], env=osb.env, bufsize=0,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              preexec_fn=default_signals) as process, killed(process):
             if begun:
                 assert process.stdout.read(5) == b"begun"
             else:
