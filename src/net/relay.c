@@ -179,7 +179,7 @@ static void relay_on_idle(struct loop_timer *t)
 void relay_end_b(struct relay *r)
 {
     if (!r->over)
-        (void)shutdown(r->copies ? r->copies[1].stream.io.fd : r->b.io.fd, SHUT_RDWR);
+        (void)shutdown(r->copies ? r->copies[1].stream.io.fd : r->b.io.fd, SHUT_RD);
 }
 
 static void relay_touch(struct relay *r)

@@ -767,6 +767,7 @@ static void clean_up(struct life *l)
     renew_queue_free(l->renew_queue);
     http_server_free(s->http);
     gateway_free(s->gateway);
+    s->gateway = NULL; /* operations that end below look at it */
     cluster_stop(s->cluster);
     previews_free(s->previews);
     oidc_free(s->oidc);

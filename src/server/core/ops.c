@@ -159,7 +159,7 @@ static void op_on_done(struct pool_job *job, int error)
     if (op->removed)
         sandbox_drop(sb);
     if (sb->table->conf.on_end &&
-        (op->removed ||
+        (op->removed || op->halted ||
          (op->changed && (sb->state == SANDBOX_FAILED || sb->state == SANDBOX_TERMINATED))))
         sb->table->conf.on_end(sb->table->conf.user, str_of(sb->id));
     if (!op->fail.status && op->kind->apply) {

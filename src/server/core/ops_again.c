@@ -47,6 +47,7 @@ static void stop_work(struct op *op)
         op->unsure = true;
         return;
     }
+    op->halted = true;
     op_status_stopped(op, op->done ? "the sandbox is stopped, and its files are kept; start it"
                                    : "the sandbox expired, and its files are kept; start it");
     op->unsure = !op_write_status(op);
@@ -127,6 +128,7 @@ static void again_work(struct op *op)
     op->settled = op->changed = false;
     op->now.reason = NULL;
     r = rt->ops->halt(rt, str_of(sb->id), &e);
+    op->halted = r >= 0;
     if (r >= 0)
         r = rt->ops->create(rt, &op->create, &e);
     if (r < 0)

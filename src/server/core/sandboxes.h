@@ -100,7 +100,7 @@ struct sandboxes_conf {
     uint32_t reconcile_ms;
     size_t max;                                /* limit of sandboxes at a time */
     void (*on_idle)(void *user);               /* no operation is left; may be NULL */
-    void (*on_end)(void *user, struct str id); /* it has ended, or is gone; may be NULL */
+    void (*on_end)(void *user, struct str id); /* its processes have ended; may be NULL */
     void *user;
 };
 

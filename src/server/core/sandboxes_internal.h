@@ -60,6 +60,7 @@ struct op {
 
     struct api_fail fail; /* status 0 = success */
     bool changed, removed, disk_full;
+    bool halted;      /* processes that ran before it have ended */
     int64_t found_us; /* of expire: what the row says; 0 = not looked up */
     bool doubtful;    /* of create: it failed, but its row may be stored */
     bool unsure;      /* it failed, but may still take effect */

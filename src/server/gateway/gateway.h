@@ -93,10 +93,10 @@ struct str gateway_domain(const struct gateway *g);
 /* X-Forwarded-For as received, with the client's address appended, in the request's arena; STR_NONE
  * if both are empty. */
 struct str gateway_forwarded_for(struct http_req *req);
-/* Closes all forwarded connections. Free the server of the requests first. NULL is fine. */
 /* The sandbox has ended: what is under way into it ends, too. A kernel of its own may have taken
  * its side of the connections along without a word. */
 void gateway_end(struct gateway *g, struct str sandbox_id);
+/* Closes all forwarded connections. Free the server of the requests first. NULL is fine. */
 void gateway_free(struct gateway *g);
 
 /* The handler of both proxy routes (every method, ROUTE_STREAM_BODY), with params "sandboxId",

@@ -166,14 +166,14 @@ static bool has_text(const struct json *labels, struct str key)
 
 /* A kernel of the container's own that is paused does not see the engine's SIGKILL, for which the
  * engine then waits 10 s. */
-static void wake(struct docker *d, const char *name, const struct json *container)
+static bool wake(struct docker *d, const char *name, const struct json *container)
 {
     struct str state;
 
-    if (d->oci_runtime[0] &&
-        json_to_str(json_get(json_get(container, STR("State")), STR("Status")), &state) == 0 &&
-        str_eq(state, STR("paused")))
-        (void)!docker_ask(d, HTTP_POST, 0, NULL, "/containers/%s/unpause", name);
+    return d->oci_runtime[0] &&
+           json_to_str(json_get(json_get(container, STR("State")), STR("Status")), &state) == 0 &&
+           str_eq(state, STR("paused")) &&
+           docker_ask(d, HTTP_POST, 0, NULL, "/containers/%s/unpause", name) >= 0;
 }
 
 /* Only what is this installation's; with its anonymous volumes, those made for it, and its sidecar,
@@ -186,6 +186,7 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
     struct str owner, volumes = STR_NONE;
     struct json *tree = NULL;
     const struct json *labels;
+    bool woken;
     int result;
 
     docker_name(id, name);
@@ -199,8 +200,10 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
         return result == -ENOENT ? docker_sidecar_remove(d, id, e) : 0;
     }
     (void)!json_to_str(json_get(labels, STR(LABEL_VOLUMES)), &volumes);
-    wake(d, name, tree);
+    woken = wake(d, name, tree);
     result = docker_ask(d, HTTP_DELETE, REMOVE_MS, e, "/containers/%s?force=1&v=1", name);
+    if (result < 0 && result != -ENOENT && woken) /* it must not run on: a user paused it */
+        (void)!docker_ask(d, HTTP_POST, 0, NULL, "/containers/%s/pause", name);
     if (result == -ESTALE) /* "removal of container ... is already in progress" */
         return err_set(e, EBUSY, "%s", e->msg);
     if (result < 0 && result != -ENOENT)

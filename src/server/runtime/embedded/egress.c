@@ -21,7 +21,7 @@ enum {
     ARGS_MAX = 4096,
     START_MS = 15 * 1000, /* for the process to serve */
     STOP_MS = 5 * 1000,
-    STATS_MS = 1200,
+    STATS_MS = 500,
     CALL_MS = 20 * 1000, /* for one request; another process may have to be started first */
     RETRY_MS = 20,
     RESTART_MS_MIN = 50,
@@ -62,7 +62,8 @@ struct answer {
 static int connect_once(const struct embedded_egress *g)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    /* Not blocking: a process that hangs accepts nothing, and its backlog fills. */
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     memcpy(addr.sun_path, g->socket, sizeof(addr.sun_path));
     if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
@@ -96,7 +97,7 @@ static int receive(int fd, struct buf *text, uint64_t deadline)
         if (r <= 0)
             return r < 0 ? -errno : -ETIMEDOUT;
         n = read(fd, text->p + text->n, 4096);
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
             return -errno;
         if (n == 0)
             return 0;
