@@ -619,7 +619,7 @@ static uint64_t ahead_room(int to)
 {
     struct statvfs st;
 
-    return fstatvfs(to, &st) < 0 ? 0 : (uint64_t)st.f_bavail * st.f_frsize / 2;
+    return fstatvfs(to, &st) < 0 ? 0 : (uint64_t)st.f_bavail * st.f_frsize / 4;
 }
 
 void layer_ahead_start(const struct layer_copy *c, int to, struct layer_ahead *ret)

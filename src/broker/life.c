@@ -233,7 +233,7 @@ static int life_kill_soon(const struct broker *b, const struct slot_record *reco
     struct cgroup groups = cgroup_at(b->host.cgroups, record->slot);
     int r = life_may_linger(dir, record) ? cgroup_kill_begin(&groups, e) : 0;
 
-    return r != 0 ? r : life_kill(b, record->slot, dir, e);
+    return r > 0 ? r : life_kill(b, record->slot, dir, e);
 }
 
 /* 1: its cgroups, network and files are left, and processes that are ending. -ENOENT when another

@@ -97,7 +97,7 @@ int cleaner_run(struct broker *b, struct err *e)
         while (read(b->leftovers[0], &l, sizeof(l)) == (ssize_t)sizeof(l)) {
             int r = broker_sweep_slot(b, l.slot, error ? NULL : e);
 
-            if (r == -ETIMEDOUT)
+            if (r == -ETIMEDOUT || r == -EBUSY)
                 remover_wake(b);
             error = error ? error : r;
         }

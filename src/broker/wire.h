@@ -72,8 +72,8 @@ struct broker_config {
 
 struct broker_id {
     char id[PLAN_ID_MAX];
-    uint32_t
-        soon; /* of BROKER_REMOVE: once the processes are killed, though they may not have ended */
+    /* Of BROKER_REMOVE: answer once the processes are killed, though they may not have ended. */
+    uint32_t soon;
 };
 
 struct broker_snapshot {
