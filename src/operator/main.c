@@ -170,7 +170,8 @@ static int start(struct life *l, struct err *e)
 
 int main(int argc, char **argv)
 {
-    struct life *l = mem_new(struct life);
+    static struct life life; /* too large for the stack; workers may use it until the very end */
+    struct life *l = &life;
     struct err e = {0};
     int r;
 
