@@ -167,9 +167,8 @@ gos() {
         rm -rf "$work" "/opt/go/$version/test"
     done
     ln -sfn "/opt/go/$default_go" /opt/go/default
-    # The sum of the module is not asked for: the version is fixed, and its server is no registry.
     env PATH="/opt/go/default/bin:$PATH" GOTOOLCHAIN=local GOPROXY="$GO_MIRROR" GOFLAGS=-modcacherw \
-        GOSUMDB=off GOPATH="$work" GOCACHE="$work/cache" GOBIN=/usr/local/bin \
+        GOPATH="$work" GOCACHE="$work/cache" GOBIN=/usr/local/bin \
         go install "golang.org/x/tools/cmd/goimports@$goimports"
     rm -rf "$work"
 }

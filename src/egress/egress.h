@@ -271,7 +271,7 @@ void api_policy(struct http_req *req); /* /policy; of the sandbox {id}, or of th
 void api_vault(struct http_req *req);  /* /credential-vault and below */
 void api_on_unrouted(struct http_req *req, unsigned allowed);
 
-int api_bind(struct egress *g,
-             struct err *e); /* takes the name of the socket; no client is served */
+/* Takes the name of the socket; no client is served. */
+int api_bind(struct egress *g, struct err *e);
 int api_start(struct egress *g, struct err *e);
 void api_forget(struct guarded *b); /* answers the requests that wait */

@@ -42,18 +42,37 @@ def run(command):
             "all": {name for _, name, _ in found}}
 
 
-def check(wanted, got):
+def run_twice(command, wanted):
+    """What a case does by time may differ once on a busy machine: unexpected ones run again."""
+    first = run(command)
+    if all(not surprises(wanted[kind], first[kind])[at]
+           for kind in ("differs", "lacks") for at in (0, 1)):
+        return first
+    again = run(command)
+    for kind in ("differs", "lacks"):
+        unlisted, gone = surprises(wanted[kind], again[kind])
+        again[kind] -= {name for name in unlisted if name not in first[kind]}
+        again[kind] |= {name for name in gone if name in first[kind]}
+    return again
+
+
+def surprises(wanted, got):
     rooms = {name[:-1] for name in wanted if name.endswith("*")}
     plain = {name for name in wanted if not name.endswith("*")}
     unlisted = sorted(name for name in got - plain if not name.startswith(tuple(rooms) or ("\0",)))
-    gone = sorted(plain - got)
+    return unlisted, sorted(plain - got)
+
+
+def check(wanted, got):
+    unlisted, gone = surprises(wanted, got)
     assert not unlisted and not gone, f"not in docs/sdks.md: {unlisted}; listed, but not so: {gone}"
 
 
 def main():
     language, *command = sys.argv[1:]
     tap = Tap()
-    wanted, got = listed(language), run(command)
+    wanted = listed(language)
+    got = run_twice(command, wanted)
     alike = len(got["all"] - got["differs"] - got["lacks"])
     tap.check("most cases are alike", many, alike)
     tap.check("what differs is listed", check, wanted["differs"], got["differs"])

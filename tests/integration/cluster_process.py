@@ -137,10 +137,13 @@ class ClusterProcess:
         """Rights (group, resource, verb) that rules of a role grant, and of which a service account
         ("namespace:name") made no use in a cluster with `audit`. `but`: resources left out."""
         user, used = f"system:serviceaccount:{account}", set()
-        for line in self.log("audit.json", "").splitlines():
+        for line in self.log("audit.json", "").splitlines(keepends=True):
+            if not line.endswith("\n"):
+                continue  # being written
             event = json.loads(line)
-            if event["user"]["username"] == user and event["responseStatus"]["code"] != 403:
-                about = event["objectRef"]
+            about = event.get("objectRef")
+            if about and event["user"]["username"] == user and \
+                    event["responseStatus"]["code"] != 403:
                 resource = "/".join(filter(None, [about["resource"], about.get("subresource")]))
                 used.add((about.get("apiGroup", ""), resource, event["verb"]))
         return sorted({(group, resource, verb) for rule in rules for group in rule["apiGroups"]

@@ -63,7 +63,7 @@ class ServerProcess:
         self.broker = Broker(broker, execd, ctl)
         self.folder, self.state = self.broker.folder, self.broker.state
         self.config_path, self.log_path = self.folder / "config.toml", self.folder / "server.log"
-        self.config_mode = 0o644
+        self.config_mode, self.dsn = 0o644, ""
         self.process = None
 
     # --- its life ---
@@ -102,6 +102,7 @@ class ServerProcess:
         if dsn and "search_path" not in dsn:  # tables of its own, as a file would be
             sections["store"]["dsn"] = postgres_process.own_schema(sections["store"]["dsn"],
                                                                    self.folder.name)
+        self.dsn = sections.get("store", {}).get("dsn", "")  # of its PostgreSQL; "" with SQLite
         self.config_path.write_text(toml(sections), encoding="utf-8")
         self.config_path.chmod(self.config_mode)
 

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import postgres_process  # noqa: E402
@@ -199,10 +198,8 @@ def everything_written():
     scanned = [p for p in (SERVER.state / "server").rglob("*")
                if p.is_file() and p.name != "api_key"]
     text = b"".join(p.read_bytes() for p in scanned) + SERVER.log().encode()
-    config = tomllib.loads(SERVER.config_path.read_text(encoding="utf-8"))
-    dsn = config.get("store", {}).get("dsn", "")
-    for table in ("sandboxes", "events", "records", "usage", "marks") if dsn else ():
-        rows = postgres_process.psql(dsn, f"SET bytea_output = 'escape'; "
+    for table in ("sandboxes", "events", "records", "usage", "marks") if SERVER.dsn else ():
+        rows = postgres_process.psql(SERVER.dsn, f"SET bytea_output = 'escape'; "
                                      f"SELECT * FROM opensandbox_{table}").stdout
         text += rows.encode()
     assert len(scanned) >= 4, scanned

@@ -56,14 +56,15 @@ def ready(w):
 
 
 def tells_when_hung(w, box, tap):
-    same(ready(w)[0], 200)
+    wait_for(lambda: ready(w)[0] == 200, "readiness")
     pid = w.egress_pid()
     os.kill(pid, signal.SIGSTOP)
     try:
         tap.check("/ready is 503 while it hangs, and says why", lambda: wait_for(
             lambda: ready(w)[0] == 503 and "opensandbox-egress does not answer" in ready(w)[1],
             "the refusal"))
-        tap.check("/metrics says that it is down", lambda: same(figures(w), {"up": 0}))
+        tap.check("/metrics says that it is down", lambda: wait_for(
+            lambda: figures(w) == {"up": 0}, "its figures"))
         tap.check("nothing is open meanwhile", lambda: no(w.inside(box, "tcp('203.0.113.99')")))
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -20,6 +20,7 @@ from broker_process import Broker, children, comm, wait_for, why_not  # noqa: E4
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
 LAYERS_MAX = 127
 JOBS_MAX = 16  # of a worker
+ATTEMPTS_MAX = 10  # to stop a process while it copies
 LAYER_UID_FIRST = 0xb0000000
 BROKER = None  # the one most tests share
 
@@ -286,6 +287,25 @@ def thaws_when_the_copy_is_killed_or_its_caller_leaves():
         broker.ok("remove", "x")
 
 
+def stopped_copier(broker, caller, layer):
+    """The process that copies for `caller`, stopped; None when the call ended before."""
+    while caller.poll() is None:
+        if not list(layer.glob(".ahead-*/*")):
+            continue
+        for pid in (pid for worker in broker.workers() for pid in children(worker)):
+            with contextlib.suppress(OSError):
+                if comm(pid) == "layer copy":
+                    os.kill(pid, signal.SIGSTOP)
+                    wait_for(lambda pid=pid: state_of(pid) in "TZ", "the copying process to stop")
+                    return pid
+    return None
+
+
+def state_of(pid):
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    return text.rpartition(")")[2].split()[0]
+
+
 def copies_files_at_rest_before_it_freezes():
     line = "dd if=/dev/zero of=/big bs=1M count=300 2>/dev/null; echo same >/small"
     with folder() as top, Broker(*PROGRAMS, workers=1) as broker:
@@ -297,22 +317,29 @@ def copies_files_at_rest_before_it_freezes():
         wait_for(lambda: "ready" in broker.ctl("log", "x").stdout, "its files")
         big = next(broker.slot_dir("x").rglob("upper/big"))
         wait_for(lambda: time.time() > big.stat().st_ctime + 1, "the file to be at rest")
-        (top / "s").mkdir()
-        with subprocess.Popen(broker.ctl_command("snapshot", "x", top / "s"),
-                              stdout=subprocess.PIPE, text=True) as caller:
-            wait_for(lambda: list((top / "s").glob(".ahead-*/*")), "the copy to begin")
-            copier = next(pid for worker in broker.workers() for pid in children(worker)
-                          if comm(pid) == "layer copy")
-            os.kill(copier, signal.SIGSTOP)
-            assert not (broker.slot_dir("x") / "hold").exists() and broker.pings("x")
-            (gate / "go").touch()
-            wait_for(lambda: "done" in broker.ctl("log", "x").stdout, "its changes")
-            os.kill(copier, signal.SIGCONT)
-            out = caller.communicate()[0]
-            assert caller.returncode == 0, out
+        for attempt in range(ATTEMPTS_MAX):
+            layer = top / f"s{attempt}"
+            layer.mkdir()
+            with subprocess.Popen(broker.ctl_command("snapshot", "x", layer),
+                                  stdout=subprocess.PIPE, text=True) as caller:
+                copier = stopped_copier(broker, caller, layer)
+                caught = copier and list(layer.glob(".ahead-*/*")) and \
+                    not (broker.slot_dir("x") / "hold").exists()
+                if caught:
+                    assert broker.pings("x")
+                    (gate / "go").touch()
+                    wait_for(lambda: "done" in broker.ctl("log", "x").stdout, "its changes")
+                if copier:
+                    os.kill(copier, signal.SIGCONT)
+                out = caller.communicate()[0]
+                assert caller.returncode == 0, out
+            assert not list(layer.glob(".*")), os.listdir(layer)
+            if caught:
+                break
         broker.ok("remove", "x")
-        assert not list((top / "s").glob(".*")), os.listdir(top / "s")
-        out = broker.shell("y", "tail -c 8 /big; cat /small", "--shifted", top / "s", "--dir", root)
+        if not caught:
+            raise tap.Skip("the files are copied faster than the copying process can be stopped")
+        out = broker.shell("y", "tail -c 8 /big; cat /small", "--shifted", layer, "--dir", root)
         assert out.split() == ["changed", "changed"], out
 
 

@@ -18,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -390,16 +389,11 @@ def database(server):
                            timeout=SECONDS_MAX)
 
 
-def dsn_of(server):
-    """The connection string of its PostgreSQL; None with SQLite."""
-    return tomllib.loads(server.config_path.read_text()).get("store", {}).get("dsn")
-
-
 def owners(server):
-    if dsn_of(server):
+    if server.dsn:
         columns = ", ".join(f"convert_from({name}, 'UTF8')" for name in ("id", "tenant", "owner"))
         rows = postgres_process.psql(
-            dsn_of(server), f"SELECT {columns} FROM opensandbox_sandboxes ORDER BY n").stdout
+            server.dsn, f"SELECT {columns} FROM opensandbox_sandboxes ORDER BY n").stdout
         return [tuple(row.split("|")) for row in rows.splitlines()]
     with contextlib.closing(database(server)) as db:
         return db.execute("SELECT id, tenant, owner FROM sandboxes ORDER BY n").fetchall()
@@ -407,8 +401,8 @@ def owners(server):
 
 def make_version_1(server):
     """Takes from the tables what their first version did not have."""
-    if dsn_of(server):
-        postgres_process.psql(dsn_of(server), """
+    if server.dsn:
+        postgres_process.psql(server.dsn, """
             ALTER TABLE opensandbox_sandboxes DROP COLUMN holder;
             ALTER TABLE opensandbox_records DROP COLUMN holder;
             ALTER TABLE opensandbox_records ADD UNIQUE (kind, id);
@@ -471,7 +465,7 @@ def keeps_the_sandboxes_of_an_older_server():
     """It adds to the tables what they lack. PostgreSQL's had owners from the first version."""
     with ServerProcess(*PROGRAMS) as server:
         name = server.create(metadata={"team": "a"})
-        creator = key_id(server) if dsn_of(server) else ""
+        creator = key_id(server) if server.dsn else ""
         server.stop()
         make_version_1(server)
         server.start()

@@ -35,6 +35,8 @@ namespace OpenSandbox
     /// <summary>What to create: exactly one of Image and SnapshotId.</summary>
     public class SandboxCreateOptions : SandboxReadyOptions
     {
+        internal SandboxCreateOptions Copy() => (SandboxCreateOptions)MemberwiseClone();
+
         /// <summary>Name of the image.</summary>
         public string? Image { get; set; }
 

@@ -35,6 +35,7 @@ namespace OpenSandbox
         private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(10);
 
         private readonly SandboxPoolOptions _options;
+        private readonly SandboxCreateOptions _create;
         private readonly CancellationTokenSource _ended = new CancellationTokenSource();
         private readonly SemaphoreSlim _missing;
         private readonly List<(Sandbox Sandbox, DateTime Renewed)> _idle =
@@ -49,7 +50,8 @@ namespace OpenSandbox
             if (options.Create.TimeoutSeconds != null || options.Create.ManualCleanup)
                 throw new InvalidArgumentException("Create has no time to live of its own in a pool");
             _options = options;
-            _options.Create.TimeoutSeconds = (int)options.IdleTimeout.TotalSeconds;
+            _create = options.Create.Copy();
+            _create.TimeoutSeconds = (int)options.IdleTimeout.TotalSeconds;
             _missing = new SemaphoreSlim(options.MaxIdle);
             for (var n = 0; n < Math.Min(options.MaxIdle, WarmupsMax); n++)
                 _work.Add(Task.Run(FillAsync));
@@ -167,7 +169,7 @@ namespace OpenSandbox
 
         private async Task<Sandbox> MakeAsync(CancellationToken ct)
         {
-            var sandbox = await Sandbox.CreateAsync(_options.Create, ct).ConfigureAwait(false);
+            var sandbox = await Sandbox.CreateAsync(_create, ct).ConfigureAwait(false);
             try
             {
                 if (_options.Prepare != null)

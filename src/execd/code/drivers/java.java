@@ -338,7 +338,7 @@ public class Driver {
         try {
             events.write((event + "\n").getBytes(StandardCharsets.UTF_8));
         } catch (IOException e) {
-            Runtime.getRuntime().halt(1); // nobody is there any more
+            Runtime.getRuntime().halt(1); // execd is gone
         }
     }
 
