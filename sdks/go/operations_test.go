@@ -259,6 +259,7 @@ func (o *operations) createOptions(a args) SandboxCreateOptions {
 	}
 	a.into("image_auth", &opts.ImageAuth)
 	a.into("platform", &opts.Platform)
+	a.into("secret_env", &opts.SecretEnv)
 	var policy args
 	if a.into("network_policy", &policy); policy != nil {
 		opts.NetworkPolicy = &NetworkPolicy{DefaultAction: policy.text("default_action"),
