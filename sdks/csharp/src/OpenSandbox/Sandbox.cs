@@ -76,6 +76,9 @@ namespace OpenSandbox
         /// <summary>Metrics.</summary>
         public IExecdMetrics Metrics => _execd.Metrics;
 
+        /// <summary>Isolated sessions: sandboxes inside the sandbox.</summary>
+        public IIsolation Isolation => _execd.Isolation;
+
         /// <summary>Credentials that the sandbox's code never sees.</summary>
         public ICredentialVault CredentialVault { get; }
 

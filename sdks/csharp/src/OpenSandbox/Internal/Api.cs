@@ -53,6 +53,9 @@ namespace OpenSandbox.Internal
             _headers = all;
         }
 
+        /// <summary>The same connection with all paths below one.</summary>
+        internal Api Below(string path) => new Api(_config, BaseUrl + path, _headers);
+
         internal string BaseUrl { get; }
         internal TimeSpan StreamIdleTimeout => _config.Options.StreamIdleTimeout;
         internal IReadOnlyDictionary<string, string> Headers => _headers;
