@@ -117,6 +117,24 @@ func TestServerCommands(t *testing.T) {
 	}
 }
 
+func TestServerIdempotencyKey(t *testing.T) {
+	ctx, first := realSandbox(t)
+	opts := SandboxCreateOptions{Image: "host", IdempotencyKey: "go " + first.ID()}
+	made, err := CreateSandbox(ctx, ConnectionConfig{}, opts)
+	must(t, err)
+	again, err := CreateSandbox(ctx, ConnectionConfig{}, opts)
+	must(t, err)
+	if made.ID() != again.ID() || made.ID() == first.ID() {
+		t.Errorf("%s, again %s", made.ID(), again.ID())
+	}
+	opts.Env = map[string]string{"A": "b"}
+	var api *APIError
+	if _, err := CreateSandbox(ctx, ConnectionConfig{}, opts); !errors.As(err, &api) || api.StatusCode != 422 {
+		t.Errorf("another body: %v", err)
+	}
+	must(t, made.Kill(ctx))
+}
+
 func TestServerIsolatedSession(t *testing.T) {
 	ctx, sandbox := realSandbox(t)
 	can, err := sandbox.GetIsolationCapabilities(ctx)

@@ -173,7 +173,7 @@ namespace OpenSandbox
                 ResourceLimits = o.Resource ?? Constants.DefaultResourceLimits,
                 Env = o.Env, Metadata = o.Metadata, NetworkPolicy = o.NetworkPolicy,
                 CredentialProxy = o.CredentialProxy, SecretEnv = o.SecretEnv, Platform = o.Platform,
-                Volumes = o.Volumes,
+                Volumes = o.Volumes, IdempotencyKey = o.IdempotencyKey,
                 Extensions = o.Extensions, SecureAccess = o.SecureAccess ? true : (bool?)null,
                 Persistent = o.Persistent ? true : (bool?)null, OnExpiry = o.OnExpiry,
             };
