@@ -22,7 +22,7 @@ const (
 )
 
 // RetryConfig says which failed requests are sent again. Requests that are safe to repeat (GET, PUT,
-// DELETE) are repeated after a broken connection and after RetryableStatusCodes; others only when no
+// DELETE, a create with an idempotency key) are repeated after a broken connection and after RetryableStatusCodes; others only when no
 // connection could be made, so that nothing was sent. Uploads are never repeated.
 type RetryConfig struct {
 	MaxRetries           int
@@ -51,9 +51,8 @@ func (r *RetryConfig) pause(n int, asked time.Duration) time.Duration {
 	return pause
 }
 
-func (r *RetryConfig) wants(method string, err error) bool {
+func (r *RetryConfig) wants(repeatable bool, err error) bool {
 	var api *APIError
-	repeatable := method == http.MethodGet || method == http.MethodPut || method == http.MethodDelete
 	if !errors.As(err, &api) {
 		var network *net.OpError
 		neverSent := errors.As(err, &network) && network.Op == "dial"
@@ -62,6 +61,9 @@ func (r *RetryConfig) wants(method string, err error) bool {
 	}
 	if !repeatable {
 		return false
+	}
+	if api.Response.Code == codeInProgress {
+		return true
 	}
 	for _, status := range r.RetryableStatusCodes {
 		if status == api.StatusCode {
@@ -131,6 +133,12 @@ type request struct {
 	body         any
 	contentType  string
 	noTimeout    bool // the body is streamed: only the context ends it
+	idempotent   bool // to be repeated like a GET, whatever the method
+}
+
+func (r *request) repeatable() bool {
+	return r.idempotent || r.method == http.MethodGet || r.method == http.MethodPut ||
+		r.method == http.MethodDelete
 }
 
 func (c *Client) build(ctx context.Context, r *request) (*http.Request, error) {
@@ -180,7 +188,7 @@ func (c *Client) repeat(ctx context.Context, r *request, call func() error) erro
 			return nil // the answer of an earlier try was lost
 		}
 		if err == nil || streamed || n >= c.retries() || ctx.Err() != nil ||
-			!c.retry.wants(r.method, err) {
+			!c.retry.wants(r.repeatable(), err) {
 			return err
 		}
 		var api *APIError

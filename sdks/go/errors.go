@@ -19,6 +19,9 @@ type ErrorResponse struct {
 // CodeUnexpectedResponse is the code of an error status whose body names none.
 const CodeUnexpectedResponse = "UNEXPECTED_RESPONSE"
 
+// codeInProgress says that an earlier try of a create with an idempotency key is under way.
+const codeInProgress = "IDEMPOTENCY::IN_PROGRESS"
+
 // ErrStreamEnded says that a stream ended before its last event. What ran may still be running.
 var ErrStreamEnded = errors.New("opensandbox: the stream ended without its last event")
 
@@ -107,6 +110,20 @@ func (e *InvalidArgumentError) Error() string {
 func needText(field, value string) error {
 	if strings.TrimSpace(value) == "" {
 		return &InvalidArgumentError{Field: field, Message: "must not be blank"}
+	}
+	return nil
+}
+
+// checkKey accepts what can be an idempotency key: it goes into a header.
+func checkKey(key string) error {
+	for i := 0; i < len(key); i++ {
+		if key[i] < ' ' || key[i] > '~' {
+			return &InvalidArgumentError{Field: "IdempotencyKey", Message: "must be printable ASCII"}
+		}
+	}
+	if len(key) > idempotencyKeyMax || strings.TrimSpace(key) != key {
+		return &InvalidArgumentError{Field: "IdempotencyKey",
+			Message: fmt.Sprintf("must have at most %d characters, and no space around", idempotencyKeyMax)}
 	}
 	return nil
 }

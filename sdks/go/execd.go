@@ -92,17 +92,22 @@ func (c *ExecdClient) GetCommandLogs(ctx context.Context, id string, cursor *int
 
 func (c *ExecdClient) logs(ctx context.Context, id string, query url.Values,
 ) (*CommandLogsResponse, error) {
-	res, err := c.open(ctx, &request{method: http.MethodGet,
-		path: "/command/" + url.PathEscape(id) + "/logs", query: query})
+	return c.readLogs(ctx, "/command/"+url.PathEscape(id)+"/logs", query, "EXECD-COMMANDS-TAIL-CURSOR")
+}
+
+// readLogs reads output of a run; a header of the answer says where the next call goes on.
+func (c *ExecdClient) readLogs(ctx context.Context, path string, query url.Values, cursorHeader string,
+) (*CommandLogsResponse, error) {
+	res, err := c.open(ctx, &request{method: http.MethodGet, path: path, query: query})
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil {
-		return nil, fmt.Errorf("opensandbox: logs of %s: %w", id, err)
+		return nil, fmt.Errorf("opensandbox: GET %s: %w", path, err)
 	}
-	next, _ := strconv.ParseInt(res.Header.Get("EXECD-COMMANDS-TAIL-CURSOR"), 10, 64)
+	next, _ := strconv.ParseInt(res.Header.Get(cursorHeader), 10, 64)
 	return &CommandLogsResponse{Output: string(text), Cursor: next}, nil
 }
 

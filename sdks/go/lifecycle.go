@@ -71,6 +71,20 @@ func (c *LifecycleClient) CreateSandbox(ctx context.Context, req CreateSandboxRe
 	return result(&out, c.post(ctx, "/sandboxes", req, &out))
 }
 
+const idempotencyKeyMax = 255
+
+// CreateSandboxWithKey does the same, at most once: a second call with the key and the same request
+// returns the sandbox of the first, for a day. So it is repeated like a GET.
+func (c *LifecycleClient) CreateSandboxWithKey(ctx context.Context, key string, req CreateSandboxRequest,
+) (*SandboxInfo, error) {
+	if err := firstError(needText("IdempotencyKey", key), checkKey(key)); err != nil {
+		return nil, err
+	}
+	var out SandboxInfo
+	return result(&out, c.do(ctx, &request{method: http.MethodPost, path: "/sandboxes", body: req,
+		headers: map[string]string{"Idempotency-Key": key}, idempotent: true}, &out))
+}
+
 // GetSandbox returns what the server knows of a sandbox.
 func (c *LifecycleClient) GetSandbox(ctx context.Context, id string) (*SandboxInfo, error) {
 	var out SandboxInfo

@@ -502,3 +502,150 @@ type PTYInfo struct {
 	Running      bool   `json:"running"`
 	OutputOffset int64  `json:"output_offset"`
 }
+
+// CreateIsolatedSessionRequest is Isolation of the HTTP API.
+type CreateIsolatedSessionRequest struct {
+	Profile            string             `json:"profile,omitempty"`
+	Workspace          *IsolatedWorkspace `json:"workspace,omitempty"`
+	Overlays           []IsolatedOverlay  `json:"overlays,omitempty"`
+	ExtraWritable      []string           `json:"extra_writable,omitempty"`
+	ShareNet           *bool              `json:"share_net,omitempty"`
+	EnvPassthrough     *EnvPassthrough    `json:"env_passthrough,omitempty"`
+	UID                *int64             `json:"uid,omitempty"`
+	GID                *int64             `json:"gid,omitempty"`
+	UIDMode            string             `json:"uid_mode,omitempty"`
+	IdleTimeoutSeconds *int64             `json:"idle_timeout_seconds,omitempty"`
+}
+
+// IsolatedWorkspace is IsolatedWorkspace of the HTTP API.
+type IsolatedWorkspace struct {
+	Path    string           `json:"path"`
+	Mode    string           `json:"mode,omitempty"`
+	Persist *IsolatedPersist `json:"persist,omitempty"`
+}
+
+// IsolatedPersist is IsolatedPersist of the HTTP API.
+type IsolatedPersist struct {
+	Enabled       bool   `json:"enabled,omitempty"`
+	RetainSeconds *int64 `json:"retain_seconds,omitempty"`
+	MaxSizeBytes  int64  `json:"max_size_bytes,omitempty"`
+}
+
+// IsolatedOverlay is IsolatedOverlay of the HTTP API.
+type IsolatedOverlay struct {
+	Path    string `json:"path"`
+	Mode    string `json:"mode,omitempty"`
+	Persist bool   `json:"persist,omitempty"`
+}
+
+// EnvPassthrough is EnvPassthrough of the HTTP API.
+type EnvPassthrough struct {
+	Mode string   `json:"mode,omitempty"`
+	Keys []string `json:"keys,omitempty"`
+}
+
+// IsolatedSessionState is IsolatedSession of the HTTP API.
+type IsolatedSessionState struct {
+	SessionID            string                  `json:"session_id"`
+	CreatedAt            time.Time               `json:"created_at"`
+	Status               string                  `json:"status,omitempty"`
+	Reason               string                  `json:"reason,omitempty"`
+	LastRunAt            *time.Time              `json:"last_run_at,omitempty"`
+	IdleRemainingSeconds *int64                  `json:"idle_remaining_seconds,omitempty"`
+	Isolation            IsolatedProfile         `json:"isolation"`
+	Profile              string                  `json:"profile,omitempty"`
+	Workspace            *IsolatedWorkspaceState `json:"workspace,omitempty"`
+	ExtraWritable        []string                `json:"extra_writable,omitempty"`
+	ShareNet             bool                    `json:"share_net,omitempty"`
+	UID                  *int64                  `json:"uid,omitempty"`
+	GID                  *int64                  `json:"gid,omitempty"`
+	IdleTimeoutSeconds   int64                   `json:"idle_timeout_seconds,omitempty"`
+	Artifacts            IsolatedArtifacts       `json:"artifacts"`
+}
+
+// IsolatedProfile is IsolatedProfile of the HTTP API.
+type IsolatedProfile struct {
+	Profile   string                  `json:"profile,omitempty"`
+	Workspace *IsolatedWorkspaceState `json:"workspace,omitempty"`
+}
+
+// IsolatedWorkspaceState is IsolatedWorkspaceState of the HTTP API.
+type IsolatedWorkspaceState struct {
+	Path string `json:"path,omitempty"`
+	Mode string `json:"mode,omitempty"`
+}
+
+// IsolatedArtifacts is IsolatedArtifacts of the HTTP API. Of an overlay.
+type IsolatedArtifacts struct {
+	DiffURL   string `json:"diff_url,omitempty"`
+	CommitURL string `json:"commit_url,omitempty"`
+}
+
+// ListIsolatedSessionsResponse is IsolatedSessions of the HTTP API.
+type ListIsolatedSessionsResponse struct {
+	Sessions []IsolatedSessionSummary `json:"sessions"`
+}
+
+// IsolatedSessionSummary is IsolatedSessionSummary of the HTTP API.
+type IsolatedSessionSummary struct {
+	SessionID            string    `json:"session_id"`
+	Status               string    `json:"status"`
+	Reason               string    `json:"reason,omitempty"`
+	CreatedAt            time.Time `json:"created_at"`
+	LastRunAt            time.Time `json:"last_run_at"`
+	IdleRemainingSeconds *int64    `json:"idle_remaining_seconds"`
+}
+
+// IsolatedRunRequest is IsolatedRun of the HTTP API.
+type IsolatedRunRequest struct {
+	Code           string            `json:"code"`
+	Cwd            string            `json:"cwd,omitempty"`
+	Envs           map[string]string `json:"envs,omitempty"`
+	TimeoutSeconds *int64            `json:"timeout_seconds,omitempty"`
+	Background     bool              `json:"background,omitempty"`
+}
+
+// IsolatedBackgroundRun is IsolatedBackgroundRun of the HTTP API.
+type IsolatedBackgroundRun struct {
+	SessionID string    `json:"session_id"`
+	RunID     string    `json:"run_id"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// IsolatedRunStatus is IsolatedRunStatus of the HTTP API.
+type IsolatedRunStatus struct {
+	SessionID  string     `json:"session_id"`
+	RunID      string     `json:"run_id"`
+	Running    bool       `json:"running"`
+	ExitCode   *int64     `json:"exit_code,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+}
+
+// IsolatedCapabilities is IsolatedCapabilities of the HTTP API.
+type IsolatedCapabilities struct {
+	Available                    bool                  `json:"available"`
+	Message                      string                `json:"message,omitempty"`
+	Isolator                     string                `json:"isolator"`
+	Version                      string                `json:"version"`
+	Profiles                     []string              `json:"profiles"`
+	WorkspaceModes               []string              `json:"workspace_modes,omitempty"`
+	AllowedWorkspaces            []string              `json:"allowed_workspaces,omitempty"`
+	AllowedExtraWritablePrefixes []string              `json:"allowed_extra_writable_prefixes,omitempty"`
+	ShareNetOverridable          bool                  `json:"share_net_overridable,omitempty"`
+	SetprivAvailable             bool                  `json:"setpriv_available,omitempty"`
+	UsernsAvailable              bool                  `json:"userns_available,omitempty"`
+	CommitSupported              bool                  `json:"commit_supported,omitempty"`
+	DiffSupported                bool                  `json:"diff_supported,omitempty"`
+	SeccompProfileSha256         string                `json:"seccomp_profile_sha256,omitempty"`
+	Persist                      IsolatedPersistLimits `json:"persist"`
+}
+
+// IsolatedPersistLimits is IsolatedPersistLimits of the HTTP API.
+type IsolatedPersistLimits struct {
+	Available            bool  `json:"available,omitempty"`
+	MaxSizeBytesDefault  int64 `json:"max_size_bytes_default,omitempty"`
+	MaxSizeBytesLimit    int64 `json:"max_size_bytes_limit,omitempty"`
+	RetainSecondsDefault int64 `json:"retain_seconds_default,omitempty"`
+}

@@ -249,7 +249,8 @@ func (o *operations) createOptions(a args) SandboxCreateOptions {
 	opts := SandboxCreateOptions{Image: a.text("image"), SnapshotID: a.text("snapshot_id"),
 		Entrypoint: a.list("entrypoint"), ResourceLimits: a.strings("resource"),
 		Env: a.strings("env"), Metadata: a.strings("metadata"), Extensions: a.strings("extensions"),
-		SecureAccess: a.truth("secure_access"), SkipHealthCheck: a.truth("skip_health_check"),
+		IdempotencyKey: a.text("idempotency_key"),
+		SecureAccess:   a.truth("secure_access"), SkipHealthCheck: a.truth("skip_health_check"),
 		ReadyTimeout: a.millis("ready_timeout_ms"), HealthCheckInterval: a.millis("poll_ms")}
 	if seconds := a.pointer("timeout_s"); seconds != nil {
 		timeout := int(*seconds)
@@ -259,6 +260,7 @@ func (o *operations) createOptions(a args) SandboxCreateOptions {
 	}
 	a.into("image_auth", &opts.ImageAuth)
 	a.into("platform", &opts.Platform)
+	a.into("secret_env", &opts.SecretEnv)
 	var policy args
 	if a.into("network_policy", &policy); policy != nil {
 		opts.NetworkPolicy = &NetworkPolicy{DefaultAction: policy.text("default_action"),

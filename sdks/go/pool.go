@@ -60,6 +60,9 @@ func NewSandboxPool(opts SandboxPoolOptions) (*SandboxPool, error) {
 	if opts.Create.TimeoutSeconds != nil || opts.Create.ManualCleanup {
 		return nil, &InvalidArgumentError{Field: "Create", Message: "has no time to live of its own"}
 	}
+	if opts.Create.IdempotencyKey != "" {
+		return nil, &InvalidArgumentError{Field: "Create", Message: "makes many sandboxes: no IdempotencyKey"}
+	}
 	seconds := int(opts.IdleTimeout / time.Second)
 	opts.Create.TimeoutSeconds = &seconds
 	if err := firstError(opts.Config.check(), opts.Create.check()); err != nil {

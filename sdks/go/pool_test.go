@@ -127,3 +127,12 @@ func TestServerPool(t *testing.T) {
 	must(t, sandbox.Kill(ctx))
 	must(t, pool.Close())
 }
+
+func TestPoolRefusesAKey(t *testing.T) {
+	_, err := NewSandboxPool(SandboxPoolOptions{MaxIdle: 1,
+		Create: SandboxCreateOptions{Image: "i", IdempotencyKey: "k"}})
+	var wrong *InvalidArgumentError
+	if !errors.As(err, &wrong) {
+		t.Errorf("%v", err)
+	}
+}

@@ -30,19 +30,22 @@ type HealthCheck func(ctx context.Context, sandbox *Sandbox) (bool, error)
 
 // SandboxCreateOptions says what to create: exactly one of Image and SnapshotID.
 type SandboxCreateOptions struct {
-	Image               string
-	ImageAuth           *ImageAuth
-	SnapshotID          string
-	Entrypoint          []string          // DefaultEntrypoint unless given; that of a snapshot
-	ResourceLimits      map[string]string // DefaultResourceLimits unless given
-	TimeoutSeconds      *int              // 600 unless given
-	ManualCleanup       bool              // never expires
-	Env                 map[string]string
-	Metadata            map[string]string
-	SecureAccess        bool
-	NetworkPolicy       *NetworkPolicy
-	CredentialProxy     *CredentialProxyConfig
-	SecretEnv           map[string]Secret // by variable; the code inside never holds the values
+	Image           string
+	ImageAuth       *ImageAuth
+	SnapshotID      string
+	Entrypoint      []string          // DefaultEntrypoint unless given; that of a snapshot
+	ResourceLimits  map[string]string // DefaultResourceLimits unless given
+	TimeoutSeconds  *int              // 600 unless given
+	ManualCleanup   bool              // never expires
+	Env             map[string]string
+	Metadata        map[string]string
+	SecureAccess    bool
+	NetworkPolicy   *NetworkPolicy
+	CredentialProxy *CredentialProxyConfig
+	SecretEnv       map[string]Secret // by variable; the code inside never holds the values
+	// IdempotencyKey makes the create safe to repeat: a second one with the key and the same options
+	// returns the sandbox of the first, for a day. The client then repeats it like a GET.
+	IdempotencyKey      string
 	Volumes             []Volume
 	Extensions          map[string]string
 	Platform            *PlatformSpec
@@ -68,6 +71,9 @@ func (o *SandboxCreateOptions) check() error {
 	if o.TimeoutSeconds != nil && (*o.TimeoutSeconds <= 0 || o.ManualCleanup) {
 		return &InvalidArgumentError{Field: "TimeoutSeconds",
 			Message: "must be positive, and absent with ManualCleanup"}
+	}
+	if err := checkKey(o.IdempotencyKey); err != nil {
+		return err
 	}
 	for _, v := range o.Volumes {
 		if err := checkVolume(&v); err != nil {
@@ -153,7 +159,7 @@ func CreateSandbox(ctx context.Context, config ConnectionConfig, opts SandboxCre
 		return nil, err
 	}
 	sandbox := newSandbox(config, "")
-	info, err := sandbox.lifecycle.CreateSandbox(ctx, opts.request())
+	info, err := sandbox.request(ctx, &opts)
 	if err != nil {
 		sandbox.Close()
 		return nil, err
@@ -215,6 +221,14 @@ func ResumeSandbox(ctx context.Context, config ConnectionConfig, id string, read
 		return nil, err
 	}
 	return sandbox.connect(ctx, ready)
+}
+
+// request asks the server for what opts say.
+func (s *Sandbox) request(ctx context.Context, opts *SandboxCreateOptions) (*SandboxInfo, error) {
+	if opts.IdempotencyKey != "" {
+		return s.lifecycle.CreateSandboxWithKey(ctx, opts.IdempotencyKey, opts.request())
+	}
+	return s.lifecycle.CreateSandbox(ctx, opts.request())
 }
 
 // open finds execd and waits until it answers.

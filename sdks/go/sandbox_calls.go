@@ -61,6 +61,33 @@ func (s *Sandbox) DeleteSession(ctx context.Context, id string) error {
 	return s.execd.DeleteSession(ctx, id)
 }
 
+// GetIsolationCapabilities tells whether isolated sessions can be made, and how.
+func (s *Sandbox) GetIsolationCapabilities(ctx context.Context) (*IsolatedCapabilities, error) {
+	return s.execd.GetIsolationCapabilities(ctx)
+}
+
+// CreateIsolatedSession makes a sandbox inside the sandbox.
+func (s *Sandbox) CreateIsolatedSession(ctx context.Context, req CreateIsolatedSessionRequest,
+) (*IsolatedSession, error) {
+	return s.execd.CreateIsolatedSession(ctx, req)
+}
+
+// AttachIsolatedSession returns an isolated session that is there already.
+func (s *Sandbox) AttachIsolatedSession(ctx context.Context, id string) (*IsolatedSession, error) {
+	return s.execd.AttachIsolatedSession(ctx, id)
+}
+
+// ListIsolatedSessions returns all isolated sessions.
+func (s *Sandbox) ListIsolatedSessions(ctx context.Context) ([]IsolatedSessionSummary, error) {
+	return s.execd.ListIsolatedSessions(ctx)
+}
+
+// RunIsolated runs shell code in an isolated session that is made for it.
+func (s *Sandbox) RunIsolated(ctx context.Context, session CreateIsolatedSessionRequest,
+	run IsolatedRunRequest, handlers *ExecutionHandlers) (*Execution, error) {
+	return s.execd.RunIsolated(ctx, session, run, handlers)
+}
+
 // ExecuteCode runs a cell.
 func (s *Sandbox) ExecuteCode(ctx context.Context, req RunCodeRequest, handlers *ExecutionHandlers,
 ) (*Execution, error) {

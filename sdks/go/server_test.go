@@ -1,10 +1,13 @@
 package opensandbox
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"os"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +114,152 @@ func TestServerCommands(t *testing.T) {
 	defer cancel()
 	if _, err := sandbox.RunCommand(short, "sleep 100", nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a cancelled run: %v", err)
+	}
+}
+
+func TestServerIdempotencyKey(t *testing.T) {
+	ctx, first := realSandbox(t)
+	opts := SandboxCreateOptions{Image: "host", IdempotencyKey: "go " + first.ID()}
+	made, err := CreateSandbox(ctx, ConnectionConfig{}, opts)
+	must(t, err)
+	again, err := CreateSandbox(ctx, ConnectionConfig{}, opts)
+	must(t, err)
+	if made.ID() != again.ID() || made.ID() == first.ID() {
+		t.Errorf("%s, again %s", made.ID(), again.ID())
+	}
+	opts.Env = map[string]string{"A": "b"}
+	var api *APIError
+	if _, err := CreateSandbox(ctx, ConnectionConfig{}, opts); !errors.As(err, &api) || api.StatusCode != 422 {
+		t.Errorf("another body: %v", err)
+	}
+	must(t, made.Kill(ctx))
+}
+
+func TestServerIsolatedSession(t *testing.T) {
+	ctx, sandbox := realSandbox(t)
+	can, err := sandbox.GetIsolationCapabilities(ctx)
+	must(t, err)
+	if !can.Available || can.Isolator == "" || !can.CommitSupported {
+		t.Errorf("%+v", can)
+	}
+	uid, gid, idle := int64(1000), int64(1001), int64(600)
+	session, err := sandbox.CreateIsolatedSession(ctx, CreateIsolatedSessionRequest{
+		Workspace: &IsolatedWorkspace{Path: "/srv/i"}, UID: &uid, GID: &gid, IdleTimeoutSeconds: &idle})
+	must(t, err)
+	limit := int64(60)
+	said := ""
+	run, err := session.Run(ctx, IsolatedRunRequest{
+		Code: "pwd; id -u; id -g; echo $A; kept=yes; echo new > mine; echo bad >&2; (exit 3)",
+		Envs: map[string]string{"A": "b c"}, TimeoutSeconds: &limit,
+	}, &ExecutionHandlers{OnStdout: func(m OutputMessage) error { said += m.Text + "|"; return nil }})
+	must(t, err)
+	if said != "/srv/i|1000|1001|b c|" || run.StderrText() != "bad" || run.ExitCode == nil ||
+		*run.ExitCode != 3 {
+		t.Errorf("%q %+v", said, run)
+	}
+	state, err := session.State(ctx)
+	must(t, err)
+	if state.Status != "active" || state.IdleRemainingSeconds == nil || *state.IdleRemainingSeconds > 600 ||
+		state.Profile != "strict" || state.Workspace.Mode != "overlay" {
+		t.Errorf("%+v", state)
+	}
+	listed, err := sandbox.ListIsolatedSessions(ctx)
+	must(t, err)
+	if len(listed) != 1 || listed[0].SessionID != session.ID() {
+		t.Errorf("%+v", listed)
+	}
+	again, err := sandbox.AttachIsolatedSession(ctx, session.ID())
+	must(t, err)
+	if info := again.Info(); info.GID == nil || *info.GID != 1001 || info.IdleTimeoutSeconds != 600 {
+		t.Errorf("%+v", info)
+	}
+	run, err = again.Run(ctx, IsolatedRunRequest{Code: "echo $kept"}, nil)
+	must(t, err)
+	if run.Text() != "yes" {
+		t.Errorf("%+v", run)
+	}
+	must(t, session.Delete(ctx))
+	if _, err := session.State(ctx); !IsNotFound(err) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+func TestServerIsolatedLayer(t *testing.T) {
+	ctx, sandbox := realSandbox(t)
+	session, err := sandbox.CreateIsolatedSession(ctx, CreateIsolatedSessionRequest{
+		Workspace: &IsolatedWorkspace{Path: "/srv/l"}})
+	must(t, err)
+	must(t, session.Files().UploadFiles(ctx, []UploadFileEntry{{File: strings.NewReader("new\n"),
+		Options: UploadFileOptions{Metadata: FileMetadata{Path: "/srv/l/mine"}}}}))
+	run, err := session.Run(ctx, IsolatedRunRequest{Code: "cat mine"}, nil)
+	must(t, err)
+	below, err := sandbox.RunCommand(ctx, "ls /srv/l", nil)
+	must(t, err)
+	if run.Text() != "new" || below.Text() != "" {
+		t.Errorf("%+v, below %+v", run, below)
+	}
+	diff, err := session.Diff(ctx)
+	must(t, err)
+	unpacked, err := gzip.NewReader(diff)
+	must(t, err)
+	found := false
+	for archive := tar.NewReader(unpacked); ; {
+		head, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		must(t, err)
+		found = found || path.Base(head.Name) == "mine"
+	}
+	diff.Close()
+	done, err := session.Commit(ctx, CommitIsolatedRequest{ResetUpperAfter: true})
+	must(t, err)
+	below, err = sandbox.RunCommand(ctx, "cat /srv/l/mine", nil)
+	must(t, err)
+	if !found || done.FilesWritten != 1 || !done.UpperReset || below.Text() != "new" {
+		t.Errorf("found %t, %+v, %+v", found, done, below)
+	}
+	started, err := session.RunBackground(ctx, IsolatedRunRequest{Code: "echo $A; echo two >&2; exit 4",
+		Envs: map[string]string{"A": "one"}})
+	must(t, err)
+	status, err := session.GetRunStatus(ctx, started.RunID)
+	for ; err == nil && status.Running; status, err = session.GetRunStatus(ctx, started.RunID) {
+	}
+	must(t, err)
+	if status.ExitCode == nil || *status.ExitCode != 4 || status.FinishedAt == nil {
+		t.Errorf("%+v", status)
+	}
+	from := int64(4)
+	logs, err := session.GetRunLogs(ctx, started.RunID, &from)
+	must(t, err)
+	if logs.Output != "two\n" || logs.Cursor != 8 {
+		t.Errorf("%+v", logs)
+	}
+	must(t, session.Delete(ctx))
+	run, err = sandbox.RunIsolated(ctx, CreateIsolatedSessionRequest{
+		Workspace: &IsolatedWorkspace{Path: "/srv/o", Mode: "rw"}},
+		IsolatedRunRequest{Code: "echo $((6 * 7))"}, nil)
+	must(t, err)
+	listed, err := sandbox.ListIsolatedSessions(ctx)
+	must(t, err)
+	if run.Text() != "42" || len(listed) != 0 {
+		t.Errorf("%+v, left %+v", run, listed)
+	}
+}
+
+func TestIsolatedArguments(t *testing.T) {
+	execd := NewExecdClient("http://127.0.0.1:1", "")
+	session := execd.isolatedSession(IsolatedSessionState{SessionID: "a"})
+	ctx := context.Background()
+	_, both := execd.CreateIsolatedSession(ctx, CreateIsolatedSessionRequest{})
+	_, blank := session.Run(ctx, IsolatedRunRequest{Code: " "}, nil)
+	_, background := session.Run(ctx, IsolatedRunRequest{Code: "x", Background: true}, nil)
+	_, id := execd.AttachIsolatedSession(ctx, "")
+	for _, err := range []error{both, blank, background, id} {
+		var wrong *InvalidArgumentError
+		if !errors.As(err, &wrong) {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

@@ -168,6 +168,7 @@ namespace OpenSandbox.Tests
                 ConnectionConfig = Config, Image = _with.Text("image"), SnapshotId = _with.Text("snapshot_id"),
                 Entrypoint = _with.List("entrypoint"), Resource = _with.Map("resource"), Env = _with.Map("env"),
                 Metadata = _with.Map("metadata"), Extensions = _with.Map("extensions"),
+                IdempotencyKey = _with.Text("idempotency_key"),
                 SecureAccess = _with.Truth("secure_access") ?? false, TimeoutSeconds = _with.Int("timeout_s"),
                 ManualCleanup = _with.IsNull("timeout_s"), Volumes = Volumes(),
             };

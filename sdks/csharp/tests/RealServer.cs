@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Generic;
 using System.IO;
+using System.IO.Compression;
 using System.Linq;
 using System.Text;
 using System.Threading;
@@ -30,6 +31,8 @@ namespace OpenSandbox.Tests
             await tap.TestAsync("server: input of a command", InputAsync);
             await tap.TestAsync("server: background commands", BackgroundAsync);
             await tap.TestAsync("server: sessions", SessionsAsync);
+            await tap.TestAsync("server: isolated sessions", IsolationAsync);
+            await tap.TestAsync("server: the layer of an isolated session", IsolatedLayerAsync);
             await tap.TestAsync("server: files", FilesAsync);
             await tap.TestAsync("server: large files", LargeFilesAsync);
             await tap.TestAsync("server: watching a directory", WatchAsync);
@@ -164,6 +167,83 @@ namespace OpenSandbox.Tests
             run = await _sandbox.Commands.RunInSessionAsync(id, "false");
             Check.Equal(1, run.ExitCode);
             await _sandbox.Commands.DeleteSessionAsync(id);
+        }
+
+        private async Task IsolationAsync()
+        {
+            var can = await _sandbox.Isolation.GetCapabilitiesAsync();
+            Check.True(can.Available && can.Isolator.Length > 0 && can.CommitSupported == true, "no sessions");
+            string id;
+            await using (var session = await _sandbox.Isolation.CreateAsync(new CreateIsolatedSessionRequest
+            {
+                Workspace = new IsolatedWorkspace { Path = "/srv/i" }, Uid = 1000, Gid = 1001,
+                IdleTimeoutSeconds = 600,
+            }))
+            {
+                id = session.Id;
+                var seen = new List<string>();
+                var run = await session.RunAsync("pwd; id -u; id -g; echo $A; kept=yes; echo bad >&2; (exit 3)",
+                    new IsolatedRunOptions
+                    {
+                        Envs = new Dictionary<string, string> { ["A"] = "b c" },
+                        Timeout = TimeSpan.FromSeconds(60),
+                    },
+                    new ExecutionHandlers { OnStdout = m => { seen.Add(m.Text); return Task.CompletedTask; } });
+                Check.Equal("/srv/i|1000|1001|b c", string.Join("|", seen));
+                Check.Equal("bad", run.Logs.Stderr.Single().Text);
+                Check.Equal(3, run.ExitCode);
+                var state = await session.GetStateAsync();
+                Check.Equal("active", state.Status);
+                Check.Equal("strict overlay", state.Profile + " " + state.Workspace!.Mode);
+                Check.True(state.IdleRemainingSeconds <= 600, "no idle time");
+                Check.Equal(id, (await _sandbox.Isolation.ListAsync()).Single().SessionId);
+                var again = await _sandbox.Isolation.AttachAsync(id);
+                Check.Equal<long?>(1001, again.Info.Gid);
+                Check.Equal("yes", (await again.RunAsync("echo $kept")).Text);
+                await Check.Throws<InvalidArgumentException>(() => session.RunAsync(" "));
+            }
+            Check.Equal(0, (await _sandbox.Isolation.ListAsync()).Count);
+            var gone = await Check.Throws<SandboxApiException>(() => _sandbox.Isolation.AttachAsync(id));
+            Check.Equal<int?>(404, gone.StatusCode);
+            await Check.Throws<InvalidArgumentException>(
+                () => _sandbox.Isolation.CreateAsync(new CreateIsolatedSessionRequest()));
+        }
+
+        private async Task IsolatedLayerAsync()
+        {
+            var session = await _sandbox.Isolation.CreateAsync(new CreateIsolatedSessionRequest
+                { Workspace = new IsolatedWorkspace { Path = "/srv/l" } });
+            await session.Files.WriteFilesAsync(new[] { new WriteEntry { Path = "/srv/l/mine", Data = "new" } });
+            Check.Equal("new", (await session.RunAsync("cat mine")).Text);
+            Check.Equal("", (await _sandbox.Commands.RunAsync("ls /srv/l")).Text);
+            using (var diff = await session.DiffAsync())
+            using (var tar = new MemoryStream())
+            {
+                using (var unpacked = new GZipStream(diff, CompressionMode.Decompress))
+                    await unpacked.CopyToAsync(tar);
+                Check.True(Encoding.ASCII.GetString(tar.ToArray()).Contains("mine"), "not in the layer");
+            }
+            var done = await session.CommitAsync(true);
+            Check.Equal(1L, done.FilesWritten);
+            Check.True(done.UpperReset, "the layer was kept");
+            Check.Equal("new", await _sandbox.Files.ReadFileAsync("/srv/l/mine"));
+            var started = await session.RunInBackgroundAsync("echo $A; echo two >&2; exit 4",
+                new IsolatedRunOptions { Envs = new Dictionary<string, string> { ["A"] = "one" } });
+            IsolatedRunStatus status;
+            do
+                status = await session.GetRunStatusAsync(started.RunId);
+            while (status.Running);
+            Check.Equal<int?>(4, status.ExitCode);
+            Check.True(status.FinishedAt >= status.StartedAt, "no end");
+            var logs = await session.GetRunLogsAsync(started.RunId, 4);
+            Check.Equal("two\n", logs.Content);
+            Check.Equal<long?>(8, logs.Cursor);
+            await session.DeleteAsync();
+            await session.DisposeAsync();
+            var run = await _sandbox.Isolation.RunOnceAsync("echo $((6 * 7))", new CreateIsolatedSessionRequest
+                { Workspace = new IsolatedWorkspace { Path = "/srv/o", Mode = "rw" } });
+            Check.Equal("42", run.Text);
+            Check.Equal(0, (await _sandbox.Isolation.ListAsync()).Count);
         }
 
         private async Task FilesAsync()

@@ -29,7 +29,6 @@ from opensandbox.models import (
     SandboxImageAuth,
     SandboxImageSpec,
     SearchEntry,
-    Secret,
     SetPermissionEntry,
     Volume,
     WriteEntry,
@@ -242,7 +241,8 @@ class Operations:
         return self.use(await done(kind.create(image, **more, **given(
             network_policy=NetworkPolicy(**network_policy) if network_policy else None,
             credential_proxy=CredentialProxyConfig(enabled=True) if credential_proxy else None,
-            secret_env={k: Secret(**v) for k, v in secret_env.items()} if secret_env else None,
+            secret_env={name: models.Secret(**secret) for name, secret in secret_env.items()}
+            if secret_env else None,
             platform=PlatformSpec(**platform) if platform else None,
             volumes=[Volume(**v) for v in volumes] if volumes else None,
             ready_timeout=span(options, "ready_timeout_ms"),

@@ -179,7 +179,7 @@ const OPERATIONS = {
             networkPolicy: a.network_policy && camelKeys(a.network_policy),
             credentialProxy: a.credential_proxy === undefined ? undefined
                 : { enabled: a.credential_proxy },
-            secretEnv: a.secret_env,
+            secretEnv: a.secret_env, idempotencyKey: a.idempotency_key,
             volumes: a.volumes && camelKeys(a.volumes),
             readyTimeoutSeconds: seconds(a.ready_timeout_ms),
             healthCheckPollingInterval: a.poll_ms, skipHealthCheck: a.skip_health_check }) }));

@@ -65,6 +65,10 @@ namespace OpenSandbox
         /// the secret's hosts over HTTPS carry the value. An extension.</summary>
         public IReadOnlyDictionary<string, Secret>? SecretEnv { get; set; }
 
+        /// <summary>Makes the create safe to repeat: a second one with the key and the same options returns the
+        /// sandbox of the first, for a day. The client then repeats it like a GET. An extension.</summary>
+        public string? IdempotencyKey { get; set; }
+
         /// <summary>Operating system and architecture.</summary>
         public PlatformSpec? Platform { get; set; }
 

@@ -76,6 +76,9 @@ namespace OpenSandbox
         /// <summary>Metrics.</summary>
         public IExecdMetrics Metrics => _execd.Metrics;
 
+        /// <summary>Isolated sessions: sandboxes inside the sandbox.</summary>
+        public IIsolation Isolation => _execd.Isolation;
+
         /// <summary>Credentials that the sandbox's code never sees.</summary>
         public ICredentialVault CredentialVault { get; }
 
@@ -170,7 +173,7 @@ namespace OpenSandbox
                 ResourceLimits = o.Resource ?? Constants.DefaultResourceLimits,
                 Env = o.Env, Metadata = o.Metadata, NetworkPolicy = o.NetworkPolicy,
                 CredentialProxy = o.CredentialProxy, SecretEnv = o.SecretEnv, Platform = o.Platform,
-                Volumes = o.Volumes,
+                Volumes = o.Volumes, IdempotencyKey = o.IdempotencyKey,
                 Extensions = o.Extensions, SecureAccess = o.SecureAccess ? true : (bool?)null,
                 Persistent = o.Persistent ? true : (bool?)null, OnExpiry = o.OnExpiry,
             };

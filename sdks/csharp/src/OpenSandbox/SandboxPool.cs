@@ -47,6 +47,8 @@ namespace OpenSandbox
         {
             if (options.MaxIdle < 1 || options.IdleTimeout < TimeSpan.FromSeconds(1))
                 throw new InvalidArgumentException("MaxIdle must be positive, and IdleTimeout at least a second");
+            if (options.Create.IdempotencyKey != null)
+                throw new InvalidArgumentException("a pool makes many sandboxes: no IdempotencyKey");
             if (options.Create.TimeoutSeconds != null || options.Create.ManualCleanup)
                 throw new InvalidArgumentException("Create has no time to live of its own in a pool");
             _options = options;

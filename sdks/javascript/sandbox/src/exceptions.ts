@@ -144,6 +144,14 @@ export function invalid(message: string): InvalidArgumentException {
     return new InvalidArgumentException({ message });
 }
 
+const KEY = /^[!-~]([ -~]{0,253}[!-~])?$/;
+
+/** Refuses what cannot be an idempotency key: it goes into a header. */
+export function checkKey(value: unknown): void {
+    if (typeof value !== "string" || !KEY.test(value))
+        throw invalid("idempotencyKey must be 1 to 255 printable ASCII characters, without spaces around");
+}
+
 export function needText(what: string, value: unknown): asserts value is string {
     if (typeof value !== "string" || value.trim() === "")
         throw invalid(`${what} must not be blank`);

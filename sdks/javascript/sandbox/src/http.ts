@@ -48,6 +48,8 @@ export interface Call {
     signal?: AbortSignal | undefined;
     /** The body of the answer is read as it comes: only its head has a time limit. */
     streams?: boolean;
+    /** The server does it once, however often it is asked: to be repeated like a GET. */
+    idempotent?: boolean;
     /** false: a failure is a failure. */
     retry?: boolean;
     /** Milliseconds in place of the client's request timeout. */
@@ -129,6 +131,8 @@ export function apiException(status: number, statusText: string, text: string, r
     });
 }
 
+/** An earlier try of a create with an idempotency key is under way. */
+const IN_PROGRESS = "IDEMPOTENCY::IN_PROGRESS";
 const REPEATABLE = new Set(["GET", "PUT", "DELETE", "HEAD"]);
 
 export class HttpClient {
@@ -178,11 +182,12 @@ export class HttpClient {
             && typeof call.body !== "string" && !(call.body instanceof Uint8Array));
         if (once)
             return false;
-        const repeatable = REPEATABLE.has(call.method ?? "GET");
+        const repeatable = call.idempotent ?? REPEATABLE.has(call.method ?? "GET");
         if (error instanceof TransportError)
             return error.kind === "unsent" || (error.kind === "broken" && repeatable);
         if (!(error instanceof SandboxApiException) || error.statusCode === undefined
-            || !this.settings.retry.statusCodes.includes(error.statusCode))
+            || !(this.settings.retry.statusCodes.includes(error.statusCode)
+                || error.error.code === IN_PROGRESS))
             return false;
         return repeatable; // others may have done what they were sent for
     }

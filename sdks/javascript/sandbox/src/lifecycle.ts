@@ -1,11 +1,11 @@
 // lifecycle.ts - the API of the server: sandboxes, snapshots, images, volumes, pools.
 import { batches, brokenStream } from "./events.js";
-import { invalid, needText, SandboxApiException, SandboxError, SandboxInternalException,
+import { checkKey, invalid, needText, SandboxApiException, SandboxError, SandboxInternalException,
 } from "./exceptions.js";
 import { outward, segment, type HttpClient, type QueryValue } from "./http.js";
 import type * as wire from "./models_gen.js";
 import type {
-    CallOptions, CreatePoolRequest, CreateSandboxRequest, CreateSandboxResponse,
+    CallOptions, CreateCallOptions, CreatePoolRequest, CreateSandboxRequest, CreateSandboxResponse,
     CreateSnapshotRequest, CreateVolumeRequest, DiagnosticContent, Endpoint, FileData, ForkOptions,
     ListSandboxesParams, ListSandboxesResponse, ListSnapshotsParams, ListSnapshotsResponse,
     NamedVolume, Page, Pool, PruneResult, PullImageRequest, PullProgress,
@@ -128,10 +128,14 @@ export class SandboxesAdapter implements Sandboxes {
         return `/sandboxes/${segment(id)}${more}`;
     }
 
-    async createSandbox(req: CreateSandboxRequest, options: CallOptions = {},
+    async createSandbox(req: CreateSandboxRequest, options: CreateCallOptions = {},
     ): Promise<CreateSandboxResponse> {
-        return sandboxOf(await this.client.json<wire.CreateSandboxResponse>(
-            { method: "POST", path: "/sandboxes", json: req, signal: options.signal }));
+        const { idempotencyKey: key, signal } = options;
+        if (key !== undefined)
+            checkKey(key);
+        return sandboxOf(await this.client.json<wire.CreateSandboxResponse>({ method: "POST",
+            path: "/sandboxes", json: req, signal, ...(key === undefined ? {}
+                : { headers: { "Idempotency-Key": key }, idempotent: true }) }));
     }
 
     async getSandbox(sandboxId: SandboxId, options: CallOptions & { retry?: boolean } = {},

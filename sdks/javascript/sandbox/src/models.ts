@@ -7,6 +7,14 @@ export interface CallOptions {
     signal?: AbortSignal;
 }
 
+export interface CreateCallOptions extends CallOptions {
+    /**
+     * Makes the create safe to repeat: a second one with the key and the same body returns the sandbox
+     * of the first, for a day. The client then repeats it like a GET. An extension.
+     */
+    idempotencyKey?: string;
+}
+
 // ---- sandboxes -------------------------------------------------------------------------------
 
 export type SandboxId = string;

@@ -18,7 +18,7 @@ export type AcquirePolicy = (typeof AcquirePolicy)[keyof typeof AcquirePolicy];
 /** What the sandboxes of a pool are made of. */
 export type PoolCreationSpec = Omit<SandboxCreateOptions,
     "connectionConfig" | "adapterFactory" | "timeoutSeconds" | "skipHealthCheck" | "healthCheck"
-    | "readyTimeoutSeconds" | "healthCheckPollingInterval" | "signal">;
+    | "readyTimeoutSeconds" | "healthCheckPollingInterval" | "signal" | "idempotencyKey">;
 
 export interface IdleEntry {
     sandboxId: string;

@@ -13,7 +13,7 @@ import {
     createDefaultAdapterFactory, type AdapterFactory, type EgressStack, type ExecdStack,
 } from "./factory.js";
 import type {
-    CallOptions, CreateSandboxRequest, CreateSnapshotRequest, CredentialProxyConfig,
+    CallOptions, CreateCallOptions, CreateSandboxRequest, CreateSnapshotRequest, CredentialProxyConfig,
     DiagnosticContent, Endpoint, ForkOptions, ImageSpec, NetworkPolicy, NetworkRule, PlatformSpec,
     RenewSandboxExpirationResponse, SandboxId, SandboxInfo, SandboxMetadataPatch, SandboxMetrics,
     SandboxState, Secret, SnapshotInfo, Volume,
@@ -42,7 +42,7 @@ interface ReadyOptions {
     healthCheckPollingInterval?: number;
 }
 
-export interface SandboxCreateOptions extends ReadyOptions, CallOptions {
+export interface SandboxCreateOptions extends ReadyOptions, CreateCallOptions {
     connectionConfig?: ConnectionConfig | ConnectionConfigOptions;
     adapterFactory?: AdapterFactory;
     /** Such as `python:3.12`. Exactly one of image and snapshotId. */
@@ -247,7 +247,8 @@ export class Sandbox {
         const { sandboxes } = factory.createLifecycleStack(
             { connectionConfig: config, lifecycleBaseUrl: config.getBaseUrl() });
         try {
-            const made = await sandboxes.createSandbox(request, callOptions(opts));
+            const made = await sandboxes.createSandbox(request, { ...callOptions(opts),
+                ...(opts.idempotencyKey === undefined ? {} : { idempotencyKey: opts.idempotencyKey }) });
             id = made.id;
             if (hasEnded(made.status.state))
                 throw unhealthy(made);

@@ -6,7 +6,7 @@ import type { Terminal, TerminalInfo, TerminalOptions } from "./pty.js";
 export type OutputStream = "stdout" | "stderr";
 
 export interface Sandboxes {
-    createSandbox(req: m.CreateSandboxRequest, options?: m.CallOptions,
+    createSandbox(req: m.CreateSandboxRequest, options?: m.CreateCallOptions,
     ): Promise<m.CreateSandboxResponse>;
     getSandbox(sandboxId: m.SandboxId, options?: m.CallOptions): Promise<m.SandboxInfo>;
     listSandboxes(params?: m.ListSandboxesParams, options?: m.CallOptions,

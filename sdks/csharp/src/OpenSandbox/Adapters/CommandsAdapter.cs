@@ -81,13 +81,17 @@ namespace OpenSandbox.Adapters
             LogsAsync(executionId, cursor, null, ct);
 
         /// <summary>Output from a byte on; of one stream, or of both when it is null.</summary>
-        internal async Task<CommandLogs> LogsAsync(string executionId, long? cursor, string? stream,
-                                                   CancellationToken ct)
+        internal Task<CommandLogs> LogsAsync(string executionId, long? cursor, string? stream,
+                                             CancellationToken ct) =>
+            LogsAsync(_api, Api.Path($"/command/{executionId}/logs", ("cursor", cursor), ("stream", stream)),
+                      "EXECD-COMMANDS-TAIL-CURSOR", ct);
+
+        /// <summary>Output of a run; a header of the answer says where the next call goes on.</summary>
+        internal static async Task<CommandLogs> LogsAsync(Api api, string path, string cursorHeader,
+                                                          CancellationToken ct)
         {
-            var (body, head) = await _api.CallAsync(HttpMethod.Get,
-                Api.Path($"/command/{executionId}/logs", ("cursor", cursor), ("stream", stream)), null, ct)
-                .ConfigureAwait(false);
-            var next = long.TryParse(Api.HeaderOf(head, "EXECD-COMMANDS-TAIL-CURSOR"), NumberStyles.None,
+            var (body, head) = await api.CallAsync(HttpMethod.Get, path, null, ct).ConfigureAwait(false);
+            var next = long.TryParse(Api.HeaderOf(head, cursorHeader), NumberStyles.None,
                                      CultureInfo.InvariantCulture, out var at) ? at : (long?)null;
             return new CommandLogs { Content = Encoding.UTF8.GetString(body), Cursor = next };
         }

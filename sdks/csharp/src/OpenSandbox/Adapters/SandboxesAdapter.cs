@@ -37,8 +37,13 @@ namespace OpenSandbox.Adapters
             return path + Api.Path($"", query.ToArray());
         }
 
-        public Task<SandboxInfo> CreateSandboxAsync(CreateSandboxRequest request, CancellationToken ct) =>
-            _api.PostAsync<SandboxInfo>("/sandboxes", request, ct);
+        public Task<SandboxInfo> CreateSandboxAsync(CreateSandboxRequest request, CancellationToken ct)
+        {
+            if (request.IdempotencyKey == null)
+                return _api.PostAsync<SandboxInfo>("/sandboxes", request, ct);
+            InvalidArgumentException.NeedKey(request.IdempotencyKey);
+            return _api.PostOnceAsync<SandboxInfo>("/sandboxes", request, request.IdempotencyKey, ct);
+        }
 
         public Task<SandboxInfo> GetSandboxAsync(string sandboxId, CancellationToken ct) =>
             _api.GetAsync<SandboxInfo>(Of(sandboxId), ct);

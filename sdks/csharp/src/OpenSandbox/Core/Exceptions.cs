@@ -1,4 +1,5 @@
 using System;
+using System.Linq;
 
 namespace OpenSandbox.Core
 {
@@ -133,6 +134,15 @@ namespace OpenSandbox.Core
         {
             if (string.IsNullOrWhiteSpace(value))
                 throw new InvalidArgumentException($"{name} must not be blank");
+        }
+
+        /// <summary>Refuses what cannot be an idempotency key: it goes into a header.</summary>
+        internal static void NeedKey(string key)
+        {
+            NeedText(key, "IdempotencyKey");
+            if (key.Length > 255 || key.Trim() != key || key.Any(c => c < ' ' || c > '~'))
+                throw new InvalidArgumentException(
+                    "IdempotencyKey must be at most 255 printable ASCII characters, without spaces around");
         }
 
         internal static void NeedPort(int port)

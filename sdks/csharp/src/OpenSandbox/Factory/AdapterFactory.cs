@@ -73,6 +73,9 @@ namespace OpenSandbox.Factory
 
         /// <summary>Metrics.</summary>
         public IExecdMetrics Metrics { get; set; } = default!;
+
+        /// <summary>Isolated sessions.</summary>
+        public IIsolation Isolation { get; set; } = default!;
     }
 
     /// <summary>Services of the egress engine.</summary>
@@ -117,7 +120,7 @@ namespace OpenSandbox.Factory
             return new ExecdStack
             {
                 Commands = new CommandsAdapter(api), Files = new FilesAdapter(api), Health = state,
-                Metrics = state,
+                Metrics = state, Isolation = new IsolationAdapter(api),
             };
         }
 

@@ -26,6 +26,9 @@ namespace OpenSandbox.Internal
             Encoder = System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping,
         };
 
+        /// <summary>An earlier try of a create with an idempotency key is under way.</summary>
+        private const string InProgress = "IDEMPOTENCY::IN_PROGRESS";
+
         private static readonly int[] Transient = { 429, 502, 503 };
         private static readonly HttpMethod[] Repeatable =
             { HttpMethod.Get, HttpMethod.Put, HttpMethod.Delete };
@@ -52,6 +55,9 @@ namespace OpenSandbox.Internal
                 all["User-Agent"] = config.UserAgent;
             _headers = all;
         }
+
+        /// <summary>The same connection with all paths below one.</summary>
+        internal Api Below(string path) => new Api(_config, BaseUrl + path, _headers);
 
         internal string BaseUrl { get; }
         internal TimeSpan StreamIdleTimeout => _config.Options.StreamIdleTimeout;
@@ -82,11 +88,10 @@ namespace OpenSandbox.Internal
         internal Task<HttpResponseMessage> OpenAsync(
             HttpMethod method, string path, Func<HttpContent?>? body, CancellationToken ct,
             IReadOnlyDictionary<string, string>? headers = null) =>
-            RepeatAsync(method, () => OpenOnceAsync(method, path, body, ct, headers, true), ct);
+            RepeatAsync(Repeatable.Contains(method), () => OpenOnceAsync(method, path, body, ct, headers, true), ct);
 
-        private async Task<T> RepeatAsync<T>(HttpMethod method, Func<Task<T>> call, CancellationToken ct)
+        private async Task<T> RepeatAsync<T>(bool repeatable, Func<Task<T>> call, CancellationToken ct)
         {
-            var repeatable = Repeatable.Contains(method);
             for (var n = 0; ; n++)
             {
                 try
@@ -95,7 +100,7 @@ namespace OpenSandbox.Internal
                 }
                 catch (SandboxApiException e)
                     when (n < _config.Options.MaxRetries && repeatable &&
-                          Transient.Contains(e.StatusCode ?? 0))
+                          (Transient.Contains(e.StatusCode ?? 0) || e.Error.Code == InProgress))
                 {
                     await PauseAsync(n, e.RetryAfter, ct).ConfigureAwait(false);
                 }
@@ -239,13 +244,24 @@ namespace OpenSandbox.Internal
         internal Task<(byte[] Body, HttpResponseMessage Head)> CallAsync(
             HttpMethod method, string path, Func<HttpContent?>? body, CancellationToken ct,
             bool timed = true) =>
-            RepeatAsync(method, () => CallOnceAsync(method, path, body, ct, timed), ct);
+            RepeatAsync(Repeatable.Contains(method), () => CallOnceAsync(method, path, body, ct, timed), ct);
+
+        /// <summary>Posts what the server does once for a key, so that it may be repeated.</summary>
+        internal async Task<T> PostOnceAsync<T>(string path, object body, string key, CancellationToken ct)
+            where T : class
+        {
+            var headers = new Dictionary<string, string> { ["Idempotency-Key"] = key };
+            var (bytes, _) = await RepeatAsync(true, () => CallOnceAsync(HttpMethod.Post, path,
+                () => JsonBody(body), ct, true, headers), ct).ConfigureAwait(false);
+            return Parse<T>(bytes, $"POST {path}");
+        }
 
         private async Task<(byte[], HttpResponseMessage)> CallOnceAsync(
-            HttpMethod method, string path, Func<HttpContent?>? body, CancellationToken ct, bool timed)
+            HttpMethod method, string path, Func<HttpContent?>? body, CancellationToken ct, bool timed,
+            IReadOnlyDictionary<string, string>? headers = null)
         {
             using var limit = CancellationTokenSource.CreateLinkedTokenSource(ct);
-            using var answer = await OpenOnceAsync(method, path, body, ct, null, timed)
+            using var answer = await OpenOnceAsync(method, path, body, ct, headers, timed)
                 .ConfigureAwait(false);
             if (timed)
                 limit.CancelAfter(_config.RequestTimeout);

@@ -1177,4 +1177,400 @@ namespace OpenSandbox.Models
         [JsonPropertyName("output_offset")]
         public long OutputOffset { get; set; }
     }
+
+    /// <summary>Isolation of the HTTP API.</summary>
+    public partial class CreateIsolatedSessionRequest
+    {
+        /// <summary>strict: overlay workspace, private `/tmp`, variables that look like secrets held back. balanced: rw workspace, the sandbox's `/tmp`, all variables.</summary>
+        [JsonPropertyName("profile")]
+        public string? Profile { get; set; }
+
+        /// <summary>workspace</summary>
+        [JsonPropertyName("workspace")]
+        public IsolatedWorkspace? Workspace { get; set; }
+
+        /// <summary>Another name of the workspace; one of both, and one of them.</summary>
+        [JsonPropertyName("overlays")]
+        public IReadOnlyList<IsolatedOverlay>? Overlays { get; set; }
+
+        /// <summary>extra_writable</summary>
+        [JsonPropertyName("extra_writable")]
+        public IReadOnlyList<string>? ExtraWritable { get; set; }
+
+        /// <summary>share_net</summary>
+        [JsonPropertyName("share_net")]
+        public bool? ShareNet { get; set; }
+
+        /// <summary>env_passthrough</summary>
+        [JsonPropertyName("env_passthrough")]
+        public EnvPassthrough? EnvPassthrough { get; set; }
+
+        /// <summary>uid</summary>
+        [JsonPropertyName("uid")]
+        public long? Uid { get; set; }
+
+        /// <summary>gid</summary>
+        [JsonPropertyName("gid")]
+        public long? Gid { get; set; }
+
+        /// <summary>uid_mode</summary>
+        [JsonPropertyName("uid_mode")]
+        public string? UidMode { get; set; }
+
+        /// <summary>0 is for ever.</summary>
+        [JsonPropertyName("idle_timeout_seconds")]
+        public int? IdleTimeoutSeconds { get; set; }
+    }
+
+    /// <summary>IsolatedWorkspace of the HTTP API.</summary>
+    public partial class IsolatedWorkspace
+    {
+        /// <summary>path</summary>
+        [JsonPropertyName("path")]
+        public string Path { get; set; } = "";
+
+        /// <summary>mode</summary>
+        [JsonPropertyName("mode")]
+        public string? Mode { get; set; }
+
+        /// <summary>persist</summary>
+        [JsonPropertyName("persist")]
+        public IsolatedPersist? Persist { get; set; }
+    }
+
+    /// <summary>IsolatedPersist of the HTTP API.</summary>
+    public partial class IsolatedPersist
+    {
+        /// <summary>enabled</summary>
+        [JsonPropertyName("enabled")]
+        public bool? Enabled { get; set; }
+
+        /// <summary>retain_seconds</summary>
+        [JsonPropertyName("retain_seconds")]
+        public int? RetainSeconds { get; set; }
+
+        /// <summary>Of the layer, persistent or not; at most what the capabilities say, which is also the default where it is less. In memory, writes fail beyond it. A session whose persistent layer outgrows it is ended, as is the run that is on, and says so (413) as long as it is retained.</summary>
+        [JsonPropertyName("max_size_bytes")]
+        public long? MaxSizeBytes { get; set; }
+    }
+
+    /// <summary>IsolatedOverlay of the HTTP API.</summary>
+    public partial class IsolatedOverlay
+    {
+        /// <summary>path</summary>
+        [JsonPropertyName("path")]
+        public string Path { get; set; } = "";
+
+        /// <summary>mode</summary>
+        [JsonPropertyName("mode")]
+        public string? Mode { get; set; }
+
+        /// <summary>As `persist.enabled` of the workspace.</summary>
+        [JsonPropertyName("persist")]
+        public bool? Persist { get; set; }
+    }
+
+    /// <summary>EnvPassthrough of the HTTP API.</summary>
+    public partial class EnvPassthrough
+    {
+        /// <summary>mode</summary>
+        [JsonPropertyName("mode")]
+        public string? Mode { get; set; }
+
+        /// <summary>keys</summary>
+        [JsonPropertyName("keys")]
+        public IReadOnlyList<string>? Keys { get; set; }
+    }
+
+    /// <summary>IsolatedSession of the HTTP API.</summary>
+    public partial class IsolatedSessionState
+    {
+        /// <summary>session_id</summary>
+        [JsonPropertyName("session_id")]
+        public string SessionId { get; set; } = "";
+
+        /// <summary>created_at</summary>
+        [JsonPropertyName("created_at")]
+        public DateTime CreatedAt { get; set; }
+
+        /// <summary>status</summary>
+        [JsonPropertyName("status")]
+        public string? Status { get; set; }
+
+        /// <summary>Why it has ended, if not by request.</summary>
+        [JsonPropertyName("reason")]
+        public string? Reason { get; set; }
+
+        /// <summary>last_run_at</summary>
+        [JsonPropertyName("last_run_at")]
+        public DateTime? LastRunAt { get; set; }
+
+        /// <summary>idle_remaining_seconds</summary>
+        [JsonPropertyName("idle_remaining_seconds")]
+        public int? IdleRemainingSeconds { get; set; }
+
+        /// <summary>isolation</summary>
+        [JsonPropertyName("isolation")]
+        public IsolatedProfile Isolation { get; set; } = default!;
+
+        /// <summary>This and what follows as in `isolation`.</summary>
+        [JsonPropertyName("profile")]
+        public string? Profile { get; set; }
+
+        /// <summary>workspace</summary>
+        [JsonPropertyName("workspace")]
+        public IsolatedWorkspaceState? Workspace { get; set; }
+
+        /// <summary>extra_writable</summary>
+        [JsonPropertyName("extra_writable")]
+        public IReadOnlyList<string>? ExtraWritable { get; set; }
+
+        /// <summary>share_net</summary>
+        [JsonPropertyName("share_net")]
+        public bool? ShareNet { get; set; }
+
+        /// <summary>When one was asked for.</summary>
+        [JsonPropertyName("uid")]
+        public long? Uid { get; set; }
+
+        /// <summary>gid</summary>
+        [JsonPropertyName("gid")]
+        public long? Gid { get; set; }
+
+        /// <summary>idle_timeout_seconds</summary>
+        [JsonPropertyName("idle_timeout_seconds")]
+        public int? IdleTimeoutSeconds { get; set; }
+
+        /// <summary>Of an overlay.</summary>
+        [JsonPropertyName("artifacts")]
+        public IsolatedArtifacts? Artifacts { get; set; }
+    }
+
+    /// <summary>IsolatedProfile of the HTTP API.</summary>
+    public partial class IsolatedProfile
+    {
+        /// <summary>profile</summary>
+        [JsonPropertyName("profile")]
+        public string? Profile { get; set; }
+
+        /// <summary>workspace</summary>
+        [JsonPropertyName("workspace")]
+        public IsolatedWorkspaceState? Workspace { get; set; }
+    }
+
+    /// <summary>IsolatedWorkspaceState of the HTTP API.</summary>
+    public partial class IsolatedWorkspaceState
+    {
+        /// <summary>path</summary>
+        [JsonPropertyName("path")]
+        public string? Path { get; set; }
+
+        /// <summary>mode</summary>
+        [JsonPropertyName("mode")]
+        public string? Mode { get; set; }
+    }
+
+    /// <summary>IsolatedArtifacts of the HTTP API. Of an overlay.</summary>
+    public partial class IsolatedArtifacts
+    {
+        /// <summary>diff_url</summary>
+        [JsonPropertyName("diff_url")]
+        public string? DiffUrl { get; set; }
+
+        /// <summary>commit_url</summary>
+        [JsonPropertyName("commit_url")]
+        public string? CommitUrl { get; set; }
+    }
+
+    /// <summary>IsolatedSessions of the HTTP API.</summary>
+    public partial class ListIsolatedSessionsResponse
+    {
+        /// <summary>sessions</summary>
+        [JsonPropertyName("sessions")]
+        public IReadOnlyList<IsolatedSessionSummary> Sessions { get; set; } = default!;
+    }
+
+    /// <summary>IsolatedSessionSummary of the HTTP API.</summary>
+    public partial class IsolatedSessionSummary
+    {
+        /// <summary>session_id</summary>
+        [JsonPropertyName("session_id")]
+        public string SessionId { get; set; } = "";
+
+        /// <summary>status</summary>
+        [JsonPropertyName("status")]
+        public string Status { get; set; } = "";
+
+        /// <summary>reason</summary>
+        [JsonPropertyName("reason")]
+        public string? Reason { get; set; }
+
+        /// <summary>created_at</summary>
+        [JsonPropertyName("created_at")]
+        public DateTime CreatedAt { get; set; }
+
+        /// <summary>last_run_at</summary>
+        [JsonPropertyName("last_run_at")]
+        public DateTime LastRunAt { get; set; }
+
+        /// <summary>idle_remaining_seconds</summary>
+        [JsonPropertyName("idle_remaining_seconds")]
+        public int? IdleRemainingSeconds { get; set; }
+    }
+
+    /// <summary>IsolatedRun of the HTTP API.</summary>
+    public partial class IsolatedRunRequest
+    {
+        /// <summary>code</summary>
+        [JsonPropertyName("code")]
+        public string Code { get; set; } = "";
+
+        /// <summary>Where the shell is unless given; at first, the workspace.</summary>
+        [JsonPropertyName("cwd")]
+        public string? Cwd { get; set; }
+
+        /// <summary>envs</summary>
+        [JsonPropertyName("envs")]
+        public IReadOnlyDictionary<string, string>? Envs { get; set; }
+
+        /// <summary>Then what runs is ended. 0 is for ever. Ignored for a background run.</summary>
+        [JsonPropertyName("timeout_seconds")]
+        public int? TimeoutSeconds { get; set; }
+
+        /// <summary>Beside the shell and without its state; the answer comes at once. While it runs the session does not idle. `DELETE /command` ends it, by the id of the run.</summary>
+        [JsonPropertyName("background")]
+        public bool? Background { get; set; }
+    }
+
+    /// <summary>IsolatedBackgroundRun of the HTTP API.</summary>
+    public partial class IsolatedBackgroundRun
+    {
+        /// <summary>session_id</summary>
+        [JsonPropertyName("session_id")]
+        public string SessionId { get; set; } = "";
+
+        /// <summary>run_id</summary>
+        [JsonPropertyName("run_id")]
+        public string RunId { get; set; } = "";
+
+        /// <summary>started_at</summary>
+        [JsonPropertyName("started_at")]
+        public DateTime StartedAt { get; set; }
+    }
+
+    /// <summary>IsolatedRunStatus of the HTTP API.</summary>
+    public partial class IsolatedRunStatus
+    {
+        /// <summary>session_id</summary>
+        [JsonPropertyName("session_id")]
+        public string SessionId { get; set; } = "";
+
+        /// <summary>run_id</summary>
+        [JsonPropertyName("run_id")]
+        public string RunId { get; set; } = "";
+
+        /// <summary>running</summary>
+        [JsonPropertyName("running")]
+        public bool Running { get; set; }
+
+        /// <summary>Once it ended; -1 after a signal.</summary>
+        [JsonPropertyName("exit_code")]
+        public int? ExitCode { get; set; }
+
+        /// <summary>`exit status 3`, `signal: killed` and the like.</summary>
+        [JsonPropertyName("error")]
+        public string? Error { get; set; }
+
+        /// <summary>started_at</summary>
+        [JsonPropertyName("started_at")]
+        public DateTime StartedAt { get; set; }
+
+        /// <summary>finished_at</summary>
+        [JsonPropertyName("finished_at")]
+        public DateTime? FinishedAt { get; set; }
+    }
+
+    /// <summary>IsolatedCapabilities of the HTTP API.</summary>
+    public partial class IsolatedCapabilities
+    {
+        /// <summary>available</summary>
+        [JsonPropertyName("available")]
+        public bool Available { get; set; }
+
+        /// <summary>Why not.</summary>
+        [JsonPropertyName("message")]
+        public string? Message { get; set; }
+
+        /// <summary>isolator</summary>
+        [JsonPropertyName("isolator")]
+        public string Isolator { get; set; } = "";
+
+        /// <summary>version</summary>
+        [JsonPropertyName("version")]
+        public string Version { get; set; } = "";
+
+        /// <summary>profiles</summary>
+        [JsonPropertyName("profiles")]
+        public IReadOnlyList<string> Profiles { get; set; } = default!;
+
+        /// <summary>workspace_modes</summary>
+        [JsonPropertyName("workspace_modes")]
+        public IReadOnlyList<string>? WorkspaceModes { get; set; }
+
+        /// <summary>allowed_workspaces</summary>
+        [JsonPropertyName("allowed_workspaces")]
+        public IReadOnlyList<string>? AllowedWorkspaces { get; set; }
+
+        /// <summary>allowed_extra_writable_prefixes</summary>
+        [JsonPropertyName("allowed_extra_writable_prefixes")]
+        public IReadOnlyList<string>? AllowedExtraWritablePrefixes { get; set; }
+
+        /// <summary>share_net_overridable</summary>
+        [JsonPropertyName("share_net_overridable")]
+        public bool? ShareNetOverridable { get; set; }
+
+        /// <summary>Whether `uid` and `gid` can be chosen.</summary>
+        [JsonPropertyName("setpriv_available")]
+        public bool? SetprivAvailable { get; set; }
+
+        /// <summary>userns_available</summary>
+        [JsonPropertyName("userns_available")]
+        public bool? UsernsAvailable { get; set; }
+
+        /// <summary>commit_supported</summary>
+        [JsonPropertyName("commit_supported")]
+        public bool? CommitSupported { get; set; }
+
+        /// <summary>diff_supported</summary>
+        [JsonPropertyName("diff_supported")]
+        public bool? DiffSupported { get; set; }
+
+        /// <summary>seccomp_profile_sha256</summary>
+        [JsonPropertyName("seccomp_profile_sha256")]
+        public string? SeccompProfileSha256 { get; set; }
+
+        /// <summary>persist</summary>
+        [JsonPropertyName("persist")]
+        public IsolatedPersistLimits Persist { get; set; } = default!;
+    }
+
+    /// <summary>IsolatedPersistLimits of the HTTP API.</summary>
+    public partial class IsolatedPersistLimits
+    {
+        /// <summary>available</summary>
+        [JsonPropertyName("available")]
+        public bool? Available { get; set; }
+
+        /// <summary>max_size_bytes_default</summary>
+        [JsonPropertyName("max_size_bytes_default")]
+        public long? MaxSizeBytesDefault { get; set; }
+
+        /// <summary>max_size_bytes_limit</summary>
+        [JsonPropertyName("max_size_bytes_limit")]
+        public long? MaxSizeBytesLimit { get; set; }
+
+        /// <summary>retain_seconds_default</summary>
+        [JsonPropertyName("retain_seconds_default")]
+        public int? RetainSecondsDefault { get; set; }
+    }
 }

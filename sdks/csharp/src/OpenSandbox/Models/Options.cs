@@ -4,6 +4,14 @@ using System.Text.Json.Serialization;
 
 namespace OpenSandbox.Models
 {
+    public partial class CreateSandboxRequest
+    {
+        /// <summary>Sent as a header: a second request with the key and the same body is answered with the
+        /// sandbox of the first.</summary>
+        [JsonIgnore]
+        public string? IdempotencyKey { get; set; }
+    }
+
     /// <summary>What a rule does with traffic.</summary>
     [JsonConverter(typeof(Internal.RuleActionConverter))]
     public enum NetworkRuleAction

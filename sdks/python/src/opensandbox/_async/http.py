@@ -40,6 +40,7 @@ logger = logging.getLogger("opensandbox")
 API_KEY_HEADER = "OPEN-SANDBOX-API-KEY"
 SECRET_PREFIXES = ("open-sandbox-", "opensandbox-", "x-execd-")
 UNLIMITED = -1.0
+IN_PROGRESS = "IDEMPOTENCY::IN_PROGRESS"  # an earlier try of a create with a key is under way
 
 
 class Link:
@@ -160,9 +161,11 @@ class Http:
         timeout: float | None = None,
         whole: bool = False,
         repeat: bool = True,
+        idempotent: bool = False,
     ) -> httpx.Response:
         """The answer to a request, which has to be closed; with `whole` its body is read and it is
-        closed. Raises for error statuses. Repeats what may be repeated."""
+        closed. Raises for error statuses. Repeats what may be repeated: with `idempotent` as if it
+        were a GET."""
         repeatable = repeat and (content is None or isinstance(content, bytes))
         with self.link.tracing.request(method, self.base_url + path) as span:
             own = {**self.link.tracing.headers(), **(headers or {})}
@@ -171,7 +174,9 @@ class Http:
                 return self.build(method, path, query, body, content, own, timeout)
 
             try:
-                response = await self._attempts(build, method, path, repeatable, whole, span)
+                response = await self._attempts(
+                    build, method, path, repeatable, whole, span, "GET" if idempotent else method
+                )
             except SandboxApiException as error:
                 span.set("http.response.status_code", error.status_code)
                 raise
@@ -186,6 +191,7 @@ class Http:
         repeatable: bool,
         whole: bool,
         span: Span,
+        repeat_as: str,
     ) -> httpx.Response:
         policy = self.link.retry_policy
         begin, pause = time.monotonic(), policy.initial_backoff.total_seconds()
@@ -200,13 +206,15 @@ class Http:
             except httpx.HTTPError as error:
                 failure, cause = _network_failure(error, method, path)
                 status_was_lost = status_was_lost or not is_pre_send(error)
-                again = is_pre_send(error) or is_idempotent_method(method)
+                again = is_pre_send(error) or is_idempotent_method(repeat_as)
             except _Refused as refused:
                 if status_was_lost and method == "DELETE" and refused.status == 404:
                     return refused.response  # an attempt whose answer was lost did it
                 failure, status = refused.failure, refused.status
                 cause, asked = RetryCause.for_status(status), refused.retry_after
-                again = status in policy.retryable_statuses_for(method)
+                again = status in policy.retryable_statuses_for(repeat_as) or (
+                    refused.failure.error.code == IN_PROGRESS and is_idempotent_method(repeat_as)
+                )
             deadline = policy.overall_deadline
             if deadline is not None and time.monotonic() - begin > deadline.total_seconds():
                 again = False

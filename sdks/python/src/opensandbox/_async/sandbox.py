@@ -351,17 +351,20 @@ class Sandbox:
         skip_health_check: bool = False,
         lifecycle: SandboxLifecycle | None = None,
         secret_env: dict[str, Secret] | None = None,
+        idempotency_key: str | None = None,
     ) -> Sandbox:
         """A new sandbox of an image or a snapshot, ready to be used. A `timeout` of None: it lives
-        until it is killed. `secret_env`: secrets by variable, which code inside never holds; an
-        extension, which needs our server."""
+        until it is killed. `secret_env`: secrets by variable, which code inside never holds.
+        `idempotency_key`: a second create with it and the same arguments returns the sandbox of the
+        first, for a day; so the client repeats it like a GET. Both are extensions, which need our
+        server."""
         link = Link(connection_config or ConnectionConfig())
 
         async def make(api: Sandboxes) -> str:
             created = await api.create_sandbox(
                 image, entrypoint, env, metadata, timeout, resource, network_policy, extensions,
                 volumes, platform, secure_access, snapshot_id, credential_proxy,
-                resource_requests, lifecycle, secret_env,
+                resource_requests, lifecycle, secret_env, idempotency_key,
             )  # fmt: skip
             return created.id
 

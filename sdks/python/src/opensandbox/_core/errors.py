@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
@@ -81,6 +82,15 @@ def api_error(
         response_body=body,
         is_retryable=status in RETRYABLE,
     )
+
+
+def need_key(value: str) -> str:
+    """Refuses what cannot be an idempotency key: it goes into a header."""
+    if not re.fullmatch("[!-~]([ -~]{0,253}[!-~])?", value):
+        raise InvalidArgumentException(
+            "idempotency_key must be 1 to 255 printable ASCII characters, without spaces around"
+        )
+    return value
 
 
 def need_text(value: str | None, what: str) -> str:

@@ -84,7 +84,7 @@ class IsolationSessionSync:
     def run_logs(self, run_id: str, cursor: int = 0) -> IsolatedRunLogs:
         path = f"/runs/{segment(need_text(run_id, 'run_id'))}/logs"
         response = self._http.send("GET", path, query={"cursor": cursor})
-        tail = response.headers.get("EXECD-COMMANDS-TAIL-CURSOR", "")
+        tail = response.headers.get("EXECD-ISOLATED-TAIL-CURSOR", "")
         return IsolatedRunLogs(
             text=response.content.decode("utf-8", "replace"),
             cursor=int(tail) if tail.strip().isdigit() else cursor + len(response.content),

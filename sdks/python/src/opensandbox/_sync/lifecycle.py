@@ -12,7 +12,7 @@ from opensandbox._sync.http import UNLIMITED, Http
 from opensandbox._sync.io import Returned, Stream, call
 from opensandbox._core import convert
 from opensandbox._core.convert import dense, segment
-from opensandbox._core.errors import need_text
+from opensandbox._core.errors import need_key, need_text
 from opensandbox._core.events import ended_without_last_event
 from opensandbox.exceptions import (
     SandboxApiException,
@@ -100,13 +100,20 @@ class SandboxesSync:
         resource_requests: dict[str, str] | None = None,
         lifecycle: SandboxLifecycle | None = None,
         secret_env: dict[str, Secret] | None = None,
+        idempotency_key: str | None = None,
     ) -> SandboxCreateResponse:
         body = convert.create_sandbox(
             spec, snapshot_id, entrypoint, env, metadata, timeout, resource, resource_requests,
             network_policy, credential_proxy, extensions, volumes, platform, secure_access,
             lifecycle, secret_env,
         )  # fmt: skip
-        answer = self._http.json("POST", "/sandboxes", body=body)
+        if idempotency_key is None:
+            answer = self._http.json("POST", "/sandboxes", body=body)
+        else:
+            key = {"Idempotency-Key": need_key(idempotency_key)}
+            answer = self._http.json(
+                "POST", "/sandboxes", body=body, headers=key, idempotent=True
+            )
         created: SandboxCreateResponse = parsed(SandboxCreateResponse, answer)
         return created
 

@@ -331,7 +331,7 @@ class Sandbox private constructor(
             provider: HttpClientProvider,
             sandboxes: SandboxesAdapter,
         ): Sandbox {
-            val made = sandboxes.createSandbox(request)
+            val made = sandboxes.createSandbox(request, idempotencyKey)
             if (made.id.isBlank()) throw SandboxInternalException("the server's answer has no id")
             try {
                 if (made.status.state == SandboxState.FAILED) throw unhealthy(sandboxes.getSandboxInfo(made.id))

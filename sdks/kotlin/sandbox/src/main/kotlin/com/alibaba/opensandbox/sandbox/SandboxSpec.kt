@@ -23,6 +23,8 @@ abstract class SandboxSpec<T : SandboxSpec<T>> internal constructor() : Sandbox.
     private var networkPolicy: NetworkPolicy? = null
     private var credentialProxy: CredentialProxyConfig? = null
     private val secretEnv = LinkedHashMap<String, Secret>()
+    internal var idempotencyKey: String? = null
+        private set
     private var secureAccess = false
     private var platform: PlatformSpec? = null
     private val volumes = ArrayList<Volume>()
@@ -85,6 +87,12 @@ abstract class SandboxSpec<T : SandboxSpec<T>> internal constructor() : Sandbox.
         hosts: List<String>,
     ): T = self { secretEnv[name] = Secret(value, hosts.toList()) }
 
+    /**
+     * Makes the create safe to repeat: a second one with the key and the same settings returns the sandbox of the
+     * first, for a day. The client then repeats it like a GET.
+     */
+    fun idempotencyKey(key: String): T = self { idempotencyKey = key }
+
     /** Ports of the sandbox ask for a token even on an open server. */
     @JvmOverloads
     fun secureAccess(secureAccess: Boolean = true): T = self { this.secureAccess = secureAccess }
@@ -124,6 +132,7 @@ abstract class SandboxSpec<T : SandboxSpec<T>> internal constructor() : Sandbox.
     internal fun request(): CreateSandboxRequest {
         if ((image == null) == (snapshotId == null)) Sandbox.invalid("exactly one of image and snapshotId must be given")
         if (snapshotId?.isBlank() == true) Sandbox.invalid("snapshotId must not be blank")
+        idempotencyKey?.let { if (!KEY.matches(it)) Sandbox.invalid(BAD_KEY) }
         timeout?.let { if (it.isNegative || it.isZero) Sandbox.invalid("timeout must be positive, or null for none") }
         return CreateSandboxRequest(
             image = image?.toWire(),
@@ -147,6 +156,8 @@ abstract class SandboxSpec<T : SandboxSpec<T>> internal constructor() : Sandbox.
 
     private companion object {
         const val TIMEOUT_SECONDS = 600L
+        const val BAD_KEY = "idempotencyKey must be 1 to 255 printable ASCII characters, without spaces around"
+        val KEY = Regex("[!-~]([ -~]{0,253}[!-~])?")
         val DEFAULT_ENTRYPOINT = listOf("tail", "-f", "/dev/null")
         val DEFAULT_RESOURCE = mapOf("cpu" to "1", "memory" to "2Gi")
     }

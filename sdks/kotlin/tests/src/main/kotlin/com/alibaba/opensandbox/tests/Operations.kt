@@ -198,6 +198,7 @@ class Operations(
         with.map("env")?.let { b.env(it) }
         with.map("metadata")?.let { b.metadata(it) }
         with.map("extensions")?.let { b.extensions(it) }
+        with.text("idempotency_key")?.let { b.idempotencyKey(it) }
         with.truth("secure_access")?.let { b.secureAccess(it) }
         with.args("platform")?.let { b.platform(PlatformSpec(it.need("os"), it.need("arch"))) }
         with.args("network_policy")?.let { policy ->

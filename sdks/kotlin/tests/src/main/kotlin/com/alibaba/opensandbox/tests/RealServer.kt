@@ -106,7 +106,8 @@ class RealServer(
                 val background = session.runInBackground("echo built")
                 within("the background run") { !session.getRunStatus(background.runId).running }
                 same(session.getRunStatus(background.runId).exitCode, 0)
-                check("built" in session.getRunLogs(background.runId).content)
+                val logs = session.getRunLogs(background.runId, 2)
+                same(logs.content to logs.cursor, "ilt\n" to 6L)
                 session.files().writeFile("/workspace/f", "text")
                 same(sandbox.files().readFile("/workspace/f"), "text")
                 check(session.sessionId in sandbox.isolation().list().map { it.sessionId })

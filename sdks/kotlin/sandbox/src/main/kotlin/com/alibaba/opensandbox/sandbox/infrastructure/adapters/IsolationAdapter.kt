@@ -193,6 +193,6 @@ private class IsolatedSessionAdapter(
     }
 
     private companion object {
-        const val CURSOR_HEADER = "EXECD-COMMANDS-TAIL-CURSOR"
+        const val CURSOR_HEADER = "EXECD-ISOLATED-TAIL-CURSOR"
     }
 }

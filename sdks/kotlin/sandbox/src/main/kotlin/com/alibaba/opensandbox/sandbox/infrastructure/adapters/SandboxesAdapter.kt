@@ -57,8 +57,14 @@ internal class SandboxesAdapter(
         more: String = "",
     ) = "/sandboxes/${Api.segment("sandbox id", sandboxId)}$more"
 
-    fun createSandbox(request: CreateSandboxRequest): CreateSandboxResponse =
-        api.ask(Call("POST", "/sandboxes", body = Api.jsonBody(request)))
+    fun createSandbox(
+        request: CreateSandboxRequest,
+        idempotencyKey: String?,
+    ): CreateSandboxResponse {
+        val headers = idempotencyKey?.let { mapOf("Idempotency-Key" to it) }.orEmpty()
+        val repeat = if (idempotencyKey == null) null else true
+        return api.ask(Call("POST", "/sandboxes", body = Api.jsonBody(request), headers = headers, repeat = repeat))
+    }
 
     override fun getSandboxInfo(sandboxId: String): SandboxInfo = api.ask<Sandbox>(Call("GET", path(sandboxId))).toModel()
 

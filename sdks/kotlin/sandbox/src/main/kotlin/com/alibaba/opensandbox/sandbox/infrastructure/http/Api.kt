@@ -185,7 +185,7 @@ class Api internal constructor(
             try {
                 return attempt()
             } catch (e: SandboxApiException) {
-                if (n >= config.maxRetries || !call.isRepeatable || e.statusCode !in TRANSIENT) throw e
+                if (n >= config.maxRetries || !call.isRepeatable || !isTransient(e)) throw e
                 pause(n, e.retryAfter)
             } catch (e: SandboxInternalException) {
                 if (n >= config.maxRetries || !mayRepeat(call, e)) throw e
@@ -194,6 +194,8 @@ class Api internal constructor(
             n++
         }
     }
+
+    private fun isTransient(e: SandboxApiException) = e.statusCode in TRANSIENT || e.error.code == IN_PROGRESS
 
     /** What was certainly not sent may be repeated, whatever it does. */
     private fun mayRepeat(
@@ -277,6 +279,9 @@ class Api internal constructor(
         private const val RETRY_AFTER_MS_MAX = 30_000L
         private const val JITTER_MIN = 0.75
         private const val JITTER_MAX = 1.25
+
+        /** An earlier try of a create with an idempotency key is under way. */
+        private const val IN_PROGRESS = "IDEMPOTENCY::IN_PROGRESS"
         private val TRANSIENT = setOf<Int?>(429, 502, 503)
         private val JSON_TYPE = "application/json".toMediaType()
         private val EMPTY = bytesBody(ByteArray(0), null)
