@@ -20,6 +20,7 @@ from opensandbox import Sandbox  # noqa: E402
 
 PORT = 8888
 SAVED_SECONDS = 60
+RUN_ATTEMPTS, RUN_SECONDS = 20, 5
 HOME = "/workspace"
 CONFIG = pathlib.Path(__file__).resolve().parent / "jupyter_server_config.py"
 CELL = """import numpy as np
@@ -30,6 +31,7 @@ plt.plot(x, np.sin(x) * np.exp(-x / 8))
 print("drawn %s:", 137 * 42)"""
 OUTPUTS = "[...document.querySelectorAll('.jp-OutputArea-output%s')]"
 PRINTED = OUTPUTS % "" + ".some(e => e.textContent.includes('drawn %s: 5754'))"
+BEGUN = "document.querySelector('.jp-CodeCell .jp-InputPrompt').textContent.trim() !== '[ ]:'"
 DRAWN = OUTPUTS % " img" + ".some(e => e.naturalWidth > 300)"
 
 
@@ -66,6 +68,20 @@ async def saved(sandbox, name):
         await asyncio.sleep(0.2)
 
 
+async def run_cell(page):
+    """Clicks into the first cell and runs it; again where the page, still being laid out, lost the
+    click or the key. A cell that runs has `[*]:` before it, and its number afterwards."""
+    for attempts_left in reversed(range(RUN_ATTEMPTS)):
+        await page.click_at(".jp-CodeCell .cm-content")
+        await page.key("Enter", SHIFT)
+        try:
+            await page.until(BEGUN, "run of the cell", RUN_SECONDS)
+            break
+        except TimeoutError:
+            if not attempts_left:
+                raise
+
+
 async def use(how, url, sandbox, endpoint, picture=None):
     name = f"{how}.ipynb"
     await sandbox.files.write_file(f"{HOME}/{name}", notebook(how))
@@ -78,8 +94,7 @@ async def use(how, url, sandbox, endpoint, picture=None):
         await page.until("document.body.textContent.includes('Kernel status: Idle') || "
                          "!!document.querySelector('[data-status=idle]')", "kernel")
         print(f"by {how}: notebook with its kernel after {time.monotonic() - began:.1f} s")
-        await page.click_at(".jp-CodeCell .cm-content")
-        await page.key("Enter", SHIFT)
+        await run_cell(page)
         await page.until(f"{PRINTED % how} && {DRAWN}", "output of the cell")
         await page.key("s", CONTROL)
         kinds = sorted(output["output_type"] for output in await saved(sandbox, name))

@@ -312,4 +312,16 @@ await check("the API key never goes into a sandbox", async () => {
     assert.deepEqual(keys, [undefined, undefined]);
 });
 
+await check("a client that closed leaves no timer, so its process ends", () => withServer({},
+    async (_, connectionConfig) => {
+        const timers = () => process.getActiveResourcesInfo()
+            .filter((kind) => kind === "Timeout").length;
+        const before = timers();
+        const sandbox = await sdk.Sandbox.create({ image: "x", connectionConfig });
+        await sandbox.waitUntilReady({ readyTimeoutSeconds: 600, pollingIntervalMillis: 10,
+            healthCheck: () => true });
+        await sandbox.close();
+        assert.equal(timers(), before);
+    }));
+
 end();

@@ -337,14 +337,19 @@ export class Sandbox {
 
     private async probe(opts: WaitUntilReadyOptions, end: number): Promise<boolean> {
         const left = Math.max(PROBE_MS_MIN, end - Date.now());
-        const limit = AbortSignal.timeout(left);
+        const done = new AbortController();
+        const limit = done.signal;
         const over = sleep(left, limit).catch(() => undefined).then(() => {
             throw new SandboxException({ message: `no result within ${left / 1000} s` });
         });
         const check = opts.healthCheck ? Promise.resolve(this).then(opts.healthCheck)
             : this.health.ping({ signal: opts.signal ? anyOf(opts.signal, limit) : limit });
         over.catch(() => undefined);
-        return Promise.race([check, over]);
+        try {
+            return await Promise.race([check, over]);
+        } finally {
+            done.abort(); // a timer left behind would keep the process from ending
+        }
     }
 
     private async throwIfEnded(signal?: AbortSignal): Promise<void> {
