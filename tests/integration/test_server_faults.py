@@ -28,6 +28,18 @@ def keeps_its_word_when_killed():
     print(f"# seed {SEED}: {server_faults.random_kills(PROGRAMS, SEED, KILLS)}")
 
 
+def an_empty_note_of_a_create_that_was_killed_is_none():
+    with ServerProcess(*PROGRAMS) as server:
+        name = server.create()
+        server.kill9()
+        note = next(server.state.rglob(f"sandboxes/{name}/source"))
+        os.truncate(note, 0)
+        server.start()
+        assert server.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204, server.log()
+        wait_for(lambda: not note.parent.exists(), "the end of its directory")
+        assert "cannot tell the layers" not in server.log()
+
+
 # --- a worker of the broker dies in the middle of a create ---
 
 
@@ -183,4 +195,5 @@ if __name__ == "__main__":
         runs_an_entrypoint_once_when_the_reply_is_lost,
         tells_why_when_every_worker_dies,
         keeps_its_word_when_killed,
+        an_empty_note_of_a_create_that_was_killed_is_none,
     ]))

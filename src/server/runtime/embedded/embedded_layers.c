@@ -78,6 +78,8 @@ int embedded_source_read(int dir, const char *name, struct embedded_source *ret,
 
     if (r < 0)
         return r;
+    if (text.n == 0) /* the server was killed before it wrote it, and before the sandbox began */
+        return err_set(e, ENOENT, "'%s' is empty", name);
     r = source_parse(buf_str(&text), ret, e);
     return r < 0 ? err_wrap(e, r, "'%s'", name) : 0;
 }
