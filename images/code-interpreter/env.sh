@@ -19,7 +19,7 @@ __ci_rows() {
     *) return 1 ;;
     esac
     for place; do
-        [ -d "$place/bin" ] && [ ! -L "$place" ] || continue
+        if [ ! -d "$place/bin" ] || [ -L "$place" ]; then continue; fi
         version=${place##*/} version=${version#java-} version=${version#v}
         printf '%s %s\n' "${version%%-*}" "$place"
     done | sort -V

@@ -66,7 +66,7 @@ python_of_maven() {
     for library in "$place"/libffi.so.*; do
         [ -e "/usr/lib/$(uname -m)-linux-gnu/${library##*/}" ] || mv "$library" /usr/local/lib
     done
-    rm -rf "$place"/libffi* "$place"/libjni* "$place/libs" "$place/$name" "$place/python${name}" \
+    rm -rf "$place"/libffi* "$place"/libjni* "$place/libs" "${place:?}/$name" "$place/python$name" \
         "$place/lib/python$name/test" "$place/lib/python$name/idlelib" "$place/lib/python$name"/config-*/*.a
     chmod 755 "$place"/bin/*
     ln -sf "python$name" "$place/bin/python3"
