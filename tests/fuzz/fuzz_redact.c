@@ -1,6 +1,6 @@
 /* Input: the beginning of a command. Whatever it is, a secret that follows on a line of its own
  * is gone; and what redacting leaves can be redacted. */
-#include "execd/core/redact.h"
+#include "execd/log/redact.h"
 
 #include "fuzz.h"
 

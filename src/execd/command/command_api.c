@@ -10,7 +10,7 @@
 #include "execd/core/answer.h"
 #include "execd/core/exec_stream.h"
 #include "execd/core/routes.h"
-#include "execd/core/use_log.h"
+#include "execd/log/use_log.h"
 
 enum {
     REQUEST_ARENA_BYTES_MAX = 32 << 20,

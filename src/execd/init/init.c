@@ -14,7 +14,7 @@
 #include "execd/command/command.h"
 #include "execd/core/reaper.h"
 #include "execd/core/routes.h"
-#include "execd/core/use_log.h"
+#include "execd/log/use_log.h"
 #include "execd/files/file_identity.h"
 #include "execd/files/file_routes.h"
 #include "execd/init/certificates.h"

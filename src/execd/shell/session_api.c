@@ -9,7 +9,7 @@
 #include "execd/core/answer.h"
 #include "execd/core/exec_stream.h"
 #include "execd/core/routes.h"
-#include "execd/core/use_log.h"
+#include "execd/log/use_log.h"
 #include "execd/shell/session.h"
 #include "execd/shell/shell_script.h"
 

@@ -1,4 +1,4 @@
-#include "execd/core/log_file.h"
+#include "execd/log/log_file.h"
 
 #include <time.h>
 

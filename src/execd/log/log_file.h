@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "execd/core/log_sample.h"
+#include "execd/log/log_sample.h"
 
 enum {
     LOG_FILE_BYTES_MAX = 100 << 20,

@@ -1,4 +1,4 @@
-#include "execd/core/log_sample.h"
+#include "execd/log/log_sample.h"
 
 #include "test.h"
 

@@ -5,7 +5,7 @@
  * - [A-Za-z0-9_-]+: a name. Masks the value after it if the name suggests a secret and '=' or ':'
  *   follows, or if a blank follows and the name is an option or "bearer". Of LTAI..., AKIA... and
  *   AKID... inside a name, only these four letters are kept. */
-#include "execd/core/redact.h"
+#include "execd/log/redact.h"
 
 #include <errno.h>
 

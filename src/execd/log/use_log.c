@@ -1,8 +1,8 @@
-#include "execd/core/use_log.h"
+#include "execd/log/use_log.h"
 
 #include "base/log.h"
 #include "base/time.h"
-#include "execd/core/redact.h"
+#include "execd/log/redact.h"
 #include "execd/core/routes.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "execd/core/redact.h"
+#include "execd/log/redact.h"
 
 #include "test.h"
 
