@@ -2,7 +2,7 @@
 """test_kubernetes.py SERVER BROKER EXECD SANDBOXCTL - the kubernetes runtime on a real API server.
 
 The test plays the operator: it patches status, and runs a real execd as the pod of each sandbox.
-The server has an account with the rights of deploy/kubernetes/server-rules.yaml and no others."""
+The server has an account with the rights of server-rules.yaml in the chart and no others."""
 import contextlib
 import http.client
 import json
