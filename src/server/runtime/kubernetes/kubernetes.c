@@ -264,6 +264,7 @@ static const struct runtime_ops k8s_ops = {
     .snapshot = k8s_snapshot,
     .snapshot_remove = k8s_snapshot_remove,
     .snapshot_each = k8s_snapshot_each,
+    .snapshot_shared = k8s_snapshot_shared,
     .stop = k8s_stop,
     .free = k8s_free,
 };
