@@ -20,6 +20,8 @@ struct tls_server_conf {
     const char *key_file;       /* PEM, without a passphrase */
     const char *client_ca_file; /* PEM: clients must show a certificate of one of these; NULL or ""
                                  * = clients need none */
+    const char *self_signed;    /* instead of cert_file and key_file: a new certificate for this
+                                 * name or address, which no client can verify; NULL = the files */
 };
 
 /* -errno with the file's name and the reason in e. */

@@ -142,7 +142,8 @@ static SSL_CTX *server_context_new(const struct tls_server_conf *conf, struct er
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_session_id_context(ctx, id, sizeof(id) - 1);
     SSL_CTX_set_alpn_select_cb(ctx, tls_choose_alpn, NULL);
-    r = use_certificate(ctx, conf->cert_file, conf->key_file, e);
+    r = conf->self_signed ? tls_self_sign(ctx, conf->self_signed, e)
+                          : use_certificate(ctx, conf->cert_file, conf->key_file, e);
     if (r == 0 && conf->client_ca_file && conf->client_ca_file[0])
         r = require_clients_of(ctx, conf->client_ca_file, e);
     if (r == 0)

@@ -29,6 +29,8 @@ void tls_session_free(void *session);
 SSL_CTX *tls_context_new(const SSL_METHOD *method, struct err *e);
 int tls_choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n,
                     const unsigned char *in, unsigned in_n, void *user);
+/* tls_mint.c: has a server answer with a new certificate that it signed itself. */
+int tls_self_sign(SSL_CTX *ctx, const char *name, struct err *e);
 bool tls_is_address(const char *host); /* IPv4 or IPv6 */
 /* Puts OpenSSL's reason behind the text. Returns -code. */
 int tls_err(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);

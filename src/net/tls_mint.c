@@ -16,6 +16,7 @@ enum {
     DAY_S = 24 * 3600,
     AUTHORITY_DAYS = 3650,
     LEAF_DAYS = 30,
+    SELF_SIGNED_DAYS = 3650,
     LEAF_RENEW_S = DAY_S, /* a leaf is replaced this long before its end */
     SERIAL_BYTES = 16,
     COMMON_NAME_MAX = 64, /* ub-common-name of X.520 */
@@ -169,6 +170,20 @@ static X509 *leaf_cert_new(struct tls_mint *m, const char *host)
         return cert;
     X509_free(cert);
     return NULL;
+}
+
+int tls_self_sign(SSL_CTX *ctx, const char *name, struct err *e)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *cert = key ? cert_new(name, key, SELF_SIGNED_DAYS) : NULL;
+    bool ok = cert && X509_set_issuer_name(cert, X509_get_subject_name(cert)) == 1 &&
+              add_extensions(cert, cert, leaf_extensions, ARRAY_LEN(leaf_extensions)) &&
+              add_subject_name(cert, name) && X509_sign(cert, key, EVP_sha256()) > 0 &&
+              SSL_CTX_use_certificate(ctx, cert) == 1 && SSL_CTX_use_PrivateKey(ctx, key) == 1;
+
+    X509_free(cert);
+    EVP_PKEY_free(key);
+    return ok ? 0 : tls_err(e, ENOMEM, "make a certificate for %s", name);
 }
 
 /* --- leaves --- */

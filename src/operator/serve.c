@@ -271,6 +271,7 @@ static int metrics_start(struct serve *s, struct err *e)
     struct http_server_conf conf = {
         .routes = metrics_routes, .route_count = ARRAY_LEN(metrics_routes), .user = s};
     char cert[PATH_TEXT_MAX], key[PATH_TEXT_MAX];
+    struct tls_server_conf tls = {.cert_file = cert, .key_file = key};
     bool off = !o->metrics_bind[0] || str_eq(str_of(o->metrics_bind), STR("0"));
 
     if (off)
@@ -278,13 +279,10 @@ static int metrics_start(struct serve *s, struct err *e)
     s->secure = o->metrics_secure;
     if (s->secure) {
         if (!o->metrics_cert_dir[0])
-            return err_set(e, EINVAL,
-                           "--metrics-secure needs --metrics-cert-path, a directory with "
-                           "the certificate; --metrics-secure=false serves plain HTTP");
+            tls.self_signed = "localhost";
         (void)snprintf(cert, sizeof(cert), "%s/%s", o->metrics_cert_dir, o->metrics_cert);
         (void)snprintf(key, sizeof(key), "%s/%s", o->metrics_cert_dir, o->metrics_key);
-        if (tls_server_new(&(struct tls_server_conf){.cert_file = cert, .key_file = key}, &s->tls,
-                           e) < 0)
+        if (tls_server_new(&tls, &s->tls, e) < 0)
             return -e->code;
         conf.tls = tls_server_security(s->tls);
     }

@@ -197,7 +197,7 @@ class ChartWorld(NodeWorld):
             subprocess.run(["ip", "route", "del", *route], check=False, timeout=SECONDS_MAX)
 
     def values(self, gateway):
-        config = (CHART.parent / "opensandbox-server/values.yaml").read_text()
+        config = (CHART / "charts/opensandbox-server/values.yaml").read_text()
         config = config.split("configToml: |\n")[1].split("# Laid under")[0]
         for old, new in (("opensandbox/execd:latest", "localhost/execd:1"),
                          ("opensandbox/egress:latest", "localhost/egress:1"),

@@ -20,7 +20,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CRDS = ROOT / "deploy/kubernetes/crds"
+CHARTS = ROOT / "deploy/kubernetes/charts/opensandbox/charts"
+CRDS = CHARTS / "opensandbox-controller/files/crds"
 
 
 def _load_tool():

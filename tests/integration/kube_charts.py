@@ -2,16 +2,17 @@
 are rendered, and a real API server judges every object of them."""
 import json
 import pathlib
-import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
 
+from cluster_process import CHARTS
 from kube_world import ROOT
 from tap import Skip
 
 DEPLOY = ROOT / "deploy/kubernetes"
+PATHS = {path.name: path for path in (CHARTS.parent, *sorted(CHARTS.iterdir()))}
 HELM = ROOT / "build/deps/helm/bin/helm"
 NAMESPACES = ("opensandbox-system", "opensandbox", "default")
 GATEWAY = ("--set=server.gateway.enabled=true", "--set=server.gateway.host=gw.test",
@@ -45,7 +46,7 @@ def judge(manifests):
 
 
 def template(chart, *values):
-    return judge(helm("template", "r", DEPLOY / "charts" / chart, "-n", "opensandbox-system",
+    return judge(helm("template", "r", PATHS[chart], "-n", "opensandbox-system",
                       "--kube-version=v1.35.4", *values))
 
 
@@ -90,12 +91,18 @@ def umbrella_chart():
     assert find(objects, "Deployment", "opensandbox-server")["spec"]["replicas"] == 1
 
 
+def no_links():
+    """A copy without symbolic links (an archive, a clone with core.symlinks off) works, too."""
+    links = [str(path) for path in DEPLOY.rglob("*") if path.is_symlink()]
+    assert not links, links
+
+
 def packaged_charts():
     """An archive of a chart holds files, no links, and says the same as the directory."""
     with tempfile.TemporaryDirectory(prefix="osb-charts-") as folder:
-        for chart in sorted((DEPLOY / "charts").iterdir()):
+        for name, chart in PATHS.items():
             helm("package", chart, "-d", folder)
-            archive, = pathlib.Path(folder).glob(f"{chart.name}-[0-9]*.tgz")
+            archive, = pathlib.Path(folder).glob(f"{name}-[0-9]*.tgz")
             with tarfile.open(archive) as tar:
                 links = [member.name for member in tar if not member.isreg()]
             assert not links, links
@@ -103,7 +110,7 @@ def packaged_charts():
             keys = [f"--set={above}server.auth.apiKey=k" for above in ("", "opensandbox-server.")]
             shown = [helm("template", "r", source, "-n", "opensandbox-system",
                           "--kube-version=v1.35.4", *keys) for source in (chart, archive)]
-            assert shown[0] == shown[1] and shown[0].count("\nkind: ") > 5, chart.name
+            assert shown[0] == shown[1] and shown[0].count("\nkind: ") > 5, name
 
 
 def kustomize_base():
@@ -113,8 +120,8 @@ def kustomize_base():
     subject = binding["subjects"][0]
     assert (subject["name"], subject["namespace"]) == ("opensandbox-controller-manager",
                                                        "opensandbox-system"), subject
-    rules = (DEPLOY / "manager-rules.yaml").read_text()
-    assert re.sub(r"(?m)^", "", rules).strip() in (DEPLOY / "operator/rbac.yaml").read_text()
+    rules = (CHARTS / "opensandbox-controller/files/manager-rules.yaml").read_text()
+    assert rules.strip() in (DEPLOY / "operator/rbac.yaml").read_text()
 
 
 def examples():
@@ -127,6 +134,6 @@ def check(tap, cluster):
     CLUSTER = cluster
     for name in NAMESPACES:
         cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    for one in (controller_chart, server_chart, umbrella_chart, packaged_charts, kustomize_base,
-                examples):
+    for one in (controller_chart, server_chart, umbrella_chart, no_links, packaged_charts,
+                kustomize_base, examples):
         tap.check("deploy: " + one.__name__.replace("_", " "), one)

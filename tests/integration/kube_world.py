@@ -21,9 +21,11 @@ import tempfile
 import threading
 import time
 
+from cluster_process import CHARTS
 from server_process import ServerProcess, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+RULES = CHARTS / "opensandbox-server/files"
 NAMESPACE = "boxes"
 GROUP = "sandbox.opensandbox.io"
 ACCOUNT = "opensandbox-server"
@@ -37,9 +39,9 @@ AGENTS = f"/apis/agents.x-k8s.io/%s/namespaces/{NAMESPACE}/sandboxes"
 
 def set_up(cluster, agent=False):
     """The namespace, and the account of servers with exactly the rights that deploy/ gives it."""
-    rules = (ROOT / "deploy/kubernetes/server-rules.yaml").read_text()
+    rules = (RULES / "server-rules.yaml").read_text()
     if agent:
-        rules += (ROOT / "deploy/kubernetes/server-agent-rules.yaml").read_text()
+        rules += (RULES / "server-agent-rules.yaml").read_text()
     cluster.kubectl("apply", "-f", "-", text=f"""
 apiVersion: v1
 kind: Namespace

@@ -2,7 +2,7 @@
 """test_kubernetes.py SERVER BROKER EXECD SANDBOXCTL - the kubernetes runtime on a real API server.
 
 The test plays the operator: it patches status, and runs a real execd as the pod of each sandbox.
-The server has an account with the rights of deploy/kubernetes/server-rules.yaml and no others."""
+The server has an account with the rights of server-rules.yaml in the chart and no others."""
 import contextlib
 import http.client
 import json
@@ -247,6 +247,30 @@ def two_servers_share_the_cluster():
         wait_until(lambda: other.request("GET", f"/v1/sandboxes/{name}")[0] == 404, "the end")
 
 
+def snapshots_are_known_to_all_servers():
+    with KubeServer(*PROGRAMS, cluster=CLUSTER) as other, sandbox() as name:
+        def ask(method, path):
+            return other.request(method, "/v1" + path)[::2]
+
+        def ready(answer):
+            assert answer["status"]["state"] in ("Creating", "Ready"), answer
+            return answer["status"]["state"] == "Ready"
+        made = call("POST", f"/sandboxes/{name}/snapshots", {"name": "for all"}, want=202)
+        path = f"/snapshots/{made['id']}"
+        status, seen = ask("GET", path)  # at once
+        assert status == 200 and (seen["name"], seen["sandboxId"]) == ("for all", name), seen
+        wait_until(lambda: ready(ask("GET", path)[1]), "the snapshot at another server")
+        wait_until(lambda: ready(call("GET", path, want=200)), "the snapshot at its server")
+        assert [s["id"] for s in ask("GET", "/snapshots")[1]["items"]] == [made["id"]]
+        other.kill9()
+        other.forget()
+        other.start()
+        delete(create(other, image=None, snapshotId=made["id"]), other)
+        assert ask("DELETE", path)[0] == 204
+        assert call("GET", path)[0] == 404
+        assert not call("GET", "/snapshots", want=200)["items"]
+
+
 def servers_that_lost_their_store_find_everything():
     with KubeServer(*PROGRAMS, cluster=CLUSTER) as server:
         name = create(server, metadata={"kept": "yes"})
@@ -424,6 +448,7 @@ CHECKS = (
     changes_by_others_are_seen,
     objects_of_others_are_taken_over,
     two_servers_share_the_cluster,
+    snapshots_are_known_to_all_servers,
     servers_that_lost_their_store_find_everything,
     servers_killed_while_creating_adopt_the_sandbox,
     registries_get_their_secret_and_volumes_their_claim,

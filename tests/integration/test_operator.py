@@ -4,21 +4,26 @@
 etcd, kube-apiserver and kube-controller-manager run; there is no node, and the test plays the
 kubelet. KILLS: how often the operator is killed under traffic (10). TAP on standard output.
 """
+import contextlib
+import http.client
 import itertools
 import json
 import os
 import pathlib
 import random
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+import yaml
+
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "tools"))
-from cluster_process import CRDS, ClusterProcess, why_not  # noqa: E402
+from cluster_process import CRDS, ROOT, ClusterProcess, why_not  # noqa: E402
 from operator_process import (  # noqa: E402
     FINALIZERS, Kubelet, Namespace, Operator, account, allocated_of, install_crds, note, wait_for)
 from tap import Tap, skip_all  # noqa: E402
@@ -344,6 +349,45 @@ def leading(cluster, rights):
         assert b"this process leads" in operator.log and b"cannot be" not in operator.log
 
 
+def manager_words():
+    """The arguments that deploy/kubernetes gives the operator, but for its addresses."""
+    for part in (ROOT / "deploy/kubernetes/operator/manager.yaml").read_text().split("\n---\n"):
+        document = yaml.safe_load(part)
+        if document["kind"] == "Deployment":
+            words = document["spec"]["template"]["spec"]["containers"][0]["args"]
+            assert "--metrics-bind-address=:8443" in words, words
+            return [word for word in words if "bind-address" not in word]
+    raise AssertionError("no Deployment")
+
+
+def metrics(cluster, rights):
+    """By TLS with a certificate of its own, to accounts that may get them."""
+    space = "/api/v1/namespaces/system/serviceaccounts"
+    tokens = {}
+    for name in ("reader", "nobody"):
+        cluster.request("POST", space, {"metadata": {"name": name}})
+        answer = cluster.request("POST", f"{space}/{name}/token", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})[1]
+        tokens[name] = answer["status"]["token"]
+    cluster.kubectl("create", "clusterrolebinding", "reader", "--clusterrole=metrics-reader",
+                    "--serviceaccount=system:reader")
+    with Operator(OPERATOR, rights, *manager_words(), "--metrics-secure=true",
+                  env={"POD_NAMESPACE": "system"}) as operator:
+        def ask(token):
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            there = http.client.HTTPSConnection("127.0.0.1", operator.metrics, timeout=60,
+                                                context=context)
+            with contextlib.closing(there):
+                there.request("GET", "/metrics",
+                              headers={"Authorization": f"Bearer {token}"} if token else {})
+                reply = there.getresponse()
+                return reply.status, reply.read().decode()
+        assert [ask(token)[0] for token in (None, "no-token", tokens["nobody"])] == [401, 401, 403]
+        status, text = ask(tokens["reader"])
+        assert status == 200 and "\nopensandbox_operator_sandboxes " in text, (status, text)
+
+
 # Pauses and restarts, which test_kube_node.py looks at.
 NEED_A_NODE = {("", "pods", "get"), ("", "pods", "patch"),
                ("sandbox.opensandbox.io", "sandboxsnapshots", "delete")}
@@ -388,6 +432,8 @@ def main():
             if tap.failed:
                 print("# " + operator.log.decode().replace("\n", "\n# "), file=sys.stderr)
         tap.check("the leader renews its lease with the rights of an installation", leading,
+                  cluster, rights)
+        tap.check("the arguments of an installation serve metrics to who may get them", metrics,
                   cluster, rights)
         tap.check("the operator uses each of its rights", rights_used, cluster)
     return tap.end()

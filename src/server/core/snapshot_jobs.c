@@ -21,6 +21,7 @@ struct snapshot_job {
     void *user;
     struct runtime_snapshot run; /* of a create */
     bool waiting, ended;         /* for the runtime's end of it, and whether that came */
+    bool early;                  /* `accepted` is called once the runtime has begun */
 
     /* Written by the worker. */
     struct api_fail fail; /* status 0 = success */
@@ -158,7 +159,7 @@ static void delete_work(struct pool_job *job)
     int r;
 
     set_state(j, SNAPSHOT_DELETING, "snapshot_delete_requested", "the snapshot is being deleted");
-    r = write_state(j, j->s->state, &e);
+    r = j->s->foreign ? 1 : write_state(j, j->s->state, &e);
     if (r == 0 && j->s->state == SNAPSHOT_FAILED) /* which could not be stored */
         r = write_state(j, SNAPSHOT_CREATING, &e);
     if (r == -ENOSPC || r == -EDQUOT) /* it may be what fills the disk */
@@ -174,7 +175,7 @@ static void delete_work(struct pool_job *job)
         (void)api_fail_set(&j->fail, 409, "SNAPSHOT::DELETE_CONFLICT", "%s", e.msg);
         return;
     }
-    if (r >= 0)
+    if (r >= 0 && !j->s->foreign)
         r = store_record_delete(conf->store, STR(SNAPSHOT_KIND), id, STR_NONE, &e);
     if (r < 0)
         fail_with(j, "DOCKER::SNAPSHOT_IMAGE_REMOVE_FAILED", &e);
@@ -270,6 +271,8 @@ static void on_made(struct pool_job *job, int error)
 {
     struct snapshot_job *j = container_of(job, struct snapshot_job, job);
 
+    if (j->early)
+        j->accepted(j->user, j->s, NULL);
     if (error || !j->under_way)
         made_end(j, error);
     else if (j->ended)
@@ -340,6 +343,14 @@ static void on_inserted(struct pool_job *job, int error)
         job_end(j, t);
         return;
     }
+    j->early = snapshots_shared(t) && !t->stopping;
+    if (j->early) { /* a client that was answered may ask another server */
+        t->queued--;
+        t->running++;
+        if (pool_submit(t->conf.pool, &j->job, t->conf.loop, make_work, on_made, POOL_SLOW) < 0)
+            on_made(&j->job, ECANCELED);
+        return;
+    }
     j->accepted(j->user, s, NULL);
     if (t->stopping) {
         t->queued--;
@@ -379,7 +390,7 @@ static int check_room(const struct snapshots *t, const struct snapshot_request *
                             t->conf.runtime->name);
     if (t->stopping)
         return api_fail_set(f, 503, "SERVICE_UNAVAILABLE", "the server is stopping");
-    if (t->queued >= SNAPSHOT_QUEUE_MAX)
+    if (t->queued + (snapshots_shared(t) ? t->running : 0) >= SNAPSHOT_QUEUE_MAX)
         return api_fail_set(f, 503, "SERVICE_UNAVAILABLE",
                             "%d snapshots wait to be made, try again", SNAPSHOT_QUEUE_MAX);
     if (t->by_id.n + t->queued >= SNAPSHOTS_MAX)
@@ -419,6 +430,8 @@ void snapshots_create(struct snapshots *t, const struct principal *by,
     j->run.id = str_of(s->sandbox_id);
     j->run.snapshot_id = str_of(s->id);
     j->run.memory = request->memory;
+    j->run.name = str_of(s->name);
+    j->run.hidden = s->hidden;
     t->queued++;
     if (pool_submit(t->conf.pool, &j->job, t->conf.loop, insert_work, on_inserted, 0) < 0)
         on_inserted(&j->job, EAGAIN);
@@ -439,10 +452,12 @@ static void on_deleted(struct pool_job *job, int error)
     else if (!j->done)
         log_event(LOG_WARN, "cannot delete a snapshot, the next start tries again",
                   LOG_STR("snapshot", s->id), LOG_STR("error", j->fail.message));
+    if (j->removed) {
+        snapshot_free(s); /* before `done`, which may look for it */
+        s = NULL;
+    }
     if (j->done)
-        j->done(j->user, j->removed ? NULL : s, j->fail.status ? &j->fail : NULL);
-    if (j->removed)
-        snapshot_free(s);
+        j->done(j->user, s, j->fail.status ? &j->fail : NULL);
     job_end(j, t);
 }
 

@@ -40,11 +40,17 @@ struct snapshot *snapshot_new(struct snapshots *t, struct str id)
 
 int snapshot_add(struct snapshot *s)
 {
+    struct list *after = &s->table->order;
     int r = map_add(&s->table->by_id, str_of(s->id), s);
 
-    if (r == 0)
-        list_push(&s->table->order, &s->link);
-    return r;
+    if (r < 0)
+        return r;
+    /* One of another server may be older than those that are here. */
+    while (s->foreign && after->prev != &s->table->order &&
+           container_of(after->prev, struct snapshot, link)->created_us > s->created_us)
+        after = after->prev;
+    list_push(after, &s->link);
+    return 0;
 }
 
 void snapshot_free(struct snapshot *s)
@@ -96,6 +102,12 @@ static struct str member(const struct json *root, struct str key)
     return s;
 }
 
+bool snapshots_shared(const struct snapshots *t)
+{
+    return runtime_can(t->conf.runtime, RUNTIME_CAN_SHARE) &&
+           runtime_can(t->conf.runtime, RUNTIME_CAN_SNAPSHOT);
+}
+
 static int load_record(void *user, const struct store_record *record)
 {
     AUTO_ARENA(arena, RECORD_ARENA_MAX);
@@ -138,6 +150,8 @@ static void on_found(void *user, struct str id, uint64_t size_bytes)
     struct found *f = user;
     struct snapshot *s = snapshots_find(f->table, id);
 
+    if (!s && snapshots_shared(f->table))
+        return; /* a look takes it over */
     if (!s)
         log_event(LOG_WARN, "the runtime has a snapshot that nobody knows, leaving it alone",
                   LOG_STR("snapshot", id));
@@ -173,6 +187,18 @@ static void settle(struct snapshot *s, const struct found *f, int listed)
                   LOG_STR("error", e.msg));
 }
 
+/* The cluster goes on with it: looks tell what becomes of it, as of those of others. */
+static void disown(struct snapshot *s)
+{
+    struct err e = {0};
+
+    s->foreign = true;
+    if (store_record_delete(s->table->conf.store, STR(SNAPSHOT_KIND), str_of(s->id), STR_NONE, &e) <
+        0)
+        log_event(LOG_WARN, "cannot forget a snapshot that was being made",
+                  LOG_STR("snapshot", s->id), LOG_STR("error", e.msg));
+}
+
 int snapshots_load(struct snapshots *t, struct err *e)
 {
     struct runtime *rt = t->conf.runtime;
@@ -191,7 +217,9 @@ int snapshots_load(struct snapshots *t, struct err *e)
     {
         struct snapshot *s = container_of(at, struct snapshot, link);
 
-        if (s->state == SNAPSHOT_CREATING)
+        if (s->state == SNAPSHOT_CREATING && !s->hidden && snapshots_shared(t))
+            disown(s);
+        else if (s->state == SNAPSHOT_CREATING)
             settle(s, &f, listed);
         if (s->state == SNAPSHOT_DELETING || s->hidden)
             snapshot_delete(s, &principal_server, NULL, NULL);

@@ -2,7 +2,8 @@
  *
  * The store has a record of kind "snapshot" for each, the runtime its files. A record is there
  * before the files and goes after them, so that the next start can settle what was cut short. At
- * most SNAPSHOT_JOBS are made at a time, others wait. Loop thread only. */
+ * most SNAPSHOT_JOBS are made at a time, others wait; but where other servers see them, each is
+ * begun before it is accepted. Loop thread only. */
 #pragma once
 
 #include "api/snapshot.h"
@@ -33,12 +34,14 @@ struct snapshot {
     int64_t created_us, since_us;
     uint64_t size_bytes, frozen_us; /* of one that is Ready */
     bool hidden;                    /* made for a fork: not shown, and gone after it */
+    bool foreign;                   /* another server made it; it has no record here */
 
     /* The remaining fields are private. */
     struct snapshots *table;
     struct list link;  /* in order of creation */
     struct list queue; /* of those that wait to be made */
     struct snapshot_job *job;
+    int64_t seen_us; /* the begin of the last look that found it */
 };
 
 struct snapshots_conf {
@@ -65,6 +68,12 @@ void snapshot_view(const struct snapshot *s, struct api_snapshot *ret);
 /* Newest first. Skips hidden ones. */
 struct snapshot *snapshots_newest(struct snapshots *t);
 struct snapshot *snapshots_older(struct snapshots *t, const struct snapshot *s);
+/* Whether other servers make snapshots in the same place (RUNTIME_CAN_SHARE). */
+bool snapshots_shared(const struct snapshots *t);
+/* Has the table know what others made, completed or deleted until now, then calls `done` on the
+ * loop, in any case; at once where there are no others. id: of one snapshot; "" = all. */
+typedef void snapshots_looked_fn(void *user);
+void snapshots_look(struct snapshots *t, struct str id, snapshots_looked_fn *done, void *user);
 /* Whether `by` can make a sandbox of it: 404 or 409 in `f` if not. */
 int snapshots_check(struct snapshots *t, const struct principal *by, struct str id,
                     struct api_fail *f);

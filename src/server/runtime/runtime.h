@@ -9,6 +9,7 @@
 #pragma once
 
 #include "api/lifecycle.h"
+#include "api/snapshot.h"
 #include "net/http.h"
 #include "net/loop.h"
 #include "net/sock.h"
@@ -183,9 +184,18 @@ struct runtime_snapshot {
     struct runtime_task task;
     struct str id;          /* of the sandbox, which runs or is paused, and goes on after it */
     struct str snapshot_id; /* chosen by the caller, never used before */
+    struct str name;        /* for other servers to show; "" = none */
+    bool hidden;            /* not to be shown by others */
     bool memory;         /* RUNTIME_CAN_MEMORY: also of its processes, which create() continues */
     uint64_t size_bytes; /* the result: on disk */
     uint64_t frozen_us;  /* the result: how long the sandbox did not run */
+};
+
+/* A snapshot, whichever server made it. */
+struct runtime_shared_snapshot {
+    struct str id, sandbox_id, name, message; /* message: why it failed */
+    enum snapshot_state state;                /* Creating, Ready or Failed */
+    int64_t created_us;
 };
 
 /* A sandbox that another server made. Texts are in the arena of the call. */
@@ -228,6 +238,7 @@ struct runtime_volume {
 typedef void runtime_volume_visit_fn(void *user, const struct runtime_volume *v);
 
 typedef void runtime_visit_fn(void *user, struct str id, enum runtime_state state);
+typedef void runtime_shared_visit_fn(void *user, const struct runtime_shared_snapshot *s);
 typedef void runtime_snapshot_visit_fn(void *user, struct str snapshot_id, uint64_t size_bytes);
 
 /* --- a runtime --- */
@@ -305,6 +316,11 @@ struct runtime_ops {
     int (*snapshot_remove)(struct runtime *r, struct str snapshot_id, struct err *e);
     int (*snapshot_each)(struct runtime *r, runtime_snapshot_visit_fn *visit, void *user,
                          struct err *e);
+
+    /* RUNTIME_CAN_SHARE with RUNTIME_CAN_SNAPSHOT; NULL without. The snapshots of all servers but
+     * hidden ones, or the one of that id. */
+    int (*snapshot_shared)(struct runtime *r, struct str id, runtime_shared_visit_fn *visit,
+                           void *user, struct err *e);
 
     /* RUNTIME_CAN_VOLUME_CLAIM; NULL without. volume_list shows those of a page, ordered by name,
      * and tells how many there are. volume_create: -EEXIST; -ENOTSUP when no limit of size_bytes

@@ -604,6 +604,21 @@ TEST(tls, accepts_any_certificate_without_verification)
     finish();
 }
 
+TEST(tls, answers_with_a_certificate_that_it_made_itself)
+{
+    struct tls_server_conf own = {.self_signed = "box.test"};
+    struct tls_client_conf conf = {.insecure_skip_verification = true};
+
+    set_up();
+    CHECK_EQ(tls_server_reload(tls_server, &own, NULL), 0);
+    check_client_refuses("box.test", "self-signed certificate");
+    tls_client_free(tls_client);
+    CHECK_EQ(tls_client_new(&conf, &tls_client, NULL), 0);
+    start_pair("box.test");
+    greet();
+    finish();
+}
+
 static void require_client_certificates(void)
 {
     struct tls_server_conf conf = {site.cert_file, site.key_file, ca.cert_file};

@@ -93,6 +93,8 @@ int k8s_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err *e);
 int k8s_snapshot_remove(struct runtime *r, struct str snapshot_id, struct err *e);
 int k8s_snapshot_each(struct runtime *r, runtime_snapshot_visit_fn *visit, void *user,
                       struct err *e);
+int k8s_snapshot_shared(struct runtime *r, struct str id, runtime_shared_visit_fn *visit,
+                        void *user, struct err *e);
 void k8s_snapshots_tick(struct k8s *k); /* loop thread: looks after those that are being made */
 void k8s_snapshots_stop(struct k8s *k); /* loop thread: ends them */
 /* The image that a snapshot restores. */

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "server/runtime/kubernetes/k8s_merge.h"
+#include "server/runtime/runtime.h"
 
 enum { RENEW_TEXT_MAX = 16 };
 
@@ -511,13 +512,13 @@ int k8s_claim_write(const struct k8s_plan *p, const struct api_volume *v, struct
     return json_write_end(&w) < 0 ? err_set(e, EMSGSIZE, "the volume's claim is too large") : 0;
 }
 
-int k8s_snapshot_write(const char *namespace, struct str snapshot_id, struct str sandbox_id,
+int k8s_snapshot_write(const char *namespace, const struct runtime_snapshot *s,
                        struct str sandbox_object, struct buf *out, struct err *e)
 {
     char name[K8S_LABEL_MAX];
     struct json_writer w;
 
-    k8s_snapshot_name(snapshot_id, name);
+    k8s_snapshot_name(s->snapshot_id, name);
     json_write_begin(&w, out);
     json_write_object(&w);
     json_member_string(&w, STR("apiVersion"), STR(K8S_GROUP "/v1alpha1"));
@@ -528,9 +529,16 @@ int k8s_snapshot_write(const char *namespace, struct str snapshot_id, struct str
     json_member_string(&w, STR("namespace"), str_of(namespace));
     json_write_key(&w, STR("labels"));
     json_write_object(&w);
-    json_member_string(&w, STR(K8S_LABEL_SNAPSHOT), snapshot_id);
+    json_member_string(&w, STR(K8S_LABEL_SNAPSHOT), s->snapshot_id);
     json_member_string(&w, STR(K8S_LABEL_SCOPE), STR("public"));
-    json_member_string(&w, STR(K8S_LABEL_SOURCE), sandbox_id);
+    json_member_string(&w, STR(K8S_LABEL_SOURCE), s->id);
+    json_write_object_end(&w);
+    json_write_key(&w, STR("annotations"));
+    json_write_object(&w);
+    if (s->name.n)
+        json_member_string(&w, STR(K8S_NOTE_NAME), s->name);
+    if (s->hidden)
+        json_member_string(&w, STR(K8S_NOTE_HIDDEN), STR("true"));
     json_write_object_end(&w);
     json_write_object_end(&w);
     json_write_key(&w, STR("spec"));

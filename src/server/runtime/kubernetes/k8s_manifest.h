@@ -36,7 +36,8 @@ int k8s_secret_write(const struct k8s_plan *p, struct str owner_uid, struct buf 
 /* A claim for a volume with createIfNotExists. */
 int k8s_claim_write(const struct k8s_plan *p, const struct api_volume *v, struct buf *out,
                     struct err *e);
-int k8s_snapshot_write(const char *namespace, struct str snapshot_id, struct str sandbox_id,
+struct runtime_snapshot;
+int k8s_snapshot_write(const char *namespace, const struct runtime_snapshot *s,
                        struct str sandbox_object, struct buf *out, struct err *e);
 
 /* Parts, for the tests and for each other. */

@@ -17,6 +17,8 @@
  * and its entrypoint as requested. */
 #define K8S_NOTE_TOKEN        K8S_PREFIX "proxy-token"
 #define K8S_NOTE_OWNER        K8S_PREFIX "created-by"
+#define K8S_NOTE_NAME         K8S_PREFIX "snapshot-name"
+#define K8S_NOTE_HIDDEN       K8S_PREFIX "hidden"
 #define K8S_NOTE_ENTRYPOINT   K8S_PREFIX "entrypoint"
 #define K8S_EXTENSION_PREFIX  "opensandbox.extensions."
 

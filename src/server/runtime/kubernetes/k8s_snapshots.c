@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "server/runtime/kubernetes/k8s_internal.h"
 
-enum { POLL_MS = 2000, BODY_MAX = 64 << 10 };
+enum { POLL_MS = 2000, BODY_MAX = 64 << 10, LIST_PAGE = 500, CONTINUE_MAX = 1 << 20 };
 
 /* A snapshot that is being made. Of the loop's thread, but for the link. */
 struct making {
@@ -171,7 +171,7 @@ int k8s_snapshot(struct runtime *r, struct runtime_snapshot *s, struct err *e)
 
     k8s_object_name(k, s->id, sandbox);
     k8s_snapshot_name(s->snapshot_id, m->name);
-    result = k8s_snapshot_write(k->namespace, s->snapshot_id, s->id, str_of(sandbox), &body, e);
+    result = k8s_snapshot_write(k->namespace, s, str_of(sandbox), &body, e);
     if (result == 0)
         result = k8s_call(k,
                           &(struct kube_request){.verb = KUBE_CREATE,
@@ -215,31 +215,126 @@ int k8s_snapshot_remove(struct runtime *r, struct str snapshot_id, struct err *e
     return result < 0 ? result : 1;
 }
 
+/* --- what the cluster has --- */
+
+static int list_page(struct k8s *k, struct buf *next, struct kube_object **ret, struct err *e)
+{
+    AUTO_BUF(query, CONTINUE_MAX);
+    char limit[16];
+    int r = kube_query_add(&query, "labelSelector", STR(K8S_LABEL_SCOPE "=public"));
+
+    (void)snprintf(limit, sizeof(limit), "%d", LIST_PAGE);
+    if (r == 0)
+        r = kube_query_add(&query, "limit", str_of(limit));
+    if (r == 0 && next->n)
+        r = kube_query_add(&query, "continue", buf_str(next));
+    if (r < 0)
+        return err_set(e, -r, "compose the query of a list");
+    r = k8s_call(k,
+                 &(struct kube_request){.verb = KUBE_LIST,
+                                        .kind = &kube_snapshots,
+                                        .ns = str_of(k->namespace),
+                                        .query = buf_str(&query)},
+                 ret, e);
+    if (r < 0)
+        return r;
+    buf_clear(next);
+    if (*ret && buf_add(next, kube_str((*ret)->root, "metadata.continue")) < 0)
+        return err_set(e, EMSGSIZE, "the API server's list is cut");
+    return 0;
+}
+
+/* Calls one() with each SandboxSnapshot of servers. */
+static int each_object(struct k8s *k, void (*one)(void *user, const struct json *o), void *user,
+                       struct err *e)
+{
+    AUTO_BUF(next, CONTINUE_MAX);
+    int r;
+
+    do {
+        auto_object *page = NULL;
+
+        r = list_page(k, &next, &page, e);
+        json_each(item, json_get(r == 0 && page ? page->root : NULL, STR("items"))) one(user, item);
+    } while (r == 0 && next.n);
+    return r;
+}
+
+struct each {
+    runtime_snapshot_visit_fn *visit;
+    void *user;
+};
+
+static struct str id_of(const struct json *o)
+{
+    struct str id = STR("");
+
+    (void)!json_to_str(json_get(kube_get(o, "metadata.labels"), STR(K8S_LABEL_SNAPSHOT)), &id);
+    return id;
+}
+
+static void tell_complete(void *user, const struct json *o)
+{
+    const struct each *each = user;
+    struct str id = id_of(o);
+
+    if (id.n && str_eq(kube_str(o, "status.phase"), STR("Succeed")))
+        each->visit(each->user, id, 0);
+}
+
 int k8s_snapshot_each(struct runtime *r, runtime_snapshot_visit_fn *visit, void *user,
                       struct err *e)
 {
+    int result = each_object(k8s_of(r), tell_complete, &(struct each){visit, user}, e);
+
+    return result == -ENOENT ? 0 : result; /* the cluster has no such kind */
+}
+
+struct telling {
+    runtime_shared_visit_fn *visit;
+    void *user;
+};
+
+static void tell_shared(void *user, const struct json *o)
+{
+    const struct telling *t = user;
+    const struct json *notes = kube_get(o, "metadata.annotations");
+    struct str hidden = STR(""), name = STR(""), sandbox = STR("");
+    struct str made = kube_str(o, "metadata.creationTimestamp");
+    struct runtime_shared_snapshot s = {.id = id_of(o), .state = SNAPSHOT_CREATING};
+    struct err e = {0};
+    int result = judge(o, &e);
+
+    (void)!json_to_str(json_get(notes, STR(K8S_NOTE_HIDDEN)), &hidden);
+    (void)!json_to_str(json_get(notes, STR(K8S_NOTE_NAME)), &name);
+    (void)!json_to_str(json_get(kube_get(o, "metadata.labels"), STR(K8S_LABEL_SOURCE)), &sandbox);
+    if (!s.id.n || hidden.n || kube_str(o, "metadata.deletionTimestamp").n)
+        return;
+    s.name = name;
+    s.sandbox_id = sandbox;
+    s.message = str_of(e.msg);
+    if (result)
+        s.state = result > 0 ? SNAPSHOT_READY : SNAPSHOT_FAILED;
+    (void)!time_parse(made, &s.created_us, NULL);
+    t->visit(t->user, &s);
+}
+
+int k8s_snapshot_shared(struct runtime *r, struct str id, runtime_shared_visit_fn *visit,
+                        void *user, struct err *e)
+{
     struct k8s *k = k8s_of(r);
-    AUTO_BUF(query, BODY_MAX);
-    auto_object *list = NULL;
-    int result = kube_query_add(&query, "labelSelector", STR(K8S_LABEL_SCOPE "=public"));
+    struct telling t = {visit, user};
+    char name[K8S_LABEL_MAX];
+    auto_object *o = NULL;
+    int result;
 
-    if (result == 0)
-        result = k8s_call(k,
-                          &(struct kube_request){.verb = KUBE_LIST,
-                                                 .kind = &kube_snapshots,
-                                                 .ns = str_of(k->namespace),
-                                                 .query = buf_str(&query)},
-                          &list, e);
+    if (!id.n)
+        return each_object(k, tell_shared, &t, e);
+    k8s_snapshot_name(id, name);
+    result = get_snapshot(k, name, &o, e);
     if (result < 0)
-        return result == -ENOENT ? 0 : result; /* the cluster has no such kind */
-    json_each(item, json_get(list ? list->root : NULL, STR("items")))
-    {
-        const struct json *labels = kube_get(item, "metadata.labels");
-        struct str id;
-
-        if (json_to_str(json_get(labels, STR(K8S_LABEL_SNAPSHOT)), &id) == 0 &&
-            str_eq(kube_str(item, "status.phase"), STR("Succeed")))
-            visit(user, id, 0);
-    }
+        return result == -ENOENT ? 0 : result;
+    if (str_eq(id_of(o->root), id)) /* an operator's own, of a pause, has none */
+        tell_shared(&t, o->root);
     return 0;
 }

@@ -264,6 +264,7 @@ static const struct runtime_ops k8s_ops = {
     .snapshot = k8s_snapshot,
     .snapshot_remove = k8s_snapshot_remove,
     .snapshot_each = k8s_snapshot_each,
+    .snapshot_shared = k8s_snapshot_shared,
     .stop = k8s_stop,
     .free = k8s_free,
 };
@@ -310,8 +311,8 @@ static int choose_kind(struct k8s *k, struct err *e)
         k->kind = kube_batch_sandboxes;
         r = probe_kind(k, e);
         return r == -ENOENT ? err_set(e, ENOENT,
-                                      "the cluster has no BatchSandboxes: apply the manifests of "
-                                      "deploy/kubernetes/crds, and run opensandbox-operator")
+                                      "the cluster has no BatchSandboxes: install the chart or the "
+                                      "kustomization of deploy/kubernetes")
                             : r;
     }
     for (size_t i = 0; i < ARRAY_LEN(agents) && r == -ENOENT; i++) {

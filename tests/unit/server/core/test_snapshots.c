@@ -390,3 +390,178 @@ TEST(snapshots, settles_at_the_start_what_was_cut_short)
     CHECK_EQ(rt.count, 2); /* of `whole`, and of one that nobody knows */
     done(&h);
 }
+
+/* --- those of other servers --- */
+
+static struct runtime_shared_snapshot shared[2];
+static size_t shared_count, looks;
+static int shared_fails;
+
+static int fake_shared(struct runtime *r UNUSED, struct str id, runtime_shared_visit_fn *visit,
+                       void *user, struct err *e)
+{
+    if (shared_fails)
+        return err_set(e, shared_fails, "as the script says");
+    for (size_t i = 0; i < shared_count; i++)
+        if (!id.n || str_eq(id, shared[i].id))
+            visit(user, &shared[i]);
+    return 0;
+}
+
+static void init_shared(struct house *h)
+{
+    init(h);
+    ops.snapshot_shared = fake_shared;
+    h->runtime->can |= RUNTIME_CAN_SHARE;
+    shared_count = looks = 0;
+    shared_fails = 0;
+}
+
+static void on_looked(void *user UNUSED)
+{
+    looks++;
+}
+
+static size_t wanted_looks;
+
+static bool has_looked(struct house *h UNUSED)
+{
+    return looks == wanted_looks;
+}
+
+static void look(struct house *h, const char *id)
+{
+    wanted_looks = looks + 1;
+    snapshots_look(table, str_of(id), on_looked, NULL);
+    house_await(h, has_looked);
+}
+
+static void share(const char *id, int64_t created_us, enum snapshot_state state)
+{
+    shared[shared_count++] = (struct runtime_shared_snapshot){
+        str_of(id), STR("box"), STR("theirs"), STR("a reason"), state, created_us};
+}
+
+static enum snapshot_state state_of(const char *id)
+{
+    const struct snapshot *s = snapshots_find(table, str_of(id));
+
+    return s ? s->state : SNAPSHOT_STATE_COUNT;
+}
+
+TEST(snapshots, of_other_servers_are_known_once_the_runtime_was_asked)
+{
+    struct house h;
+
+    init_shared(&h);
+    share("young", 20, SNAPSHOT_CREATING);
+    share("old", 10, SNAPSHOT_READY);
+    look(&h, "young");
+    CHECK_EQ(state_of("old"), SNAPSHOT_STATE_COUNT);
+    look(&h, "");
+    CHECK_EQ(state_of("young"), SNAPSHOT_CREATING);
+    CHECK_EQ(state_of("old"), SNAPSHOT_READY);
+    CHECK_STR(snapshots_newest(table)->id, "young"); /* by age, not by when they became known */
+    CHECK_STR(snapshots_newest(table)->name, "theirs");
+    shared[0].state = SNAPSHOT_FAILED;
+    look(&h, "young");
+    CHECK_EQ(state_of("young"), SNAPSHOT_FAILED);
+    CHECK_STR(snapshots_newest(table)->message, "a reason");
+    done(&h);
+}
+
+TEST(snapshots, of_other_servers_go_when_they_are_deleted_there)
+{
+    struct house h;
+
+    init_shared(&h);
+    share("one", 10, SNAPSHOT_READY);
+    share("two", 20, SNAPSHOT_CREATING);
+    look(&h, "");
+    shared_count = 0;
+    shared_fails = EIO; /* says nothing about what there is */
+    look(&h, "");
+    CHECK_EQ(state_of("one"), SNAPSHOT_READY);
+    shared_fails = 0;
+    look(&h, "");
+    CHECK_EQ(state_of("one"), SNAPSHOT_STATE_COUNT);
+    CHECK_EQ(state_of("two"), SNAPSHOT_FAILED); /* for who waits for it */
+    done(&h);
+}
+
+TEST(snapshots, of_other_servers_are_deleted_without_a_record)
+{
+    struct house h;
+
+    init_shared(&h);
+    deleted = 0;
+    share("one", 10, SNAPSHOT_READY);
+    look(&h, "one");
+    CHECK(!has_state(&h, STR("one"), "Ready"));
+    snapshot_delete(snapshots_find(table, STR("one")), &ann, on_deleted, NULL);
+    house_await(&h, is_over);
+    CHECK_EQ(deleted, 1);
+    CHECK_EQ(fail.status, 0);
+    CHECK_EQ(rt.removals, 1);
+    CHECK_EQ(state_of("one"), SNAPSHOT_STATE_COUNT);
+    done(&h);
+}
+
+TEST(snapshots, that_another_server_deleted_lose_their_record)
+{
+    char id[ID_UUID_MAX];
+    struct house h;
+
+    init_shared(&h);
+    take("box");
+    house_await(&h, is_over);
+    CHECK_EQ(last->state, SNAPSHOT_READY);
+    memcpy(id, last->id, sizeof(id));
+    share(id, last->created_us, SNAPSHOT_READY);
+    look(&h, "");
+    CHECK(has_state(&h, str_of(id), "Ready"));
+    shared_count = 0;
+    look(&h, id);
+    CHECK_EQ(state_of(id), SNAPSHOT_STATE_COUNT);
+    CHECK(!has_state(&h, str_of(id), "Ready"));
+    done(&h);
+}
+
+TEST(snapshots, are_begun_before_they_are_accepted_where_others_see_them)
+{
+    struct house h;
+
+    init_shared(&h);
+    accepted = made = 0;
+    rt.stalls = true;
+    for (size_t i = 0; i < 4; i++) /* more than are made at a time elsewhere */
+        take("box");
+    wanted_accepted = 4;
+    house_await(&h, is_accepted);
+    CHECK_EQ(rt.stalled_count, 4);
+    look(&h, ""); /* does not take them for lost */
+    for (size_t i = 0; i < 4; i++)
+        runtime_task_end(&rt.stalled[i]->task, 1, NULL);
+    house_await(&h, is_over);
+    CHECK_EQ(made, 4);
+    CHECK_EQ(last->state, SNAPSHOT_READY);
+    done(&h);
+}
+
+TEST(snapshots, that_were_cut_short_go_on_in_the_cluster)
+{
+    struct house h;
+
+    init_shared(&h);
+    insert(&h, "cut", "Creating", false);
+    insert(&h, "lost", "Creating", false);
+    share("cut", 10, SNAPSHOT_CREATING);
+    CHECK_EQ(snapshots_load(table, NULL), 0);
+    CHECK_EQ(state_of("cut"), SNAPSHOT_CREATING);
+    shared[0].state = SNAPSHOT_READY;
+    look(&h, "");
+    CHECK_EQ(state_of("cut"), SNAPSHOT_READY);
+    CHECK_EQ(state_of("lost"), SNAPSHOT_FAILED);
+    CHECK(!has_state(&h, STR("cut"), "Creating"));
+    done(&h);
+}
