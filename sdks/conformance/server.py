@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 HEAD_BYTES_MAX = 64 << 10
 BODY_BYTES_MAX = 64 << 20
 SECONDS_MAX = 60  # nothing here takes longer
-CLOSE_SECONDS_MAX = 10  # for a client to close its connections; a loaded machine takes its time
+CLOSE_SECONDS_MAX = 30  # for a client to close its connections; the wait ends when it has
 REASONS = {200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 206: "Partial Content",
            400: "Bad Request", 404: "Not Found", 409: "Conflict", 429: "Too Many Requests",
            500: "Internal Server Error", 502: "Bad Gateway", 503: "Service Unavailable"}

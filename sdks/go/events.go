@@ -33,6 +33,9 @@ func (b *brokenStream) Error() string        { return ErrStreamEnded.Error() + "
 func (b *brokenStream) Is(target error) bool { return target == ErrStreamEnded }
 func (b *brokenStream) Unwrap() error        { return b.cause }
 
+// commentEvent is the Event of a comment, which says that the server is there. Only the watchdog gets it.
+const commentEvent = ":"
+
 // readEvents hands every event to take until the stream ends. It knows nothing of what events mean.
 func readEvents(body io.Reader, take EventHandler) error {
 	var event StreamEvent
@@ -65,8 +68,10 @@ func readEvents(body io.Reader, take EventHandler) error {
 			event.Event, err = strings.TrimPrefix(value, " "), nil
 		case name == "id":
 			event.ID, err = strings.TrimPrefix(value, " "), nil
+		case name == "":
+			err = take(StreamEvent{Event: commentEvent})
 		default:
-			err = nil // a comment, or a field that nobody uses
+			err = nil // a field that nobody uses
 		}
 		if err != nil {
 			return err
@@ -95,7 +100,11 @@ func readLine(r *bufio.Reader) (string, error) {
 
 // stream sends a request and hands the events of its answer to take.
 func (c *Client) stream(ctx context.Context, r *request, take EventHandler) error {
-	r.headers = map[string]string{"Accept": "text/event-stream"}
+	headers := map[string]string{"Accept": "text/event-stream"}
+	for name, value := range r.headers {
+		headers[name] = value
+	}
+	r.headers = headers
 	res, err := c.open(ctx, r)
 	if err != nil {
 		return err
@@ -131,12 +140,15 @@ type watchdog struct {
 func (w *watchdog) watch(take EventHandler) EventHandler {
 	return func(event StreamEvent) error {
 		w.stop()
-		if err := take(event); err != nil {
-			return err
+		isComment := event.Event == commentEvent && event.Data == ""
+		if !isComment {
+			if err := take(event); err != nil {
+				return err
+			}
 		}
 		if w.timer != nil {
 			w.timer.Reset(w.idle)
-		} else if w.idle > 0 && pingEvent.MatchString(event.Data) {
+		} else if w.idle > 0 && (isComment || pingEvent.MatchString(event.Data)) {
 			w.timer = time.AfterFunc(w.idle, w.bite)
 		}
 		return nil

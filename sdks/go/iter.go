@@ -25,6 +25,22 @@ func (c *LifecycleClient) Sandboxes(ctx context.Context, opts ListOptions,
 	}
 }
 
+// Events iterates over what happens to sandboxes; see WatchEvents. It ends by an error, or by breaking off.
+func (c *LifecycleClient) Events(ctx context.Context, opts WatchEventsOptions,
+) iter.Seq2[LifecycleEvent, error] {
+	return func(yield func(LifecycleEvent, error) bool) {
+		err := c.WatchEvents(ctx, opts, func(event LifecycleEvent) error {
+			if !yield(event, nil) {
+				return stopped{}
+			}
+			return nil
+		})
+		if _, broke := err.(stopped); !broke {
+			yield(LifecycleEvent{}, err)
+		}
+	}
+}
+
 // stopped is what a handler returns when the body of a loop breaks off.
 type stopped struct{}
 

@@ -339,6 +339,18 @@ type CreateVolumeRequest struct {
 	Size string `json:"size,omitempty"`
 }
 
+// LifecycleEvent is LifecycleEvent of the HTTP API.
+type LifecycleEvent struct {
+	ID        string    `json:"id"`
+	Type      string    `json:"type"`
+	Time      time.Time `json:"time"`
+	Tenant    string    `json:"tenant"`
+	SandboxID string    `json:"sandboxId"`
+	State     string    `json:"state"`
+	Reason    string    `json:"reason,omitempty"`
+	Message   string    `json:"message,omitempty"`
+}
+
 // RunCommandRequest is RunCommandRequest of the HTTP API. One of `command` and `argv` is needed.
 type RunCommandRequest struct {
 	Command    string            `json:"command,omitempty"`

@@ -72,13 +72,15 @@ type operations struct {
 	settings args
 	made     *SandboxManager
 	sandbox  *Sandbox
+	isolated *IsolatedSession
 }
 
 type operation func(ctx context.Context, o *operations, a args) (any, error)
 
 func (o *operations) run(ctx context.Context, name string, with args) (any, error) {
 	for _, table := range []map[string]operation{sandboxOperations, commandOperations, fileOperations,
-		codeOperations, egressOperations, managerOperations, serverOperations} {
+		codeOperations, egressOperations, managerOperations, serverOperations, isolatedOperations,
+		eventOperations} {
 		if found := table[name]; found != nil {
 			return found(ctx, o, with)
 		}
@@ -384,11 +386,11 @@ var sandboxOperations = map[string]operation{
 	},
 	"sandbox.snapshot": func(ctx context.Context, o *operations, a args) (any, error) {
 		return formed(snapshotForm)(o.sandbox.CreateSnapshot(ctx,
-			CreateSnapshotRequest{Name: a.text("name")}))
+			CreateSnapshotRequest{Name: a.text("name"), Memory: a.truth("memory")}))
 	},
 	"sandbox.fork": func(ctx context.Context, o *operations, a args) (any, error) {
 		req := ForkRequest{Count: int64(a.number("count")), Timeout: a.pointer("timeout_s"),
-			Metadata: a.strings("metadata"), Entrypoint: a.list("entrypoint")}
+			Metadata: a.strings("metadata"), Entrypoint: a.list("entrypoint"), Memory: a.truth("memory")}
 		a.into("env", &req.Env)
 		return formed(each(infoForm))(o.sandbox.Lifecycle().Fork(ctx, o.sandbox.ID(), req))
 	},
@@ -882,7 +884,7 @@ var managerOperations = map[string]operation{
 	},
 	"snapshots.create": func(ctx context.Context, o *operations, a args) (any, error) {
 		return formed(snapshotForm)(o.manager().CreateSnapshot(ctx, a.text("sandbox_id"),
-			CreateSnapshotRequest{Name: a.text("name")}))
+			CreateSnapshotRequest{Name: a.text("name"), Memory: a.truth("memory")}))
 	},
 	"snapshots.get": func(ctx context.Context, o *operations, a args) (any, error) {
 		return formed(snapshotForm)(o.manager().GetSnapshot(ctx, a.text("id")))
@@ -963,5 +965,97 @@ var serverOperations = map[string]operation{
 	},
 	"volumes.delete": func(ctx context.Context, o *operations, a args) (any, error) {
 		return nothing(o.manager().DeleteVolume(ctx, a.text("name")))
+	},
+}
+
+// --- isolated sessions ---
+
+func isolatedRun(a args) IsolatedRunRequest {
+	return IsolatedRunRequest{Code: a.text("code"), Cwd: a.text("cwd"), Envs: a.strings("envs"),
+		TimeoutSeconds: a.pointer("timeout_s")}
+}
+
+var isolatedOperations = map[string]operation{
+	"isolated.create": func(ctx context.Context, o *operations, a args) (any, error) {
+		session, err := o.sandbox.Execd().CreateIsolatedSession(ctx, CreateIsolatedSessionRequest{
+			Workspace: &IsolatedWorkspace{Path: a.text("path"), Mode: a.text("mode")}})
+		if err != nil {
+			return nil, err
+		}
+		o.isolated = session
+		return args{"id": session.ID()}, nil
+	},
+	"isolated.run": func(ctx context.Context, o *operations, a args) (any, error) {
+		return formed(executionForm)(o.isolated.Run(ctx, isolatedRun(a), nil))
+	},
+	"isolated.run_background": func(ctx context.Context, o *operations, a args) (any, error) {
+		return formed(func(run *IsolatedBackgroundRun) any {
+			return args{"run_id": run.RunID}
+		})(o.isolated.RunBackground(ctx, isolatedRun(a)))
+	},
+	"isolated.run_status": func(ctx context.Context, o *operations, a args) (any, error) {
+		return formed(func(s *IsolatedRunStatus) any {
+			return args{"run_id": s.RunID, "running": s.Running, "exit_code": s.ExitCode,
+				"finished_at": maybe(s.FinishedAt)}
+		})(o.isolated.GetRunStatus(ctx, a.text("run_id")))
+	},
+	"isolated.run_logs": func(ctx context.Context, o *operations, a args) (any, error) {
+		return formed(func(logs *CommandLogsResponse) any {
+			return args{"content": logs.Output, "cursor": logs.Cursor}
+		})(o.isolated.GetRunLogs(ctx, a.text("run_id"), a.pointer("cursor")))
+	},
+	"isolated.diff": func(ctx context.Context, o *operations, _ args) (any, error) {
+		body, err := o.isolated.Diff(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer body.Close()
+		archive, err := io.ReadAll(body)
+		return hex.EncodeToString(archive), err
+	},
+	"isolated.commit": func(ctx context.Context, o *operations, a args) (any, error) {
+		return o.isolated.Commit(ctx, CommitIsolatedRequest{ResetUpperAfter: a.truth("reset")})
+	},
+	"isolated.delete": func(ctx context.Context, o *operations, _ args) (any, error) {
+		return nothing(o.isolated.Delete(ctx))
+	},
+}
+
+// --- events ---
+
+func eventForm(e LifecycleEvent) any {
+	return args{"id": optional(e.ID), "type": e.Type, "time": instant(e.Time),
+		"tenant": optional(e.Tenant), "sandbox_id": optional(e.SandboxID), "state": optional(e.State),
+		"reason": optional(e.Reason), "message": optional(e.Message)}
+}
+
+var eventOperations = map[string]operation{
+	"events.watch": func(ctx context.Context, o *operations, a args) (any, error) {
+		seen := []any{}
+		opts := WatchEventsOptions{SandboxID: a.text("sandbox_id"), After: a.text("after")}
+		for e, err := range o.manager().Events(ctx, opts) {
+			if err != nil {
+				return nil, err
+			}
+			if seen = append(seen, eventForm(e)); len(seen) == a.number("count") {
+				break
+			}
+		}
+		return seen, nil
+	},
+	"events.watch_a_pause": func(ctx context.Context, o *operations, _ args) (any, error) {
+		opts := WatchEventsOptions{SandboxID: o.sandbox.ID(), After: "0-1"}
+		for e, err := range o.manager().Events(ctx, opts) {
+			if err == nil && e.Type == EventReset {
+				err = o.sandbox.Pause(ctx)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if e.Type == "sandbox.paused" {
+				return args{"type": e.Type, "state": e.State, "mine": e.SandboxID == o.sandbox.ID()}, nil
+			}
+		}
+		return nil, nil
 	},
 }

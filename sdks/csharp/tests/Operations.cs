@@ -10,6 +10,7 @@ using OpenSandbox.CodeInterpreter.Models;
 using OpenSandbox.Config;
 using OpenSandbox.Core;
 using OpenSandbox.Models;
+using OpenSandbox.Services;
 
 namespace OpenSandbox.Tests
 {
@@ -21,6 +22,7 @@ namespace OpenSandbox.Tests
         private Sandbox? _sandbox;
         private SandboxManager? _manager;
         private OpenSandbox.CodeInterpreter.CodeInterpreter? _code;
+        private IIsolatedSession? _isolated;
         private Args _with = new Args(default);
 
         internal Operations(JsonElement settings) => _settings = settings;
@@ -107,6 +109,8 @@ namespace OpenSandbox.Tests
                 case "vault": return VaultAsync(name);
                 case "manager": return ManagerAsync(name);
                 case "snapshots": return SnapshotsAsync(name);
+                case "isolated": return IsolatedAsync(name);
+                case "events": return EventsAsync(name);
                 default: return ServerAsync(name);
             }
         }
@@ -149,12 +153,15 @@ namespace OpenSandbox.Tests
                     return Diagnostics(await Current.Sandboxes.GetDiagnosticLogsAsync(Current.Id, _with.Text("scope")!));
                 case "sandbox.diagnostic_events":
                     return Diagnostics(await Current.Sandboxes.GetDiagnosticEventsAsync(Current.Id, _with.Text("scope")!));
-                case "sandbox.snapshot": return Snapshot(await Current.CreateSnapshotAsync(_with.Text("name")));
+                case "sandbox.snapshot": return Snapshot(await (_with.Truth("memory") == true
+                    ? Current.CreateMemorySnapshotAsync(_with.Text("name"))
+                    : Current.CreateSnapshotAsync(_with.Text("name"))));
                 case "sandbox.fork":
                     return (await Current.Sandboxes.ForkSandboxAsync(Current.Id, new ForkRequest
                     {
                         Count = _with.Int("count"), Timeout = _with.Int("timeout_s"), Env = _with.Map("env"),
                         Metadata = _with.Map("metadata"), Entrypoint = _with.List("entrypoint"),
+                        Memory = _with.Truth("memory"),
                     })).Select(Info).ToList();
                 case "sandbox.rollback": return Info(await Current.RollbackAsync(_with.Text("snapshot_id")!));
                 default: throw new NotSupportedException(name);
@@ -550,7 +557,10 @@ namespace OpenSandbox.Tests
             var id = _with.Text("id") ?? "";
             switch (name)
             {
-                case "snapshots.create": return Snapshot(await Manager.CreateSnapshotAsync(_with.Text("sandbox_id")!, _with.Text("name")));
+                case "snapshots.create":
+                    var (of, named) = (_with.Text("sandbox_id")!, _with.Text("name"));
+                    return Snapshot(await (_with.Truth("memory") == true
+                        ? Manager.CreateMemorySnapshotAsync(of, named) : Manager.CreateSnapshotAsync(of, named)));
                 case "snapshots.get": return Snapshot(await Manager.GetSnapshotAsync(id));
                 case "snapshots.list":
                     var page = await Manager.ListSnapshotsAsync(new SnapshotFilter
@@ -603,6 +613,86 @@ namespace OpenSandbox.Tests
                 case "volumes.delete": return await Null(server.DeleteVolumeAsync(of));
                 default: throw new NotSupportedException(name);
             }
+        }
+
+        // --- isolated sessions, events ---
+
+        private async Task<object?> IsolatedAsync(string name)
+        {
+            if (name == "isolated.create")
+            {
+                _isolated = await Current.Isolation.CreateAsync(new CreateIsolatedSessionRequest
+                {
+                    Workspace = new IsolatedWorkspace { Path = _with.Text("path")!, Mode = _with.Text("mode") },
+                });
+                return new { id = _isolated.Id };
+            }
+            var session = _isolated ?? throw new Exception("there is no isolated session");
+            var (code, run) = (_with.Text("code") ?? "", _with.Text("run_id") ?? "");
+            var options = new IsolatedRunOptions
+            {
+                WorkingDirectory = _with.Text("cwd"), Envs = _with.Map("envs"),
+                Timeout = _with.Int("timeout_s") is int s ? TimeSpan.FromSeconds(s) : (TimeSpan?)null,
+            };
+            switch (name)
+            {
+                case "isolated.run": return Execution(await session.RunAsync(code, options));
+                case "isolated.run_background":
+                    return new { run_id = (await session.RunInBackgroundAsync(code, options)).RunId };
+                case "isolated.run_status":
+                    var status = await session.GetRunStatusAsync(run);
+                    return new
+                    {
+                        run_id = status.RunId, running = status.Running, exit_code = status.ExitCode,
+                        finished_at = Time(status.FinishedAt),
+                    };
+                case "isolated.run_logs":
+                    var logs = await session.GetRunLogsAsync(run, _with.Int("cursor"));
+                    return new { content = logs.Content, cursor = logs.Cursor };
+                case "isolated.diff":
+                    using (var archive = await session.DiffAsync())
+                    using (var all = new MemoryStream())
+                    {
+                        await archive.CopyToAsync(all);
+                        return BitConverter.ToString(all.ToArray()).Replace("-", "").ToLowerInvariant();
+                    }
+                case "isolated.commit":
+                    var done = await session.CommitAsync(_with.Truth("reset") ?? false);
+                    return new
+                    {
+                        files_written = done.FilesWritten, paths_removed = done.PathsRemoved,
+                        upper_reset = done.UpperReset,
+                    };
+                case "isolated.delete": return await Null(session.DeleteAsync());
+                default: throw new NotSupportedException(name);
+            }
+        }
+
+        private async Task<object?> EventsAsync(string name)
+        {
+            static string? Given(string? text) => string.IsNullOrEmpty(text) ? null : text;
+            if (name == "events.watch_a_pause")
+            {
+                await foreach (var e in Manager.WatchEventsAsync(Current.Id, "0-1"))
+                {
+                    if (e.Type == LifecycleEventTypes.Reset)
+                        await Current.PauseAsync();
+                    if (e.Type == "sandbox.paused")
+                        return new { type = e.Type, state = e.State, mine = e.SandboxId == Current.Id };
+                }
+            }
+            var seen = new List<object>();
+            await foreach (var e in Manager.WatchEventsAsync(_with.Text("sandbox_id"), _with.Text("after")))
+            {
+                seen.Add(new
+                {
+                    id = Given(e.Id), type = e.Type, time = Time(e.Time), tenant = Given(e.Tenant),
+                    sandbox_id = Given(e.SandboxId), state = Given(e.State), reason = e.Reason, message = e.Message,
+                });
+                if (seen.Count == _with.Int("count"))
+                    break;
+            }
+            return seen;
         }
 
         private CapacitySpec Capacity()

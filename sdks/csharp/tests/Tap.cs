@@ -7,7 +7,7 @@ namespace OpenSandbox.Tests
     /// <summary>Runs tests by name and prints TAP.</summary>
     internal sealed class Tap
     {
-        private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
+        private static readonly TimeSpan Limit = TimeSpan.FromSeconds(120);
         private int _number;
         private int _failed;
 

@@ -35,6 +35,11 @@ from opensandbox.models import (
 )
 from opensandbox.models.execd import ExecutionHandlers, RunCommandOpts
 from opensandbox.models.execd_sync import ExecutionHandlersSync
+from opensandbox.models.isolated import (
+    CreateIsolatedSessionRequest,
+    IsolatedRunOpts,
+    IsolatedWorkspaceSpec,
+)
 from opensandbox.models.sandboxes import SnapshotFilter
 from opensandbox.transport import JitterMode, RetryPolicy
 from code_interpreter import CodeInterpreter, CodeInterpreterSync
@@ -302,8 +307,8 @@ class Operations:
     async def sandbox_diagnostic_events(self, scope):
         return diagnostic_form(await done(self.sandbox.get_diagnostic_events(scope)))
 
-    async def sandbox_snapshot(self, name=None):
-        return snapshot_form(await done(self.sandbox.create_snapshot(name)))
+    async def sandbox_snapshot(self, name=None, **more):
+        return snapshot_form(await done(self.sandbox.create_snapshot(name, **more)))
 
     async def sandbox_fork(self, count, **more):
         return [info_form(i) for i in await done(self.sandbox.fork(count, **more))]
@@ -573,8 +578,9 @@ class Operations:
 
     # --- snapshots ---
 
-    async def snapshots_create(self, sandbox_id, name=None):
-        return snapshot_form(await done((await self.all()).create_snapshot(sandbox_id, name)))
+    async def snapshots_create(self, sandbox_id, name=None, **more):
+        manager = await self.all()
+        return snapshot_form(await done(manager.create_snapshot(sandbox_id, name, **more)))
 
     async def snapshots_get(self, id):
         return snapshot_form(await done((await self.all()).get_snapshot(id)))
@@ -600,6 +606,57 @@ class Operations:
         await done(other.destroy())
         await done(manager.delete_snapshot(taken.id))
         return {"state": ready.status.state, "restored": restored}
+
+    # --- isolated sessions ---
+
+    async def isolated_create(self, path, mode=None):
+        self.isolated = await done(self.sandbox.isolation.create(CreateIsolatedSessionRequest(
+            workspace=IsolatedWorkspaceSpec(path=path, **given(mode=mode)))))
+        return {"id": self.isolated.session_id}
+
+    async def isolated_run(self, code, timeout_s=None, **more):
+        more = given(timeout_seconds=timeout_s, **more)
+        opts = IsolatedRunOpts(**more) if more else None
+        return execution_form(await done(self.isolated.run(code, opts=opts)))
+
+    async def isolated_run_background(self, code):
+        return {"run_id": (await done(self.isolated.run_background(code))).run_id}
+
+    async def isolated_run_status(self, run_id):
+        status = await done(self.isolated.run_status(run_id))
+        return {"run_id": status.run_id, "running": status.running, "exit_code": status.exit_code,
+                "finished_at": when(status.finished_at)}
+
+    async def isolated_run_logs(self, run_id, cursor=0):
+        logs = await done(self.isolated.run_logs(run_id, cursor))
+        return {"content": logs.text, "cursor": logs.cursor}
+
+    async def isolated_diff(self):
+        return b"".join(await listed(self.isolated.diff())).hex()
+
+    async def isolated_commit(self, reset=None):
+        return await done(self.isolated.commit(**given(reset_upper_after=reset)))
+
+    async def isolated_delete(self):
+        await done(self.isolated.delete())
+
+    # --- events ---
+
+    async def events_watch(self, count, **where):
+        events = await listed((await self.all()).watch_events(**where), count)
+        return [{**event.model_dump(), "time": when(event.time)} for event in events]
+
+    async def events_watch_a_pause(self):
+        stream = (await self.all()).watch_events(sandbox_id=self.sandbox.id, after="0-1")
+        found = None
+        while found is None:
+            event = await done(stream.__anext__() if self.is_async else next(stream))
+            if event.type == "reset":
+                await done(self.sandbox.pause())
+            elif event.type == "sandbox.paused":
+                found = event
+        await done(stream.aclose() if self.is_async else stream.close())
+        return {"type": found.type, "state": found.state, "mine": found.sandbox_id == self.sandbox.id}
 
     # --- images, pools, volumes ---
 

@@ -232,11 +232,12 @@ const OPERATIONS = {
         return diagnostics(await this.sandbox.getDiagnosticEvents(a.scope));
     },
     async "sandbox.snapshot"(a) {
-        return snapshot(await this.sandbox.createSnapshot(some({ name: a.name })));
+        return snapshot(await this.sandbox.createSnapshot(some({ name: a.name, memory: a.memory })));
     },
     async "sandbox.fork"(a) {
         return (await this.manager().forkSandbox(this.sandbox.id, some({ count: a.count, env: a.env,
-            metadata: a.metadata, timeoutSeconds: a.timeout_s, entrypoint: a.entrypoint }))).map(info);
+            metadata: a.metadata, timeoutSeconds: a.timeout_s, entrypoint: a.entrypoint,
+            memory: a.memory }))).map(info);
     },
     async "sandbox.rollback"(a) {
         return info(await this.manager().rollbackSandbox(this.sandbox.id, a.snapshot_id));
@@ -450,7 +451,8 @@ const OPERATIONS = {
     },
 
     async "snapshots.create"(a) {
-        return snapshot(await this.manager().createSnapshot(a.sandbox_id, some({ name: a.name })));
+        return snapshot(await this.manager().createSnapshot(a.sandbox_id,
+            some({ name: a.name, memory: a.memory })));
     },
     async "snapshots.get"(a) {
         return snapshot(await this.manager().getSnapshot(a.id));
@@ -475,6 +477,57 @@ const OPERATIONS = {
         await restored.close();
         await this.manager().deleteSnapshot(made.id);
         return { state: ready.status.state, restored: text };
+    },
+
+    async "isolated.create"(a) {
+        this.isolated = await this.sandbox.isolation.create({ workspace: some({ path: a.path,
+            mode: a.mode }) });
+        return { id: this.isolated.sessionId };
+    },
+    async "isolated.run"(a) {
+        return execution(await this.isolated.run(a.code, some({ cwd: a.cwd, envs: a.envs,
+            timeout_seconds: a.timeout_s })));
+    },
+    async "isolated.run_background"(a) {
+        return { run_id: (await this.isolated.runInBackground(a.code)).run_id };
+    },
+    async "isolated.run_status"(a) {
+        const found = await this.isolated.getRunStatus(a.run_id);
+        return { run_id: found.run_id, running: found.running, exit_code: found.exit_code ?? null,
+            finished_at: found.finished_at ?? null };
+    },
+    async "isolated.run_logs"(a) {
+        const logs = await this.isolated.getRunLogs(a.run_id, a.cursor);
+        return { content: logs.content, cursor: logs.cursor ?? null };
+    },
+    async "isolated.diff"() {
+        return Buffer.concat(await firstOf(this.isolated.diff(), Infinity, (piece) => piece))
+            .toString("hex");
+    },
+    "isolated.commit"(a) {
+        return this.isolated.commit(some({ resetUpperAfter: a.reset }));
+    },
+    "isolated.delete"() {
+        return this.isolated.delete();
+    },
+
+    "events.watch"(a) {
+        return firstOf(this.manager().watchEvents(some({ sandboxId: a.sandbox_id, after: a.after })),
+            a.count, (event) => ({ id: event.id ?? null, type: event.type, time: time(event.time),
+                tenant: event.tenant ?? null, sandbox_id: event.sandboxId ?? null,
+                state: event.state ?? null, reason: event.reason ?? null,
+                message: event.message ?? null }));
+    },
+    async "events.watch_a_pause"() {
+        for await (const event of this.manager().watchEvents(
+            { sandboxId: this.sandbox.id, after: "0-1" })) {
+            if (event.type === "reset")
+                await this.sandbox.pause();
+            if (event.type === "sandbox.paused")
+                return { type: event.type, state: event.state,
+                    mine: event.sandboxId === this.sandbox.id };
+        }
+        return null;
     },
 
     async "images.list"(a) {

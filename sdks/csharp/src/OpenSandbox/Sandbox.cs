@@ -344,6 +344,11 @@ namespace OpenSandbox
                                                       CancellationToken cancellationToken = default) =>
             Sandboxes.CreateSnapshotAsync(Id, name, cancellationToken);
 
+        /// <summary>The same with the memory of its processes.</summary>
+        public Task<SnapshotInfo> CreateMemorySnapshotAsync(string? name = null,
+            CancellationToken cancellationToken = default) =>
+            Sandboxes.CreateMemorySnapshotAsync(Id, name, cancellationToken);
+
         /// <summary>Makes sandboxes of this one's files and returns them once they answer.</summary>
         public async Task<IReadOnlyList<Sandbox>> ForkAsync(ForkRequest request,
                                                             CancellationToken cancellationToken = default)

@@ -88,6 +88,18 @@ namespace OpenSandbox
             CancellationToken cancellationToken = default) =>
             Sandboxes.CreateSnapshotAsync(sandboxId, name, cancellationToken);
 
+        /// <summary>Asks for a snapshot with the memory of the processes.</summary>
+        public Task<SnapshotInfo> CreateMemorySnapshotAsync(string sandboxId, string? name = null,
+            CancellationToken cancellationToken = default) =>
+            Sandboxes.CreateMemorySnapshotAsync(sandboxId, name, cancellationToken);
+
+        /// <summary>What happens to sandboxes, or to one, until the caller stops; `after` is the id of the last
+        /// event that was seen. A stream that breaks is opened again behind the last event; when none came since
+        /// it was opened, the break is an exception.</summary>
+        public IAsyncEnumerable<LifecycleEvent> WatchEventsAsync(string? sandboxId = null, string? after = null,
+            CancellationToken cancellationToken = default) =>
+            Sandboxes.WatchEventsAsync(sandboxId, after, cancellationToken);
+
         /// <summary>What the server knows of a snapshot.</summary>
         public Task<SnapshotInfo> GetSnapshotAsync(string snapshotId,
             CancellationToken cancellationToken = default) =>

@@ -31,6 +31,8 @@ export function parseLine(line: string): ServerStreamEvent | undefined {
 
 /** Cuts pieces of a stream into events. */
 export class LineCutter {
+    /** Whether there was a comment: such a server says that it is there. */
+    comments = false;
     private rest: Uint8Array[] = [];
     private restBytes = 0;
 
@@ -50,6 +52,7 @@ export class LineCutter {
         const events: ServerStreamEvent[] = [];
         for (const line of text.split("\n"))
             if (line !== "") {
+                this.comments ||= line.startsWith(":");
                 const event = parseLine(line);
                 if (event)
                     events.push(event);
@@ -102,9 +105,9 @@ class Watchdog {
         (this.timer as { unref?: () => void }).unref?.();
     }
 
-    saw(events: ServerStreamEvent[]): void {
+    saw(events: ServerStreamEvent[], comments = false): void {
         this.last = Date.now();
-        this.pings ||= events.some((event) => event.type === "ping");
+        this.pings ||= comments || events.some((event) => event.type === "ping");
     }
 
     pause(): void {
@@ -129,7 +132,7 @@ export async function* batches(response: TransportResponse, idleMs: number,
                 dog.pause(); // as long as the reader works on them
                 yield events;
             }
-            dog.saw([]);
+            dog.saw([], cutter.comments);
         }
         const last = cutter.end();
         if (last.length > 0)

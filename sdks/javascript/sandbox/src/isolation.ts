@@ -4,11 +4,13 @@ import { execute, exitCodeOf } from "./execution.js";
 import { FilesystemAdapter } from "./files.js";
 import { outward, segment, type HttpClient } from "./http.js";
 import type {
-    CallOptions, CommandExecution, CreateIsolatedSessionRequest, ExecutionHandlers,
-    IsolatedCapabilities, IsolatedRunOpts, IsolatedSessionInfo, IsolatedSessionState,
-    IsolatedSessionSummary, ListIsolatedSessionsResponse,
+    CallOptions, CommandExecution, CommandLogs, CreateIsolatedSessionRequest, ExecutionHandlers,
+    IsolatedBackgroundRun, IsolatedCapabilities, IsolatedCommit, IsolatedRunOpts, IsolatedRunStatus,
+    IsolatedSessionInfo, IsolatedSessionState, IsolatedSessionSummary, ListIsolatedSessionsResponse,
 } from "./models.js";
 import type { IsolationService, IsolationSession, RunOnceOpts, SandboxFiles } from "./services.js";
+
+const CURSOR_HEADER = "EXECD-ISOLATED-TAIL-CURSOR";
 
 class Session implements IsolationSession {
     readonly sessionId: string;
@@ -48,10 +50,33 @@ class Session implements IsolationSession {
         }
     }
 
-    async commit(options: CallOptions & { resetUpperAfter?: boolean } = {}): Promise<void> {
-        await this.client.send({ method: "POST", path: `${this.path}/commit`,
-            json: { reset_upper_after: options.resetUpperAfter ?? false },
-            signal: options.signal });
+    commit(options: CallOptions & { resetUpperAfter?: boolean } = {}): Promise<IsolatedCommit> {
+        return this.client.json({ method: "POST", path: `${this.path}/commit`, signal: options.signal,
+            ...(options.resetUpperAfter ? { json: { reset_upper_after: true } } : {}) });
+    }
+
+    async runInBackground(code: string, opts: IsolatedRunOpts = {}, options: CallOptions = {},
+    ): Promise<IsolatedBackgroundRun> {
+        needText("code", code);
+        return this.client.json({ method: "POST", path: `${this.path}/run`, signal: options.signal,
+            json: { code, ...opts, background: true } });
+    }
+
+    private runPath(runId: string): string {
+        needText("run id", runId);
+        return `${this.path}/runs/${segment(runId)}`;
+    }
+
+    async getRunStatus(runId: string, options: CallOptions = {}): Promise<IsolatedRunStatus> {
+        return this.client.json({ path: this.runPath(runId), signal: options.signal });
+    }
+
+    async getRunLogs(runId: string, cursor?: number, options: CallOptions = {}): Promise<CommandLogs> {
+        const { text, response } = await this.client.text({ path: `${this.runPath(runId)}/logs`,
+            query: { cursor }, signal: options.signal });
+        const next = response.header(CURSOR_HEADER);
+        return { content: text, ...(next !== undefined && /^\d+$/.test(next)
+            ? { cursor: Number(next) } : {}) };
     }
 }
 

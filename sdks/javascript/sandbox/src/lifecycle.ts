@@ -7,8 +7,8 @@ import type * as wire from "./models_gen.js";
 import type {
     CallOptions, CreateCallOptions, CreatePoolRequest, CreateSandboxRequest, CreateSandboxResponse,
     CreateSnapshotRequest, CreateVolumeRequest, DiagnosticContent, Endpoint, FileData, ForkOptions,
-    ListSandboxesParams, ListSandboxesResponse, ListSnapshotsParams, ListSnapshotsResponse,
-    NamedVolume, Page, Pool, PruneResult, PullImageRequest, PullProgress,
+    LifecycleEvent, ListSandboxesParams, ListSandboxesResponse, ListSnapshotsParams, ListSnapshotsResponse,
+    NamedVolume, Page, Pool, PruneResult, PullImageRequest, PullProgress, WatchEventsParams,
     RenewSandboxExpirationRequest, RenewSandboxExpirationResponse, SandboxId, SandboxInfo,
     SandboxMetadataPatch, SandboxStatus, SnapshotInfo, StoredImage, UpdatePoolRequest,
 } from "./models.js";
@@ -38,6 +38,12 @@ export function sandboxOf(found: wire.Sandbox | wire.CreateSandboxResponse): San
     return { ...found, status: statusOf(found.status), entrypoint: found.entrypoint ?? [],
         createdAt: date("createdAt", found.createdAt),
         expiresAt: found.expiresAt ? date("expiresAt", found.expiresAt) : null } as SandboxInfo;
+}
+
+/** `{}` is the event that says that a place is not kept any more. */
+function lifecycleEventOf({ type, time, ...found }: Partial<wire.LifecycleEvent>): LifecycleEvent {
+    return { ...found, type: type ?? "reset",
+        ...(time === undefined ? {} : { time: date("time", time) }) };
 }
 
 function snapshotOf(found: wire.Snapshot): SnapshotInfo {
@@ -207,6 +213,32 @@ export class SandboxesAdapter implements Sandboxes {
         const { items } = await this.client.json<{ items: wire.Sandbox[] }>({ method: "POST",
             path: this.path(sandboxId, "/fork"), json, signal: options.signal });
         return items.map(sandboxOf);
+    }
+
+    async *watchEvents(params: WatchEventsParams = {}, options: CallOptions = {},
+    ): AsyncGenerator<LifecycleEvent> {
+        for (let after = params.after; ;) {
+            let last: string | undefined;
+            let cause: unknown;
+            const response = await this.client.open({ path: "/events", streams: true,
+                query: { sandboxId: params.sandboxId }, signal: options.signal,
+                ...(after === undefined ? {} : { headers: { "Last-Event-ID": after } }) });
+            try {
+                for await (const events of batches(response, this.client.settings.streamIdleTimeoutMs))
+                    for (const event of events) {
+                        const found = lifecycleEventOf(event as unknown as wire.LifecycleEvent);
+                        last = found.id;
+                        yield found;
+                    }
+            } catch (error) {
+                if (!(error instanceof TransportError))
+                    throw error;
+                cause = error;
+            }
+            if (last === undefined)
+                throw brokenStream("events", cause);
+            after = last;
+        }
     }
 
     async renewSandboxExpiration(sandboxId: SandboxId, req: RenewSandboxExpirationRequest,

@@ -4,10 +4,11 @@ import { createDefaultAdapterFactory, type AdapterFactory, type LifecycleStack }
 import { invalid } from "./exceptions.js";
 import { pages } from "./lifecycle.js";
 import type {
-    CallOptions, CreateSnapshotRequest, DiagnosticContent, ForkOptions, ListSandboxesResponse,
+    CallOptions, CreateSnapshotRequest, DiagnosticContent, ForkOptions, LifecycleEvent,
+    ListSandboxesResponse,
     ListSnapshotsParams, ListSnapshotsResponse, RenewSandboxExpirationResponse,
     SandboxId, SandboxInfo, SandboxMetadataPatch,
-    SnapshotInfo,
+    SnapshotInfo, WatchEventsParams,
 } from "./models.js";
 import { expiryAfter, snapshotReady } from "./sandbox.js";
 import type { Images, Pools, Sandboxes, Volumes } from "./services.js";
@@ -132,6 +133,14 @@ export class SandboxManager {
 
     deleteSnapshot(snapshotId: string, options?: CallOptions): Promise<void> {
         return this.sandboxes.deleteSnapshot(snapshotId, options);
+    }
+
+    /** What happens to sandboxes, or to one, until the loop is left or the signal aborts. A stream that
+     *  breaks is opened again behind the last event; when none came since it was opened, the break is
+     *  an error. An extension. */
+    watchEvents(params: WatchEventsParams = {}, options?: CallOptions,
+    ): AsyncIterable<LifecycleEvent> {
+        return this.sandboxes.watchEvents(params, options);
     }
 
     /** An extension. */

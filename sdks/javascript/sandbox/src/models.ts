@@ -203,6 +203,23 @@ export interface ForkOptions {
     env?: Record<string, string | null>;
     metadata?: Record<string, string>;
     entrypoint?: string[];
+    /** They go on where the source is, with its processes. */
+    memory?: boolean;
+}
+
+// ---- events ----------------------------------------------------------------------------------
+
+/** Something that happened to a sandbox, such as `sandbox.running`. One of the type `reset` has nothing
+ *  else: what came after the place that was asked for is not kept any more. */
+export interface LifecycleEvent extends Partial<Omit<wire.LifecycleEvent, "type" | "time">> {
+    type: string;
+    time?: Date;
+}
+
+export interface WatchEventsParams {
+    sandboxId?: SandboxId;
+    /** Id of the last event that was seen. */
+    after?: string;
 }
 
 // ---- snapshots -------------------------------------------------------------------------------
@@ -226,6 +243,8 @@ export interface SnapshotInfo extends Record<string, unknown> {
 
 export interface CreateSnapshotRequest extends Record<string, unknown> {
     name?: string;
+    /** The memory of its processes is saved, too. */
+    memory?: boolean;
 }
 
 export type ListSnapshotsResponse = Page<SnapshotInfo>;
@@ -677,8 +696,32 @@ export interface IsolatedSessionState extends IsolationSettings {
 }
 
 export interface IsolatedRunOpts {
+    cwd?: string;
     envs?: Record<string, string>;
     timeout_seconds?: number;
+}
+
+export interface IsolatedBackgroundRun {
+    session_id: string;
+    run_id: string;
+    started_at?: string;
+}
+
+export interface IsolatedRunStatus {
+    session_id: string;
+    run_id: string;
+    running: boolean;
+    exit_code?: number | null;
+    error?: string;
+    started_at?: string;
+    finished_at?: string | null;
+}
+
+/** What a commit did. */
+export interface IsolatedCommit {
+    files_written: number;
+    paths_removed: number;
+    upper_reset: boolean;
 }
 
 export interface IsolatedCapabilities {

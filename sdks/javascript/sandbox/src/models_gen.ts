@@ -301,6 +301,17 @@ export interface CreateVolumeRequest {
     size?: string | null;
 }
 
+export interface LifecycleEvent {
+    id: string;
+    type: string;
+    time: string;
+    tenant: string;
+    sandboxId: string;
+    state: string;
+    reason?: string;
+    message?: string;
+}
+
 export interface CreateSandboxResponse {
     id: string;
     status: SandboxStatus;

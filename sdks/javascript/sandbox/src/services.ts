@@ -34,6 +34,8 @@ export interface Sandboxes {
     ): Promise<m.SandboxInfo[]>;
     rollbackSandbox?(sandboxId: m.SandboxId, snapshotId: string, options?: m.CallOptions,
     ): Promise<m.SandboxInfo>;
+    watchEvents?(params?: m.WatchEventsParams, options?: m.CallOptions,
+    ): AsyncIterable<m.LifecycleEvent>;
     stopSandbox?(sandboxId: m.SandboxId, options?: m.CallOptions): Promise<void>;
     startSandbox?(sandboxId: m.SandboxId, options?: m.CallOptions): Promise<void>;
     getDiagnosticLogs?(sandboxId: m.SandboxId, scope: string, options?: m.CallOptions,
@@ -197,7 +199,13 @@ export interface IsolationSession {
     /** What the session wrote, as a gzipped tar archive in pieces. */
     diff?(options?: m.CallOptions): AsyncIterable<Uint8Array>;
     /** Writes that into the workspace. */
-    commit?(options?: m.CallOptions & { resetUpperAfter?: boolean }): Promise<void>;
+    commit?(options?: m.CallOptions & { resetUpperAfter?: boolean }): Promise<m.IsolatedCommit>;
+    /** Starts code beside the session's shell and without its state. */
+    runInBackground?(code: string, opts?: m.IsolatedRunOpts, options?: m.CallOptions,
+    ): Promise<m.IsolatedBackgroundRun>;
+    getRunStatus?(runId: string, options?: m.CallOptions): Promise<m.IsolatedRunStatus>;
+    /** Output of a background run from a cursor on. */
+    getRunLogs?(runId: string, cursor?: number, options?: m.CallOptions): Promise<m.CommandLogs>;
 }
 
 export interface RunOnceOpts {

@@ -115,8 +115,8 @@ namespace OpenSandbox.Adapters
                 FilesAdapter.OpenStreamAsync(_api, "/diff", ct);
 
             public Task<IsolatedCommit> CommitAsync(bool resetUpperAfter, CancellationToken ct) =>
-                _api.PostAsync<IsolatedCommit>("/commit", new Dictionary<string, bool>
-                    { ["reset_upper_after"] = resetUpperAfter }, ct);
+                _api.PostAsync<IsolatedCommit>("/commit", resetUpperAfter
+                    ? new Dictionary<string, bool> { ["reset_upper_after"] = true } : null, ct);
 
             public async Task DeleteAsync(CancellationToken ct)
             {

@@ -3,6 +3,7 @@ using System.Collections.Generic;
 using System.IO;
 using System.Linq;
 using System.Net.Http;
+using System.Runtime.CompilerServices;
 using System.Text.Json.Serialization;
 using System.Threading;
 using System.Threading.Tasks;
@@ -87,6 +88,45 @@ namespace OpenSandbox.Adapters
         public Task<SnapshotInfo> CreateSnapshotAsync(string sandboxId, string? name, CancellationToken ct) =>
             _api.PostAsync<SnapshotInfo>(Of(sandboxId, "/snapshots"),
                                          new CreateSnapshotRequest { Name = name }, ct);
+
+        public Task<SnapshotInfo> CreateMemorySnapshotAsync(string sandboxId, string? name,
+                                                            CancellationToken ct) =>
+            _api.PostAsync<SnapshotInfo>(Of(sandboxId, "/snapshots"),
+                                         new CreateSnapshotRequest { Name = name, Memory = true }, ct);
+
+        public async IAsyncEnumerable<LifecycleEvent> WatchEventsAsync(
+            string? sandboxId, string? after, [EnumeratorCancellation] CancellationToken ct)
+        {
+            while (true)
+            {
+                string? last = null;
+                StreamEndedException? broken = null;
+                var stream = EventStream.OpenAsync(_api, HttpMethod.Get,
+                    Api.Path($"/events", ("sandboxId", sandboxId)), null, ct, after).GetAsyncEnumerator(ct);
+                await using (stream.ConfigureAwait(false))
+                {
+                    while (true)
+                    {
+                        try
+                        {
+                            if (!await stream.MoveNextAsync().ConfigureAwait(false))
+                                break;
+                        }
+                        catch (StreamEndedException e)
+                        {
+                            broken = e;
+                            break;
+                        }
+                        var found = EventStream.Parse<LifecycleEvent>(stream.Current);
+                        if (found.Type.Length == 0)
+                            found.Type = LifecycleEventTypes.Reset; // {}
+                        last = found.Id.Length > 0 ? found.Id : null;
+                        yield return found;
+                    }
+                }
+                after = last ?? throw new StreamEndedException("the stream of events ended", broken);
+            }
+        }
 
         public Task<SnapshotInfo> GetSnapshotAsync(string snapshotId, CancellationToken ct) =>
             _api.GetAsync<SnapshotInfo>(Api.Path($"/snapshots/{snapshotId}"), ct);

@@ -128,9 +128,9 @@ namespace OpenSandbox.Config
                 PooledConnectionIdleTimeout = TimeSpan.FromSeconds(30),
                 MaxConnectionsPerServer = 100,
                 AllowAutoRedirect = false,
-                // A stream that is left early is read on for this long before its connection closes; the
-                // default, 2 s, would hold connections of endless streams (metrics, watches) open.
-                ResponseDrainTimeout = TimeSpan.FromMilliseconds(100),
+                // The connection of a stream that is left early closes in the call that leaves it. With any
+                // other time a timer closes it, some time later: streams of metrics and watches never end.
+                ResponseDrainTimeout = TimeSpan.Zero,
             };
             return new HttpClient(handler, own) { Timeout = Timeout.InfiniteTimeSpan };
         }

@@ -18,9 +18,11 @@ namespace OpenSandbox.Internal
 
         internal static async IAsyncEnumerable<ReadOnlyMemory<byte>> OpenAsync(
             Api api, HttpMethod method, string path, object? body,
-            [EnumeratorCancellation] CancellationToken ct)
+            [EnumeratorCancellation] CancellationToken ct, string? lastEventId = null)
         {
             var accept = new Dictionary<string, string> { ["Accept"] = "text/event-stream" };
+            if (lastEventId != null)
+                accept["Last-Event-ID"] = lastEventId;
             using var answer = await api.OpenAsync(method, path,
                 body == null ? null : (Func<HttpContent?>)(() => Api.JsonBody(body)), ct, accept)
                 .ConfigureAwait(false);
@@ -32,6 +34,11 @@ namespace OpenSandbox.Internal
             await foreach (var line in LinesAsync(stream, ct).ConfigureAwait(false))
             {
                 var data = DataOf(line);
+                if (line.Length > 0 && line.Span[0] == (byte)':')
+                {
+                    pings = true; // a comment: the server is there
+                    watchdog.Change(api.StreamIdleTimeout, Timeout.InfiniteTimeSpan);
+                }
                 if (data.Length == 0)
                     continue;
                 pings = pings || IsPing(data);

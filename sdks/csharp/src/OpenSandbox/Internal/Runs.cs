@@ -16,18 +16,37 @@ namespace OpenSandbox.Internal
     /// <summary>Follows what a request started to its last event.</summary>
     internal static class Runs
     {
+        /// <summary>The events of a run. Without the last one their end is an exception; behind it a break
+        /// does not matter.</summary>
         internal static async IAsyncEnumerable<ServerStreamEvent> EventsAsync(
             Api api, string path, object body, [EnumeratorCancellation] CancellationToken ct)
         {
-            await foreach (var data in EventStream.OpenAsync(api, HttpMethod.Post, path, body, ct)
-                               .ConfigureAwait(false))
+            var ended = false;
+            var stream = EventStream.OpenAsync(api, HttpMethod.Post, path, body, ct).GetAsyncEnumerator(ct);
+            await using (stream.ConfigureAwait(false))
             {
-                var e = EventStream.Parse<ServerStreamEvent>(data);
-                if (e.Type.Length == 0)
-                    ThrowFailure(data);
-                if (e.Type != "ping")
-                    yield return e;
+                while (true)
+                {
+                    try
+                    {
+                        if (!await stream.MoveNextAsync().ConfigureAwait(false))
+                            break;
+                    }
+                    catch (StreamEndedException) when (ended)
+                    {
+                        break;
+                    }
+                    var e = EventStream.Parse<ServerStreamEvent>(stream.Current);
+                    if (e.Type.Length == 0)
+                        ThrowFailure(stream.Current);
+                    ended = ended || e.Type == ServerStreamEventTypes.ExecutionComplete ||
+                            e.Type == ServerStreamEventTypes.Error;
+                    if (e.Type != "ping")
+                        yield return e;
+                }
             }
+            if (!ended)
+                throw new StreamEndedException("the stream ended before its last event");
         }
 
         /// <summary>{code, message}: what a server sends when it fails in the middle.</summary>

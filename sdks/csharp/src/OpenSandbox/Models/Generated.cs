@@ -834,6 +834,42 @@ namespace OpenSandbox.Models
         public string? Size { get; set; }
     }
 
+    /// <summary>LifecycleEvent of the HTTP API.</summary>
+    public partial class LifecycleEvent
+    {
+        /// <summary>id</summary>
+        [JsonPropertyName("id")]
+        public string Id { get; set; } = "";
+
+        /// <summary>type</summary>
+        [JsonPropertyName("type")]
+        public string Type { get; set; } = "";
+
+        /// <summary>time</summary>
+        [JsonPropertyName("time")]
+        public DateTime Time { get; set; }
+
+        /// <summary>tenant</summary>
+        [JsonPropertyName("tenant")]
+        public string Tenant { get; set; } = "";
+
+        /// <summary>sandboxId</summary>
+        [JsonPropertyName("sandboxId")]
+        public string SandboxId { get; set; } = "";
+
+        /// <summary>state</summary>
+        [JsonPropertyName("state")]
+        public string State { get; set; } = "";
+
+        /// <summary>reason</summary>
+        [JsonPropertyName("reason")]
+        public string? Reason { get; set; }
+
+        /// <summary>message</summary>
+        [JsonPropertyName("message")]
+        public string? Message { get; set; }
+    }
+
     /// <summary>RunCommandRequest of the HTTP API. One of `command` and `argv` is needed.</summary>
     public partial class RunCommandRequest
     {

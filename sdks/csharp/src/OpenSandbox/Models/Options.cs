@@ -54,6 +54,14 @@ namespace OpenSandbox.Models
 #pragma warning restore CS1591
     }
 
+    /// <summary>Types of events of sandboxes. Others are `sandbox.` and what happened.</summary>
+    public static class LifecycleEventTypes
+    {
+        /// <summary>What came after the place that was asked for is not kept any more: list the sandboxes
+        /// anew. Such an event has no other member.</summary>
+        public const string Reset = "reset";
+    }
+
     /// <summary>Changes metadata: a null value removes the key.</summary>
     public class SandboxMetadataPatch : Dictionary<string, string?>
     {

@@ -40,6 +40,14 @@ namespace OpenSandbox.Services
         /// <summary>Asks for a snapshot.</summary>
         Task<SnapshotInfo> CreateSnapshotAsync(string sandboxId, string? name = null, CancellationToken cancellationToken = default);
 
+        /// <summary>The same with the memory of its processes: a sandbox of it goes on where this one was.</summary>
+        Task<SnapshotInfo> CreateMemorySnapshotAsync(string sandboxId, string? name = null, CancellationToken cancellationToken = default);
+
+        /// <summary>What happens to sandboxes, or to one, until the caller stops; `after` is the id of the last
+        /// event that was seen. A stream that breaks is opened again behind the last event; when none came since
+        /// it was opened, the break is an exception.</summary>
+        IAsyncEnumerable<LifecycleEvent> WatchEventsAsync(string? sandboxId = null, string? after = null, CancellationToken cancellationToken = default);
+
         /// <summary>What the server knows of a snapshot.</summary>
         Task<SnapshotInfo> GetSnapshotAsync(string snapshotId, CancellationToken cancellationToken = default);
 

@@ -31,6 +31,7 @@ from opensandbox.models.images import (
 from opensandbox.models.sandboxes import (
     CreateSnapshotRequest,
     CredentialProxyConfig,
+    LifecycleEvent,
     NetworkPolicy,
     PagedSandboxInfos,
     PagedSnapshotInfos,
@@ -209,14 +210,16 @@ class Sandboxes:
         env: dict[str, str | None] | None = None,
         metadata: dict[str, str] | None = None,
         entrypoint: list[str] | None = None,
+        memory: bool | None = None,
     ) -> list[SandboxInfo]:
-        """New sandboxes with the files of a running one."""
+        """New sandboxes with the files of a running one; with `memory` its processes, too."""
         body = dense(
             count=count,
             timeout=convert.seconds(timeout),
             env=env or None,
             metadata=metadata,
             entrypoint=entrypoint,
+            memory=memory,
         )
         answer = await self._http.json("POST", _sandbox(sandbox_id, "/fork"), body=body)
         return [parsed(SandboxInfo, item) for item in answer.get("items", [])]
@@ -235,7 +238,7 @@ class Sandboxes:
     async def create_snapshot(
         self, sandbox_id: str, request: CreateSnapshotRequest | None = None
     ) -> SnapshotInfo:
-        body = dense(name=request.name if request else None)
+        body = request.model_dump(exclude_none=True) if request else {}
         path = _sandbox(sandbox_id, "/snapshots")
         return await self._ask(SnapshotInfo, "POST", path, body)
 
@@ -256,6 +259,31 @@ class Sandboxes:
     async def delete_snapshot(self, snapshot_id: str) -> None:
         name = segment(need_text(snapshot_id, "snapshot_id"))
         await self._http.send("DELETE", f"/snapshots/{name}")
+
+    # --- events ---
+
+    async def watch_events(
+        self, sandbox_id: str | None = None, after: str | None = None
+    ) -> Stream[LifecycleEvent]:
+        while True:
+            place = {"Last-Event-ID": after} if after else None
+            batches = self._http.events(
+                "GET", "/events", query={"sandboxId": sandbox_id}, headers=place
+            )
+            last: str | None = None
+            cause: SandboxInternalException | None = None
+            try:
+                async with aclosing(batches):
+                    async for batch in batches:
+                        for found in batch:
+                            event = parsed(LifecycleEvent, {"type": "reset", **found})
+                            last = event.id
+                            yield event
+            except SandboxInternalException as error:
+                cause = error
+            if last is None:
+                raise ended_without_last_event("events.watch", cause) from cause
+            after = last
 
     # --- templates ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ from opensandbox.models.images import (
 )
 from opensandbox.models.sandboxes import (
     CreateSnapshotRequest,
+    LifecycleEvent,
     PagedSandboxInfos,
     PagedSnapshotInfos,
     PagedVolumeInfos,
@@ -82,6 +84,17 @@ class SandboxManager:
     async def get_sandbox_info(self, sandbox_id: str) -> SandboxInfo:
         return await self._api.get_sandbox_info(sandbox_id)
 
+    async def watch_events(
+        self, *, sandbox_id: str | None = None, after: str | None = None
+    ) -> Stream[LifecycleEvent]:
+        """What happens to sandboxes, or to one, until the caller stops; `after` is the id of the
+        last event that was seen. A stream that breaks is opened again behind the last event; when
+        none came since it was opened, the break raises."""
+        events = self._api.watch_events(sandbox_id, after)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
     async def get_diagnostic_logs(self, sandbox_id: str, scope: str) -> DiagnosticContent:
         return await self._diagnostics.get_logs(sandbox_id, scope)
 
@@ -119,8 +132,12 @@ class SandboxManager:
 
     # --- snapshots ---
 
-    async def create_snapshot(self, sandbox_id: str, name: str | None = None) -> SnapshotInfo:
-        return await self._api.create_snapshot(sandbox_id, CreateSnapshotRequest(name=name))
+    async def create_snapshot(
+        self, sandbox_id: str, name: str | None = None, *, memory: bool | None = None
+    ) -> SnapshotInfo:
+        """A snapshot of the files; with `memory` of the processes, too."""
+        request = CreateSnapshotRequest(name=name, memory=memory)
+        return await self._api.create_snapshot(sandbox_id, request)
 
     async def get_snapshot(self, snapshot_id: str) -> SnapshotInfo:
         return await self._api.get_snapshot(snapshot_id)

@@ -186,8 +186,12 @@ class Sandbox:
         """Changes metadata; None removes a key."""
         return await self._api.patch_sandbox_metadata(self.id, patch)
 
-    async def create_snapshot(self, name: str | None = None) -> SnapshotInfo:
-        return await self._api.create_snapshot(self.id, CreateSnapshotRequest(name=name))
+    async def create_snapshot(
+        self, name: str | None = None, *, memory: bool | None = None
+    ) -> SnapshotInfo:
+        """A snapshot of the files; with `memory` of the processes, too."""
+        request = CreateSnapshotRequest(name=name, memory=memory)
+        return await self._api.create_snapshot(self.id, request)
 
     async def fork(
         self,
@@ -197,9 +201,12 @@ class Sandbox:
         env: dict[str, str | None] | None = None,
         metadata: dict[str, str] | None = None,
         entrypoint: list[str] | None = None,
+        memory: bool | None = None,
     ) -> list[SandboxInfo]:
-        """New sandboxes with the files of this one."""
-        return await self._api.fork_sandbox(self.id, count, timeout, env, metadata, entrypoint)
+        """New sandboxes with the files of this one; with `memory` its processes go on there."""
+        return await self._api.fork_sandbox(
+            self.id, count, timeout, env, metadata, entrypoint, memory
+        )
 
     async def rollback(self, snapshot_id: str) -> SandboxInfo:
         """Returns to the files of a snapshot."""

@@ -386,6 +386,19 @@ class CreateVolumeRequest(TypedDict, total=False):
     size: str | None
 
 
+class LifecycleEvent(TypedDict, total=False):
+    """LifecycleEvent of the HTTP API."""
+
+    id: Required[str]
+    type: Required[str]
+    time: Required[str]
+    tenant: Required[str]
+    sandboxId: Required[str]
+    state: Required[str]
+    reason: str
+    message: str
+
+
 class CreateSandboxResponse(TypedDict, total=False):
     """CreateSandboxResponse of the HTTP API."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from opensandbox.models.images import (
 )
 from opensandbox.models.sandboxes import (
     CreateSnapshotRequest,
+    LifecycleEvent,
     PagedSandboxInfos,
     PagedSnapshotInfos,
     PagedVolumeInfos,
@@ -83,6 +85,17 @@ class SandboxManagerSync:
     def get_sandbox_info(self, sandbox_id: str) -> SandboxInfo:
         return self._api.get_sandbox_info(sandbox_id)
 
+    def watch_events(
+        self, *, sandbox_id: str | None = None, after: str | None = None
+    ) -> Stream[LifecycleEvent]:
+        """What happens to sandboxes, or to one, until the caller stops; `after` is the id of the
+        last event that was seen. A stream that breaks is opened again behind the last event; when
+        none came since it was opened, the break raises."""
+        events = self._api.watch_events(sandbox_id, after)
+        with closing(events):
+            for event in events:
+                yield event
+
     def get_diagnostic_logs(self, sandbox_id: str, scope: str) -> DiagnosticContent:
         return self._diagnostics.get_logs(sandbox_id, scope)
 
@@ -120,8 +133,12 @@ class SandboxManagerSync:
 
     # --- snapshots ---
 
-    def create_snapshot(self, sandbox_id: str, name: str | None = None) -> SnapshotInfo:
-        return self._api.create_snapshot(sandbox_id, CreateSnapshotRequest(name=name))
+    def create_snapshot(
+        self, sandbox_id: str, name: str | None = None, *, memory: bool | None = None
+    ) -> SnapshotInfo:
+        """A snapshot of the files; with `memory` of the processes, too."""
+        request = CreateSnapshotRequest(name=name, memory=memory)
+        return self._api.create_snapshot(sandbox_id, request)
 
     def get_snapshot(self, snapshot_id: str) -> SnapshotInfo:
         return self._api.get_snapshot(snapshot_id)

@@ -187,8 +187,12 @@ class SandboxSync:
         """Changes metadata; None removes a key."""
         return self._api.patch_sandbox_metadata(self.id, patch)
 
-    def create_snapshot(self, name: str | None = None) -> SnapshotInfo:
-        return self._api.create_snapshot(self.id, CreateSnapshotRequest(name=name))
+    def create_snapshot(
+        self, name: str | None = None, *, memory: bool | None = None
+    ) -> SnapshotInfo:
+        """A snapshot of the files; with `memory` of the processes, too."""
+        request = CreateSnapshotRequest(name=name, memory=memory)
+        return self._api.create_snapshot(self.id, request)
 
     def fork(
         self,
@@ -198,9 +202,12 @@ class SandboxSync:
         env: dict[str, str | None] | None = None,
         metadata: dict[str, str] | None = None,
         entrypoint: list[str] | None = None,
+        memory: bool | None = None,
     ) -> list[SandboxInfo]:
-        """New sandboxes with the files of this one."""
-        return self._api.fork_sandbox(self.id, count, timeout, env, metadata, entrypoint)
+        """New sandboxes with the files of this one; with `memory` its processes go on there."""
+        return self._api.fork_sandbox(
+            self.id, count, timeout, env, metadata, entrypoint, memory
+        )
 
     def rollback(self, snapshot_id: str) -> SandboxInfo:
         """Returns to the files of a snapshot."""

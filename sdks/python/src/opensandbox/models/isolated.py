@@ -74,6 +74,7 @@ class IsolatedSessionSummary(Model):
 
 
 class IsolatedRunOpts(Model):
+    cwd: str | None = None
     envs: dict[str, str] | None = None
     timeout_seconds: int | None = None
 

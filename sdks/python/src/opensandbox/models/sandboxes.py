@@ -386,6 +386,21 @@ class SandboxCreateResponse(Model):
 
 class CreateSnapshotRequest(Model):
     name: str | None = None
+    memory: bool | None = None
+
+
+class LifecycleEvent(Model):
+    """Something that happened to a sandbox, such as `sandbox.running`. One of the type `reset` has
+    nothing else: what came after the place that was asked for is not kept any more."""
+
+    id: str | None = None
+    type: str
+    time: datetime | None = None
+    tenant: str | None = None
+    sandbox_id: str | None = wire("sandboxId", "sandbox_id", default=None)
+    state: str | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 class SandboxRenewResponse(Model):

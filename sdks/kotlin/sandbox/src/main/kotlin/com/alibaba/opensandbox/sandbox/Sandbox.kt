@@ -125,8 +125,12 @@ class Sandbox private constructor(
     /** A null value deletes a key. */
     fun patchMetadata(patch: Map<String, String?>): SandboxInfo = sandboxes.patchSandboxMetadata(id, patch)
 
+    /** With [memory] that of the processes is saved, too. */
     @JvmOverloads
-    fun createSnapshot(name: String? = null): SnapshotInfo = sandboxes.createSnapshot(id, name)
+    fun createSnapshot(
+        name: String? = null,
+        memory: Boolean? = null,
+    ): SnapshotInfo = sandboxes.createSnapshot(id, name, memory)
 
     fun getEgressPolicy(): NetworkPolicy = egress.getPolicy()
 

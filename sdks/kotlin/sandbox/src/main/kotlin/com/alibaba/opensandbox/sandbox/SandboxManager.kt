@@ -5,6 +5,7 @@ import com.alibaba.opensandbox.sandbox.domain.exceptions.SandboxReadyTimeoutExce
 import com.alibaba.opensandbox.sandbox.domain.exceptions.SandboxUnhealthyException
 import com.alibaba.opensandbox.sandbox.domain.models.diagnostics.DiagnosticContent
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.ImageInfo
+import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.LifecycleEvent
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.PagedSandboxInfos
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.PagedSnapshotInfos
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.PaginationInfo
@@ -15,6 +16,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotFilter
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotInfo
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotState
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.VolumeInfo
+import com.alibaba.opensandbox.sandbox.domain.services.EventStream
 import com.alibaba.opensandbox.sandbox.domain.services.Images
 import com.alibaba.opensandbox.sandbox.domain.services.Pools
 import com.alibaba.opensandbox.sandbox.domain.services.Volumes
@@ -91,11 +93,24 @@ class SandboxManager private constructor(
 
     fun resumeSandbox(sandboxId: String) = sandboxes.resumeSandbox(sandboxId)
 
+    /** With [memory] that of the processes is saved, too. */
     @JvmOverloads
     fun createSnapshot(
         sandboxId: String,
         name: String? = null,
-    ): SnapshotInfo = sandboxes.createSnapshot(sandboxId, name)
+        memory: Boolean? = null,
+    ): SnapshotInfo = sandboxes.createSnapshot(sandboxId, name, memory)
+
+    /**
+     * What happens to sandboxes, or to one, until it is closed; [after] is the id of the last event that
+     * was seen. A stream that breaks is opened again behind the last event; when none came since it was
+     * opened, the break is an error.
+     */
+    @JvmOverloads
+    fun watchEvents(
+        sandboxId: String? = null,
+        after: String? = null,
+    ): EventStream<LifecycleEvent> = sandboxes.watchEvents(sandboxId, after)
 
     fun getSnapshot(snapshotId: String): SnapshotInfo = sandboxes.getSnapshot(snapshotId)
 

@@ -19,6 +19,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.execd.filesystem.MoveEntry
 import com.alibaba.opensandbox.sandbox.domain.models.execd.filesystem.SearchEntry
 import com.alibaba.opensandbox.sandbox.domain.models.execd.filesystem.SetPermissionEntry
 import com.alibaba.opensandbox.sandbox.domain.models.execd.filesystem.WriteEntry
+import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedSessionRequest
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.CapacitySpec
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.Credential
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.CredentialAuth
@@ -29,6 +30,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.CredentialMutatio
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.CustomHeaderEntry
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.ForkRequest
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.Host
+import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.LifecycleEvent
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.NetworkPolicy
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.NetworkRule
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.OSSFS
@@ -38,6 +40,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SandboxFilter
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SandboxImageSpec
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotFilter
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.Volume
+import com.alibaba.opensandbox.sandbox.domain.services.IsolatedSession
 import kotlinx.serialization.json.JsonObject
 import java.io.ByteArrayInputStream
 import java.time.Duration
@@ -48,6 +51,7 @@ class Operations(
     private val settings: JsonObject,
 ) : AutoCloseable {
     private var sandbox: Sandbox? = null
+    private var session: IsolatedSession? = null
     private val config: ConnectionConfig by lazy { makeConfig() }
     private val managing = lazy { SandboxManager.builder().connectionConfig(config).build() }
     private val manager by managing
@@ -119,6 +123,8 @@ class Operations(
             "vault" -> vault(name)
             "manager" -> manager(name)
             "snapshots" -> snapshots(name)
+            "isolated" -> isolated(name)
+            "events" -> events(name)
             else -> stored(name)
         }
 
@@ -147,7 +153,7 @@ class Operations(
             "sandbox.metrics" -> figures(current().getMetrics())
             "sandbox.diagnostic_logs" -> diagnostics(current().getDiagnosticLogs(with.need("scope")))
             "sandbox.diagnostic_events" -> diagnostics(current().getDiagnosticEvents(with.need("scope")))
-            "sandbox.snapshot" -> snapshot(current().createSnapshot(with.text("name")))
+            "sandbox.snapshot" -> snapshot(current().createSnapshot(with.text("name"), with.truth("memory")))
             "sandbox.fork" -> current().fork(forkRequest()).map(::info)
             "sandbox.rollback" -> info(current().rollback(with.need("snapshot_id")))
             else -> unknown(name)
@@ -163,6 +169,7 @@ class Operations(
             .env(with.map("env"))
             .metadata(with.map("metadata"))
             .entrypoint(with.list("entrypoint"))
+            .memory(with.truth("memory"))
             .build()
 
     private fun <T : Sandbox.Ready<T>> ready(
@@ -542,7 +549,8 @@ class Operations(
     private fun snapshots(name: String): Any? {
         val id = with.text("id") ?: ""
         return when (name) {
-            "snapshots.create" -> snapshot(manager.createSnapshot(with.need("sandbox_id"), with.text("name")))
+            "snapshots.create" ->
+                snapshot(manager.createSnapshot(with.need("sandbox_id"), with.text("name"), with.truth("memory")))
             "snapshots.get" -> snapshot(manager.getSnapshot(id))
             "snapshots.list" -> {
                 val b = SnapshotFilter.builder().sandboxId(with.text("sandbox_id"))
@@ -565,6 +573,78 @@ class Operations(
             else -> unknown(name)
         }
     }
+
+    // --- isolated sessions, events ---
+
+    private fun isolated(name: String): Any? {
+        if (name == "isolated.create") {
+            val request = IsolatedSessionRequest.builder().workspace(with.need("path"), with.text("mode"))
+            val made = current().isolation().create(request.build())
+            session = made
+            return mapOf("id" to made.sessionId)
+        }
+        val session = session ?: kotlin.error("there is no isolated session")
+        val run = with.text("run_id") ?: ""
+        val envs = with.map("envs") ?: emptyMap()
+        return when (name) {
+            "isolated.run" -> {
+                val timeout = with.long("timeout_s")?.let(Duration::ofSeconds)
+                execution(session.run(with.need("code"), envs, timeout, cwd = with.text("cwd")))
+            }
+            "isolated.run_background" ->
+                mapOf("run_id" to session.runInBackground(with.need("code"), envs, with.text("cwd")).runId)
+            "isolated.run_status" ->
+                session.getRunStatus(run).let {
+                    mapOf(
+                        "run_id" to it.runId,
+                        "running" to it.running,
+                        "exit_code" to it.exitCode,
+                        "finished_at" to it.finishedAt,
+                    )
+                }
+            "isolated.run_logs" ->
+                session.getRunLogs(run, with.long("cursor") ?: 0).let { mapOf("content" to it.content, "cursor" to it.cursor) }
+            "isolated.diff" -> session.diff().use { it.readBytes() }.joinToString("") { "%02x".format(it) }
+            "isolated.commit" ->
+                session.commit(with.truth("reset") ?: false).let {
+                    mapOf(
+                        "files_written" to it.filesWritten,
+                        "paths_removed" to it.pathsRemoved,
+                        "upper_reset" to it.upperReset,
+                    )
+                }
+            "isolated.delete" -> session.delete()
+            else -> unknown(name)
+        }
+    }
+
+    private fun events(name: String): Any? {
+        if (name == "events.watch") {
+            return manager.watchEvents(with.text("sandbox_id"), with.text("after")).use { stream ->
+                stream.asSequence().take(with.int("count")!!).map(::event).toList()
+            }
+        }
+        return manager.watchEvents(current().id, "0-1").use { stream ->
+            val paused =
+                stream.first {
+                    if (it.type == LifecycleEvent.RESET) current().pause()
+                    it.type == "sandbox.paused"
+                }
+            mapOf("type" to paused.type, "state" to paused.state, "mine" to (paused.sandboxId == current().id))
+        }
+    }
+
+    private fun event(e: LifecycleEvent) =
+        mapOf(
+            "id" to e.id,
+            "type" to e.type,
+            "time" to e.time,
+            "tenant" to e.tenant,
+            "sandbox_id" to e.sandboxId,
+            "state" to e.state,
+            "reason" to e.reason,
+            "message" to e.message,
+        )
 
     private fun capacity(): CapacitySpec =
         with.args("capacity")!!.let {

@@ -78,7 +78,10 @@ class SuspendingSandbox(
 
     suspend fun patchMetadata(patch: Map<String, String?>): SandboxInfo = withSandbox { blocking.patchMetadata(patch) }
 
-    suspend fun createSnapshot(name: String? = null): SnapshotInfo = withSandbox { blocking.createSnapshot(name) }
+    suspend fun createSnapshot(
+        name: String? = null,
+        memory: Boolean? = null,
+    ): SnapshotInfo = withSandbox { blocking.createSnapshot(name, memory) }
 
     suspend fun getEgressPolicy(): NetworkPolicy = withSandbox { blocking.getEgressPolicy() }
 

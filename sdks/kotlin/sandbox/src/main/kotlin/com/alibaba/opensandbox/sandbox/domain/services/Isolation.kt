@@ -5,9 +5,11 @@ import com.alibaba.opensandbox.sandbox.domain.models.execd.executions.Execution
 import com.alibaba.opensandbox.sandbox.domain.models.execd.executions.ExecutionHandlers
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedBackgroundRun
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedCapabilities
+import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedCommit
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedRunStatus
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedSessionRequest
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedSessionState
+import java.io.InputStream
 import java.time.Duration
 
 /** Sessions with a file system of their own inside a sandbox. */
@@ -36,17 +38,19 @@ interface IsolatedSession : AutoCloseable {
         envs: Map<String, String> = emptyMap(),
         timeout: Duration? = null,
         handlers: ExecutionHandlers? = null,
+        cwd: String? = null,
     ): Execution
 
-    fun run(code: String): Execution = run(code, emptyMap(), null, null)
+    fun run(code: String): Execution = run(code, emptyMap(), null, null, null)
 
     /** Starts shell code beside the session's shell. */
     fun runInBackground(
         code: String,
         envs: Map<String, String> = emptyMap(),
+        cwd: String? = null,
     ): IsolatedBackgroundRun
 
-    fun runInBackground(code: String): IsolatedBackgroundRun = runInBackground(code, emptyMap())
+    fun runInBackground(code: String): IsolatedBackgroundRun = runInBackground(code, emptyMap(), null)
 
     fun getRunStatus(runId: String): IsolatedRunStatus
 
@@ -59,6 +63,14 @@ interface IsolatedSession : AutoCloseable {
     fun getRunLogs(runId: String): CommandLogs = getRunLogs(runId, 0)
 
     fun getState(): IsolatedSessionState
+
+    /** What the session wrote into its layer, as tar in gzip. Close it. */
+    fun diff(): InputStream
+
+    /** Writes that into the workspace; with [resetUpperAfter] the session begins anew, with an empty layer. */
+    fun commit(resetUpperAfter: Boolean = false): IsolatedCommit
+
+    fun commit(): IsolatedCommit = commit(false)
 
     fun delete()
 

@@ -13,6 +13,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.CredentialVaultPa
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.CredentialVaultState
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.ForkRequest
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.ImageInfo
+import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.LifecycleEvent
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.NetworkPolicy
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.NetworkRule
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.PagedImageInfos
@@ -88,7 +89,13 @@ interface Sandboxes {
     fun createSnapshot(
         sandboxId: String,
         name: String?,
+        memory: Boolean? = null,
     ): SnapshotInfo
+
+    fun watchEvents(
+        sandboxId: String?,
+        after: String?,
+    ): EventStream<LifecycleEvent>
 
     fun getSnapshot(snapshotId: String): SnapshotInfo
 

@@ -5,6 +5,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.execd.executions.Execution
 import com.alibaba.opensandbox.sandbox.domain.models.execd.executions.ExecutionHandlers
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedBackgroundRun
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedCapabilities
+import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedCommit
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedRunStatus
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedSessionRequest
 import com.alibaba.opensandbox.sandbox.domain.models.execd.isolated.IsolatedSessionState
@@ -18,6 +19,7 @@ import com.alibaba.opensandbox.sandbox.infrastructure.http.Limit
 import com.alibaba.opensandbox.sandbox.infrastructure.http.Runs
 import kotlinx.serialization.SerialName
 import kotlinx.serialization.Serializable
+import java.io.InputStream
 import java.time.Duration
 
 private const val BASE = "/v1/isolated"
@@ -78,6 +80,7 @@ private class WireCapabilities(
 @Serializable
 private class WireRun(
     val code: String,
+    val cwd: String? = null,
     val envs: Map<String, String>? = null,
     @SerialName("timeout_seconds") val timeoutSeconds: Long? = null,
     val background: Boolean? = null,
@@ -98,6 +101,18 @@ private class WireRunStatus(
     val error: String? = null,
     @SerialName("started_at") val startedAt: String? = null,
     @SerialName("finished_at") val finishedAt: String? = null,
+)
+
+@Serializable
+private class WireCommit(
+    @SerialName("reset_upper_after") val resetUpperAfter: Boolean,
+)
+
+@Serializable
+private class WireCommitted(
+    @SerialName("files_written") val filesWritten: Long,
+    @SerialName("paths_removed") val pathsRemoved: Long,
+    @SerialName("upper_reset") val upperReset: Boolean,
 )
 
 /** Seconds, the last one whole. */
@@ -150,8 +165,10 @@ private class IsolatedSessionAdapter(
         envs: Map<String, String>,
         timeout: Duration?,
         handlers: ExecutionHandlers?,
+        cwd: String?,
     ): Execution {
-        val body = WireRun(Api.needText("code", code), envs.takeIf { it.isNotEmpty() }, timeout?.let { secondsOf(it) })
+        val body =
+            WireRun(Api.needText("code", code), cwd, envs.takeIf { it.isNotEmpty() }, timeout?.let { secondsOf(it) })
         val call = Call("POST", "$path/run", body = Api.jsonBody(body), limit = Limit.READ)
         return Runs(api).execute(call, "the isolated run", handlers).also { Runs.setExitCode(it) }
     }
@@ -159,8 +176,9 @@ private class IsolatedSessionAdapter(
     override fun runInBackground(
         code: String,
         envs: Map<String, String>,
+        cwd: String?,
     ): IsolatedBackgroundRun {
-        val body = WireRun(Api.needText("code", code), envs.takeIf { it.isNotEmpty() }, background = true)
+        val body = WireRun(Api.needText("code", code), cwd, envs.takeIf { it.isNotEmpty() }, background = true)
         val begun = api.ask<WireStarted>(Call("POST", "$path/run", body = Api.jsonBody(body)))
         return IsolatedBackgroundRun(begun.sessionId, begun.runId, timeOf(begun.startedAt))
     }
@@ -187,6 +205,14 @@ private class IsolatedSessionAdapter(
     }
 
     override fun getState(): IsolatedSessionState = api.ask<WireState>(Call("GET", path)).toModel(sessionId)
+
+    override fun diff(): InputStream = Download(api, "$path/diff", emptyList(), null, canResume = false)
+
+    override fun commit(resetUpperAfter: Boolean): IsolatedCommit {
+        val body = if (resetUpperAfter) Api.jsonBody(WireCommit(true)) else null
+        val done = api.ask<WireCommitted>(Call("POST", "$path/commit", body = body))
+        return IsolatedCommit(done.filesWritten, done.pathsRemoved, done.upperReset)
+    }
 
     override fun delete() {
         api.send(Call("DELETE", path))

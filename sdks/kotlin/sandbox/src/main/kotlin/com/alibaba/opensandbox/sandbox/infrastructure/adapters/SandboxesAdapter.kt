@@ -4,6 +4,7 @@ import com.alibaba.opensandbox.sandbox.domain.exceptions.InvalidArgumentExceptio
 import com.alibaba.opensandbox.sandbox.domain.exceptions.SandboxInternalException
 import com.alibaba.opensandbox.sandbox.domain.models.diagnostics.DiagnosticContent
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.ForkRequest
+import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.LifecycleEvent
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.PagedSandboxInfos
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.PagedSnapshotInfos
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SandboxEndpoint
@@ -13,6 +14,7 @@ import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SandboxRenewRespo
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotFilter
 import com.alibaba.opensandbox.sandbox.domain.models.sandboxes.SnapshotInfo
 import com.alibaba.opensandbox.sandbox.domain.services.Diagnostics
+import com.alibaba.opensandbox.sandbox.domain.services.EventStream
 import com.alibaba.opensandbox.sandbox.domain.services.Sandboxes
 import com.alibaba.opensandbox.sandbox.infrastructure.InternalOpenSandboxApi
 import com.alibaba.opensandbox.sandbox.infrastructure.http.Api
@@ -156,6 +158,7 @@ internal class SandboxesAdapter(
                 request.env,
                 request.metadata,
                 request.entrypoint,
+                request.memory,
             )
         return api.ask<Forks>(Call("POST", path(sandboxId, "/fork"), body = Api.jsonBody(body))).items.map { it.toModel() }
     }
@@ -173,9 +176,18 @@ internal class SandboxesAdapter(
     override fun createSnapshot(
         sandboxId: String,
         name: String?,
+        memory: Boolean?,
     ): SnapshotInfo {
-        val body = Api.jsonBody(CreateSnapshotRequest(name))
+        val body = Api.jsonBody(CreateSnapshotRequest(name, memory))
         return api.ask<Snapshot>(Call("POST", path(sandboxId, "/snapshots"), body = body)).toModel()
+    }
+
+    override fun watchEvents(
+        sandboxId: String?,
+        after: String?,
+    ): EventStream<LifecycleEvent> {
+        val watch = EventWatch(api, sandboxId, after)
+        return EventStream(watch.events(), watch::close)
     }
 
     private fun snapshotPath(snapshotId: String) = "/snapshots/${Api.segment("snapshot id", snapshotId)}"

@@ -62,7 +62,11 @@ internal class Lines(
         return when {
             text.startsWith("{") -> text
             text.startsWith("data:") -> text.substring(DATA_MARK).trim().takeIf { it.isNotEmpty() }
-            text.isEmpty() || text.startsWith(":") || FIELD.containsMatchIn(text) -> null
+            text.startsWith(":") -> { // a comment: the server is there
+                sawPing()
+                null
+            }
+            text.isEmpty() || FIELD.containsMatchIn(text) -> null
             else -> throw SandboxInternalException("$call: an event is not a JSON object: ${text.take(SHOWN_CHARS)}")
         }
     }

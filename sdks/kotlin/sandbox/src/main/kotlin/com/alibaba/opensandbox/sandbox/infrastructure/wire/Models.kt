@@ -382,6 +382,19 @@ data class CreateVolumeRequest(
     val size: String? = null,
 )
 
+/** LifecycleEvent of the HTTP API. */
+@Serializable
+data class LifecycleEvent(
+    val id: String,
+    val type: String,
+    val time: String? = null,
+    val tenant: String? = null,
+    val sandboxId: String? = null,
+    val state: String? = null,
+    val reason: String? = null,
+    val message: String? = null,
+)
+
 /** CreateSandboxResponse of the HTTP API. */
 @Serializable
 data class CreateSandboxResponse(

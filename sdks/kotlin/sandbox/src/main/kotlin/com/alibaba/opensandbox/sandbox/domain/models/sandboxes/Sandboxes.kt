@@ -205,12 +205,16 @@ class ForkRequest private constructor(
     val metadata: Map<String, String>? = builder.metadata
     val entrypoint: List<String>? = builder.entrypoint
 
+    /** Whether they go on where the source is, with its processes. */
+    val memory: Boolean? = builder.memory
+
     class Builder internal constructor() {
         internal var count: Int? = null
         internal var timeout: Duration? = null
         internal var env: Map<String, String?>? = null
         internal var metadata: Map<String, String>? = null
         internal var entrypoint: List<String>? = null
+        internal var memory: Boolean? = null
 
         fun count(count: Int?) = apply { this.count = count }
 
@@ -222,12 +226,31 @@ class ForkRequest private constructor(
 
         fun entrypoint(entrypoint: List<String>?) = apply { this.entrypoint = entrypoint }
 
+        fun memory(memory: Boolean?) = apply { this.memory = memory }
+
         fun build() = ForkRequest(this)
     }
 
     companion object {
         @JvmStatic
         fun builder(): Builder = Builder()
+    }
+}
+
+/** Something that happened to a sandbox, such as `sandbox.running`. */
+data class LifecycleEvent(
+    val type: String,
+    val id: String? = null,
+    val time: OffsetDateTime? = null,
+    val tenant: String? = null,
+    val sandboxId: String? = null,
+    val state: String? = null,
+    val reason: String? = null,
+    val message: String? = null,
+) {
+    companion object {
+        /** What came after the place that was asked for is not kept any more; nothing else is set. */
+        const val RESET = "reset"
     }
 }
 

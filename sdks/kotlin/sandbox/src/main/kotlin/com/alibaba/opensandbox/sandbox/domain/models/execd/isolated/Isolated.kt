@@ -90,6 +90,13 @@ data class IsolatedRunStatus(
     val finishedAt: OffsetDateTime?,
 )
 
+/** What a commit did. */
+data class IsolatedCommit(
+    val filesWritten: Long,
+    val pathsRemoved: Long,
+    val upperReset: Boolean,
+)
+
 data class IsolatedCapabilities(
     val available: Boolean,
     val isolator: String?,
