@@ -28,7 +28,8 @@ struct cli {
     struct settings settings;
     struct osb_client *client; /* NULL until cli_client */
     struct osb_sandbox *sandbox;
-    enum format format;
+    enum format format; /* of results */
+    enum format errors; /* JSON or YAML when -o says so, also where results have no such format */
     bool color, verbose;
     bool detached; /* the user left a terminal, which goes on */
 };

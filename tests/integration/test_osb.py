@@ -312,7 +312,42 @@ def errors_tell_what_to_do(osb):
     assert done.returncode == 1 and "osb up" in done.stderr, done
     done = osb.run("--domain", "127.0.0.1:1", "doctor")
     assert done.returncode == 1 and "osb up" in done.stdout, done
-    assert osb.json("doctor")[-1]["result"] == "ok"
+    assert [row["result"] for row in osb.json("doctor")[-2:]] == ["ok", "ok"]
+    version = osb.ok("--version").split()[-1]
+    assert f"osb {version}, server {version}" in osb.ok("doctor")
+
+
+def errors_are_json_where_that_was_asked_for(osb):
+    bad = osb.home / "bad.toml"
+    bad.write_text("x = [", encoding="ascii")
+    nowhere = ("-o", "json", "--domain", "127.0.0.1:1")
+    for status, *words in (
+            (2, "sandbox", "list", "--nonsense", "-o", "json"),
+            (2, "sandbox", "list", "extra", "--output=JSON"),
+            (2, "sandbox", "create", "-e", "wrong", "-ojson"),
+            (2, "-o", "json", "nonsense"),
+            (2, "-o", "json", "run", "--image", "host"),
+            (1, "--config", str(bad), "sandbox", "list", "-o", "json"),
+            (1, "--config", str(bad), "-o", "json", "exec", "box", "true"),
+            (1, *nowhere, "run", "--image", "host", "--", "true"),
+            (1, *nowhere, "exec", "box", "true"),
+            (1, *nowhere, "shell", "box"),
+            (1, *nowhere, "logs", "box"),
+            (1, *nowhere, "top", "--once"),
+            (1, *nowhere, "code", "box", "-c", "1"),
+            (1, *nowhere, "port-forward", "box", "80"),
+            (1, *nowhere, "watch", "box", "/"),
+            (1, *nowhere, "sync", "--once", str(osb.home), "box:/x"),
+            (1, *nowhere, "sandbox", "kill", "box"),
+    ):
+        done = osb.run(*words)
+        assert done.returncode == status and json.loads(done.stderr)["status"] == "error", (
+            words, done)
+    # What belongs to the command is none of ours.
+    done = osb.run("--domain", "127.0.0.1:1", "exec", "box", "grep", "-o", "json")
+    assert done.returncode == 1 and done.stderr.startswith("ERROR ["), done
+    done = osb.run("-o", "yaml", "sandbox", "nonsense")
+    assert done.returncode == 2 and "status: error\n" in done.stderr, done
 
 
 def kill_goes_on_after_an_error(osb):
@@ -426,3 +461,4 @@ def main():
 
 
 sys.exit(main())
+    errors_are_json_where_that_was_asked_for,
