@@ -10,8 +10,6 @@ static int run_inside(struct cli *cli, const char *const *words)
     struct osb_run run = {OSB_RUN};
     const char *cwd = cli_text(cli, "workdir");
     const struct value *uid = parsed_value(&cli->line, "uid");
-    char pty[OSB_ID_MAX];
-    struct str input;
 
     if (cli_flag(cli, "tty")) {
         if (osb_pty_create(cli->sandbox, cwd, words[0] ? cli_quote(cli, words) : NULL, pty) < 0)
@@ -24,13 +22,7 @@ static int run_inside(struct cli *cli, const char *const *words)
     run.timeout_ms = cli_number(cli, "command-timeout", 0) * 1000;
     run.has_uid = uid != NULL;
     run.uid = uid ? (uint32_t)uid->number : 0;
-    if (cli_flag(cli, "interactive")) {
-        input = cli_read_file(cli, "-");
-        if (!input.p)
-            return EXIT_FAILED;
-        run.input = input.p;
-        run.input_bytes = input.n;
-    }
+    run.keep_stdin_open = cli_flag(cli, "interactive");
     return cli_run(cli, &run, NULL);
 }
 

@@ -2,6 +2,7 @@
 """test_osb.py OSB SERVER BROKER EXECD SANDBOXCTL - osb against the real server: what the original
 tool does not have. The rest is compared with it in tests/conformance/test_osb_pair.py."""
 import contextlib
+import hashlib
 import http.server
 import json
 import pathlib
@@ -98,6 +99,48 @@ def run_keeps_a_sandbox_whose_terminal_is_left(osb):
 
 def run_passes_input_on(osb):
     assert osb.ok("run", "--rm", "-i", "--image", "host", "cat", stdin="a\nb\n") == "a\nb\n"
+
+
+def ids_are_for_other_programs(osb):
+    made = {osb.ok("sandbox", "create", "--image", "host", "-q", "-m", "ids=yes").strip()
+            for _ in range(3)}
+    assert set(osb.ok("ps", "-q", "-m", "ids=yes").split()) == made
+    assert set(osb.ok("sandbox", "list", "-q").split()) == osb.ids()
+    assert len(osb.ok("ps", "-q", "-m", "ids=yes", "--page-size", "2", "--page", "2").split()) == 1
+    done = osb.run("ps", "-m", "ids=yes", "--page-size", "2")
+    assert "Page 1 of 2; --page 2" in done.stderr and len(done.stdout.splitlines()) > 3, done
+    osb.ok("sandbox", "kill", *made)
+
+
+def input_is_passed_on_as_it_comes(osb, box):
+    with subprocess.Popen([osb.program, "exec", "-i", box, "cat"], env=osb.env, bufsize=0,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process, \
+            killed(process):
+        process.stdin.write(b"one\n")
+        assert process.stdout.read(3) == b"one"  # before there is more
+        process.stdin.write(b"two\n")
+        assert process.stdout.read(4) == b"\ntwo"
+        process.stdin.close()
+        assert process.stdout.read() == b"\n" and process.wait(SECONDS_MAX) == 0
+
+
+def input_may_be_large_or_left_unread(osb, box):
+    large = osb.home / "large"
+    with large.open("wb") as file:
+        file.truncate(20 << 20)
+    with large.open("rb") as file:
+        done = subprocess.run([osb.program, "exec", "-i", box, "sha256sum"], env=osb.env,
+                              stdin=file, capture_output=True, check=True, timeout=SECONDS_MAX)
+    assert done.stdout.split()[0] == hashlib.sha256(bytes(20 << 20)).hexdigest().encode(), done
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless, killed(endless), \
+            subprocess.Popen([osb.program, "command", "run", box, "-i", "--", "head", "-n", "1"],
+                             env=osb.env, stdin=endless.stdout, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE) as process, killed(process):
+        out, errors = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, out, errors) == (0, b"y\n", b""), (process.returncode, out, errors)
+    with subprocess.Popen([osb.program, "exec", "-i", box, "true"], env=osb.env,
+                          stdin=subprocess.PIPE) as process, killed(process):
+        assert process.wait(SECONDS_MAX) == 0  # though its input goes on
 
 
 def statuses_are_those_of_shells(osb, box):
@@ -462,3 +505,5 @@ def main():
 
 sys.exit(main())
     errors_are_json_where_that_was_asked_for,
+    input_is_passed_on_as_it_comes,
+    input_may_be_large_or_left_unread,
