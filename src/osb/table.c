@@ -93,7 +93,8 @@ const size_t group_count = ARRAY_LEN(group_table);
     OPTIONS({"state", 's', OPTION_TEXT, OPTION_REPEATS, "STATE", "Only those in this state."},     \
             {"metadata", 'm', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Only with this label."},  \
             {"page", 0, OPTION_INT, 0, "N", "Which page.", 1},                                     \
-            {"page-size", 0, OPTION_INT, 0, "N", "Sandboxes per page.", 1})
+            {"page-size", 0, OPTION_INT, 0, "N", "Sandboxes per page.", 1},                        \
+            {"quiet", 'q', OPTION_FLAG, 0, NULL, "Print the ids only, of all pages."})
 
 #define OWNER_OPTIONS                                                                              \
     {"owner", 0, OPTION_TEXT, 0, "USER", "Owner."},                                                \

@@ -507,3 +507,4 @@ sys.exit(main())
     errors_are_json_where_that_was_asked_for,
     input_is_passed_on_as_it_comes,
     input_may_be_large_or_left_unread,
+    ids_are_for_other_programs,
