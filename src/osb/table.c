@@ -53,6 +53,9 @@ const struct group group_table[] = {
     {"template",                    "Golden images that a server builds."          },
     {"image",                       "Images that the server keeps."                },
     {"volume",                      "Directories that outlive sandboxes."          },
+    {"tenant",                      "Teams that share a server, and their quotas." },
+    {"key",                         "API keys: who may do what."                   },
+    {"audit",                       "The record of what was asked of the server."  },
     {"config",                      "Settings of this tool."                       },
     {"skills",                      "Instructions for coding assistants."          },
 };

@@ -407,12 +407,43 @@ def colours_are_for_terminals(osb):
     assert screen.end() == 0
 
 
+COMPLETED = [  # the words of a line, the last of them unfinished, and what is offered
+    (("sandbox", "cr"), {"create"}),
+    (("sandbox", "list", "-o", "y"), {"yaml"}),
+    (("--domain", "sandbox", "tenant", "cr"), {"create"}),
+    (("command", "session", "cr"), {"create"}),
+    (("run", "--pull", ""), {"IfNotPresent", "Always", "Never"}),
+    (("skills", "install", "-t", "cl"), {"claude", "cline"}),
+    (("run", "--image", ""), set()),
+    (("run", "--persi"), {"--persistent"}),
+    (("--pro",), {"--protocol"}),
+    (("--protocol", ""), {"http", "https"}),
+    (("file", "cat", "{box}", ""), set()),
+    (("exec", ""), {"{box}"}),
+    (("sandbox", "renew", "-t", "9m", ""), {"{box}"}),
+    (("sandbox", "kill", "{box}", ""), {"{box}"}),
+]
+
+
+def completed_by_bash(script, words, env):
+    quoted = " ".join(f"'{word}'" for word in words)
+    script += f'COMP_WORDS=(osb {quoted}); COMP_CWORD={len(words)}; _osb_complete\n' \
+              'echo "${COMPREPLY[@]}"\n'
+    return subprocess.run(["bash", "-c", script], text=True, capture_output=True, check=True,
+                          env=env)
+
+
 def completions_are_read_by_bash(osb):
-    script = osb.ok("completion", "bash") + \
-        'COMP_WORDS=(osb sandbox cr); COMP_CWORD=2; _osb; echo "${COMPREPLY[@]}"\n' \
-        'COMP_WORDS=(osb sandbox list -o y); COMP_CWORD=4; _osb; echo "${COMPREPLY[@]}"\n'
-    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, check=True)
-    assert done.stdout == "create\nyaml\n" and not done.stderr, done
+    box = osb.ok("sandbox", "create", "--image", "host", "-q").strip()
+    assert osb.ids() == {box}
+    env = {**osb.env, "PATH": f"{pathlib.Path(osb.program).parent}:{osb.env['PATH']}"}
+    script = osb.ok("completion", "bash")
+    for words, wanted in COMPLETED:
+        done = completed_by_bash(script, [word.format(box=box) for word in words], env)
+        offered = set(done.stdout.split())
+        assert offered == {word.format(box=box) for word in wanted} and not done.stderr, (
+            words, done.stdout, done.stderr)
+    osb.ok("sandbox", "kill", box)
 
 
 # --- terminals ---

@@ -17,6 +17,25 @@ TEST(help, of_the_program_names_every_group_and_short_command)
     CHECK(strstr(out.p, "--use-server-proxy / --no-use-server-proxy"));
 }
 
+static bool is_group(struct str path)
+{
+    for (size_t i = 0; i < group_count; i++)
+        if (str_eq(str_of(group_table[i].path), path))
+            return true;
+    return false;
+}
+
+TEST(help, every_command_is_listed_by_the_help_of_a_group)
+{
+    for (size_t i = 0; i < command_count; i++) {
+        struct str path = str_of(command_table[i].path);
+
+        for (size_t n = 0; n < path.n; n++)
+            if (path.p[n] == ' ')
+                CHECK(is_group(str_make(path.p, n)));
+    }
+}
+
 TEST(help, table_is_consistent)
 {
     for (size_t i = 0; i < command_count; i++) {
