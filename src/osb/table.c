@@ -176,6 +176,7 @@ const struct command command_table[] = {
      COMMAND_TAIL},
     {"shell", "ID", NULL, "A terminal in a sandbox. Ctrl-P Ctrl-Q detaches.", run_shell,
      OPTIONS({"attach", 'a', OPTION_TEXT, 0, "TERMINAL", "Come back to one that was left."},
+     {"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},
      {"workdir", 'w', OPTION_TEXT, 0, "DIR", "Working directory."}),
      0},
     {"ps", "", TABLE_JSON_YAML, "List sandboxes.", sandbox_list, LIST_OPTIONS, 0},

@@ -486,6 +486,20 @@ def exec_with_a_terminal(osb, box):
     screen = Screen(osb, "exec", "-it", box, "sh", "-c", "test -t 0 && echo is a terminal; exit 4")
     screen.wait("is a terminal")
     assert screen.end() == 4
+    for option, value in (("--uid", "1000"), ("--command-timeout", "9s")):
+        done = osb.run("exec", "-t", option, value, box, "true")
+        assert done.returncode == 2 and f"{option} does not go with --tty" in done.stderr, done
+
+
+def terminals_have_the_variables_that_were_given(osb, box):
+    given = ("-e", "A=it's here", "-e", "B=2")
+    screen = Screen(osb, "exec", "-it", *given, box, "sh", "-c", "echo [$A-$B]; exit 3")
+    screen.wait("[it's here-2]")
+    assert screen.end() == 3
+    screen = Screen(osb, "shell", *given, box)
+    screen.type("echo \"<$A-$B>\"; exit 5\r")
+    screen.wait("<it's here-2>")
+    assert screen.end() == 5
 
 
 LIFE_TESTS = [
@@ -494,14 +508,18 @@ LIFE_TESTS = [
     run_renews_a_sandbox_without_a_lifetime,
     run_keeps_a_sandbox_whose_terminal_is_left,
     run_passes_input_on,
+    ids_are_for_other_programs,
     logs_of_a_sandbox,
     errors_tell_what_to_do,
+    errors_are_json_where_that_was_asked_for,
     kill_goes_on_after_an_error,
     one_request_commands,
     colours_are_for_terminals,
     completions_are_read_by_bash,
 ]
 INSIDE_TESTS = [
+    input_is_passed_on_as_it_comes,
+    input_may_be_large_or_left_unread,
     statuses_are_those_of_shells,
     output_is_exact,
     logs_follow,
@@ -516,6 +534,7 @@ INSIDE_TESTS = [
     shell_is_a_terminal,
     detaches_and_comes_back,
     exec_with_a_terminal,
+    terminals_have_the_variables_that_were_given,
 ]
 
 
@@ -535,7 +554,3 @@ def main():
 
 
 sys.exit(main())
-    errors_are_json_where_that_was_asked_for,
-    input_is_passed_on_as_it_comes,
-    input_may_be_large_or_left_unread,
-    ids_are_for_other_programs,
