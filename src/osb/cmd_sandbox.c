@@ -263,6 +263,7 @@ int sandbox_create(struct cli *cli)
 
     if (r)
         return r;
+    create.idempotency_key = cli_text(cli, "idempotency-key");
     if (osb_sandbox_create(cli->client, &create, &cli->sandbox) < 0)
         return cli_failed(cli);
     if (cli_flag(cli, "quiet")) {

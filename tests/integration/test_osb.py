@@ -101,6 +101,13 @@ def run_passes_input_on(osb):
     assert osb.ok("run", "--rm", "-i", "--image", "host", "cat", stdin="a\nb\n") == "a\nb\n"
 
 
+def a_create_is_repeated_by_its_key(osb):
+    words = ("sandbox", "create", "--image", "host", "-q", "--idempotency-key", "once")
+    assert osb.ok(*words) == (box := osb.ok(*words))
+    assert osb.run(*words, "-m", "a=b").returncode == 1  # another request
+    osb.ok("sandbox", "kill", box.strip())
+
+
 def ids_are_for_other_programs(osb):
     made = {osb.ok("sandbox", "create", "--image", "host", "-q", "-m", "ids=yes").strip()
             for _ in range(3)}
@@ -116,10 +123,9 @@ def input_is_passed_on_as_it_comes(osb, box):
     with subprocess.Popen([osb.program, "exec", "-i", box, "cat"], env=osb.env, bufsize=0,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process, \
             killed(process):
-        process.stdin.write(b"one\n")
-        assert process.stdout.read(3) == b"one"  # before there is more
-        process.stdin.write(b"two\n")
-        assert process.stdout.read(4) == b"\ntwo"
+        for given, wanted in ((b"one\n", b"one"), (b"two\n", b"\ntwo")):
+            process.stdin.write(given)  # what comes of it comes before there is more
+            assert b"".join(process.stdout.read(1) for _ in wanted) == wanted
         process.stdin.close()
         assert process.stdout.read() == b"\n" and process.wait(SECONDS_MAX) == 0
 
@@ -508,6 +514,7 @@ LIFE_TESTS = [
     run_renews_a_sandbox_without_a_lifetime,
     run_keeps_a_sandbox_whose_terminal_is_left,
     run_passes_input_on,
+    a_create_is_repeated_by_its_key,
     ids_are_for_other_programs,
     logs_of_a_sandbox,
     errors_tell_what_to_do,

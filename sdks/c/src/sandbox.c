@@ -642,9 +642,10 @@ static int post_create(struct osb_client *c, const struct osb_create *o, struct 
 {
     AUTO_ARENA(arena, CREATE_ARENA_BYTES_MAX);
     AUTO_BUF(body, SDK_REQUEST_BYTES_MAX);
+    struct osb_pair key = {"Idempotency-Key", o->idempotency_key};
+    struct osb_request req = {OSB_REQUEST, .method = "POST", .path = "/sandboxes", .headers = &key,
+                              .header_count = o->idempotency_key ? 1 : 0};
     struct osb_answer *a = NULL;
-    struct target t;
-    struct simple s = {&c->server, HTTP_POST, &t, &body, 0};
     int r;
 
     buf_keep_secret(&body);
@@ -654,8 +655,9 @@ static int post_create(struct osb_client *c, const struct osb_create *o, struct 
         r = create_write(c, o, &arena, &body);
     if (r < 0)
         return r;
-    target_init(&t, "/sandboxes");
-    r = simple_call(c, &s, &a);
+    req.body = body.p;
+    req.body_bytes = body.n;
+    r = osb_request(c, &req, &a);
     if (r == 0)
         r = answer_bind_infos(c, a);
     if (r == 0)
