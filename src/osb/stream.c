@@ -200,6 +200,8 @@ int cli_run(struct cli *cli, const struct osb_run *wanted, const char *session)
             cli_failed(cli);
         return 128 + (interrupted ? (int)interrupted : SIGPIPE);
     }
+    if (r < 0 && interrupted)
+        return 128 + (int)interrupted; /* the user knows why */
     if (r < 0)
         return cli_failed(cli);
     status = status_of(execution);

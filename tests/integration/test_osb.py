@@ -19,6 +19,7 @@ sys.path[:0] = [str(HERE.parent / "tools")]
 from osb_process import Osb, Screen  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from tap import Tap, skip_all  # noqa: E402
+from tls_process import Authority, TlsServer  # noqa: E402
 
 
 # --- commands ---
@@ -312,25 +313,38 @@ def goes_back_to_a_snapshot(osb, box):
     osb.ok("snapshot", "delete", snapshot)
 
 
-def forwards_a_port(osb, box):
-    osb.ok("file", "write", box, "/tmp/web/index.html", "-c", "from inside")
+def serve_inside(osb, box, env=None):
+    osb.ok("file", "write", box, "/tmp/web/index.html", "-c", "from inside", env=env)
     osb.ok("command", "run", box, "-d", "--", "python3", "-m", "http.server", "-d", "/tmp/web",
-           "8123")
-    process = subprocess.Popen([osb.program, "port-forward", box, "0:8123"],
-                               stdout=subprocess.PIPE, text=True, env=osb.env)
-    url = process.stdout.readline().split()[0]
+           "8123", env=env)
 
-    def look():
-        with contextlib.suppress(OSError):  # until the server inside listens
-            with urllib.request.urlopen(f"{url}/index.html?x=1", timeout=20) as answer:
-                return answer.read() == b"from inside"
-        return False
 
-    wait_for(look, "the page")
-    process.send_signal(2)
-    assert process.wait(SECONDS_MAX) == 0
-    process.stdout.close()
+def page_comes(url):
+    with contextlib.suppress(OSError):  # until the server inside listens
+        with urllib.request.urlopen(f"{url}/index.html?x=1", timeout=20) as answer:
+            return answer.read() == b"from inside"
+    return False
+
+
+def forwards_a_port(osb, box, env=None):
+    serve_inside(osb, box, env)
+    with subprocess.Popen([osb.program, "port-forward", box, "0:8123"], stdout=subprocess.PIPE,
+                          text=True, env={**osb.env, **(env or {})}) as process, killed(process):
+        url = process.stdout.readline().split()[0]
+        wait_for(lambda: page_comes(url), "the page")
+        process.send_signal(2)
+        assert process.wait(SECONDS_MAX) == 0
     assert osb.run("port-forward", box, "x").returncode == 2
+
+
+def forwards_a_port_by_https(osb, programs):
+    authority = Authority(osb.home)
+    with TlsServer(authority, *programs) as server:
+        env = {"OPEN_SANDBOX_DOMAIN": server.url, "OPEN_SANDBOX_API_KEY": server.api_key,
+               "SSL_CERT_FILE": str(authority.ca)}
+        box = osb.ok("sandbox", "create", "--image", "host", "-q", env=env).strip()
+        forwards_a_port(osb, box, env)
+        osb.ok("sandbox", "kill", box, env=env)
 
 
 def metadata_and_health(osb, box):
@@ -557,6 +571,7 @@ def main():
         for test in INSIDE_TESTS:
             tap.check(test.__name__, test, osb, box)
         osb.ok("sandbox", "kill", *osb.ids())
+        tap.check("forwards_a_port_by_https", forwards_a_port_by_https, osb, programs)
     return tap.end()
 
 
