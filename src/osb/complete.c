@@ -240,7 +240,10 @@ static void add_roff(struct buf *out, const char *text)
     for (; *text; text++) {
         if (*text == '-' || *text == '\\')
             buf_add_char(out, '\\');
-        buf_add_char(out, *text);
+        if (*text == '\'')
+            buf_add(out, STR("\\(aq")); /* an apostrophe would be printed as a curved one */
+        else
+            buf_add_char(out, *text);
     }
 }
 
@@ -285,6 +288,11 @@ static void add_man(struct buf *out)
         if (c->formats)
             buf_addf(out, "Formats of \\-\\-output: %s.\n", c->formats);
         add_man_options(out, c->options);
+        if (c->examples) {
+            buf_add(out, STR(".PP\n.nf\n"));
+            add_roff(out, c->examples);
+            buf_add(out, STR(".fi\n"));
+        }
     }
     buf_add(out, STR(".SH EXIT STATUS\n"
                      "0 after success, 1 when the server or the library reports an error, 2 for a "
