@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* What the shell of a new terminal runs, NULL for itself: the API of terminals takes no variables, so
- * the shell exports them, and is replaced by an interactive one when there is no command. */
+/* What the shell of a new terminal runs, NULL for itself: the API of terminals takes no variables,
+ * so the shell exports them, and is replaced by an interactive one when there is no command. */
 static const char *terminal_command(struct cli *cli, const char *const *words)
 {
     const char *const *variables = cli_texts(cli, "env", NULL);
@@ -27,7 +27,7 @@ static int run_on_terminal(struct cli *cli, const char *const *words)
     return cli_terminal(cli, pty, 0);
 }
 
-/* Terminals are of the sandbox's own user, and last until they end: what cannot be had with --tty. */
+/* Refuses what cannot be had with --tty: terminals are of the sandbox's own user, without limit. */
 static int check_terminal(struct cli *cli)
 {
     static const char *const names[] = {"uid", "command-timeout"};

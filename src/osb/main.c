@@ -58,8 +58,8 @@ static bool has_format(const char *formats, const char *name)
     return false;
 }
 
-/* The value of the first -o among the words of a command line, however wrong the others are; -1 when
- * there is none. */
+/* The value of the first -o among the words of a command line, however wrong the others are; -1
+ * when there is none. */
 static int format_among(int argc, const char *const *argv)
 {
     static const char *const names[] = {"--output=", "--output", "-o"};

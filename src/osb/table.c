@@ -48,7 +48,7 @@ const struct group group_table[] = {
     {"credential-vault binding",    "Which requests get which credential."         },
     {"diagnostics",                 "Logs and events of a sandbox, by scope."      },
     {"pool",                        "Sandboxes made ahead."                        },
-    {"devops",                      "Diagnostics as plain text, as it was before."},
+    {"devops",                      "Diagnostics as plain text, as it was before." },
     {"snapshot",                    "States of sandboxes, to start others from."   },
     {"template",                    "Golden images that a server builds."          },
     {"image",                       "Images that the server keeps."                },

@@ -2,9 +2,10 @@
 """test_osb_pair.py OURS THEIRS SERVER BROKER EXECD SANDBOXCTL - the same command lines to our osb
 and to the original one, against one server: the same exit status, and the same shape under -o json.
 
-What `config show` shows must be the same, not only of the same shape, and each reads the settings that
-the other wrote. A row is a command line and, where we differ on purpose, why. {box} is a sandbox that both see,
-{command} a background command that ended in it, {dir} a local directory of the program.
+What `config show` shows must be the same, not only of the same shape, and each reads the settings
+that the other wrote. A row is a command line and, where we differ on purpose, why. {box} is a
+sandbox that both see, {command} a background command that ended in it, {dir} a local directory of
+the program.
 """
 import json
 import os

@@ -61,8 +61,8 @@ struct osb_create {
     /* The body as JSON, in place of all of the above but no_wait and the times of waiting. */
     const char *request;
     /* An extension: a create that is repeated with the same key and options, by whatever program,
-     * returns the sandbox of the first, for a day. Without it a create whose answer was lost may have
-     * made a sandbox. One that does not become ready uses its key up. */
+     * returns the sandbox of the first, for a day. Without it a create whose answer was lost may
+     * have made a sandbox. One that does not become ready uses its key up. */
     const char *idempotency_key;
 };
 #define OSB_CREATE .size = sizeof(struct osb_create)
