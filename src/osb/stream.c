@@ -120,7 +120,8 @@ static void feed_end(struct stream *s)
 
 /* --- output --- */
 
-/* Events have lines without their end: it is written when the next line comes, or at the end. */
+/* Events have lines without their end. That of a line which has not ended, such as a prompt, is
+ * written when another line comes, or at the end of all. */
 static int on_event(void *user, const struct osb_event *event)
 {
     enum osb_event_type type = osb_event_type(event);
@@ -140,9 +141,11 @@ static int on_event(void *user, const struct osb_event *event)
     open_line = &s->open_line[fd == STDERR_FILENO];
     if (*open_line && !osb_event_continues(event) && put(s, fd, "\n", 1) < 0)
         return -1;
+    *open_line = osb_event_unfinished(event);
+    if (put(s, fd, text, bytes) < 0)
+        return -1;
     /* An empty line comes as its end. */
-    *open_line = !(bytes == 1 && text[0] == '\n');
-    return put(s, fd, text, bytes);
+    return *open_line || (bytes == 1 && text[0] == '\n') ? 0 : put(s, fd, "\n", 1);
 }
 
 /* As shells report it: 128 and the signal. "signal: killed", "exit status 3", "timeout". */

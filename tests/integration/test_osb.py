@@ -124,11 +124,18 @@ def input_is_passed_on_as_it_comes(osb, box):
     with subprocess.Popen([osb.program, "exec", "-i", box, "cat"], env=osb.env, bufsize=0,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process, \
             killed(process):
-        for given, wanted in ((b"one\n", b"one"), (b"two\n", b"\ntwo")):
-            process.stdin.write(given)  # what comes of it comes before there is more
-            assert b"".join(process.stdout.read(1) for _ in wanted) == wanted
+        for given in (b"one\n", b"two\n"):
+            process.stdin.write(given)  # what comes of it comes whole, before there is more
+            assert b"".join(process.stdout.read(1) for _ in given) == given
         process.stdin.close()
-        assert process.stdout.read() == b"\n" and process.wait(SECONDS_MAX) == 0
+        assert process.stdout.read() == b"" and process.wait(SECONDS_MAX) == 0
+    with subprocess.Popen([osb.program, "exec", "-i", box, "sh", "-c",
+                           "printf 'name: '; read x; echo $x; printf end"], env=osb.env, bufsize=0,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process, \
+            killed(process):
+        assert b"".join(process.stdout.read(1) for _ in range(6)) == b"name: "
+        out, _ = process.communicate(b"me\n", timeout=SECONDS_MAX)
+        assert (process.returncode, out) == (0, b"me\nend\n"), out
 
 
 def input_may_be_large_or_left_unread(osb, box):

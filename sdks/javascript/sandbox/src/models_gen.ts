@@ -474,4 +474,5 @@ export interface CommandEvent {
     timestamp: number;
     error?: EventError;
     continues?: boolean;
+    unfinished?: boolean;
 }
