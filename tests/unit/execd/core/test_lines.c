@@ -4,7 +4,7 @@
 #include "base/utf8.h"
 #include "test.h"
 
-/* Collects texts as "[a][+b~]": a + before what continues, a ~ behind what does not end its line. */
+/* Collects texts as "[a][+b~]": a + before what continues, a ~ behind what does not end a line. */
 struct seen {
     struct lines lines;
     struct buf out;
