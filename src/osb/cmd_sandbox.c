@@ -677,6 +677,7 @@ static int print_top(struct cli *cli)
     struct osb_filter filter = {OSB_FILTER, .states = running, .page_size = TOP_SANDBOXES_MAX};
     struct osb_answer *page = NULL;
     AUTO_BUF(out, DOC_BYTES_MAX);
+    int64_t more;
 
     if (osb_sandbox_list(cli->client, &filter, &page) < 0)
         return cli_failed(cli);
@@ -698,6 +699,9 @@ static int print_top(struct cli *cli)
                      osb_info_image(info));
         osb_sandbox_free(box);
     }
+    more = osb_answer_int(page, "pagination.totalItems", 0) - (int64_t)osb_info_count(page);
+    if (more > 0)
+        buf_addf(&out, "and %lld more\n", (long long)more);
     osb_answer_free(page);
     return cli_write(out.p, out.n) < 0 ? EXIT_FAILED : EXIT_OK;
 }
