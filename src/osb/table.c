@@ -159,6 +159,10 @@ const size_t group_count = ARRAY_LEN(group_table);
     {                                                                                              \
         "pool-max", 0, OPTION_INT, 0, "N", "At most so many with those in use: 10."                \
     }
+#define MEMORY_OPTION                                                                              \
+    {                                                                                              \
+        "memory", 0, OPTION_FLAG, 0, NULL, "With its processes, as they run; on gVisor only."      \
+    }
 #define VAULT_FILE_OPTION                                                                          \
     OPTIONS({"file", 0, OPTION_TEXT, OPTION_REQUIRED, "FILE",                                      \
              "A JSON or YAML object; - is standard input."})
@@ -236,6 +240,7 @@ const struct command command_table[] = {
     {"fork", "ID", TABLE_JSON_YAML, "Make copies of a running sandbox.", rest_command,
      OPTIONS({"count", 'n', OPTION_INT, 0, "N", "How many.", 1, 100},
              {"timeout", 't', OPTION_DURATION, 0, "DURATION", "Lifetime of the copies."},
+             MEMORY_OPTION,
              {"env", 'e', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Environment variable."},
              {"metadata", 'm', OPTION_PAIR, OPTION_REPEATS, "KEY=VALUE", "Label."}),
      0,
@@ -522,7 +527,7 @@ const struct command command_table[] = {
      0},
 
     {"snapshot create", "ID", TABLE_JSON_YAML, "Make a snapshot of a sandbox.", snapshot_create,
-     OPTIONS({"name", 'n', OPTION_TEXT, 0, "NAME", "Name of the snapshot."}), 0,
+     OPTIONS({"name", 'n', OPTION_TEXT, 0, "NAME", "Name of the snapshot."}, MEMORY_OPTION), 0,
      "osb snapshot create ID -n before-upgrade\n"},
     {"snapshot get", "SNAPSHOT", TABLE_JSON_YAML, "Show a snapshot.", snapshot_get, NULL, 0},
     {"snapshot list", "", TABLE_JSON_YAML, "List snapshots.", snapshot_list,

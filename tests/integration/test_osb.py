@@ -231,6 +231,9 @@ def forks(osb, box):
         assert osb.ok("file", "cat", name, "/root/marked") == "before the fork"
     osb.ok("sandbox", "kill", *copies)
     assert osb.run("fork", box, "-n", "101").returncode == 2
+    for words in (("fork", box, "--memory"), ("snapshot", "create", box, "--memory")):
+        done = osb.run(*words)  # the server is asked, and has no gVisor
+        assert done.returncode == 1 and "memory" in done.stderr, done
 
 
 class StandIn(http.server.BaseHTTPRequestHandler):
