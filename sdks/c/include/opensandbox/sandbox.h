@@ -145,8 +145,8 @@ int osb_snapshot_create(struct osb_client *client, const char *sandbox_id, const
 struct osb_snapshot {
     size_t size;
     const char *name;
-    /* With the memory of its processes: what is made of it goes on where this one was. An extension,
-     * for sandboxes on gVisor. */
+    /* With the memory of its processes: what is made of it goes on where this one was. An
+     * extension, for sandboxes on gVisor. */
     bool memory;
 };
 #define OSB_SNAPSHOT .size = sizeof(struct osb_snapshot)
