@@ -298,6 +298,7 @@ static const struct json_field event_fields[] = {
     JSON_FIELD("execution_time", JSON_AS_I64, JSON_NULLABLE, struct api_event, execution_time_ms),
     JSON_FIELD("execution_count", JSON_AS_U32, JSON_NULLABLE, struct api_event, execution_count),
     JSON_FIELD("continues", JSON_AS_BOOL, JSON_NULLABLE, struct api_event, continues),
+    JSON_FIELD("unfinished", JSON_AS_BOOL, JSON_NULLABLE, struct api_event, unfinished),
     JSON_FIELD("results", JSON_AS_RAW, JSON_NULLABLE, struct api_event, results),
     JSON_FIELD("display", JSON_AS_RAW, JSON_NULLABLE, struct api_event, display),
     {"error", JSON_AS_OBJECT, JSON_NULLABLE, 0, .table = &error_table},

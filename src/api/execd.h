@@ -103,7 +103,7 @@ struct api_event {
     struct str text;
     int64_t timestamp_ms, execution_time_ms;
     uint32_t execution_count;
-    bool continues;
+    bool continues, unfinished;
     const struct json *results, *display; /* NULL = none */
     struct str error_name, error_value;
     struct str *traceback;

@@ -204,11 +204,9 @@ int api_renew_write(struct buf *out, int64_t expires_us)
     return write_bound(out, &renew_table, &b);
 }
 
-int api_snapshot_create_write(struct buf *out, struct str name)
+int api_snapshot_create_write(struct buf *out, const struct api_snapshot_create *snapshot)
 {
-    struct api_snapshot_create b = {.name = name};
-
-    return write_bound(out, &snapshot_table, &b);
+    return write_bound(out, &snapshot_table, snapshot);
 }
 
 static void write_pairs(struct json_writer *w, const struct json_pair *pairs, size_t count)

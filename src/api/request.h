@@ -57,7 +57,7 @@ int api_pool_parse(struct arena *a, struct str type, struct str body, bool creat
 
 /* The same bodies from a client's side, appended to `out`: 0 or -errno as json_write_end. */
 int api_renew_write(struct buf *out, int64_t expires_us);
-int api_snapshot_create_write(struct buf *out, struct str name); /* "" = none */
+int api_snapshot_create_write(struct buf *out, const struct api_snapshot_create *snapshot);
 /* All of `fork`; a count of 0 is left out. The arena is for work. */
 int api_fork_write(struct arena *a, struct buf *out, const struct api_fork *fork);
 int api_rollback_write(struct buf *out, struct str snapshot);

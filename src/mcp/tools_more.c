@@ -13,16 +13,24 @@ static int write_all(struct osb_answer *answer, int r, struct json_writer *w)
 
 /* --- snapshots --- */
 
+#define FIELD_MEMORY                                                                               \
+    {                                                                                              \
+        "memory", FIELD_BOOL, false, "With its processes, as they run: on gVisor only", "false"    \
+    }
+
 static const struct field snapshot_fields[] = {
     FIELD_SANDBOX_ID,
     {"name", FIELD_STRING, false, "For people"},
+    FIELD_MEMORY,
 };
 
 static int run_snapshot_create(struct call *c, struct json_writer *w)
 {
+    struct osb_snapshot snapshot = {OSB_SNAPSHOT, .name = call_text(c, "name"),
+                                    .memory = call_bool(c, "memory")};
     struct osb_answer *answer = NULL;
-    int r = osb_snapshot_create(c->mcp->client, call_text(c, "sandbox_id"), call_text(c, "name"),
-                                &answer);
+    int r =
+        osb_snapshot_create_with(c->mcp->client, call_text(c, "sandbox_id"), &snapshot, &answer);
 
     return write_all(answer, r, w);
 }
@@ -81,6 +89,7 @@ static const struct field fork_fields[] = {
       .about = "Of each",
       .min = 1,
       .max = 315360000                               },
+    FIELD_MEMORY,
 };
 
 /* Sandboxes that came to be are ours, as if we had created them. */
@@ -130,6 +139,8 @@ static int run_fork(struct call *c, struct json_writer *w)
     (void)buf_addf(&body, "{\"count\":%lld", (long long)call_int(c, "count"));
     if (call_arg(c, "timeout_seconds"))
         (void)buf_addf(&body, ",\"timeout\":%lld", (long long)call_int(c, "timeout_seconds"));
+    if (call_bool(c, "memory"))
+        (void)buf_add(&body, STR(",\"memory\":true"));
     (void)buf_add_char(&body, '}');
     c->shielded = true; /* the answer has the ids of what was made */
     r = post(c, "fork", &body, &answer);

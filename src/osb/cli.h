@@ -28,7 +28,8 @@ struct cli {
     struct settings settings;
     struct osb_client *client; /* NULL until cli_client */
     struct osb_sandbox *sandbox;
-    enum format format;
+    enum format format; /* of results */
+    enum format errors; /* JSON or YAML when -o says so, also where results have no such format */
     bool color, verbose;
     bool detached; /* the user left a terminal, which goes on */
 };
@@ -134,7 +135,8 @@ void format_pairs(struct buf *out, const struct json *object, bool color);
 
 /* Words as a shell command, each quoted when it must be; in the arena. */
 const char *cli_quote(struct cli *cli, const char *const *words);
-/* Runs, streams, and returns the exit status of the command (stream.c). */
+/* Runs, streams, and returns the exit status of the command (stream.c). With keep_stdin_open
+ * standard input goes to the command as it comes. */
 int cli_run(struct cli *cli, const struct osb_run *run, const char *session);
 /* Between on and off, Ctrl-C ends the call in progress with -ECANCELED. Off returns the signal that
  * came, or 0. */

@@ -63,7 +63,6 @@ static int run_in_background(struct cli *cli, struct osb_run *run)
 int command_run(struct cli *cli)
 {
     struct osb_run run = make_run(cli, 1);
-    struct str input;
     int r;
 
     if (cli_flag(cli, "background"))
@@ -71,13 +70,7 @@ int command_run(struct cli *cli)
     if (cli_text(cli, "output") && cli->format != FORMAT_RAW)
         return refuse_format(cli, "raw");
     cli->format = FORMAT_RAW;
-    if (cli_flag(cli, "interactive")) {
-        input = cli_read_file(cli, "-");
-        if (!input.p)
-            return EXIT_FAILED;
-        run.input = input.p;
-        run.input_bytes = input.n;
-    }
+    run.keep_stdin_open = cli_flag(cli, "interactive");
     r = cli_connect(cli);
     return r ? r : cli_run(cli, &run, NULL);
 }

@@ -4,6 +4,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "version.h"
+
 /* One thing that was looked at: what is there, and what to do when that is not enough. */
 struct finding {
     bool good;
@@ -96,6 +98,25 @@ static void check_server(struct cli *cli, struct finding *f)
         f->advice = "The server is there, but the API key is not its own.";
 }
 
+/* Servers of other makers need not say their version; ours does, without a key. */
+static void check_version(struct cli *cli, struct finding *f)
+{
+    static const struct osb_request request = {OSB_REQUEST, .method = "GET", .path = "/version"};
+    struct osb_answer *answer = NULL;
+    const char *version = NULL;
+
+    f->advice = "Install osb and the server of one release: commands may want what an older server "
+                "does not have.";
+    if (cli_client(cli))
+        return;
+    if (osb_request(cli->client, &request, &answer) == 0)
+        version = osb_answer_text(answer, "version");
+    f->good = !version || strcmp(version, OPENSANDBOX_VERSION) == 0;
+    snprintf(f->text, sizeof(f->text), "osb %s, server %.100s", OPENSANDBOX_VERSION,
+             version ? version : "unknown");
+    osb_answer_free(answer);
+}
+
 static void add_line(struct buf *out, const char *name, const struct finding *f)
 {
     buf_addf(out, "%-8s %-15s %s\n", f->good ? "ok" : "problem", name, f->text);
@@ -116,6 +137,7 @@ int doctor(struct cli *cli)
         {"file systems",   check_overlay,    false},
         {"settings",       check_settings,   false},
         {"server",         check_server,     true },
+        {"version",        check_version,    false},
     };
     AUTO_BUF(lines, DOC_BYTES_MAX);
     int status = EXIT_OK;

@@ -199,9 +199,11 @@ static int print_snapshot(struct cli *cli, struct osb_answer *answer, const char
 
 int snapshot_create(struct cli *cli)
 {
+    struct osb_snapshot snapshot = {OSB_SNAPSHOT, .name = cli_text(cli, "name"),
+                                    .memory = cli_flag(cli, "memory")};
     struct osb_answer *answer = NULL;
 
-    if (osb_snapshot_create(cli->client, cli_argument(cli, 0), cli_text(cli, "name"), &answer) < 0)
+    if (osb_snapshot_create_with(cli->client, cli_argument(cli, 0), &snapshot, &answer) < 0)
         return cli_failed(cli);
     return print_snapshot(cli, answer, "Snapshot Created", true);
 }

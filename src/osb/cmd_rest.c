@@ -118,6 +118,8 @@ static int body_of_fork(struct cli *cli, struct json_writer *w)
         json_member_i64(w, STR("timeout"), timeout);
     write_map(cli, w, "env", "env");
     write_map(cli, w, "metadata", "metadata");
+    if (cli_flag(cli, "memory"))
+        json_member_bool(w, STR("memory"), true);
     json_write_object_end(w);
     return 0;
 }

@@ -4,33 +4,60 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* The command as the options want it; `terminal` decides how. */
+/* What the shell of a new terminal runs, NULL for itself: the API of terminals takes no variables,
+ * so the shell exports them, and is replaced by an interactive one when there is no command. */
+static const char *terminal_command(struct cli *cli, const char *const *words)
+{
+    const char *const *variables = cli_texts(cli, "env", NULL);
+    const char *command =
+        words[0] ? cli_quote(cli, words) : "exec \"${BASH:-sh}\" ${BASH:+--norc --noprofile}";
+
+    if (!variables)
+        return words[0] ? command : NULL;
+    return arena_printf(&cli->arena, "export %s; %s", cli_quote(cli, variables), command);
+}
+
+static int run_on_terminal(struct cli *cli, const char *const *words)
+{
+    char pty[OSB_ID_MAX];
+
+    if (osb_pty_create(cli->sandbox, cli_text(cli, "workdir"), terminal_command(cli, words), pty) <
+        0)
+        return cli_failed(cli);
+    return cli_terminal(cli, pty, 0);
+}
+
+/* Refuses what cannot be had with --tty: terminals are of the sandbox's own user, without limit. */
+static int check_terminal(struct cli *cli)
+{
+    static const char *const names[] = {"uid", "command-timeout"};
+
+    for (size_t i = 0; cli_flag(cli, "tty") && i < ARRAY_LEN(names); i++)
+        if (parsed_value(&cli->line, names[i])) {
+            cli_error(cli, "Usage",
+                      "--%s does not go with --tty. Leave one out; in a terminal `su`, `setpriv` "
+                      "and `timeout` do the same.",
+                      names[i]);
+            return EXIT_USAGE;
+        }
+    return 0;
+}
+
+/* The command as the options want it. */
 static int run_inside(struct cli *cli, const char *const *words)
 {
     struct osb_run run = {OSB_RUN};
-    const char *cwd = cli_text(cli, "workdir");
     const struct value *uid = parsed_value(&cli->line, "uid");
-    char pty[OSB_ID_MAX];
-    struct str input;
 
-    if (cli_flag(cli, "tty")) {
-        if (osb_pty_create(cli->sandbox, cwd, words[0] ? cli_quote(cli, words) : NULL, pty) < 0)
-            return cli_failed(cli);
-        return cli_terminal(cli, pty, 0);
-    }
+    if (cli_flag(cli, "tty"))
+        return run_on_terminal(cli, words);
     run.command = cli_quote(cli, words);
-    run.cwd = cwd;
+    run.cwd = cli_text(cli, "workdir");
     run.env = cli_pairs(cli, "env", &run.env_count);
     run.timeout_ms = cli_number(cli, "command-timeout", 0) * 1000;
     run.has_uid = uid != NULL;
     run.uid = uid ? (uint32_t)uid->number : 0;
-    if (cli_flag(cli, "interactive")) {
-        input = cli_read_file(cli, "-");
-        if (!input.p)
-            return EXIT_FAILED;
-        run.input = input.p;
-        run.input_bytes = input.n;
-    }
+    run.keep_stdin_open = cli_flag(cli, "interactive");
     return cli_run(cli, &run, NULL);
 }
 
@@ -101,10 +128,12 @@ int run_new(struct cli *cli)
 {
     const char *const *words = cli_arguments(cli, 0);
     struct osb_create create = {OSB_CREATE};
-    int status = cli_fill_create(cli, &create);
+    int status = check_terminal(cli);
     bool ends = cli_flag(cli, "rm");
 
     cli->format = FORMAT_RAW;
+    if (!status)
+        status = cli_fill_create(cli, &create);
     if (status)
         return status;
     if (!words[0] && !cli_flag(cli, "tty")) {
@@ -132,16 +161,17 @@ int run_new(struct cli *cli)
 
 int run_exec(struct cli *cli)
 {
-    int r = cli_connect(cli);
+    int r = check_terminal(cli);
 
     cli->format = FORMAT_RAW;
+    if (!r)
+        r = cli_connect(cli);
     return r ? r : run_inside(cli, cli_arguments(cli, 1));
 }
 
 int run_shell(struct cli *cli)
 {
     const char *attach = cli_text(cli, "attach");
-    char pty[OSB_ID_MAX];
     int r = cli_connect(cli);
 
     cli->format = FORMAT_RAW;
@@ -149,7 +179,5 @@ int run_shell(struct cli *cli)
         return r;
     if (attach)
         return cli_terminal(cli, attach, 0);
-    if (osb_pty_create(cli->sandbox, cli_text(cli, "workdir"), NULL, pty) < 0)
-        return cli_failed(cli);
-    return cli_terminal(cli, pty, 0);
+    return run_on_terminal(cli, cli_arguments(cli, 1));
 }

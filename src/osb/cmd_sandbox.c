@@ -263,6 +263,7 @@ int sandbox_create(struct cli *cli)
 
     if (r)
         return r;
+    create.idempotency_key = cli_text(cli, "idempotency-key");
     if (osb_sandbox_create(cli->client, &create, &cli->sandbox) < 0)
         return cli_failed(cli);
     if (cli_flag(cli, "quiet")) {
@@ -363,6 +364,40 @@ static int fill_states(struct cli *cli, struct osb_filter *filter)
     return 0;
 }
 
+/* A line per sandbox, for other programs: of all pages, unless one was asked for. */
+static int print_ids(struct cli *cli, const struct osb_filter *filter)
+{
+    bool one_page = filter->page || filter->page_size;
+    struct osb_iterator *iterator = NULL;
+    struct osb_answer *page = NULL;
+    const struct osb_info *info;
+    AUTO_BUF(out, DOC_BYTES_MAX);
+    int r = one_page ? osb_sandbox_list(cli->client, filter, &page)
+                     : osb_iterator_new(cli->client, filter, &iterator);
+
+    for (size_t i = 0; page && i < osb_info_count(page); i++)
+        buf_addf(&out, "%s\n", osb_info_id(osb_info_at(page, i)));
+    while (r >= 0 && iterator && (r = osb_iterator_next(iterator, &info)) > 0)
+        buf_addf(&out, "%s\n", osb_info_id(info));
+    if (iterator)
+        osb_iterator_free(iterator);
+    osb_answer_free(page);
+    if (r < 0)
+        return cli_failed(cli);
+    return cli_write(out.p, out.n) < 0 ? EXIT_FAILED : EXIT_OK;
+}
+
+/* A table shows one page. That there are more is said beside it, not among the rows. */
+static void tell_of_more(const struct json *pagination)
+{
+    int64_t page = 1, pages = 1;
+
+    if (json_to_i64(json_get(pagination, STR("page")), &page) == 0 &&
+        json_to_i64(json_get(pagination, STR("totalPages")), &pages) == 0 && page < pages)
+        fprintf(stderr, "Page %lld of %lld; --page %lld shows the next.\n", (long long)page,
+                (long long)pages, (long long)page + 1);
+}
+
 int sandbox_list(struct cli *cli)
 {
     struct osb_filter filter = {OSB_FILTER};
@@ -376,6 +411,8 @@ int sandbox_list(struct cli *cli)
     filter.metadata = cli_pairs(cli, "metadata", &filter.metadata_count);
     filter.page = (uint32_t)cli_number(cli, "page", 0);
     filter.page_size = (uint32_t)cli_number(cli, "page-size", 0);
+    if (cli_flag(cli, "quiet"))
+        return print_ids(cli, &filter);
     if (osb_sandbox_list(cli->client, &filter, &answer) < 0)
         return cli_failed(cli);
     v = cli_parse(cli, str_of(osb_answer_body(answer, NULL)));
@@ -386,7 +423,9 @@ int sandbox_list(struct cli *cli)
             return cli_info(cli, "No sandboxes found.");
         doc_begin_array(&doc);
         json_each(item, items) write_flat(&doc.w, item, false);
-        return cli_rows(cli, "Sandboxes", "id status image created_at expires_at", &doc);
+        r = cli_rows(cli, "Sandboxes", "id status image created_at expires_at", &doc);
+        tell_of_more(json_get(v, STR("pagination")));
+        return r;
     }
     doc_begin(&doc);
     json_write_key(&doc.w, STR("items"));
@@ -638,6 +677,7 @@ static int print_top(struct cli *cli)
     struct osb_filter filter = {OSB_FILTER, .states = running, .page_size = TOP_SANDBOXES_MAX};
     struct osb_answer *page = NULL;
     AUTO_BUF(out, DOC_BYTES_MAX);
+    int64_t more;
 
     if (osb_sandbox_list(cli->client, &filter, &page) < 0)
         return cli_failed(cli);
@@ -659,6 +699,9 @@ static int print_top(struct cli *cli)
                      osb_info_image(info));
         osb_sandbox_free(box);
     }
+    more = osb_answer_int(page, "pagination.totalItems", 0) - (int64_t)osb_info_count(page);
+    if (more > 0)
+        buf_addf(&out, "and %lld more\n", (long long)more);
     osb_answer_free(page);
     return cli_write(out.p, out.n) < 0 ? EXIT_FAILED : EXIT_OK;
 }

@@ -48,6 +48,7 @@ struct command {
     int (*run)(struct cli *cli);
     const struct option *options; /* NULL = none but --help and --output */
     unsigned flags;               /* enum command_flags */
+    const char *examples;         /* lines for a shell, each with its end; or NULL */
 };
 
 struct group {

@@ -44,26 +44,44 @@ static void add_options(struct buf *out, const struct option *list, const char *
     }
 }
 
-/* Commands and groups one word below `path`, "" = the program. */
-static void add_commands(struct buf *out, const char *path)
+/* The part of `name` behind `path` when that is one word more, or NULL. "" = the program. */
+static const char *word_below(const char *name, const char *path)
 {
     size_t n = strlen(path), skip = n ? n + 1 : 0;
 
-    buf_add(out, STR("\nCommands:\n"));
+    if (strncmp(name, path, n) != 0 || strlen(name) <= skip || (n > 0 && name[n] != ' '))
+        return NULL;
+    return strchr(name + skip, ' ') ? NULL : name + skip;
+}
+
+static void add_groups(struct buf *out, const char *path)
+{
     for (size_t i = 0; i < group_count; i++) {
-        const char *name = group_table[i].path;
+        const char *word = word_below(group_table[i].path, path);
 
-        if (strncmp(name, path, n) == 0 && strlen(name) > skip && (n == 0 || name[n] == ' ') &&
-            !strchr(name + skip, ' '))
-            add_row(out, name + skip, group_table[i].help);
+        if (word)
+            add_row(out, word, group_table[i].help);
     }
+}
+
+static void add_commands(struct buf *out, const char *path)
+{
     for (size_t i = 0; i < command_count; i++) {
-        const char *name = command_table[i].path;
+        const char *word = word_below(command_table[i].path, path);
 
-        if (strncmp(name, path, n) == 0 && strlen(name) > skip && (n == 0 || name[n] == ' ') &&
-            !strchr(name + skip, ' '))
-            add_row(out, name + skip, command_table[i].help);
+        if (word)
+            add_row(out, word, command_table[i].help);
     }
+}
+
+static void add_examples(struct buf *out, const char *examples)
+{
+    struct str rest = str_of(examples), line;
+
+    buf_add(out, STR("\nExamples:\n"));
+    while (str_cut(&rest, '\n', &line))
+        if (line.n > 0)
+            buf_addf(out, "  %.*s\n", STR_ARG(line));
 }
 
 void help_program(struct buf *out)
@@ -75,7 +93,10 @@ void help_program(struct buf *out)
                      "  osb doctor                what is wrong, and how to mend it\n\n"
                      "Options:\n"));
     add_options(out, root_options, NULL);
+    buf_add(out, STR("\nCommands:\n"));
     add_commands(out, "");
+    buf_add(out, STR("\nGroups of commands:\n"));
+    add_groups(out, "");
     buf_add(out, STR("\nosb COMMAND --help tells more. The manual: man osb\n"));
 }
 
@@ -84,6 +105,8 @@ void help_group(struct buf *out, const struct group *group)
     buf_addf(out, "Usage: osb %s [OPTIONS] COMMAND [ARGS]...\n\n  %s\n\nOptions:\n", group->path,
              group->help);
     add_options(out, help_options, NULL);
+    buf_add(out, STR("\nCommands:\n"));
+    add_groups(out, group->path);
     add_commands(out, group->path);
 }
 
@@ -101,6 +124,8 @@ void help_command(struct buf *out, const struct command *command)
     if (command->formats)
         add_options(out, output_options, command->formats);
     add_options(out, help_options, NULL);
+    if (command->examples)
+        add_examples(out, command->examples);
 }
 
 void help_usage(struct buf *out, const struct parsed *p)

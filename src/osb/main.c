@@ -58,14 +58,30 @@ static bool has_format(const char *formats, const char *name)
     return false;
 }
 
+/* The value of the first -o among the words of a command line, however wrong the others are; -1
+ * when there is none. */
+static int format_among(int argc, const char *const *argv)
+{
+    static const char *const names[] = {"--output=", "--output", "-o"};
+
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+            struct str word = str_of(argv[i]), name = str_of(names[k]);
+
+            if (!str_starts(word, name))
+                continue;
+            if (word.n > name.n)
+                return format_of(word.p + name.n);
+            return i + 1 < argc ? format_of(argv[i + 1]) : -1;
+        }
+    return -1;
+}
+
 static int usage_error(struct cli *cli, const char *message)
 {
     AUTO_BUF(text, DOC_BYTES_MAX);
-    const char *format = cli_text(cli, "output");
 
-    if (format && format_of(format) > 0)
-        cli->format = (enum format)format_of(format);
-    if (cli->format == FORMAT_JSON || cli->format == FORMAT_YAML) {
+    if (cli->errors == FORMAT_JSON || cli->errors == FORMAT_YAML) {
         cli_error(cli, "Usage", "%s", message);
         return EXIT_USAGE;
     }
@@ -100,14 +116,21 @@ static int choose_format(struct cli *cli)
         cli->format =
             str_copy(first, sizeof(first), word) < 0 ? FORMAT_TABLE : (enum format)format_of(first);
     }
+    cli->errors = cli->format;
     return 0;
 }
 
 static int run(struct cli *cli, int argc, const char *const *argv)
 {
     struct err e = {0};
-    int r = command_parse(&cli->arena, argc, argv, &cli->line, &e);
+    int r = command_parse(&cli->arena, argc, argv, &cli->line, &e), wanted;
 
+    /* What follows a command that takes words as they are may look like -o. */
+    wanted = r < 0                     ? format_among(argc, argv)
+             : cli_text(cli, "output") ? format_of(cli_text(cli, "output"))
+                                       : -1;
+    if (wanted >= 0)
+        cli->errors = (enum format)wanted;
     if (r < 0)
         return usage_error(cli, e.msg);
     if (cli->line.version)

@@ -226,7 +226,7 @@ static void write_error(struct cli *cli, const char *title, const char *text, co
     AUTO_BUF(out, DOC_BYTES_MAX);
     struct doc doc;
 
-    if (is_structured(cli)) {
+    if (cli->errors == FORMAT_JSON || cli->errors == FORMAT_YAML) {
         doc_begin(&doc);
         doc_text(&doc, "status", "error");
         doc_text(&doc, "title", title);
@@ -237,7 +237,7 @@ static void write_error(struct cli *cli, const char *title, const char *text, co
             json_member_i64(&doc.w, STR("http_status"), osb_error_status(error));
             doc_text(&doc, "request_id", osb_error_request_id(error));
         }
-        if (cli->format == FORMAT_YAML)
+        if (cli->errors == FORMAT_YAML)
             format_yaml(&out, doc_end(cli, &doc));
         else
             format_json(&out, doc_end(cli, &doc));

@@ -2,8 +2,10 @@
 """test_osb_pair.py OURS THEIRS SERVER BROKER EXECD SANDBOXCTL - the same command lines to our osb
 and to the original one, against one server: the same exit status, and the same shape under -o json.
 
-A row is a command line and, where we differ on purpose, why. {box} is a sandbox that both see,
-{command} a background command that ended in it, {dir} a local directory of the program.
+What `config show` shows must be the same, not only of the same shape, and each reads the settings
+that the other wrote. A row is a command line and, where we differ on purpose, why. {box} is a
+sandbox that both see, {command} a background command that ended in it, {dir} a local directory of
+the program.
 """
 import json
 import os
@@ -223,6 +225,23 @@ def compare(line, difference, ours, theirs):
     if "-o json" in line.lower() and mine.returncode == other.returncode == 0:
         assert (shape(json.loads(mine.stdout)) == shape(json.loads(other.stdout))) == \
             (what != SHAPE), said
+        if "config show" in line:
+            assert settings(mine, ours) == settings(other, theirs), said
+
+
+def settings(done, program):
+    assert done.returncode == 0, done
+    return json.loads(done.stdout.replace(str(program.folder), "{dir}"))
+
+
+def each_reads_the_settings_of_the_other(ours, theirs):
+    for writer in (ours, theirs):
+        for field, value in (("connection.api_key", 'a "quoted" \\ key'), ("output.color", "false"),
+                             ("connection.use_server_proxy", "true"), ("defaults.timeout", "5m")):
+            writer.run(["--config", f"{writer.folder}/c.toml", "config", "set", field, value])
+        shown = [settings(reader.run(["--config", f"{writer.folder}/c.toml", "config", "show", "-o",
+                                      "json"]), writer) for reader in (ours, theirs)]
+        assert shown[0] == shown[1] and shown[0]["default_timeout"] == "5m", shown
 
 
 def main():
@@ -236,6 +255,8 @@ def main():
         for line, difference in LINES:
             name = line + (f" (differs: {difference[1]})" if difference else "")
             tap.check(name.replace("#", ""), compare, line, difference, *pair)
+        tap.check("each reads the settings of the other", each_reads_the_settings_of_the_other,
+                  *pair)
     return tap.end()
 
 

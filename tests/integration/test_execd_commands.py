@@ -141,8 +141,10 @@ def shows_a_line_that_does_not_end():
             events.append(stream.output())
             second.touch()
             events += [event for event in stream.events() if event["type"] == "stdout"]
-    lines = [(event["text"], event.get("continues", False)) for event in events]
-    assert lines == [("Password: ", False), ("x", True), ("y", True), ("z", False)], lines
+    lines = [(event["text"], event.get("continues", False), event.get("unfinished", False))
+             for event in events]
+    assert lines == [("Password: ", False, True), ("x", True, True), ("y", True, False),
+                     ("z", False, False)], lines
 
 
 def written_in_time(apart_s_max, pieces):

@@ -564,6 +564,8 @@ async def snapshots_and_forks_have_the_files_of_a_sandbox():
         while (await call(client, "snapshot_get", snapshot_id=snapshot)
                )["status"]["state"] != "Ready":
             await asyncio.sleep(0.02)
+        for tool in ("snapshot_create", "sandbox_fork"):  # the server is asked, and has no gVisor
+            assert "memory" in await failure(client, tool, sandbox_id=box, memory=True)
         listed = await call(client, "snapshot_list", sandbox_id=box)
         assert [item["id"] for item in listed["items"]] == [snapshot], listed
         made = await call(client, "sandbox_create", snapshot_id=snapshot, resource=RESOURCE)

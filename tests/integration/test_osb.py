@@ -2,6 +2,7 @@
 """test_osb.py OSB SERVER BROKER EXECD SANDBOXCTL - osb against the real server: what the original
 tool does not have. The rest is compared with it in tests/conformance/test_osb_pair.py."""
 import contextlib
+import hashlib
 import http.server
 import json
 import pathlib
@@ -18,6 +19,7 @@ sys.path[:0] = [str(HERE.parent / "tools")]
 from osb_process import Osb, Screen  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from tap import Tap, skip_all  # noqa: E402
+from tls_process import Authority, TlsServer  # noqa: E402
 
 
 # --- commands ---
@@ -100,6 +102,61 @@ def run_passes_input_on(osb):
     assert osb.ok("run", "--rm", "-i", "--image", "host", "cat", stdin="a\nb\n") == "a\nb\n"
 
 
+def a_create_is_repeated_by_its_key(osb):
+    words = ("sandbox", "create", "--image", "host", "-q", "--idempotency-key", "once")
+    assert osb.ok(*words) == (box := osb.ok(*words))
+    assert osb.run(*words, "-m", "a=b").returncode == 1  # another request
+    osb.ok("sandbox", "kill", box.strip())
+
+
+def ids_are_for_other_programs(osb):
+    made = {osb.ok("sandbox", "create", "--image", "host", "-q", "-m", "ids=yes").strip()
+            for _ in range(3)}
+    assert set(osb.ok("ps", "-q", "-m", "ids=yes").split()) == made
+    assert set(osb.ok("sandbox", "list", "-q").split()) == osb.ids()
+    assert len(osb.ok("ps", "-q", "-m", "ids=yes", "--page-size", "2", "--page", "2").split()) == 1
+    done = osb.run("ps", "-m", "ids=yes", "--page-size", "2")
+    assert "Page 1 of 2; --page 2" in done.stderr and len(done.stdout.splitlines()) > 3, done
+    osb.ok("sandbox", "kill", *made)
+
+
+def input_is_passed_on_as_it_comes(osb, box):
+    with subprocess.Popen([osb.program, "exec", "-i", box, "cat"], env=osb.env, bufsize=0,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process, \
+            killed(process):
+        for given in (b"one\n", b"two\n"):
+            process.stdin.write(given)  # what comes of it comes whole, before there is more
+            assert b"".join(process.stdout.read(1) for _ in given) == given
+        process.stdin.close()
+        assert process.stdout.read() == b"" and process.wait(SECONDS_MAX) == 0
+    with subprocess.Popen([osb.program, "exec", "-i", box, "sh", "-c",
+                           "printf 'name: '; read x; echo $x; printf end"], env=osb.env, bufsize=0,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process, \
+            killed(process):
+        assert b"".join(process.stdout.read(1) for _ in range(6)) == b"name: "
+        out, _ = process.communicate(b"me\n", timeout=SECONDS_MAX)
+        assert (process.returncode, out) == (0, b"me\nend\n"), out
+
+
+def input_may_be_large_or_left_unread(osb, box):
+    large = osb.home / "large"
+    with large.open("wb") as file:
+        file.truncate(20 << 20)
+    with large.open("rb") as file:
+        done = subprocess.run([osb.program, "exec", "-i", box, "sha256sum"], env=osb.env,
+                              stdin=file, capture_output=True, check=True, timeout=SECONDS_MAX)
+    assert done.stdout.split()[0] == hashlib.sha256(bytes(20 << 20)).hexdigest().encode(), done
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless, killed(endless), \
+            subprocess.Popen([osb.program, "command", "run", box, "-i", "--", "head", "-n", "1"],
+                             env=osb.env, stdin=endless.stdout, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE) as process, killed(process):
+        out, errors = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, out, errors) == (0, b"y\n", b""), (process.returncode, out, errors)
+    with subprocess.Popen([osb.program, "exec", "-i", box, "true"], env=osb.env,
+                          stdin=subprocess.PIPE) as process, killed(process):
+        assert process.wait(SECONDS_MAX) == 0  # though its input goes on
+
+
 def statuses_are_those_of_shells(osb, box):
     assert osb.run("exec", box, "sh", "-c", "exit 42").returncode == 42
     assert osb.run("exec", "--command-timeout", "1s", box, "sleep", "30").returncode == 124
@@ -174,6 +231,9 @@ def forks(osb, box):
         assert osb.ok("file", "cat", name, "/root/marked") == "before the fork"
     osb.ok("sandbox", "kill", *copies)
     assert osb.run("fork", box, "-n", "101").returncode == 2
+    for words in (("fork", box, "--memory"), ("snapshot", "create", box, "--memory")):
+        done = osb.run(*words)  # the server is asked, and has no gVisor
+        assert done.returncode == 1 and "memory" in done.stderr, done
 
 
 class StandIn(http.server.BaseHTTPRequestHandler):
@@ -263,25 +323,38 @@ def goes_back_to_a_snapshot(osb, box):
     osb.ok("snapshot", "delete", snapshot)
 
 
-def forwards_a_port(osb, box):
-    osb.ok("file", "write", box, "/tmp/web/index.html", "-c", "from inside")
+def serve_inside(osb, box, env=None):
+    osb.ok("file", "write", box, "/tmp/web/index.html", "-c", "from inside", env=env)
     osb.ok("command", "run", box, "-d", "--", "python3", "-m", "http.server", "-d", "/tmp/web",
-           "8123")
-    process = subprocess.Popen([osb.program, "port-forward", box, "0:8123"],
-                               stdout=subprocess.PIPE, text=True, env=osb.env)
-    url = process.stdout.readline().split()[0]
+           "8123", env=env)
 
-    def look():
-        with contextlib.suppress(OSError):  # until the server inside listens
-            with urllib.request.urlopen(f"{url}/index.html?x=1", timeout=20) as answer:
-                return answer.read() == b"from inside"
-        return False
 
-    wait_for(look, "the page")
-    process.send_signal(2)
-    assert process.wait(SECONDS_MAX) == 0
-    process.stdout.close()
+def page_comes(url):
+    with contextlib.suppress(OSError):  # until the server inside listens
+        with urllib.request.urlopen(f"{url}/index.html?x=1", timeout=20) as answer:
+            return answer.read() == b"from inside"
+    return False
+
+
+def forwards_a_port(osb, box, env=None):
+    serve_inside(osb, box, env)
+    with subprocess.Popen([osb.program, "port-forward", box, "0:8123"], stdout=subprocess.PIPE,
+                          text=True, env={**osb.env, **(env or {})}) as process, killed(process):
+        url = process.stdout.readline().split()[0]
+        wait_for(lambda: page_comes(url), "the page")
+        process.send_signal(2)
+        assert process.wait(SECONDS_MAX) == 0
     assert osb.run("port-forward", box, "x").returncode == 2
+
+
+def forwards_a_port_by_https(osb, programs):
+    authority = Authority(osb.home)
+    with TlsServer(authority, *programs) as server:
+        env = {"OPEN_SANDBOX_DOMAIN": server.url, "OPEN_SANDBOX_API_KEY": server.api_key,
+               "SSL_CERT_FILE": str(authority.ca)}
+        box = osb.ok("sandbox", "create", "--image", "host", "-q", env=env).strip()
+        forwards_a_port(osb, box, env)
+        osb.ok("sandbox", "kill", box, env=env)
 
 
 def metadata_and_health(osb, box):
@@ -312,7 +385,42 @@ def errors_tell_what_to_do(osb):
     assert done.returncode == 1 and "osb up" in done.stderr, done
     done = osb.run("--domain", "127.0.0.1:1", "doctor")
     assert done.returncode == 1 and "osb up" in done.stdout, done
-    assert osb.json("doctor")[-1]["result"] == "ok"
+    assert [row["result"] for row in osb.json("doctor")[-2:]] == ["ok", "ok"]
+    version = osb.ok("--version").split()[-1]
+    assert f"osb {version}, server {version}" in osb.ok("doctor")
+
+
+def errors_are_json_where_that_was_asked_for(osb):
+    bad = osb.home / "bad.toml"
+    bad.write_text("x = [", encoding="ascii")
+    nowhere = ("-o", "json", "--domain", "127.0.0.1:1")
+    for status, *words in (
+            (2, "sandbox", "list", "--nonsense", "-o", "json"),
+            (2, "sandbox", "list", "extra", "--output=JSON"),
+            (2, "sandbox", "create", "-e", "wrong", "-ojson"),
+            (2, "-o", "json", "nonsense"),
+            (2, "-o", "json", "run", "--image", "host"),
+            (1, "--config", str(bad), "sandbox", "list", "-o", "json"),
+            (1, "--config", str(bad), "-o", "json", "exec", "box", "true"),
+            (1, *nowhere, "run", "--image", "host", "--", "true"),
+            (1, *nowhere, "exec", "box", "true"),
+            (1, *nowhere, "shell", "box"),
+            (1, *nowhere, "logs", "box"),
+            (1, *nowhere, "top", "--once"),
+            (1, *nowhere, "code", "box", "-c", "1"),
+            (1, *nowhere, "port-forward", "box", "80"),
+            (1, *nowhere, "watch", "box", "/"),
+            (1, *nowhere, "sync", "--once", str(osb.home), "box:/x"),
+            (1, *nowhere, "sandbox", "kill", "box"),
+    ):
+        done = osb.run(*words)
+        assert done.returncode == status and json.loads(done.stderr)["status"] == "error", (
+            words, done)
+    # What belongs to the command is none of ours.
+    done = osb.run("--domain", "127.0.0.1:1", "exec", "box", "grep", "-o", "json")
+    assert done.returncode == 1 and done.stderr.startswith("ERROR ["), done
+    done = osb.run("-o", "yaml", "sandbox", "nonsense")
+    assert done.returncode == 2 and "status: error\n" in done.stderr, done
 
 
 def kill_goes_on_after_an_error(osb):
@@ -329,12 +437,43 @@ def colours_are_for_terminals(osb):
     assert screen.end() == 0
 
 
+COMPLETED = [  # the words of a line, the last of them unfinished, and what is offered
+    (("sandbox", "cr"), {"create"}),
+    (("sandbox", "list", "-o", "y"), {"yaml"}),
+    (("--domain", "sandbox", "tenant", "cr"), {"create"}),
+    (("command", "session", "cr"), {"create"}),
+    (("run", "--pull", ""), {"IfNotPresent", "Always", "Never"}),
+    (("skills", "install", "-t", "cl"), {"claude", "cline"}),
+    (("run", "--image", ""), set()),
+    (("run", "--persi"), {"--persistent"}),
+    (("--pro",), {"--protocol"}),
+    (("--protocol", ""), {"http", "https"}),
+    (("file", "cat", "{box}", ""), set()),
+    (("exec", ""), {"{box}"}),
+    (("sandbox", "renew", "-t", "9m", ""), {"{box}"}),
+    (("sandbox", "kill", "{box}", ""), {"{box}"}),
+]
+
+
+def completed_by_bash(script, words, env):
+    quoted = " ".join(f"'{word}'" for word in words)
+    script += f'COMP_WORDS=(osb {quoted}); COMP_CWORD={len(words)}; _osb_complete\n' \
+              'echo "${COMPREPLY[@]}"\n'
+    return subprocess.run(["bash", "-c", script], text=True, capture_output=True, check=True,
+                          env=env)
+
+
 def completions_are_read_by_bash(osb):
-    script = osb.ok("completion", "bash") + \
-        'COMP_WORDS=(osb sandbox cr); COMP_CWORD=2; _osb; echo "${COMPREPLY[@]}"\n' \
-        'COMP_WORDS=(osb sandbox list -o y); COMP_CWORD=4; _osb; echo "${COMPREPLY[@]}"\n'
-    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, check=True)
-    assert done.stdout == "create\nyaml\n" and not done.stderr, done
+    box = osb.ok("sandbox", "create", "--image", "host", "-q").strip()
+    assert osb.ids() == {box}
+    env = {**osb.env, "PATH": f"{pathlib.Path(osb.program).parent}:{osb.env['PATH']}"}
+    script = osb.ok("completion", "bash")
+    for words, wanted in COMPLETED:
+        done = completed_by_bash(script, [word.format(box=box) for word in words], env)
+        offered = set(done.stdout.split())
+        assert offered == {word.format(box=box) for word in wanted} and not done.stderr, (
+            words, done.stdout, done.stderr)
+    osb.ok("sandbox", "kill", box)
 
 
 # --- terminals ---
@@ -377,6 +516,20 @@ def exec_with_a_terminal(osb, box):
     screen = Screen(osb, "exec", "-it", box, "sh", "-c", "test -t 0 && echo is a terminal; exit 4")
     screen.wait("is a terminal")
     assert screen.end() == 4
+    for option, value in (("--uid", "1000"), ("--command-timeout", "9s")):
+        done = osb.run("exec", "-t", option, value, box, "true")
+        assert done.returncode == 2 and f"{option} does not go with --tty" in done.stderr, done
+
+
+def terminals_have_the_variables_that_were_given(osb, box):
+    given = ("-e", "A=it's here", "-e", "B=2")
+    screen = Screen(osb, "exec", "-it", *given, box, "sh", "-c", "echo [$A-$B]; exit 3")
+    screen.wait("[it's here-2]")
+    assert screen.end() == 3
+    screen = Screen(osb, "shell", *given, box)
+    screen.type("echo \"<$A-$B>\"; exit 5\r")
+    screen.wait("<it's here-2>")
+    assert screen.end() == 5
 
 
 LIFE_TESTS = [
@@ -385,14 +538,19 @@ LIFE_TESTS = [
     run_renews_a_sandbox_without_a_lifetime,
     run_keeps_a_sandbox_whose_terminal_is_left,
     run_passes_input_on,
+    a_create_is_repeated_by_its_key,
+    ids_are_for_other_programs,
     logs_of_a_sandbox,
     errors_tell_what_to_do,
+    errors_are_json_where_that_was_asked_for,
     kill_goes_on_after_an_error,
     one_request_commands,
     colours_are_for_terminals,
     completions_are_read_by_bash,
 ]
 INSIDE_TESTS = [
+    input_is_passed_on_as_it_comes,
+    input_may_be_large_or_left_unread,
     statuses_are_those_of_shells,
     output_is_exact,
     logs_follow,
@@ -407,6 +565,7 @@ INSIDE_TESTS = [
     shell_is_a_terminal,
     detaches_and_comes_back,
     exec_with_a_terminal,
+    terminals_have_the_variables_that_were_given,
 ]
 
 
@@ -422,6 +581,7 @@ def main():
         for test in INSIDE_TESTS:
             tap.check(test.__name__, test, osb, box)
         osb.ok("sandbox", "kill", *osb.ids())
+        tap.check("forwards_a_port_by_https", forwards_a_port_by_https, osb, programs)
     return tap.end()
 
 

@@ -61,9 +61,17 @@ def headers_stand_alone():
                            input=f"#include <opensandbox/{path.name}>\n")
 
 
+def the_readme_and_the_manual_name_every_header():
+    names_of = {path.name for path in HEADERS.glob("*.h")} - {"opensandbox.h"}
+    for page in ("README.md", "man/opensandbox.3"):
+        text = (HEADERS.parent.parent / page).read_text(encoding="utf-8")
+        missing = {name for name in names_of if name not in text}
+        assert not missing, (page, missing)
+
+
 if "--write" in sys.argv:
     LIST.write_text("\n".join(names("nm", "-D", "--defined-only", SHARED)) + "\n",
                     encoding="utf-8")
 sys.exit(run_tests([the_shared_library_shows_what_is_listed, every_name_has_a_version,
                     the_static_library_shows_the_same, what_is_declared_is_what_is_shown,
-                    headers_stand_alone]))
+                    headers_stand_alone, the_readme_and_the_manual_name_every_header]))

@@ -54,6 +54,11 @@ bool osb_event_continues(const struct osb_event *event)
     return event->e.continues;
 }
 
+bool osb_event_unfinished(const struct osb_event *event)
+{
+    return event->e.unfinished;
+}
+
 int64_t osb_event_timestamp_ms(const struct osb_event *event)
 {
     return event->e.timestamp_ms;

@@ -264,10 +264,19 @@ int osb_endpoint_get_signed(struct osb_client *client, const char *id, uint16_t 
 int osb_snapshot_create(struct osb_client *client, const char *sandbox_id, const char *name,
                         struct osb_answer **ret_answer)
 {
+    return osb_snapshot_create_with(client, sandbox_id,
+                                    &(struct osb_snapshot){OSB_SNAPSHOT, .name = name}, ret_answer);
+}
+
+int osb_snapshot_create_with(struct osb_client *client, const char *sandbox_id,
+                             const struct osb_snapshot *snapshot, struct osb_answer **ret_answer)
+{
+    OPTIONS_COPY(struct osb_snapshot, o, snapshot);
     AUTO_BUF(body, SDK_REQUEST_BYTES_MAX);
+    struct api_snapshot_create in = {.name = str_or_empty(o.name), .memory = o.memory};
     struct target t;
     struct simple s = {&client->server, HTTP_POST, &t, &body,
-                       api_snapshot_create_write(&body, str_or_empty(name))};
+                       api_snapshot_create_write(&body, &in)};
 
     target_sandbox(&t, sandbox_id, "/snapshots");
     return simple_call(client, &s, ret_answer);
@@ -321,6 +330,7 @@ int osb_sandbox_fork(struct osb_client *client, const char *id, const struct osb
         .has_metadata = o.metadata != NULL,
         .metadata = pairs_convert(&arena, o.metadata, o.metadata_count),
         .metadata_count = o.metadata_count,
+        .memory = o.memory,
     };
     struct osb_answer *a = NULL;
     struct target t;
@@ -642,9 +652,10 @@ static int post_create(struct osb_client *c, const struct osb_create *o, struct 
 {
     AUTO_ARENA(arena, CREATE_ARENA_BYTES_MAX);
     AUTO_BUF(body, SDK_REQUEST_BYTES_MAX);
+    struct osb_pair key = {"Idempotency-Key", o->idempotency_key};
+    struct osb_request req = {OSB_REQUEST, .method = "POST", .path = "/sandboxes", .headers = &key,
+                              .header_count = o->idempotency_key ? 1 : 0};
     struct osb_answer *a = NULL;
-    struct target t;
-    struct simple s = {&c->server, HTTP_POST, &t, &body, 0};
     int r;
 
     buf_keep_secret(&body);
@@ -654,8 +665,9 @@ static int post_create(struct osb_client *c, const struct osb_create *o, struct 
         r = create_write(c, o, &arena, &body);
     if (r < 0)
         return r;
-    target_init(&t, "/sandboxes");
-    r = simple_call(c, &s, &a);
+    req.body = body.p;
+    req.body_bytes = body.n;
+    r = osb_request(c, &req, &a);
     if (r == 0)
         r = answer_bind_infos(c, a);
     if (r == 0)

@@ -30,7 +30,7 @@ static void cell_push_output(struct cell *c, const char *type, struct str text)
 {
     struct buf b;
 
-    cell_push(c, &b, event_output(cell_room(c, &b), type, text, false));
+    cell_push(c, &b, event_output(cell_room(c, &b), type, text, false, false));
 }
 
 static void cell_push_error(struct cell *c, struct str name, struct str value,

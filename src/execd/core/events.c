@@ -76,7 +76,8 @@ static char *put_digits(char *at, uint64_t v)
 }
 
 /* Writes the same bytes as event_of_text, but faster: most events are plain lines. */
-static int event_of_plain(struct buf *out, struct str type, struct str text, bool continues)
+static int event_of_plain(struct buf *out, struct str type, struct str text, bool continues,
+                          bool unfinished)
 {
     int r = buf_reserve(out, type.n + text.n + EVENT_REST_BYTES);
     char *at = out->p + out->n;
@@ -87,22 +88,29 @@ static int event_of_plain(struct buf *out, struct str type, struct str text, boo
     at = put(put(at, STR("\",\"text\":\"")), text);
     at = put(at, STR("\",\"timestamp\":"));
     at = put_digits(at, (uint64_t)(time_wall_us() / TIME_US_PER_MS));
-    at = put(at, continues ? STR(",\"continues\":true}\n\n") : STR("}\n\n"));
+    if (continues)
+        at = put(at, STR(",\"continues\":true"));
+    if (unfinished)
+        at = put(at, STR(",\"unfinished\":true"));
+    at = put(at, STR("}\n\n"));
     buf_claim(out, (size_t)(at - (out->p + out->n)));
     return 0;
 }
 
-int event_output(struct buf *out, const char *type, struct str text, bool continues)
+int event_output(struct buf *out, const char *type, struct str text, bool continues,
+                 bool unfinished)
 {
     struct json_writer w;
 
     if (json_plain_bytes(text) == text.n)
-        return event_of_plain(out, str_of(type), text, continues);
+        return event_of_plain(out, str_of(type), text, continues, unfinished);
     event_begin(&w, out, type);
     json_member_string(&w, STR("text"), text);
     write_timestamp(&w);
     if (continues)
         json_member_bool(&w, STR("continues"), true);
+    if (unfinished)
+        json_member_bool(&w, STR("unfinished"), true);
     return event_end(&w);
 }
 

@@ -18,8 +18,10 @@
 int event_init(struct buf *out, const char *id) MUST_USE;
 int event_ping(struct buf *out) MUST_USE;
 /* `type` is "stdout" or "stderr". A text that continues the line of the previous event of that type
- * carries "continues":true after the timestamp, an extension that clients ignore. */
-int event_output(struct buf *out, const char *type, struct str text, bool continues) MUST_USE;
+ * carries "continues":true after the timestamp, one whose line has not ended "unfinished":true:
+ * extensions that clients ignore. */
+int event_output(struct buf *out, const char *type, struct str text, bool continues,
+                 bool unfinished) MUST_USE;
 
 /* For a run of an isolated session, the two functions below append the keys run_id, exit_code,
  * started_at and finished_at. */

@@ -69,7 +69,8 @@ static void flow_give(void *user, struct str text, bool continues)
     struct buf b;
 
     f->part_ns = 0;
-    (void)exec_stream_push(s, &b, event_output(exec_stream_room(s, &b), f->type, text, continues));
+    (void)exec_stream_push(
+        s, &b, event_output(exec_stream_room(s, &b), f->type, text, continues, f->lines.open));
 }
 
 /* --- unfinished lines --- */

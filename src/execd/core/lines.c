@@ -46,7 +46,9 @@ static void flush_except(struct lines *l, size_t kept)
 
     if (text.n == 0)
         return;
+    l->open = true;
     give_piece(l, text);
+    l->open = false;
     buf_drop_front(&l->part, text.n);
 }
 

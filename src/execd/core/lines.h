@@ -19,6 +19,7 @@ struct lines {
     struct buf part; /* of the unfinished line, not given yet */
     bool after_cr;   /* a following LF belongs to that CR */
     bool begun;      /* pieces of the current line were given */
+    bool open;       /* within give: the line of this text has not ended */
     void *user;
     void (*give)(void *user, struct str text, bool continues); /* borrowed, never empty */
 };

@@ -295,6 +295,12 @@ TEST(sdk_states, forks_a_running_sandbox)
         osb_sandbox_free(copy);
     }
     osb_answer_free(a);
+    fork.memory = true; /* the server is asked, and has no gVisor */
+    CHECK(osb_sandbox_fork(client, osb_sandbox_id(box), &fork, &a) < 0);
+    CHECK(strstr(osb_error_message(osb_client_error(client)), "memory"));
+    CHECK(osb_snapshot_create_with(client, osb_sandbox_id(box),
+                                   &(struct osb_snapshot){OSB_SNAPSHOT, .memory = true}, &a) < 0);
+    CHECK(strstr(osb_error_message(osb_client_error(client)), "memory"));
     CHECK_EQ(osb_sandbox_fork(client, "no-such", NULL, &a), -ENOENT);
     close_all();
 }

@@ -61,6 +61,26 @@ TEST(sdk, creates_looks_at_and_deletes_a_sandbox)
     close_all();
 }
 
+TEST(sdk, repeats_a_create_with_a_key_without_a_second_sandbox)
+{
+    char key[64];
+    struct osb_create create = {OSB_CREATE, .image = "host", .idempotency_key = key};
+    struct osb_sandbox *again = NULL;
+
+    snprintf(key, sizeof(key), "sdk-c-%d-%lld", (int)getpid(), (long long)time(NULL));
+    open_client();
+    GOOD(osb_sandbox_create(client, &create, &box));
+    GOOD(osb_sandbox_create(client, &create, &again));
+    CHECK_STR(osb_sandbox_id(again), osb_sandbox_id(box));
+    osb_sandbox_free(again);
+    create.timeout_s = 120;
+    CHECK(osb_sandbox_create(client, &create, &again) < 0);
+    CHECK_STR(osb_error_code(osb_client_error(client)), "IDEMPOTENCY::KEY_REUSED");
+    create.idempotency_key = "no\nheader";
+    CHECK_EQ(osb_sandbox_create(client, &create, &again), -EINVAL);
+    close_all();
+}
+
 TEST(sdk, creates_by_a_request_of_the_caller)
 {
     struct osb_create create = {

@@ -153,6 +153,15 @@ TEST(request, writes_what_the_server_reads)
     CHECK_EQ(api_fork_write(&a, &out, &(struct api_fork){0}), 0);
     CHECK_STR(out.p, "{}");
     buf_clear(&out);
+    CHECK_EQ(api_fork_write(&a, &out, &(struct api_fork){.memory = true}), 0);
+    CHECK_STR(out.p, "{\"memory\":true}");
+    buf_clear(&out);
+    CHECK_EQ(api_snapshot_create_write(&out, &(struct api_snapshot_create){.name = STR("n")}), 0);
+    CHECK_STR(out.p, "{\"name\":\"n\"}");
+    buf_clear(&out);
+    CHECK_EQ(api_snapshot_create_write(&out, &(struct api_snapshot_create){.memory = true}), 0);
+    CHECK_STR(out.p, "{\"memory\":true}");
+    buf_clear(&out);
     CHECK_EQ(api_rollback_write(&out, STR("snap")), 0);
     CHECK_EQ(api_rollback_parse(&a, JSON, buf_str(&out), &snapshot, &f), 0);
     CHECK_SPAN(snapshot, "snap");

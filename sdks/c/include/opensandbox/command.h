@@ -24,6 +24,9 @@ struct osb_event;
 enum osb_event_type osb_event_type(const struct osb_event *event);
 const char *osb_event_text(const struct osb_event *event, size_t *ret_bytes); /* may be NULL */
 bool osb_event_continues(const struct osb_event *event); /* goes on with the line before */
+/* The line has not ended yet: the next one continues it, or begins behind its end. Servers of other
+ * makers do not tell. */
+bool osb_event_unfinished(const struct osb_event *event);
 int64_t osb_event_timestamp_ms(const struct osb_event *event);
 const char *osb_event_result(const struct osb_event *event, const char *mime); /* or NULL */
 bool osb_event_is_display(const struct osb_event *event); /* shown, not the value of the cell */

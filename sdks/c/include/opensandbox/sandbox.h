@@ -60,6 +60,10 @@ struct osb_create {
     size_t secret_count;
     /* The body as JSON, in place of all of the above but no_wait and the times of waiting. */
     const char *request;
+    /* An extension: a create that is repeated with the same key and options, by whatever program,
+     * returns the sandbox of the first, for a day. Without it a create whose answer was lost may
+     * have made a sandbox. One that does not become ready uses its key up. */
+    const char *idempotency_key;
 };
 #define OSB_CREATE .size = sizeof(struct osb_create)
 
@@ -138,6 +142,16 @@ int osb_endpoint_get_signed(struct osb_client *client, const char *id, uint16_t 
 
 int osb_snapshot_create(struct osb_client *client, const char *sandbox_id, const char *name,
                         struct osb_answer **ret_answer);
+struct osb_snapshot {
+    size_t size;
+    const char *name;
+    /* With the memory of its processes: what is made of it goes on where this one was. An
+     * extension, for sandboxes on gVisor. */
+    bool memory;
+};
+#define OSB_SNAPSHOT .size = sizeof(struct osb_snapshot)
+int osb_snapshot_create_with(struct osb_client *client, const char *sandbox_id,
+                             const struct osb_snapshot *snapshot, struct osb_answer **ret_answer);
 int osb_snapshot_get(struct osb_client *client, const char *id, struct osb_answer **ret_answer);
 int osb_snapshot_list(struct osb_client *client, const struct osb_filter *filter,
                       struct osb_answer **ret_answer);
@@ -155,6 +169,7 @@ struct osb_fork {
     const struct osb_pair *metadata; /* in place of all of the source's; NULL = the same */
     size_t metadata_count;
     const char *const *entrypoint; /* NULL-terminated; NULL = as of the source */
+    bool memory;                   /* with its processes, as they are: on gVisor only */
 };
 #define OSB_FORK .size = sizeof(struct osb_fork)
 

@@ -485,4 +485,5 @@ export interface CommandEvent {
     timestamp: number;
     error?: EventError;
     continues?: boolean;
+    unfinished?: boolean;
 }

@@ -30,18 +30,24 @@ TEST(events, have_their_keys_in_order_and_a_blank_line_behind)
     CHECK_STR(without_time(&b), "{\"type\":\"init\",\"text\":\"9f1c\",\"timestamp\":T}\n\n");
     CHECK_EQ(event_ping(&b), 0);
     CHECK_STR(without_time(&b), "{\"type\":\"ping\",\"text\":\"pong\",\"timestamp\":T}\n\n");
-    CHECK_EQ(event_output(&b, "stdout", STR("a\n\xc2\x85\xff<"), false), 0);
+    CHECK_EQ(event_output(&b, "stdout", STR("a\n\xc2\x85\xff<"), false, false), 0);
     CHECK_STR(without_time(&b), "{\"type\":\"stdout\",\"text\":\"a\\n\\u0085\\ufffd\\u003c\","
                                 "\"timestamp\":T}\n\n");
-    CHECK_EQ(event_output(&b, "stdout", STR("plain text"), false), 0);
+    CHECK_EQ(event_output(&b, "stdout", STR("plain text"), false, false), 0);
     CHECK_STR(without_time(&b), "{\"type\":\"stdout\",\"text\":\"plain text\","
                                 "\"timestamp\":T}\n\n");
-    CHECK_EQ(event_output(&b, "stderr", STR("\t"), true), 0);
+    CHECK_EQ(event_output(&b, "stderr", STR("\t"), true, false), 0);
     CHECK_STR(without_time(&b),
               "{\"type\":\"stderr\",\"text\":\"\\t\",\"timestamp\":T,\"continues\":true}\n\n");
-    CHECK_EQ(event_output(&b, "stderr", STR("x"), true), 0);
+    CHECK_EQ(event_output(&b, "stderr", STR("x"), true, false), 0);
     CHECK_STR(without_time(&b),
               "{\"type\":\"stderr\",\"text\":\"x\",\"timestamp\":T,\"continues\":true}\n\n");
+    CHECK_EQ(event_output(&b, "stdout", STR("\t"), false, true), 0);
+    CHECK_STR(without_time(&b),
+              "{\"type\":\"stdout\",\"text\":\"\\t\",\"timestamp\":T,\"unfinished\":true}\n\n");
+    CHECK_EQ(event_output(&b, "stdout", STR("x"), true, true), 0);
+    CHECK_STR(without_time(&b), "{\"type\":\"stdout\",\"text\":\"x\",\"timestamp\":T,"
+                                "\"continues\":true,\"unfinished\":true}\n\n");
     CHECK_EQ(event_complete(&b, 4, NULL), 0);
     CHECK_STR(without_time(&b),
               "{\"type\":\"execution_complete\",\"execution_time\":4,\"timestamp\":T}\n\n");
@@ -74,7 +80,7 @@ TEST(events, fit_their_bound_and_4_mebibytes_whatever_the_text)
     static char text[LINES_PIECE_MAX]; /* NULs, the longest to escape */
     AUTO_BUF(b, EVENT_BYTES_MAX(LINES_PIECE_MAX));
 
-    CHECK_EQ(event_output(&b, "stdout", str_make(text, sizeof(text)), true), 0);
+    CHECK_EQ(event_output(&b, "stdout", str_make(text, sizeof(text)), true, false), 0);
     CHECK(b.n < 4 << 20); /* what the Go client takes as one line */
 }
 
@@ -83,8 +89,9 @@ TEST(events, are_added_whole_or_not_at_all)
     AUTO_BUF(b, 80);
 
     CHECK_EQ(buf_add(&b, STR("before")), 0);
-    CHECK_EQ(event_output(&b, "stdout", STR("0123456789012345678901234567890123456789"), false),
-             -EMSGSIZE);
+    CHECK_EQ(
+        event_output(&b, "stdout", STR("0123456789012345678901234567890123456789"), false, false),
+        -EMSGSIZE);
     CHECK_STR(b.p, "before");
 }
 

@@ -4,7 +4,7 @@
 #include "base/utf8.h"
 #include "test.h"
 
-/* Collects texts as "[a][+b]": a + before what continues. */
+/* Collects texts as "[a][+b~]": a + before what continues, a ~ behind what does not end a line. */
 struct seen {
     struct lines lines;
     struct buf out;
@@ -17,7 +17,9 @@ static void seen_give(void *user, struct str text, bool continues)
 
     CHECK(text.n > 0);
     s->longest = max_size(s->longest, text.n);
-    CHECK_EQ(buf_addf(&s->out, "[%s%.*s]", continues ? "+" : "", STR_ARG(text)), 0);
+    CHECK_EQ(buf_addf(&s->out, "[%s%.*s%s]", continues ? "+" : "", STR_ARG(text),
+                      s->lines.open ? "~" : ""),
+             0);
 }
 
 static void seen_init(struct seen *s)
@@ -53,10 +55,10 @@ TEST(lines, ends_them_at_lf_cr_and_crlf_however_they_arrive)
     } cases[] = {
         {STR_INIT("a\n\nb\n\n\nc\n"), "[a][\n][b][\n][\n][c]"},
         {STR_INIT("10%\r20%\r\n"),    "[10%][20%]"           },
-        {STR_INIT("a\r\r\n\nb"),      "[a][\n][\n][b]"       },
+        {STR_INIT("a\r\r\n\nb"),      "[a][\n][\n][b~]"      },
         {STR_INIT("\r\n"),            "[\n]"                 },
         {STR_INIT("\n\r"),            "[\n][\n]"             },
-        {STR_INIT("tail"),            "[tail]"               },
+        {STR_INIT("tail"),            "[tail~]"              },
         {STR_INIT(""),                ""                     },
     };
 
@@ -79,7 +81,7 @@ TEST(lines, gives_what_there_is_when_flushed_and_says_what_continues)
     lines_flush(&s.lines);
     CHECK_EQ(lines_feed(&s.lines, STR("\n\nend")), 0); /* the end of q alone gives nothing */
     lines_end(&s.lines);
-    CHECK_STR(s.out.p, "[pass][+word: x][next][q][\n][end]");
+    CHECK_STR(s.out.p, "[pass~][+word: x][next][q~][\n][end~]");
     seen_done(&s);
 }
 
@@ -103,12 +105,12 @@ TEST(lines, holds_back_a_character_that_is_not_whole_yet)
     seen_init(&s);
     CHECK_EQ(lines_feed(&s.lines, STR("x\xe2\x82")), 0);
     lines_flush(&s.lines);
-    CHECK_STR(s.out.p, "[x]");
+    CHECK_STR(s.out.p, "[x~]");
     lines_flush(&s.lines);
-    CHECK_STR(s.out.p, "[x]");
+    CHECK_STR(s.out.p, "[x~]");
     CHECK_EQ(lines_feed(&s.lines, STR("\xac y\n\xf0\x9f\n\xff")), 0);
     lines_flush(&s.lines); /* 0xff begins nothing: no reason to wait */
-    CHECK_STR(s.out.p, "[x][+\xe2\x82\xac y][\xf0\x9f][\xff]");
+    CHECK_STR(s.out.p, "[x~][+\xe2\x82\xac y][\xf0\x9f][\xff~]");
     seen_done(&s);
 }
 
@@ -146,7 +148,7 @@ TEST(lines, takes_a_long_line_that_ends_right_at_the_ceiling)
     CHECK_EQ(lines_feed(&s.lines, str_make(text, LINES_PIECE_MAX + 1)), 0); /* in one go */
     CHECK_EQ(lines_feed(&s.lines, str_make(text, LINES_PIECE_MAX)), 0);
     CHECK_EQ(lines_feed(&s.lines, STR("\ny\n")), 0);
-    CHECK_EQ(s.out.n, 2 * (LINES_PIECE_MAX + 2) + 3);
-    CHECK(str_ends(buf_str(&s.out), STR("x][y]")));
+    CHECK_EQ(s.out.n, 2 * (LINES_PIECE_MAX + 2) + 1 + 3); /* the end of the second comes late */
+    CHECK(str_ends(buf_str(&s.out), STR("x~][y]")));
     seen_done(&s);
 }
