@@ -204,7 +204,7 @@ static void on_deadline(struct loop_timer *timer)
     loop_stop(l->server.loop);
 }
 
-/* Requests under way finish; sandboxes keep running. */
+/* Requests under way finish, those that wait for events at once; sandboxes keep running. */
 static void begin_stop(struct life *l)
 {
     bool at_once = l->server.stopping || !l->loaded; /* second stop signal, or nothing to finish */
@@ -218,6 +218,7 @@ static void begin_stop(struct life *l)
     pools_stop(l->server.pools);
     sandboxes_stop(l->server.sandboxes);
     snapshots_stop(l->server.snapshots);
+    events_stop(l->server.events);
     http_server_drain(l->server.http, DRAIN_MS, on_drained, l);
 }
 

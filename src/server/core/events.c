@@ -131,3 +131,13 @@ bool events_after(struct events *e, struct str id,
             break;
     return true;
 }
+void events_stop(struct events *e)
+{
+    LIST_EACH(&e->watchers, at)
+    {
+        struct event_watcher *w = container_of(at, struct event_watcher, link);
+
+        w->on_stop(w);
+    }
+}
+

@@ -28,6 +28,7 @@ struct event_watcher {
 };
 
 struct events *events_new(struct webhook *webhook); /* NULL = none */
+    void (*on_stop)(struct event_watcher *w); /* no more will come: the server stops */
 void events_free(struct events *e);                 /* NULL is fine */
 
 /* `kind`: "created", "deleted", or NULL for its state. `sb` is as it is now; hidden ones are not
@@ -43,3 +44,5 @@ bool events_after(struct events *e, struct str id,
                   bool (*visit)(void *user, const struct event *event), void *user);
 /* The id of the newest; never empty. */
 void events_last_id(const struct events *e, char ret[EVENT_ID_MAX]);
+/* The server stops: tells the watchers, which would keep it from its end otherwise. */
+void events_stop(struct events *e);

@@ -46,6 +46,11 @@ static void on_event(struct event_watcher *watcher, const struct event *event,
 static bool on_kept(void *user, const struct event *event)
 {
     struct watch *w = user;
+static void on_stop(struct event_watcher *watcher)
+{
+    sse_end(&container_of(watcher, struct watch, watcher)->sse, 0);
+}
+
     struct sse_event out = {str_of(event->type), str_of(event->id), str_of(event->json)};
     AUTO_BUF(text, EVENT_BYTES_MAX);
 
@@ -84,7 +89,7 @@ void handle_events_get(struct http_req *req)
     w = mem_new(struct watch);
     w->server = s;
     w->by = *guard_principal(req);
-    w->watcher.on_event = on_event;
+    w->watcher = (struct event_watcher){.on_event = on_event, .on_stop = on_stop};
     (void)!str_copy(w->sandbox, sizeof(w->sandbox), sandbox);
     s->watchers++;
     http_req_be_patient(req);

@@ -120,6 +120,11 @@ static void waiter_on_due(struct loop_timer *timer)
 }
 
 /* "30": until it is in a state that stays. "Running,Failed": until it is in one of these. */
+static void waiter_on_stop(struct event_watcher *watcher)
+{
+    waiter_on_due(&container_of(watcher, struct waiter, watcher)->timer);
+}
+
 static int parse_wait(struct str wait, struct str timeout, unsigned *ret_states, uint64_t *ret_s,
                       struct api_fail *f)
 {
@@ -174,7 +179,7 @@ void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb)
     w->req = req;
     w->server = s;
     w->states = states;
-    w->watcher.on_event = waiter_on_event;
+    w->watcher = (struct event_watcher){.on_event = waiter_on_event, .on_stop = waiter_on_stop};
     memcpy(w->id, sb->id, sizeof(w->id));
     s->waiters++;
     req->ops = &ops;
