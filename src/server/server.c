@@ -553,7 +553,10 @@ static int start_cluster(struct life *l, struct err *e)
 
     if (r < 0 || !s->cluster)
         return r;
-    return forwarding_new(s, e);
+    r = forwarding_new(s, e);
+    if (r == 0)
+        others_events_start(s);
+    return r;
 }
 
 static int start_sandboxes(struct life *l, struct err *e)
@@ -780,6 +783,7 @@ static void clean_up(struct life *l)
         (void)pool_stop(s->pool, UINT32_MAX);
         loop_settle(s->loop);
     }
+    others_events_stop(s);
     forwarding_free(s->forwarding); /* what it has looked up has come back */
     if (s->runtime)
         s->runtime->ops->free(s->runtime);

@@ -108,7 +108,8 @@ static void waiter_on_event(struct event_watcher *watcher, const struct event *e
 {
     struct waiter *w = container_of(watcher, struct waiter, watcher);
 
-    if (strcmp(event->sandbox, w->id) == 0 && (!sb || w->states & STATE_BIT(sb->state)))
+    if (!event->foreign && strcmp(event->sandbox, w->id) == 0 &&
+        (!sb || w->states & STATE_BIT(sb->state)))
         waiter_answer(w, sb);
 }
 
@@ -119,12 +120,12 @@ static void waiter_on_due(struct loop_timer *timer)
     waiter_answer(w, sandboxes_find(w->server->sandboxes, str_of(w->id)));
 }
 
-/* "30": until it is in a state that stays. "Running,Failed": until it is in one of these. */
 static void waiter_on_stop(struct event_watcher *watcher)
 {
     waiter_on_due(&container_of(watcher, struct waiter, watcher)->timer);
 }
 
+/* "30": until it is in a state that stays. "Running,Failed": until it is in one of these. */
 static int parse_wait(struct str wait, struct str timeout, unsigned *ret_states, uint64_t *ret_s,
                       struct api_fail *f)
 {
