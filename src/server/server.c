@@ -33,6 +33,7 @@
 
 enum {
     CONNECTIONS_MAX = 10 * 1000,
+    LINGER_MS = 500, /* of connections, for requests that were sent before the port was closed */
     DRAIN_MS = 10 * 1000,
     POOL_QUEUE_MAX = 100 * 1000,
     SANDBOXES_MAX = 100 * 1000,
@@ -664,6 +665,7 @@ static int start_http(struct life *l, struct err *e)
         .tls = l->tls ? tls_server_security(l->tls) : NULL,
         .connections_max = connections_max(),
         .idle_ms = (uint32_t)s->config->server.timeout_keep_alive * 1000,
+        .linger_ms = LINGER_MS,
     };
 
     conf.routes = server_routes(&conf.route_count);

@@ -89,6 +89,10 @@ void handle_events_get(struct http_req *req)
                          WATCHERS_MAX);
         return;
     }
+    if (s->stopping) { /* events_stop() was before */
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "the server stops, try again");
+        return;
+    }
     w = mem_new(struct watch);
     w->server = s;
     w->by = *guard_principal(req);

@@ -172,7 +172,7 @@ void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb)
         reply_fail(req, &f);
         return;
     }
-    if (states & STATE_BIT(sb->state) || seconds == 0 || s->waiters >= WAITERS_MAX) {
+    if (states & STATE_BIT(sb->state) || seconds == 0 || s->waiters >= WAITERS_MAX || s->stopping) {
         reply_sandbox(req, sb);
         return;
     }
