@@ -451,6 +451,26 @@ def a_rolling_restart_refuses_nothing():
         assert a.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
 
 
+def a_restart_that_waits_for_a_command_refuses_nothing():
+    """A server that is told to stop lets what it streams go on for a while; its port is closed."""
+    a, b = pair()
+    name = a.create()
+    with Gateway(a, name) as gateway, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reply = gateway.start("echo begun; sleep 1000")
+        while b"begun" not in reply.fp.readline():
+            pass
+        restart = pool.submit(a.restart)
+        wait_for(lambda: not a.is_ready(), "the closed port")
+        while not restart.done():
+            status, _, body = b.request("POST", f"/v1/sandboxes/{name}/renew-expiration",
+                                        {"expiresAt": servers_history.stamp(4000)})
+            assert status == 200, (status, body)
+            status, _, body = b.request("GET", f"/v1/sandboxes/{name}")
+            assert status == 200 and body["status"]["state"] == "Running", (status, body)
+        restart.result()
+    assert b.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+
+
 def a_server_without_the_database_goes_on_and_changes_nothing():
     a, b = pair()
     name, own = a.create(), b.create()
@@ -688,6 +708,7 @@ TESTS = [
     snapshots_are_found_where_they_are,
     a_server_that_is_killed_comes_back_to_its_sandboxes,
     a_rolling_restart_refuses_nothing,
+    a_restart_that_waits_for_a_command_refuses_nothing,
     a_server_without_the_database_goes_on_and_changes_nothing,
     a_change_is_not_sent_twice,
     what_stays_away_is_given_up_and_expires,

@@ -18,6 +18,8 @@ enum {
     QUIET_MS = 45 * 1000, /* without a byte: three pings are missing, so the way is cut */
     LINE_BYTES_MAX = EVENT_JSON_MAX + 256,
     ROWS_MAX = 3,
+    /* A stream ends as its server begins to stop: that connection is not for forwarded requests. */
+    GROUP = 1,
 };
 
 static const struct str target = STR_INIT("/v1/events");
@@ -144,6 +146,7 @@ static void open_stream(struct stream_of *so, const struct cluster_peer *peer)
                             .addr = &peer->addr,
                             .tls = peer->tls,
                             .tls_host = str_of(peer->host),
+                            .group = GROUP,
                             .method = HTTP_GET,
                             .target = target,
                             .host = str_of(peer->host),
