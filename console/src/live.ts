@@ -55,14 +55,17 @@ export const useCan = (): {write: boolean; admin: boolean; all: boolean} => {
 };
 
 let stop: (() => void) | null = null;
-let wake: (() => void) | null = null;
+let wake: (() => void) | null = null; // ends the pause between two requests for the list
+let stale = false; // something changed since the last request began
 
 /** Asks for the list soon, as something changed. */
 export function refresh(): void {
+  stale = true;
   wake?.();
 }
 
 async function load(): Promise<void> {
+  stale = false;
   const list = await api.all<Sandbox>('/v1/sandboxes');
   const before = sandboxes.get();
   if (!before || JSON.stringify(before) !== JSON.stringify(list)) sandboxes.set(list);
@@ -73,14 +76,16 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
     const end = (): void => {
       clearTimeout(timer);
-      wake = null;
+      if (wake === soon) wake = null;
       done();
     };
-    const timer = setTimeout(end, ms);
-    wake = () => {
+    const soon = (): void => {
+      wake = null;
       clearTimeout(timer);
-      setTimeout(end, QUIET_MS);
+      timer = setTimeout(end, QUIET_MS);
     };
+    let timer = setTimeout(end, stale ? QUIET_MS : ms);
+    wake = stale ? null : soon;
     signal.addEventListener('abort', end, {once: true});
   });
 }

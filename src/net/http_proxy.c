@@ -304,7 +304,9 @@ static bool proxy_give_back(struct proxy *p, int status, const struct http_heade
     struct http_call *call = p->call;
     struct http_req *req = p->req;
 
-    if (!t.on_take_back || req->framing.body_bytes || req->framing.body == H1_BODY_CHUNKED)
+    bool streams = (req->framing.body_bytes || req->framing.body == H1_BODY_CHUNKED) && !t.body.n;
+
+    if (!t.on_take_back || streams) /* what was passed on of a body is gone */
         return false;
     p->call = NULL;
     req->ops = &taken_ops;

@@ -58,7 +58,7 @@ struct http_proxy_target {
     /* Called first with the head of the answer, or with status 0 and NULL when the backend refused
      * the connection. True: the callee takes the request back, and answers it by itself, later or
      * from here, also by another http_proxy_forward; this answer is discarded, and on_end came.
-     * Only for a request without a body. May be NULL. */
+     * Only for a request without a body, or with `body`. May be NULL. */
     bool (*on_take_back)(void *user, struct http_req *req, int status,
                          const struct http_headers *rows);
     /* Called with the head of the answer (101 too) before it is sent. May drop rows and add up to

@@ -97,6 +97,7 @@ static void server_on_drain_task(struct loop_task *t)
     void (*on_drained)(void *) = s->on_drained;
 
     loop_timer_stop(s->loop, &s->drain_timer);
+    loop_timer_stop(s->loop, &s->linger_timer);
     s->on_drained = NULL;
     if (on_drained)
         on_drained(s->drained_user);
@@ -320,15 +321,34 @@ static void server_finish_silent(struct list *connections)
     }
 }
 
+static void server_on_linger_due(struct loop_timer *t)
+{
+    struct http_server *s = container_of(t, struct http_server, linger_timer);
+
+    server_finish_silent(&s->idle);
+    server_finish_silent(&s->busy);
+}
+
+/* Those of the backlog, whose clients are connected already. */
+static void server_take_last(struct http_server *s)
+{
+    LIST_EACH(&s->listeners, at)
+    sock_listener_take(&container_of(at, struct http_listener, link)->sock);
+}
+
 void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drained)(void *),
                        void *user)
 {
     s->draining = true;
     s->on_drained = on_drained;
     s->drained_user = user;
+    if (s->conf.linger_ms)
+        server_take_last(s);
     server_stop_listening(s);
-    server_finish_silent(&s->idle);
-    server_finish_silent(&s->busy);
+    if (s->conf.linger_ms)
+        loop_timer_after(s->loop, &s->linger_timer, s->conf.linger_ms, server_on_linger_due);
+    else
+        server_on_linger_due(&s->linger_timer);
     if (s->connections == 0)
         loop_defer(s->loop, &s->drain_task, server_on_drain_task);
     else
@@ -347,6 +367,7 @@ void http_server_free(struct http_server *s)
     loop_settle(s->loop); /* runs on_close of all connections */
     assert(s->connections == 0);
     loop_timer_stop(s->loop, &s->drain_timer);
+    loop_timer_stop(s->loop, &s->linger_timer);
     loop_yield_stop(s->loop, &s->make_room);
     while (s->spare_count > 0)
         arena_done(&s->spare[--s->spare_count]);

@@ -137,6 +137,9 @@ struct http_server_conf {
     uint32_t body_ms;  /* 30 s between two pieces of a body; collected bodies: in all */
     uint32_t idle_ms;  /* 30 s between requests */
     uint32_t stall_ms; /* 30 s during which the client reads nothing of a reply */
+    /* How long connections without a request stay open once http_server_drain was called: a client
+     * may have sent one just before. 0, the default: not at all. */
+    uint32_t linger_ms;
 };
 
 int http_server_new(struct loop *loop, const struct http_server_conf *conf,
@@ -169,7 +172,7 @@ void http_server_cut_all(struct http_server *s);
 /* Closes the connections for whose http_server_guest.user it returns true. */
 void http_server_cut(struct http_server *s, bool (*which)(void *conn_user, void *user), void *user);
 
-/* Stops listening, closes idle connections, lets requests finish for up to grace_ms, then cuts the
+/* Stops listening, closes idle connections (conf.linger_ms), lets requests finish for up to grace_ms, then cuts the
  * others. on_drained comes once, from the loop. */
 void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drained)(void *user),
                        void *user);

@@ -36,7 +36,7 @@ struct http_server {
     struct arena spare[HTTP_SPARE_ARENAS];
     size_t spare_count;
     bool draining;
-    struct loop_timer drain_timer;
+    struct loop_timer drain_timer, linger_timer;
     struct loop_task drain_task;
     void (*on_drained)(void *user);
     void *drained_user;

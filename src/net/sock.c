@@ -394,6 +394,11 @@ void sock_listener_resume(struct sock_listener *l)
         loop_io_set(l->loop, &l->io, EPOLLIN);
 }
 
+void sock_listener_take(struct sock_listener *l)
+{
+    listener_on_ready(&l->io, EPOLLIN);
+}
+
 void sock_listener_stop(struct sock_listener *l)
 {
     int fd = l->io.fd;

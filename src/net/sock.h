@@ -78,4 +78,5 @@ int sock_channel_start(struct sock_listener *l, struct loop *loop, int fd,
                        void (*on_note)(struct sock_listener *, struct str), struct err *e);
 void sock_listener_pause(struct sock_listener *l); /* new connections wait in the backlog */
 void sock_listener_resume(struct sock_listener *l);
+void sock_listener_take(struct sock_listener *l); /* accepts now what waits in the backlog */
 void sock_listener_stop(struct sock_listener *l); /* closes; may be called twice */

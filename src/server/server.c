@@ -33,6 +33,7 @@
 
 enum {
     CONNECTIONS_MAX = 10 * 1000,
+    LINGER_MS = 500, /* of connections, for requests that were sent before the port was closed */
     DRAIN_MS = 10 * 1000,
     POOL_QUEUE_MAX = 100 * 1000,
     SANDBOXES_MAX = 100 * 1000,
@@ -204,7 +205,7 @@ static void on_deadline(struct loop_timer *timer)
     loop_stop(l->server.loop);
 }
 
-/* Requests under way finish; sandboxes keep running. */
+/* Requests under way finish, those that wait for events at once; sandboxes keep running. */
 static void begin_stop(struct life *l)
 {
     bool at_once = l->server.stopping || !l->loaded; /* second stop signal, or nothing to finish */
@@ -218,6 +219,7 @@ static void begin_stop(struct life *l)
     pools_stop(l->server.pools);
     sandboxes_stop(l->server.sandboxes);
     snapshots_stop(l->server.snapshots);
+    events_stop(l->server.events);
     http_server_drain(l->server.http, DRAIN_MS, on_drained, l);
 }
 
@@ -552,7 +554,10 @@ static int start_cluster(struct life *l, struct err *e)
 
     if (r < 0 || !s->cluster)
         return r;
-    return forwarding_new(s, e);
+    r = forwarding_new(s, e);
+    if (r == 0)
+        others_events_start(s);
+    return r;
 }
 
 static int start_sandboxes(struct life *l, struct err *e)
@@ -660,6 +665,7 @@ static int start_http(struct life *l, struct err *e)
         .tls = l->tls ? tls_server_security(l->tls) : NULL,
         .connections_max = connections_max(),
         .idle_ms = (uint32_t)s->config->server.timeout_keep_alive * 1000,
+        .linger_ms = LINGER_MS,
     };
 
     conf.routes = server_routes(&conf.route_count);
@@ -779,6 +785,7 @@ static void clean_up(struct life *l)
         (void)pool_stop(s->pool, UINT32_MAX);
         loop_settle(s->loop);
     }
+    others_events_stop(s);
     forwarding_free(s->forwarding); /* what it has looked up has come back */
     if (s->runtime)
         s->runtime->ops->free(s->runtime);

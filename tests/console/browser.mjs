@@ -5,7 +5,7 @@ import {createRequire} from 'node:module';
 import path from 'node:path';
 import readline from 'node:readline';
 
-export const {BASE, KEY, MODULES, SHOTS, CHROMIUM, ISSUER} = process.env;
+export const {BASE, KEY, MODULES, SHOTS, CHROMIUM, ISSUER, IMAGE} = process.env;
 const require = createRequire(path.join(MODULES, 'x.js'));
 const {chromium} = require('playwright-core');
 const AXE = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');

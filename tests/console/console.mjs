@@ -1,7 +1,7 @@
 // The console in Chromium, step by step.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import {accessible, api, BASE, complaints, create, finish, go, inside, ISSUER, KEY, login, open, server, shellReady, terminalText, test, until} from './browser.mjs';
+import {accessible, api, BASE, complaints, create, finish, go, IMAGE, inside, ISSUER, KEY, login, open, server, shellReady, terminalText, test, until} from './browser.mjs';
 
 // --- files and headers ---
 
@@ -225,6 +225,19 @@ await test('the policy is edited, and what is denied is shown', async () => {
   await main.getByText('denied.example.net').first().waitFor();
 });
 
+await test('what its command prints is followed and searched', async () => {
+  const talks = await create({entrypoint: ['sh', '-c', 'echo first line; echo second line; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo third line; exec sleep 3600']});
+  await go(main, `sandboxes/${talks}/logs`);
+  const log = main.getByLabel('Log', {exact: true});
+  await log.filter({hasText: 'second line'}).waitFor();
+  await fetch(`${BASE}/v1/sandboxes/${talks}/proxy/44772/command`, {method: 'POST', headers: {'OPEN-SANDBOX-API-KEY': KEY}, body: JSON.stringify({command: 'touch /tmp/go'})}).then((r) => r.text());
+  await log.filter({hasText: 'third line'}).waitFor();
+  await main.getByLabel('Find in the log').fill('SECOND');
+  await log.filter({hasNotText: 'first line'}).waitFor();
+  assert.match(await log.textContent(), /second line$/);
+  await api('DELETE', `/v1/sandboxes/${talks}`);
+});
+
 await test('a snapshot is taken, and the sandbox forked', async () => {
   await go(main, `sandboxes/${box}/snapshots`);
   await main.getByLabel('Snapshot name').fill('before');
@@ -236,6 +249,16 @@ await test('a snapshot is taken, and the sandbox forked', async () => {
   const {items} = await api('GET', '/v1/sandboxes?metadata=' + encodeURIComponent(`fork-of=${box}`));
   assert.equal(items.length, 1);
   const read = await fetch(`${BASE}/v1/sandboxes/${items[0].id}/proxy/44772/files/download?path=/root/note.txt`, {headers: {'OPEN-SANDBOX-API-KEY': KEY}});
+  assert.equal(await read.text(), 'first line\nsecond line\n');
+});
+
+await test('a sandbox is rolled back to its snapshot', async () => {
+  await fetch(`${BASE}/v1/sandboxes/${box}/proxy/44772/command`, {method: 'POST', headers: {'OPEN-SANDBOX-API-KEY': KEY}, body: JSON.stringify({command: 'rm /root/note.txt'})}).then((r) => r.text());
+  await main.getByRole('row').filter({hasText: 'before'}).getByRole('button', {name: 'Roll back'}).click();
+  await main.getByRole('dialog').getByRole('button', {name: 'Roll back'}).click();
+  await main.getByText('The sandbox is rolled back.').waitFor();
+  await main.locator('h1 .state', {hasText: 'Running'}).waitFor();
+  const read = await fetch(`${BASE}/v1/sandboxes/${box}/proxy/44772/files/download?path=/root/note.txt`, {headers: {'OPEN-SANDBOX-API-KEY': KEY}});
   assert.equal(await read.text(), 'first line\nsecond line\n');
 });
 
@@ -254,6 +277,18 @@ await test('pausing and resuming shows in the state', async () => {
   await main.getByRole('button', {name: 'Resume'}).click();
   await main.locator('h1 .state', {hasText: 'Running'}).waitFor();
   await main.locator('.timeline li').nth(2).waitFor();
+});
+
+await test('its end is moved, and its own record shows who did what', async () => {
+  const before = (await api('GET', `/v1/sandboxes/${box}`)).expiresAt;
+  await main.getByRole('button', {name: 'Renew'}).click();
+  await main.getByLabel('Minutes from now').fill('600');
+  await main.getByRole('dialog').getByRole('button', {name: 'Renew'}).click();
+  await main.getByText('Its end is moved.').waitFor();
+  assert.ok((await api('GET', `/v1/sandboxes/${box}`)).expiresAt > before);
+  await go(main, `sandboxes/${box}/audit`);
+  for (const what of ['renew-expiration', 'pause', 'rollback']) await main.getByRole('row').filter({hasText: `/${what}`}).filter({hasText: 'success'}).first().waitFor();
+  await go(main, `sandboxes/${box}`);
 });
 
 await test('metrics are drawn', async () => {
@@ -279,7 +314,12 @@ await test('volumes are made and removed', async () => {
   await go(main, 'volumes');
   await main.getByLabel('Name').fill('console-data');
   await main.getByRole('button', {name: 'Make', exact: true}).click();
-  await main.getByRole('row').filter({hasText: 'console-data'}).waitFor();
+  const row = main.getByRole('row').filter({hasText: 'console-data'});
+  await row.waitFor();
+  await main.getByRole('button', {name: 'Delete volume console-data'}).click();
+  await main.getByRole('dialog').getByRole('button', {name: 'Delete'}).click();
+  await row.waitFor({state: 'detached'});
+  assert.deepEqual((await api('GET', '/v1/volumes')).items, []);
 });
 
 await test('a pool is made, and its capacity changed', async () => {
@@ -294,6 +334,30 @@ await test('a pool is made, and its capacity changed', async () => {
   await form.getByLabel('In all, at most').fill('7');
   await form.getByRole('button', {name: 'Save'}).click();
   await row.filter({hasText: '0 to 7'}).waitFor();
+});
+
+await test('an image is pulled, with its progress, listed and deleted', async () => {
+  await go(main, 'images');
+  await main.getByText('No image is kept here yet').waitFor();
+  await main.evaluate(() => {
+    globalThis.meters = [];
+    const note = () => document.querySelectorAll('main .meter').forEach((m) => globalThis.meters.push(m.textContent));
+    new MutationObserver(note).observe(document.body, {subtree: true, childList: true, characterData: true});
+  });
+  await main.getByLabel('Name').fill(IMAGE);
+  await main.getByRole('button', {name: 'Pull'}).click();
+  const row = main.getByRole('row').filter({hasText: IMAGE});
+  await row.filter({hasText: /linux\/\w+/}).filter({hasText: 'MiB'}).waitFor();
+  const meters = await main.evaluate(() => globalThis.meters);
+  assert.ok(meters.some((m) => m.includes(IMAGE) && / MiB of .* MiB/.test(m)), meters.join('|'));
+  const used = await create({image: {uri: IMAGE}, entrypoint: ['/bin/busybox', 'sleep', '3600']});
+  await row.filter({hasText: 'in use'}).waitFor();
+  assert.ok(await row.getByRole('button', {name: `Delete image ${IMAGE}`}).isDisabled());
+  await api('DELETE', `/v1/sandboxes/${used}`);
+  await row.filter({hasNotText: 'in use'}).waitFor();
+  await row.getByRole('button', {name: `Delete image ${IMAGE}`}).click();
+  await main.getByRole('dialog').getByRole('button', {name: 'Delete'}).click();
+  await main.getByText('No image is kept here yet').waitFor();
 });
 
 await test('an image that cannot be had is told of', async () => {
@@ -362,7 +426,12 @@ await test('keys, tenants and audit have pages, and a key that may only read see
   await form.getByLabel('Name').fill('search');
   await form.getByLabel('Sandboxes').fill('20');
   await form.getByRole('button', {name: 'Save'}).click();
-  await main.getByRole('row').filter({hasText: 'search'}).waitFor();
+  const tenant = main.getByRole('row').filter({hasText: 'search'});
+  await tenant.filter({hasText: '0 of 20'}).waitFor();
+  await tenant.getByRole('button', {name: 'Quota'}).click();
+  await form.getByLabel('Sandboxes').fill('7');
+  await form.getByRole('button', {name: 'Save'}).click();
+  await tenant.filter({hasText: '0 of 7'}).waitFor();
   await accessible(main, 'tenants');
   await go(main, 'keys');
   await main.getByRole('button', {name: 'Make a key'}).click();
@@ -390,6 +459,19 @@ await test('keys, tenants and audit have pages, and a key that may only read see
   assert.equal(await reader.locator('.side').getByText('Keys').count(), 0);
   const refused = await reader.evaluate(async ([id, key]) => (await fetch(`/v1/sandboxes/${id}`, {method: 'DELETE', headers: {'OPEN-SANDBOX-API-KEY': key}})).status, [box, secret]);
   assert.equal(refused, 403);
+  await go(main, 'keys');
+  const row = main.getByRole('row').filter({hasText: 'looks'});
+  await row.getByRole('button', {name: 'Rotate'}).click();
+  const turned = await main.locator('.secret').textContent();
+  assert.notEqual(turned, secret);
+  await form.getByRole('button', {name: 'Done'}).click();
+  const knows = async (key) => (await fetch(`${BASE}/v1/whoami`, {headers: {'OPEN-SANDBOX-API-KEY': key}})).status;
+  assert.deepEqual([await knows(secret), await knows(turned)], [200, 200]); // the old one, for an hour
+  await row.getByRole('button', {name: 'Revoke looks'}).click();
+  await form.getByRole('button', {name: 'Revoke'}).click();
+  await row.waitFor({state: 'detached'});
+  assert.deepEqual([await knows(secret), await knows(turned)], [401, 401]);
+  await reader.getByLabel('API key').waitFor(); // who had it is asked for another
   await reader.context().close();
 });
 
@@ -452,6 +534,12 @@ await test('changes elsewhere appear by themselves, and bulk actions delete', as
   const ids = await Promise.all([1, 2, 3].map((n) => create({metadata: {bulk: `b${n}`}})));
   await main.getByRole('searchbox').fill('bulk=');
   await main.getByText(/, 3 shown/).waitFor();
+  for (const [what, state] of [['Pause', 'Paused'], ['Resume', 'Running']]) {
+    await main.getByLabel('Choose all').check();
+    await main.getByRole('group', {name: 'Chosen sandboxes'}).getByRole('button', {name: what}).click();
+    await main.getByText(`${what}: 3 done.`).waitFor();
+    await until(`three that are ${state}`, async () => (await main.locator('.vlist .state', {hasText: state}).count()) === 3);
+  }
   await main.getByLabel('Choose all').check();
   await main.getByRole('group', {name: 'Chosen sandboxes'}).getByRole('button', {name: 'Delete'}).click();
   await main.getByRole('dialog').getByRole('button', {name: 'Delete'}).click();

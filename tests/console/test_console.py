@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The web console in Chromium, against a real server.
 
-Usage: test_console.py MODULES PROVIDER SERVER BROKER EXECD SANDBOXCTL EGRESS [SHOTS]. TAP on
-standard output. Needs root, chromium and node. MODULES is the node_modules of package.json beside
+Usage: test_console.py MODULES PROVIDER SERVER BROKER EXECD SANDBOXCTL EGRESS UNPACK [SHOTS]. TAP on
+standard output. Needs root, chromium and node, and docker-registry, skopeo and umoci for an image. MODULES is the node_modules of package.json beside
 this file, PROVIDER that of tests/node, which has the OpenID provider. With SHOTS, a directory,
 pictures of all pages are stored there instead (shots.mjs). console.mjs drives the browser; a line
 "@ COMMAND" of its output is for this program.
@@ -15,11 +15,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "integration")]
 import oidc_process  # noqa: E402
+import registry_process  # noqa: E402
 import tap  # noqa: E402
 from server_process import ServerProcess, why_not  # noqa: E402
 
@@ -69,18 +71,28 @@ def provide(stack, modules, running):
     return provider.issuer
 
 
+def publish(stack):
+    """A registry with an image; the image's name."""
+    folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    registry = stack.enter_context(registry_process.Registry(folder / "registry"))
+    registry.push(registry_process.make_layout(folder), "team/app:1.2")
+    return f"{registry.host}/team/app:1.2"
+
+
 def main():
     modules, provider_modules, *programs = sys.argv[1:]
-    shots = programs[5] if len(programs) > 5 else ""
-    server, broker, execd, ctl, egress = (os.path.abspath(path) for path in programs[:5])
+    shots = programs[6] if len(programs) > 6 else ""
+    server, broker, execd, ctl, egress, unpack = (os.path.abspath(path) for path in programs[:6])
     tap.skip_all(why_not() or (None if shutil.which("chromium") else "chromium is not installed"))
-    config = {"egress": {"program": egress, "upstreams": ["127.0.0.1:9"]}}
+    config = {"egress": {"program": egress, "upstreams": ["127.0.0.1:9"]},
+              "embedded": {"unpack_program": unpack}, "images": {"pull_policy": "IfNotPresent"}}
     running = ServerProcess(server, broker, execd, ctl, config)
     with contextlib.ExitStack() as stack:
         issuer = provide(stack, provider_modules, running)
+        image = publish(stack)
         stack.enter_context(running)
         env = dict(os.environ, BASE=running.url, KEY=running.api_key, SHOTS=shots,
-                   MODULES=os.path.abspath(modules), ISSUER=issuer, HOME=str(running.folder),
+                   MODULES=os.path.abspath(modules), ISSUER=issuer, IMAGE=image, HOME=str(running.folder),
                    CHROMIUM=shutil.which("chromium"))
         program = HERE / ("shots.mjs" if shots else "console.mjs")
         with subprocess.Popen(["node", program], env=env, stdin=subprocess.PIPE,

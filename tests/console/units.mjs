@@ -30,12 +30,14 @@ const snapshots = await load('sandbox/snapshots.tsx');
 const sandboxes = await load('pages/sandboxes.tsx');
 const create = await load('pages/create.tsx');
 
+const live = await load('live.ts');
+
 let count = 0;
 let failed = 0;
-function test(name, run) {
+async function test(name, run) {
   count++;
   try {
-    run();
+    await run();
     console.log(`ok ${count} - ${name}`);
   } catch (error) {
     failed++;
@@ -43,7 +45,7 @@ function test(name, run) {
   }
 }
 
-test('sizes, durations and times read well', () => {
+await test('sizes, durations and times read well', () => {
   assert.deepEqual([0, 1023, 1024, 1536, 5 << 20, null].map(format.bytes), ['0 B', '1023 B', '1.0 KiB', '1.5 KiB', '5.0 MiB', '–']);
   assert.deepEqual([5, 60, 61, 3600, 90000].map(format.duration), ['5 s', '1 min', '1 min 1 s', '1 h 0 min', '1 d 1 h']);
   const now = Date.parse('2026-07-01T10:00:00Z');
@@ -54,27 +56,27 @@ test('sizes, durations and times read well', () => {
   assert.equal(format.modeText(644), 'rw-r--r--');
 });
 
-test('what a tenant has is told beside its quota', () => {
+await test('what a tenant has is told beside its quota', () => {
   const of = (quota) => format.amounts({quota, usage: {sandboxes: 2, cpuMillicores: 1500, memoryBytes: 256 << 20, diskBytes: 0}});
   assert.deepEqual(of({sandboxes: 5, cpu: '2500m', memory: String(1 << 30)}).map((a) => [a.used, a.limit, a.text]), [
     [2, 5, '2 of 5'], [1.5, 2.5, '1.5 of 2.5'], [256 << 20, 1 << 30, '256 MiB of 1.0 GiB'], [0, null, '0 B, no limit']]);
 });
 
-test('command lines are split as a shell does', () => {
+await test('command lines are split as a shell does', () => {
   assert.deepEqual(format.words(`sh -c 'a b' "c \\" d" e\\ f ''`), ['sh', '-c', 'a b', 'c " d', 'e f', '']);
   assert.throws(() => format.words(`sh -c 'open`), /not closed/);
 });
 
-test('pairs are read, and a bad one is named', () => {
+await test('pairs are read, and a bad one is named', () => {
   assert.deepEqual(format.pairs('A=1\n\n B=x=y\n'), {A: '1', B: 'x=y'});
   assert.throws(() => format.pairs('A=1\nnonsense'), /"nonsense"/);
 });
 
-test('paths are joined and taken apart', () => {
+await test('paths are joined and taken apart', () => {
   assert.deepEqual([format.joinPath('/', 'a'), format.joinPath('/a/', 'b'), format.parentPath('/a/b'), format.parentPath('/a'), format.baseName('/a/b/')], ['/a', '/a/b', '/a', '/', 'b']);
 });
 
-test('metrics are read, and quantiles taken', () => {
+await test('metrics are read, and quantiles taken', () => {
   const text = '# HELP x y\nx_bucket{le="0.1"} 5\nx_bucket{le="1"} 9\nx_bucket{le="+Inf"} 10\nx_sum 3\ny{a="q\\"\\\\",b="2"} 7\n';
   const found = prom.parseMetrics(text);
   assert.equal(found.length, 5);
@@ -87,7 +89,7 @@ test('metrics are read, and quantiles taken', () => {
   assert.deepEqual(prom.minus(rows, rows).map((b) => b.count), [0, 0, 0]);
 });
 
-test('streams are cut into events, whatever the pieces', () => {
+await test('streams are cut into events, whatever the pieces', () => {
   const text = '{"type":"init"}\n\ndata: {"a":1}\n\n: comment\n\nid: 4\nevent: x\ndata: {"b":"é"}\n\nbroken\n\n{"c":3}\n\n';
   for (const size of [1, 3, 7, 1000]) {
     const cutter = new stream.EventCutter();
@@ -97,26 +99,26 @@ test('streams are cut into events, whatever the pieces', () => {
   }
 });
 
-test('processes and listeners are read from /proc', () => {
+await test('processes and listeners are read from /proc', () => {
   const stat = '42 (a (b) c) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 12345 1000000 256 18446744073709551615';
   assert.deepEqual(inside.parseProcesses(`${stat}\tprog --x \nnonsense\n`), [{pid: 42, state: 'S', parent: 1, ticks: 200, rss: 256 * 4096, command: 'prog --x'}]);
   const tcp = '  sl  local_address rem_address   st\n   0: 0100007F:1F40 00000000:0000 0A 0:0\n   1: 00000000:0050 00000000:0000 0A 0:0\n   2: 0100007F:1F41 0100007F:0050 01 0:0\n';
   assert.deepEqual(inside.parseListeners(tcp), [{port: 80, address: 'every address'}, {port: 8000, address: 'loopback'}]);
 });
 
-test('denied names are found among events', () => {
+await test('denied names are found among events', () => {
   const text = '2026-07-01T09:30:00Z  Running  CONTAINER_RUNNING  it runs\n2026-07-01T09:30:01Z  egress.deny    a.example.net  name is not allowed\n';
   assert.deepEqual(egress.parseDenied(text), [{time: '2026-07-01T09:30:01Z', target: 'a.example.net', why: 'name is not allowed'}]);
 });
 
-test('outputs of a cell are joined and replaced', () => {
+await test('outputs of a cell are joined and replaced', () => {
   let out = [];
   for (const e of [{type: 'stdout', text: 'a'}, {type: 'stdout', text: 'b'}, {type: 'result', results: {text: '1'}, display: {id: 'd', update: false}}, {type: 'result', results: {text: '2'}, display: {id: 'd', update: true}}, {type: 'error', error: {ename: 'E', evalue: 'v', traceback: []}}, {type: 'ping'}])
     out = notebook.addOutput(out, e);
   assert.deepEqual(out.map((o) => [o.kind, o.text ?? o.results.text]), [['stdout', 'ab'], ['result', '2'], ['error', 'E: v']]);
 });
 
-test('the tree has snapshots, what was made of them, and forks, without circles', () => {
+await test('the tree has snapshots, what was made of them, and forks, without circles', () => {
   const box = (id, more = {}) => ({id, status: {state: 'Running'}, entrypoint: [], createdAt: '', ...more});
   const boxes = [box('a', {metadata: {'fork-of': 'b'}}), box('b', {metadata: {'fork-of': 'a'}}), box('c', {snapshotId: 's'})];
   const shots = [{id: 's', sandboxId: 'a', status: {state: 'Ready'}, createdAt: ''}];
@@ -124,13 +126,41 @@ test('the tree has snapshots, what was made of them, and forks, without circles'
   assert.deepEqual(found.children.map((n) => [n.kind, n.id, n.children.map((c) => c.id)]), [['snapshot', 's', ['c']], ['sandbox', 'b', []]]);
 });
 
-test('sandboxes are searched by words', () => {
+await test('sandboxes are searched by words', () => {
   const s = {id: 'abc', image: {uri: 'python:3.12'}, status: {state: 'Running'}, metadata: {team: 'Search'}, entrypoint: ['tail'], createdAt: ''};
   for (const [query, yes] of [['', true], ['PYTHON', true], ['team=search', true], ['abc tail', true], ['abc head', false]]) assert.equal(sandboxes.fits(s, query), yes, query);
 });
 
-test('rules of the form are read', () => {
+await test('rules of the form are read', () => {
   assert.deepEqual(create.parseRules('example.org\ndeny 10.0.0.0/8\n\n'), [{action: 'allow', target: 'example.org'}, {action: 'deny', target: '10.0.0.0/8'}]);
+});
+
+await test('a change that comes while the list is asked for is not missed', async () => {
+  const asked = []; // answers of the list that are due
+  const json = (body) => new Response(JSON.stringify(body), {headers: {'Content-Type': 'application/json'}});
+  globalThis.fetch = async (where) => {
+    if (where.startsWith('/v1/events')) return new Response(new ReadableStream(), {headers: {'Content-Type': 'text/event-stream'}});
+    if (where.startsWith('/v1/sandboxes?')) return new Promise((done) => asked.push(() => done(json({items: [], pagination: {totalPages: 1}}))));
+    return new Response('{"code":"NOT_FOUND","message":"no"}', {status: 404});
+  };
+  const asks = async (n) => {
+    for (const end = Date.now() + 20000; asked.length < n; await new Promise((done) => setTimeout(done, 20)))
+      assert.ok(Date.now() < end, `the list is not asked for a time number ${n}`); // by itself it is after 30 s
+  };
+  live.start();
+  await asks(1);
+  while (live.mode.get() !== 'events') await new Promise((done) => setTimeout(done, 5));
+  live.refresh();
+  asked[0]();
+  await asks(2);
+  asked[1]();
+  for (let n = 3; n < 6; n++) { // several at once ask once more, and leave the next one heard
+    await new Promise((done) => setTimeout(done, 50));
+    for (let i = 0; i < 3; i++) live.refresh();
+    await asks(n);
+    asked[n - 1]();
+  }
+  live.end();
 });
 
 console.log(`1..${count}`);

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from http.client import HTTPException
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 import postgres_process  # noqa: E402
@@ -261,7 +262,7 @@ class Watch:
     """GET /v1/events, read by a thread."""
 
     def __init__(self, key=None, last=None, query=""):
-        self.events, self.connection = [], SERVER.connection()
+        self.events, self.connection, self.ended = [], SERVER.connection(), False
         headers = {"OPEN-SANDBOX-API-KEY": key or SERVER.api_key}
         self.connection.request("GET", "/v1/events" + query, headers={
             **headers, **({"Last-Event-ID": last} if last else {})})
@@ -272,7 +273,7 @@ class Watch:
 
     def read(self):
         name = ident = None
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError, HTTPException):
             for line in self.reply:
                 line = line.decode().rstrip("\n")
                 if line.startswith("event: "):
@@ -281,6 +282,7 @@ class Watch:
                     ident = line[4:]
                 elif line.startswith("data: "):
                     self.events.append((name, ident, json.loads(line[6:])))
+            self.ended = True  # and was not broken off
 
     def types(self, sandbox):
         return [name for name, _, data in list(self.events) if data.get("sandboxId") == sandbox]
@@ -324,6 +326,24 @@ def changes_are_told_and_can_be_caught_up_with():
 
     wait_for(lambda: "sandbox.deleted" in posted(), "the webhook to get the events")
     assert posted() == types, posted()
+
+
+def a_server_that_stops_keeps_no_watcher_waiting():
+    """Else each of them would hold its end up, and requests of other servers meanwhile."""
+    box = SERVER.create()
+    watch, waiter = Watch(), SERVER.connection()
+    waiter.request("GET", f"/v1/sandboxes/{box}?wait=Paused&timeout=200",
+                   headers={"OPEN-SANDBOX-API-KEY": SERVER.api_key})
+    for _ in range(2):  # what was sent before these has been read when they are answered
+        ask("GET", "/v1/sandboxes")
+    assert SERVER.stop() == 0
+    answer = waiter.getresponse()
+    assert answer.status == 200, answer.status
+    assert json.loads(answer.read())["status"]["state"] == "Running"
+    wait_for(lambda: watch.ended, "the end of the stream")
+    waiter.close()
+    SERVER.start()
+    ask("DELETE", f"/v1/sandboxes/{box}", status=204)
 
 
 # --- doing it once, and on the right version ---
@@ -502,6 +522,7 @@ def main():
             the_record_goes_to_syslog_and_webhook,
             closed_files_have_lasting_names_and_old_ones_go,
             changes_are_told_and_can_be_caught_up_with,
+            a_server_that_stops_keeps_no_watcher_waiting,
             a_create_is_done_once,
             a_change_can_name_the_version,
             waits_for_a_state,

@@ -729,6 +729,52 @@ def drains_and_leaves_sandboxes_running():
             assert box.run("echo awake") == "awake"
 
 
+class Asking:
+    """A client that sends one request after the other until the port is closed: over one connection,
+    or each over a new one. `lost` counts requests that were sent and not answered, unless this
+    client itself was slow to send: connections stay open for half a second only."""
+
+    def __init__(self, server, keeps):
+        self.server, self.keeps = server, keeps
+        self.answered, self.lost = 0, 0
+        self.request = (f"GET /v1/sandboxes HTTP/1.1\r\nHost: x\r\n"
+                        f"OPEN-SANDBOX-API-KEY: {server.api_key}\r\n\r\n").encode()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        sock, before = None, time.monotonic()  # it was open then, or not yet
+        while sock or (sock := self.connect()):
+            begin = time.monotonic()
+            try:
+                sock.sendall(self.request)
+                slow = time.monotonic() - before > 0.2
+                answer = sock.recv(65536)
+            except ConnectionError:
+                answer, slow = b"", time.monotonic() - before > 0.2
+            before = begin
+            self.answered += bool(answer)
+            self.lost += not answer and not slow
+            if not answer or not self.keeps or b"\r\nConnection: close" in answer:
+                sock.close()
+                sock, before = None, time.monotonic()
+
+    def connect(self):
+        with contextlib.suppress(ConnectionError):
+            return socket.create_connection((self.server.host, self.server.port), SECONDS_MAX)
+        return None
+
+
+def what_was_sent_before_it_stops_is_answered():
+    with ServerProcess(*PROGRAMS) as server:
+        asking = [Asking(server, i % 2 == 0) for i in range(16)]
+        wait_for(lambda: all(one.answered for one in asking), "an answer to each")
+        assert server.stop() == 0
+        for one in asking:
+            one.thread.join()
+        assert sum(one.lost for one in asking) == 0, [one.lost for one in asking]
+
+
 def stops_while_it_starts():
     with ServerProcess(*PROGRAMS) as server:
         for i in range(12):
@@ -903,6 +949,7 @@ if __name__ == "__main__":
             forgets_what_was_secret,
             logs_to_files_of_a_home_that_only_root_enters,
             drains_and_leaves_sandboxes_running,
+            what_was_sent_before_it_stops_is_answered,
             stops_while_it_starts,
             sees_what_ended_while_it_was_away,
             says_once_that_there_are_no_user_namespaces,

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import datetime
 import http.client
+import json
 import os
 import pathlib
 import re
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -168,6 +170,82 @@ def asked_from(address, server, path):
     with contextlib.closing(connection):
         connection.request("GET", path, headers={"OPEN-SANDBOX-API-KEY": KEY})
         return connection.getresponse().read().decode().lower()
+
+
+class Watch:
+    """GET /v1/events of a server, read by a thread: (type, id, data) of each."""
+
+    def __init__(self, server, key=KEY, last=None):
+        self.events, self.connection = [], server.connection()
+        self.connection.request("GET", "/v1/events", headers={
+            "OPEN-SANDBOX-API-KEY": key, **({"Last-Event-ID": last} if last else {})})
+        self.reply = self.connection.getresponse()
+        assert self.reply.status == 200, self.reply.read()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        name = ident = None
+        with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
+            for line in self.reply:
+                word, _, rest = line.decode().rstrip("\n").partition(": ")
+                name, ident = rest if word == "event" else name, rest if word == "id" else ident
+                if word == "data":
+                    self.events.append((name, ident, json.loads(rest)))
+
+    def types(self, sandbox):
+        return [name for name, _, data in list(self.events) if data.get("sandboxId") == sandbox]
+
+    def wait(self, name, sandbox=None):
+        wait_for(lambda: any(type_ == name and data.get("sandboxId") == sandbox
+                             for type_, _, data in list(self.events)), f"{name} of {sandbox}")
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def events_of_all_servers_come_from_each():
+    a, b = pair()
+    assert a.request("POST", "/v1/tenants", {"name": "green"})[0] == 201
+    key = a.request("POST", "/v1/keys", {"name": "g", "tenant": "green", "role": "operator"})[2]
+    wait_for(lambda: b.request("GET", "/v1/whoami", key=key["key"])[0] == 200, "b to learn the key")
+    with contextlib.ExitStack() as stack:
+        def watch(*args, **options):
+            watch = Watch(*args, **options)
+            stack.callback(watch.close)
+            return watch
+
+        here, there, green = watch(a), watch(b), watch(b, key["key"])
+        name = a.create()
+        mine = a.request("POST", "/v1/sandboxes", servers_history.REQUEST, key=key["key"])[2]["id"]
+        assert b.request("POST", f"/v1/sandboxes/{name}/pause")[0] == 202
+        for each in (name, mine):
+            assert b.request("DELETE", f"/v1/sandboxes/{each}")[0] == 204
+        for one in (here, there):
+            one.wait("sandbox.deleted", mine)
+            one.wait("sandbox.deleted", name)
+        green.wait("sandbox.deleted", mine)
+        types = there.types(name)
+        assert types == here.types(name) and "sandbox.paused" in types, (types, here.types(name))
+        assert types.count("sandbox.created") == 1, types
+        assert green.types(name) == [] and green.types(mine) == there.types(mine), green.events
+        ids = [ident for _, ident, data in there.events if data.get("sandboxId") == name]
+        assert [data["id"] for _, _, data in there.events if data.get("sandboxId")] == \
+            [ident for _, ident, data in there.events if data.get("sandboxId")], there.events
+        late = watch(b, last=ids[0])  # it kept those of the other server
+        late.wait("sandbox.deleted", name)
+        assert late.types(name) == types[1:], late.events
+        seen = len(there.events)
+        a.kill9()
+        a.start()
+        wait_for(lambda: "reset" in [type_ for type_, _, _ in there.events[seen:]],
+                 "the word that some may have been missed")
+        again = a.create()
+        there.wait("sandbox.running", again)
+        assert a.request("DELETE", f"/v1/sandboxes/{again}")[0] == 204
+        there.wait("sandbox.deleted", again)
+    assert a.request("DELETE", f"/v1/keys/{key['id']}")[0] == 204
+    assert a.request("DELETE", "/v1/tenants/green")[0] == 204
 
 
 def nobody_from_outside_is_taken_for_a_server():
@@ -371,6 +449,26 @@ def a_rolling_restart_refuses_nothing():
     assert not failed and count[0] > 20, (failed[:3], count)
     for name in names.values():
         assert a.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
+
+
+def a_restart_that_waits_for_a_command_refuses_nothing():
+    """A server that is told to stop lets what it streams go on for a while; its port is closed."""
+    a, b = pair()
+    name = a.create()
+    with Gateway(a, name) as gateway, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reply = gateway.start("echo begun; sleep 1000")
+        while b"begun" not in reply.fp.readline():
+            pass
+        restart = pool.submit(a.restart)
+        wait_for(lambda: not a.is_ready(), "the closed port")
+        while not restart.done():
+            status, _, body = b.request("POST", f"/v1/sandboxes/{name}/renew-expiration",
+                                        {"expiresAt": servers_history.stamp(4000)})
+            assert status == 200, (status, body)
+            status, _, body = b.request("GET", f"/v1/sandboxes/{name}")
+            assert status == 200 and body["status"]["state"] == "Running", (status, body)
+        restart.result()
+    assert b.request("DELETE", f"/v1/sandboxes/{name}")[0] == 204
 
 
 def a_server_without_the_database_goes_on_and_changes_nothing():
@@ -602,6 +700,7 @@ TESTS = [
     ports_and_previews_through_the_other_server,
     lists_are_of_all_servers,
     several_are_deleted_at_all_servers,
+    events_of_all_servers_come_from_each,
     nobody_from_outside_is_taken_for_a_server,
     keys_and_tenants_are_everybodys,
     quotas_hold_under_100_parallel_creates,
@@ -609,6 +708,7 @@ TESTS = [
     snapshots_are_found_where_they_are,
     a_server_that_is_killed_comes_back_to_its_sandboxes,
     a_rolling_restart_refuses_nothing,
+    a_restart_that_waits_for_a_command_refuses_nothing,
     a_server_without_the_database_goes_on_and_changes_nothing,
     a_change_is_not_sent_twice,
     what_stays_away_is_given_up_and_expires,

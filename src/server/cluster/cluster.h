@@ -58,6 +58,8 @@ struct cluster_peer {
     bool live;
 };
 struct cluster_peer *cluster_peer_at(struct cluster *c, struct str id); /* NULL = not known */
+/* Visits them: `size_t at = 0; while ((peer = cluster_peer_next(c, &at)))`. */
+struct cluster_peer *cluster_peer_next(struct cluster *c, size_t *at);
 
 /* --- which server holds something ---
  *

@@ -25,6 +25,13 @@ struct cluster_peer *cluster_peer_at(struct cluster *c, struct str id)
     return map_get(&c->peers, id);
 }
 
+struct cluster_peer *cluster_peer_next(struct cluster *c, size_t *at)
+{
+    void *peer = NULL;
+
+    return map_next(&c->peers, at, NULL, &peer) ? peer : NULL;
+}
+
 static struct stream_security *security(struct cluster *c)
 {
     struct tls_client_conf conf = {.ca_file = c->conf.ca_file[0] ? c->conf.ca_file : NULL};

@@ -15,10 +15,13 @@ struct watch {
     struct server *server;
     struct principal by;
     char sandbox[ID_UUID_MAX]; /* "" = all */
+    bool own; /* another server watches: what was told to this one is not told back */
 };
 
 static bool is_wanted(const struct watch *w, const struct event *event)
 {
+    if (event->foreign && (w->own || strcmp(event->type, EVENT_RESET) == 0))
+        return !w->own;
     return principal_sees_sandbox(&w->by, event->tenant, event->sandbox) &&
            (!w->sandbox[0] || strcmp(w->sandbox, event->sandbox) == 0);
 }
@@ -41,6 +44,11 @@ static void on_event(struct event_watcher *watcher, const struct event *event,
                      const struct sandbox *sb UNUSED)
 {
     send_event(container_of(watcher, struct watch, watcher), event);
+}
+
+static void on_stop(struct event_watcher *watcher)
+{
+    sse_end(&container_of(watcher, struct watch, watcher)->sse, 0);
 }
 
 static bool on_kept(void *user, const struct event *event)
@@ -76,22 +84,27 @@ void handle_events_get(struct http_req *req)
         http_reply_error(req, 400, API_INVALID_PARAMETER, "sandboxId: expected an id");
         return;
     }
-    if (s->watchers >= WATCHERS_MAX) {
+    if (s->watchers >= WATCHERS_MAX && !req->forwarded) {
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "%d clients watch events, try again",
                          WATCHERS_MAX);
+        return;
+    }
+    if (s->stopping) { /* events_stop() was before */
+        http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "the server stops, try again");
         return;
     }
     w = mem_new(struct watch);
     w->server = s;
     w->by = *guard_principal(req);
-    w->watcher.on_event = on_event;
+    w->own = req->forwarded;
+    w->watcher = (struct event_watcher){.on_event = on_event, .on_stop = on_stop};
     (void)!str_copy(w->sandbox, sizeof(w->sandbox), sandbox);
     s->watchers++;
     http_req_be_patient(req);
     sse_begin(&w->sse, req, &ops);
     events_watch(s->events, &w->watcher);
     if (!events_after(s->events, last, on_kept, w))
-        (void)sse_send(&w->sse, &(struct sse_event){.name = STR("reset"), .data = STR("{}")});
+        (void)sse_send(&w->sse, &(struct sse_event){.name = STR(EVENT_RESET), .data = STR("{}")});
     events_last_id(s->events, id);
     (void)sse_send_comment(&w->sse, str_of(id)); /* so that the answer begins at once */
     sse_set_ping(&w->sse, PING_MS);

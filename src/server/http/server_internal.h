@@ -22,6 +22,7 @@ struct asking;
 struct oidc;
 struct cluster;
 struct forwarding;
+struct others_events;
 
 /* State of request_log.c. */
 enum { REQUEST_LOG_STATUS_COUNT = 600 };
@@ -49,8 +50,9 @@ struct server {
     struct oidc *oidc; /* NULL = nobody signs in by a provider */
     struct gateway *gateway;
     struct previews *previews;
-    struct cluster *cluster;       /* NULL = this server is the only one, as .. */
-    struct forwarding *forwarding; /* .. this is then */
+    struct cluster *cluster;             /* NULL = this server is the only one, as .. */
+    struct forwarding *forwarding;       /* .. this is then, .. */
+    struct others_events *others_events; /* .. and this */
     struct metrics *metrics;
     struct telemetry *telemetry; /* NULL = none is sent */
     struct logfile *access_log;  /* NULL = use the program's log */
@@ -135,6 +137,12 @@ struct others_delete {
     void *user;
 };
 void others_delete(struct http_req *req, size_t max, const struct others_delete *then);
+/* --- others_events.c: events of all servers --- */
+
+/* Follows what the other servers tell; s->forwarding is there. */
+void others_events_start(struct server *s);
+void others_events_stop(struct server *s); /* before forwarding_free(); not started is fine */
+
 /* Whether it exists for the principal, and is one of those that the query asks for. */
 bool metadata_matches(struct arena *a, struct str metadata, const struct api_list_query *q);
 

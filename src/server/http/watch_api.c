@@ -108,7 +108,8 @@ static void waiter_on_event(struct event_watcher *watcher, const struct event *e
 {
     struct waiter *w = container_of(watcher, struct waiter, watcher);
 
-    if (strcmp(event->sandbox, w->id) == 0 && (!sb || w->states & STATE_BIT(sb->state)))
+    if (!event->foreign && strcmp(event->sandbox, w->id) == 0 &&
+        (!sb || w->states & STATE_BIT(sb->state)))
         waiter_answer(w, sb);
 }
 
@@ -117,6 +118,11 @@ static void waiter_on_due(struct loop_timer *timer)
     struct waiter *w = container_of(timer, struct waiter, timer);
 
     waiter_answer(w, sandboxes_find(w->server->sandboxes, str_of(w->id)));
+}
+
+static void waiter_on_stop(struct event_watcher *watcher)
+{
+    waiter_on_due(&container_of(watcher, struct waiter, watcher)->timer);
 }
 
 /* "30": until it is in a state that stays. "Running,Failed": until it is in one of these. */
@@ -166,7 +172,7 @@ void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb)
         reply_fail(req, &f);
         return;
     }
-    if (states & STATE_BIT(sb->state) || seconds == 0 || s->waiters >= WAITERS_MAX) {
+    if (states & STATE_BIT(sb->state) || seconds == 0 || s->waiters >= WAITERS_MAX || s->stopping) {
         reply_sandbox(req, sb);
         return;
     }
@@ -174,7 +180,7 @@ void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb)
     w->req = req;
     w->server = s;
     w->states = states;
-    w->watcher.on_event = waiter_on_event;
+    w->watcher = (struct event_watcher){.on_event = waiter_on_event, .on_stop = waiter_on_stop};
     memcpy(w->id, sb->id, sizeof(w->id));
     s->waiters++;
     req->ops = &ops;
