@@ -14,8 +14,8 @@
 #include "sandbox/spawn.h"
 
 /* Makes what is missing in `dir` and returns a detached mount of it for the slot, which needs its
- * layer_userns. `given` is what the caller gave for `dir`: of a volume, the detached mount that will
- * be used. `slot_dir` is the slot's directory, `owner` the process that will use it. -EBUSY while
+ * layer_userns. `given` is what the caller gave for `dir`: of a volume, the detached mount that is
+ * used. `slot_dir` is the slot's directory, `owner` the process that will use it. -EBUSY while
  * another sandbox uses it. Everything there may be of a user's making. */
 int lasting_open(int dir, int given, const struct spawn_slot *slot, int slot_dir,
                  const struct slot_owner *owner, struct err *e);

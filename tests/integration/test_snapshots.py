@@ -503,7 +503,8 @@ def a_kill_in_the_middle_of_a_start_loses_nothing():
 
 def fill(sandbox_id):
     """Writes more than its disk holds; what was said of it."""
-    return run(sandbox_id, "dd if=/dev/zero of=/srv/big bs=1M count=64 2>&1 | grep -o 'No space left'")
+    return run(sandbox_id, "dd if=/dev/zero of=/srv/big bs=1M count=64 2>&1 | "
+                           "grep -o 'No space left'")
 
 
 def disks():
