@@ -13,7 +13,8 @@
 enum {
     PLAN_ID_MAX = 64, /* with the NUL; [a-z0-9] and inner '-' */
     PLAN_HOSTNAME_MAX = 64,
-    PLAN_LAYERS_MAX = 127,  /* descriptors of lower directories, topmost first */
+    PLAN_LAYERS_MAX = 135,  /* descriptors of lower directories, topmost first: those of an image,
+                             * and of snapshots above it */
     PLAN_BINDS_MAX = 16,    /* descriptors of volumes: directories or files to mount inside */
     PLAN_TARGET_MAX = 1024, /* path of a volume inside, with the NUL */
     PLAN_DNS_MAX = 3,

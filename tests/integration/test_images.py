@@ -534,6 +534,61 @@ def imports_layout_directories(w):
         assert w.output(w.create("app"), "cat file") == "of the image"
 
 
+def saved_image(layers):
+    """An archive as `docker save` makes it, of the archives of layers."""
+    config = json.dumps({"os": "linux", "config": {"Env": ["PATH=/bin"]},
+                         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
+                         "rootfs": {"type": "layers", "diff_ids": [blob_name(x) for x in layers]}})
+    parts = {f"{i}/layer.tar": layer for i, layer in enumerate(layers)}
+    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": list(parts)}]
+    return tar_of({**parts, "config.json": config.encode(),
+                   "manifest.json": json.dumps(manifest).encode()})
+
+
+def tar_of(files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def images_have_up_to_128_layers(w):
+    """And snapshots stand on them, also several above each other."""
+    root = io.BytesIO()
+    with tarfile.open(fileobj=root, mode="w") as archive:
+        for folder in ROOTS:
+            archive.add(folder, ".")
+    layers = [root.getvalue(), *(tar_of({"common": b"%d\n" % i, f"own-{i}": b"%d\n" % i})
+                                 for i in range(1, 128))]
+    status, _, body = w.api("POST", "import?name=many:128", saved_image(layers))
+    assert (status, body["layers"]) == (201, 128), (status, body)
+    status, _, body = w.api("POST", "import?name=many:129",
+                            saved_image([*layers, tar_of({"more": b""})]))
+    assert status == 400 and "128" in body["message"], (status, body)
+    box, made = w.create("many:128"), []
+    for i in range(6):
+        assert w.output(box, "cat /common /own-1 /own-127; ls / | grep -c own-; ls /work",
+                        uid=0) == "127\n1\n127\n127\nfile"
+        w.output(box, f"echo {i} > /s{i}", uid=0)
+        status, _, body = w.server.request("POST", f"/v1/sandboxes/{box}/snapshots", {})
+        path = f"/v1/snapshots/{body['id']}"
+        wait_for(lambda p=path: w.server.request("GET", p)[2]["status"]["state"] == "Ready",
+                 "the snapshot")
+        made.append(path)
+        assert w.server.request("DELETE", f"/v1/sandboxes/{box}")[0] == 204
+        status, _, body = w.server.request("POST", "/v1/sandboxes", {
+            "snapshotId": body["id"], "resourceLimits": {}, "timeout": 600})
+        assert status == 202, (status, body)
+        box = body["id"]
+        w.server.wait_state(box, "Running")
+    assert w.output(box, "cat /s[0-5]", uid=0).split() == list("012345")
+    for path in ("/v1/sandboxes/" + box, *made):
+        assert w.server.request("DELETE", path)[0] == 204, path
+
+
 def exports_what_it_pulled(w):
     with w.registry() as registry:
         registry.push(LAYOUT, "me/app:1")
@@ -804,6 +859,7 @@ TESTS = [
     pulls_with_events,
     imports_archives,
     imports_layout_directories,
+    images_have_up_to_128_layers,
     exports_what_it_pulled,
     exports_a_few_at_a_time,
     a_round_trip_changes_nothing,
