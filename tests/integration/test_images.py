@@ -414,6 +414,27 @@ def snapshots_stand_on_images(w):
         "of the image\nmore\nhello"
 
 
+def pools_pull_and_hand_out_as_the_user_of_the_image(w):
+    """Whose user may not write where the variables of a claim are kept."""
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        status, _, body = w.server.request("POST", "/v1/pools", {
+            "name": "p", "capacitySpec": {"bufferMin": 1, "bufferMax": 1, "poolMin": 0,
+                                          "poolMax": 5},
+            "template": {"image": {"uri": f"{registry.host}/me/app:1"}, "resourceLimits": {},
+                         "entrypoint": ["tail", "-f", "/dev/null"],
+                         "warmUp": "echo hot >/work/warm"}})
+        assert status == 201, (status, body)
+        status, _, body = w.server.request("POST", "/v1/sandboxes", {
+            "extensions": {"poolRef": "p"}, "timeout": 600, "env": {"MINE": "it's"}})
+        assert status == 202, (status, body)
+    seen = w.output(body["id"], "cat file warm; echo $GREETING $MINE; id -u; "
+                                "cat /opt/opensandbox/.env 2>/dev/null || echo closed")
+    assert seen == "of the image\nhot\nhello it's\n1000\nclosed", seen
+    assert w.server.request("DELETE", f"/v1/sandboxes/{body['id']}")[0] == 204
+    assert w.server.request("DELETE", "/v1/pools/p")[0] == 204
+
+
 # --- the routes of images ---
 
 
@@ -536,8 +557,8 @@ def imports_layout_directories(w):
 
 def saved_image(layers):
     """An archive as `docker save` makes it, of the archives of layers."""
-    config = json.dumps({"os": "linux", "config": {"Env": ["PATH=/bin"]},
-                         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    config = json.dumps({"os": "linux", "architecture": machine, "config": {"Env": ["PATH=/bin"]},
                          "rootfs": {"type": "layers", "diff_ids": [blob_name(x) for x in layers]}})
     parts = {f"{i}/layer.tar": layer for i, layer in enumerate(layers)}
     manifest = [{"Config": "config.json", "RepoTags": None, "Layers": list(parts)}]
@@ -855,6 +876,7 @@ TESTS = [
     asks_by_password,
     survives_a_restart,
     snapshots_stand_on_images,
+    pools_pull_and_hand_out_as_the_user_of_the_image,
     shows_and_removes,
     pulls_with_events,
     imports_archives,
