@@ -435,6 +435,33 @@ def pools_pull_and_hand_out_as_the_user_of_the_image(w):
     assert w.server.request("DELETE", "/v1/pools/p")[0] == 204
 
 
+def an_empty_volume_is_given_to_the_user_of_the_image(w):
+    """One that holds something, or is read-only there, keeps its owner."""
+    def mount(name, **fields):
+        pvc = {"claimName": name, **({"storage": "32Mi"} if name == "sized" else {})}
+        return {"volumes": [{"name": "v", "mountPath": "/data", "pvc": pvc, **fields}]}
+
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        app, root = f"{registry.host}/me/app:1", push_as(registry, "me/app:root",
+                                                         "--config.user", "0")
+        owner = "stat -c '%u %g' /data"
+        assert w.server.request("POST", "/v1/volumes", {"name": "made"})[0] == 201
+        for name in ("made", "new", "sized"):
+            first = w.create(app, **mount(name))
+            assert w.output(first, f"touch /data/f; {owner} /data/f") == "1000 1001\n1000 1001"
+            other = w.create(root, **mount(name))
+            assert w.output(other, f"touch /data/g; {owner} /data/g") == "1000 1001\n0 0"
+        keeper = w.create(root, **mount("kept"))
+        assert w.output(keeper, owner) == "0 0"
+        reader = w.create(app, **mount("kept", readOnly=True))
+        assert w.output(reader, owner) == "0 0"
+        w.output(keeper, "mkdir /data/sub; touch /data/file")
+        for fields in ({}, {"subPath": "sub"}, {"subPath": "file"}):
+            late = w.create(app, **mount("kept", **fields))
+            assert w.output(late, owner) == "0 0", fields
+
+
 # --- the routes of images ---
 
 
@@ -877,6 +904,7 @@ TESTS = [
     survives_a_restart,
     snapshots_stand_on_images,
     pools_pull_and_hand_out_as_the_user_of_the_image,
+    an_empty_volume_is_given_to_the_user_of_the_image,
     shows_and_removes,
     pulls_with_events,
     imports_archives,

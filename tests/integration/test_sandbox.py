@@ -345,9 +345,9 @@ def refuses_a_second_of_the_same_name():
 
 def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, lasting=0, binds=0,
          read_only=0, flags=b"", args=1, env=0, text=b"true\0/\0", runtime=b"", memory=0):
-    head = struct.pack("=I4x64s64s16sII4Q4I2I12x7I136sIII", SPAWN, name, b"", runtime, root, net,
-                       *limits, *ids, layers, lasting, memory, 0, binds, read_only, 0, flags, args,
-                       env, len(text))
+    head = struct.pack("=I4x64s64s16sII4Q4I2I12x8I136sIII", SPAWN, name, b"", runtime, root, net,
+                       *limits, *ids, layers, lasting, memory, 0, binds, read_only, 0, 0, flags,
+                       args, env, len(text))
     return head + text
 
 

@@ -247,6 +247,9 @@ static int add_binds(struct plan *p, const struct api_create *spec, struct api_f
                                     "volumes[%zu]: at most %d volumes; their places, entrypoint "
                                     "and env take at most %d bytes together",
                                     i, PLAN_BINDS_MAX, PLAN_TEXT_MAX);
+        if (spec->volumes[i].kind == API_VOLUME_PVC && !spec->volumes[i].read_only &&
+            !spec->volumes[i].sub_path.n)
+            plan_give_bind(p);
     }
     return 0;
 }
