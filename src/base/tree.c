@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -15,7 +16,25 @@
 enum {
     DIR_CLOEXEC = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
     PLACES_MAX = 512,
+    ENTRIES_BYTES = 1024,
 };
+
+int tree_is_empty(int dir)
+{
+    char entries[ENTRIES_BYTES];
+    long n = syscall(SYS_getdents64, dir, entries, sizeof(entries));
+    size_t count = 0;
+
+    if (n < 0)
+        return -errno;
+    for (long at = 0; at < n; count++) {
+        uint16_t size; /* d_reclen, after inode and offset */
+
+        memcpy(&size, entries + at + 16, sizeof(size));
+        at += size;
+    }
+    return count <= 2; /* "." and ".." */
+}
 
 /* Removes one entry: 0, 1 when it is a directory that is not empty, or -errno. */
 static int entry_remove(int dir, const char *name)

@@ -10,6 +10,10 @@
  * Follows symbolic links. Allocates nothing. */
 int tree_make(const char *path, mode_t mode) MUST_USE;
 
+/* Whether a directory that was just opened for reading has no entry: 1, 0 or -errno. Allocates
+ * nothing. */
+int tree_is_empty(int dir) MUST_USE;
+
 /* Removes parent/name recursively, to any depth; it need not exist. Removes symbolic links without
  * following them; fails with -EBUSY at a mount point below it. Uses two descriptors at any depth.
  * No other process may move directories in the tree meanwhile. May take long. */

@@ -11,15 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/tree.h"
 #include "broker/broker.h"
 #include "broker/disks.h"
 
-enum { LINK_BYTES_MAX = 64, DIRECTORY_NAMES_BYTES = 1024 };
+enum { LINK_BYTES_MAX = 64 };
 
 /* The part of `path` below `dir`: "." for the directory itself, NULL when it is elsewhere. */
 static const char *path_below(const char *path, const char *dir)
@@ -105,19 +105,11 @@ int allow_open(const struct broker *b, uid_t caller, int fd, struct err *e)
 
 static int check_empty(int dir, struct err *e)
 {
-    char names[DIRECTORY_NAMES_BYTES];
-    size_t count = 0;
-    long n = syscall(SYS_getdents64, dir, names, sizeof(names));
+    int r = tree_is_empty(dir);
 
-    if (n < 0)
-        return err_sys(e, errno, "list the directory");
-    for (long at = 0; at < n; count++) {
-        uint16_t size; /* d_reclen, after inode and offset */
-
-        memcpy(&size, names + at + 16, sizeof(size));
-        at += size;
-    }
-    return count > 2 ? err_set(e, ENOTEMPTY, "expected an empty directory") : 0;
+    if (r < 0)
+        return err_sys(e, -r, "list the directory");
+    return r ? 0 : err_set(e, ENOTEMPTY, "expected an empty directory");
 }
 
 int allow_open_dir(const struct broker *b, uid_t caller, int fd, bool empty, struct err *e)

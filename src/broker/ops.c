@@ -154,18 +154,18 @@ static int spawn_limit_disk(struct broker *b, const struct ready *r, uint64_t by
     return error < 0 ? err_wrap(e, error, "limit the disk") : 0;
 }
 
-/* A plan with a lasting layer has no limit. */
+/* A plan with a lasting layer has no limit: that is of the layer itself. */
 static int spawn_open_disk(struct exchange *x, struct ready *r, int *ret_disk)
 {
     const struct plan *plan = x->plan;
     auto_fd dir = -EBADF;
-    int mount;
+    int mount, given;
 
     if (!plan->lasting)
         return spawn_limit_disk(x->b, r, plan->limits.disk_bytes, ret_disk, x->e);
-    dir = allow_open_dir(x->b, x->peer->uid, x->fds[plan->layer_count + plan->bind_count], false,
-                         x->e);
-    mount = dir < 0 ? dir : lasting_open(dir, &r->slot, r->dir, &r->child, x->e);
+    given = x->fds[plan->layer_count + plan->bind_count];
+    dir = allow_open_dir(x->b, x->peer->uid, given, false, x->e);
+    mount = dir < 0 ? dir : lasting_open(dir, given, &r->slot, r->dir, &r->child, x->e);
     if (mount < 0)
         return err_wrap(x->e, mount, "open the writable layer");
     *ret_disk = mount;

@@ -37,7 +37,7 @@ static int open_layer(const struct copying *j, struct layer_copy *ret, struct er
         .usr = j->record->root == PLAN_ROOT_HOST,
         .stop = {j->caller, j->deadline},
     };
-    ret->from = lasting_find(j->dir, e);
+    ret->from = lasting_find(j->dir, j->b->host.disks, e);
     if (ret->from == -ENOENT) {
         ret->from = disk_open_layer(j->dir, e);
         ret->id_first = slot_uid_first(j->record->slot);

@@ -16,7 +16,7 @@
 #include <stdalign.h>
 
 enum {
-    BROKER_WIRE_VERSION = 11,
+    BROKER_WIRE_VERSION = 12,
     BROKER_LIST_MAX = 32,            /* sandboxes in one reply */
     BROKER_FREEZE_MS_MAX = 5 * 1000, /* for a sandbox to freeze or thaw */
     BROKER_MEASURE_MS_MAX = 5 * 1000,

@@ -13,9 +13,11 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/mount_api.h"
+#include "sandbox/disk.h"
 #include "sandbox/layer_ids.h"
 
 #define LINK_NAME  "layer"
+#define DISK_LINK  "disk:" /* begins the link to a volume of limited size; its id follows */
 #define OWNER_NAME "owner"
 
 /* What overlayfs makes for itself belongs to this id on disk, root on the mount. */
@@ -130,10 +132,18 @@ static int take_over(int dir, const struct slot_owner *owner, struct err *e)
     return 0;
 }
 
-/* "<device>:<inode>:<path>", to know it again. */
-static int note_link(int slot_dir, int dir, struct err *e)
+/* The id of the volume that `fd` is on. */
+static bool volume_id(int fd, char ret_id[DISK_VOLUME_ID_BYTES])
 {
-    char link[64], path[PATH_MAX], text[PATH_MAX + 64];
+    uint64_t device, inode;
+
+    return disk_volume_of(fd, ret_id, &device, &inode);
+}
+
+/* "<device>:<inode>:<path>", to know it again. */
+static int link_text(int dir, char text[PATH_MAX], struct err *e)
+{
+    char link[64], path[PATH_MAX];
     struct stat st;
     ssize_t n;
 
@@ -142,10 +152,23 @@ static int note_link(int slot_dir, int dir, struct err *e)
     if (n < 0 || fstat(dir, &st) < 0)
         return err_sys(e, errno, "find the writable layer");
     path[n] = '\0';
-    n = snprintf(text, sizeof(text), "%" PRIx64 ":%" PRIx64 ":%s", (uint64_t)st.st_dev,
+    n = snprintf(text, PATH_MAX, "%" PRIx64 ":%" PRIx64 ":%s", (uint64_t)st.st_dev,
                  (uint64_t)st.st_ino, path);
-    if (n >= PATH_MAX)
-        return err_set(e, ENAMETOOLONG, "the path of the writable layer is too long");
+    return n >= PATH_MAX ? err_set(e, ENAMETOOLONG, "the path of the writable layer is too long")
+                         : 0;
+}
+
+static int note_link(int slot_dir, int dir, struct err *e)
+{
+    char text[PATH_MAX], id[DISK_VOLUME_ID_BYTES];
+    int r = 0;
+
+    if (volume_id(dir, id)) /* which has no path */
+        (void)snprintf(text, sizeof(text), DISK_LINK "%s", id);
+    else
+        r = link_text(dir, text, e);
+    if (r < 0)
+        return r;
     if (symlinkat(text, slot_dir, LINK_NAME) < 0 || mkdirat(slot_dir, "disk", 0700) < 0)
         return err_sys(e, errno, "note the writable layer");
     return 0;
@@ -153,7 +176,19 @@ static int note_link(int slot_dir, int dir, struct err *e)
 
 /* --- opening --- */
 
-int lasting_open(int dir, const struct spawn_slot *slot, int slot_dir,
+/* A volume is a detached mount already, which the caller made for this sandbox. */
+static int mount_of(int dir, int given)
+{
+    char id[DISK_VOLUME_ID_BYTES];
+    int fd;
+
+    if (!volume_id(given, id))
+        return mnt_clone(dir, "", AT_EMPTY_PATH);
+    fd = fcntl(given, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? -errno : fd;
+}
+
+int lasting_open(int dir, int given, const struct spawn_slot *slot, int slot_dir,
                  const struct slot_owner *owner, struct err *e)
 {
     struct mount_attr attr = {
@@ -169,14 +204,23 @@ int lasting_open(int dir, const struct spawn_slot *slot, int slot_dir,
         r = note_link(slot_dir, dir, e);
     if (r < 0)
         return r;
-    mount = mnt_clone(dir, "", AT_EMPTY_PATH);
+    mount = mount_of(dir, given);
     r = mount < 0 ? mount : mnt_set(mount, &attr, AT_EMPTY_PATH);
     if (r == -EINVAL)
         return err_set(e, ENOTSUP, "its file system cannot map user ids");
     return r < 0 ? err_sys(e, -r, "map its ids") : take_fd(&mount);
 }
 
-int lasting_find(int slot_dir, struct err *e)
+/* All mounts of an image are of one file system, also while a sandbox uses another. */
+static int find_on_disk(int disks, const char *id, struct err *e)
+{
+    auto_fd disk = fd_open_at(disks, id, O_RDONLY | O_DIRECTORY, 0, PATH_STRICT, e);
+    auto_fd mount = disk < 0 ? disk : disk_volume_mount(disk, id, e);
+
+    return mount < 0 ? mount : open_dir(mount, "files", e);
+}
+
+int lasting_find(int slot_dir, int disks, struct err *e)
 {
     char text[PATH_MAX];
     ssize_t n = readlinkat(slot_dir, LINK_NAME, text, sizeof(text) - 1);
@@ -188,6 +232,8 @@ int lasting_find(int slot_dir, struct err *e)
     if (n < 0)
         return errno == ENOENT ? -ENOENT : err_sys(e, errno, "find the writable layer");
     text[n] = '\0';
+    if (str_starts(str_of(text), STR(DISK_LINK)))
+        return find_on_disk(disks, text + sizeof(DISK_LINK) - 1, e);
     if (sscanf(text, "%" SCNx64 ":%" SCNx64 ":%n", &device, &inode, &at) != 2 || at == 0)
         return err_set(e, EBADMSG, "the link to the writable layer is damaged");
     fd = fd_open_at(AT_FDCWD, text + at, O_RDONLY | O_DIRECTORY, 0, PATH_REAL, e);

@@ -122,6 +122,11 @@ int plan_add_objects(struct plan *p, struct str target, bool read_only)
     return r;
 }
 
+void plan_give_bind(struct plan *p)
+{
+    p->binds_given |= UINT32_C(1) << (p->bind_count - 1);
+}
+
 static bool is_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || ascii_is_digit(c);
@@ -287,6 +292,8 @@ static int check_binds(const struct plan *p, struct err *e)
         return err_set(e, EINVAL, "plan: binds_read_only has bits beyond bind_count");
     if (p->binds_objects >> p->bind_count)
         return err_set(e, EINVAL, "plan: binds_objects has bits beyond bind_count");
+    if (p->binds_given >> p->bind_count || (p->binds_given & p->binds_objects))
+        return err_set(e, EINVAL, "plan: binds_given has bits that are of no directory");
     plan_targets(p, targets);
     for (size_t i = 0; i < p->bind_count; i++) {
         if (p->root == PLAN_ROOT_HOST && strcmp(targets[i], "/usr") == 0)

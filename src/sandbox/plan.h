@@ -13,7 +13,8 @@
 enum {
     PLAN_ID_MAX = 64, /* with the NUL; [a-z0-9] and inner '-' */
     PLAN_HOSTNAME_MAX = 64,
-    PLAN_LAYERS_MAX = 127,  /* descriptors of lower directories, topmost first */
+    PLAN_LAYERS_MAX = 135,  /* descriptors of lower directories, topmost first: those of an image,
+                             * and of snapshots above it */
     PLAN_BINDS_MAX = 16,    /* descriptors of volumes: directories or files to mount inside */
     PLAN_TARGET_MAX = 1024, /* path of a volume inside, with the NUL */
     PLAN_DNS_MAX = 3,
@@ -71,8 +72,9 @@ struct plan {
                              where that was saved. With a runtime that can */
     uint32_t guarded; /* 1: its network is closed from the start, until a policy opens it */
     uint32_t bind_count;
-    uint32_t binds_read_only;                 /* bit i: volume i is read-only inside */
-    uint32_t binds_objects;                   /* bit i: its descriptor is a socket, see objects.h */
+    uint32_t binds_read_only; /* bit i: volume i is read-only inside */
+    uint32_t binds_objects;   /* bit i: its descriptor is a socket, see objects.h */
+    uint32_t binds_given;     /* bit i: an empty directory of root's, it is given to uid and gid */
     uint8_t layer_flags[PLAN_LAYERS_MAX + 1]; /* enum plan_layer_flags, in the layers' order */
     uint32_t arg_count, env_count;
     uint32_t text_bytes;
@@ -90,7 +92,9 @@ int plan_insert_env(struct plan *p, struct str name, struct str value);
 int plan_set_cwd(struct plan *p, struct str cwd); /* once */
 /* Volumes are mounted in this order: a later one may be inside an earlier one. */
 int plan_add_bind(struct plan *p, struct str target, bool read_only);
-/* The same for a volume of object storage. */
+/* Gives the last volume to the plan's user if it is an empty directory that belongs to root. */
+void plan_give_bind(struct plan *p);
+/* As plan_add_bind() for a volume of object storage. */
 int plan_add_objects(struct plan *p, struct str target, bool read_only);
 
 /* Bytes to send or copy: up to the end of the text. */

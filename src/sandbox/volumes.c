@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/mount_api.h"
+#include "base/tree.h"
 #include "sandbox/disk.h"
 #include "sandbox/host.h"
 #include "sandbox/objects.h"
@@ -176,6 +177,23 @@ static int volume_is_dir(const struct mounts *m, size_t i)
     return fstat(m->binds[i], &st) < 0 ? -errno : S_ISDIR(st.st_mode);
 }
 
+/* Without that, only root inside could write to a new volume. */
+static int volume_give(const struct mounts *m, size_t i, struct err *e)
+{
+    const struct plan *p = m->plan;
+    uint32_t root = m->slot->uid_first;
+    auto_fd dir = -EBADF;
+    struct stat st;
+
+    if (!(p->binds_given >> i & 1))
+        return 0;
+    dir = openat(m->binds[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || fstat(dir, &st) < 0 || st.st_uid != root || st.st_gid != root ||
+        tree_is_empty(dir) != 1)
+        return 0;
+    return fchown(dir, root + p->uid, root + p->gid) < 0 ? err_sys(e, errno, "give it away") : 0;
+}
+
 static int volume_mount(const struct mounts *m, size_t i, const char *target, struct err *e)
 {
     auto_fd place = -EBADF;
@@ -185,6 +203,8 @@ static int volume_mount(const struct mounts *m, size_t i, const char *target, st
         return err_sys(e, -is_dir, "look at it");
     place = place_reach(m, target, is_dir, e);
     r = place < 0 ? place : place_check(m, place, is_dir, e);
+    if (r == 0 && is_dir)
+        r = volume_give(m, i, e);
     if (r < 0)
         return r;
     r = mnt_attach(m->binds[i], place);

@@ -414,6 +414,54 @@ def snapshots_stand_on_images(w):
         "of the image\nmore\nhello"
 
 
+def pools_pull_and_hand_out_as_the_user_of_the_image(w):
+    """Whose user may not write where the variables of a claim are kept."""
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        status, _, body = w.server.request("POST", "/v1/pools", {
+            "name": "p", "capacitySpec": {"bufferMin": 1, "bufferMax": 1, "poolMin": 0,
+                                          "poolMax": 5},
+            "template": {"image": {"uri": f"{registry.host}/me/app:1"}, "resourceLimits": {},
+                         "entrypoint": ["tail", "-f", "/dev/null"],
+                         "warmUp": "echo hot >/work/warm"}})
+        assert status == 201, (status, body)
+        status, _, body = w.server.request("POST", "/v1/sandboxes", {
+            "extensions": {"poolRef": "p"}, "timeout": 600, "env": {"MINE": "it's"}})
+        assert status == 202, (status, body)
+    seen = w.output(body["id"], "cat file warm; echo $GREETING $MINE; id -u; "
+                                "cat /opt/opensandbox/.env 2>/dev/null || echo closed")
+    assert seen == "of the image\nhot\nhello it's\n1000\nclosed", seen
+    assert w.server.request("DELETE", f"/v1/sandboxes/{body['id']}")[0] == 204
+    assert w.server.request("DELETE", "/v1/pools/p")[0] == 204
+
+
+def an_empty_volume_is_given_to_the_user_of_the_image(w):
+    """One that holds something, or is read-only there, keeps its owner."""
+    def mount(name, **fields):
+        pvc = {"claimName": name, **({"storage": "32Mi"} if name == "sized" else {})}
+        return {"volumes": [{"name": "v", "mountPath": "/data", "pvc": pvc, **fields}]}
+
+    with w.registry() as registry:
+        registry.push(LAYOUT, "me/app:1")
+        app, root = f"{registry.host}/me/app:1", push_as(registry, "me/app:root",
+                                                         "--config.user", "0")
+        owner = "stat -c '%u %g' /data"
+        assert w.server.request("POST", "/v1/volumes", {"name": "made"})[0] == 201
+        for name in ("made", "new", "sized"):
+            first = w.create(app, **mount(name))
+            assert w.output(first, f"touch /data/f; {owner} /data/f") == "1000 1001\n1000 1001"
+            other = w.create(root, **mount(name))
+            assert w.output(other, f"touch /data/g; {owner} /data/g") == "1000 1001\n0 0"
+        keeper = w.create(root, **mount("kept"))
+        assert w.output(keeper, owner) == "0 0"
+        reader = w.create(app, **mount("kept", readOnly=True))
+        assert w.output(reader, owner) == "0 0"
+        w.output(keeper, "mkdir /data/sub; touch /data/file")
+        for fields in ({}, {"subPath": "sub"}, {"subPath": "file"}):
+            late = w.create(app, **mount("kept", **fields))
+            assert w.output(late, owner) == "0 0", fields
+
+
 # --- the routes of images ---
 
 
@@ -532,6 +580,61 @@ def imports_layout_directories(w):
         assert status == 201, (status, body)
         assert w.api("GET", quote("docker.io/library/app:latest"))[0] == 200
         assert w.output(w.create("app"), "cat file") == "of the image"
+
+
+def saved_image(layers):
+    """An archive as `docker save` makes it, of the archives of layers."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    config = json.dumps({"os": "linux", "architecture": machine, "config": {"Env": ["PATH=/bin"]},
+                         "rootfs": {"type": "layers", "diff_ids": [blob_name(x) for x in layers]}})
+    parts = {f"{i}/layer.tar": layer for i, layer in enumerate(layers)}
+    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": list(parts)}]
+    return tar_of({**parts, "config.json": config.encode(),
+                   "manifest.json": json.dumps(manifest).encode()})
+
+
+def tar_of(files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def images_have_up_to_128_layers(w):
+    """And snapshots stand on them, also several above each other."""
+    root = io.BytesIO()
+    with tarfile.open(fileobj=root, mode="w") as archive:
+        for folder in ROOTS:
+            archive.add(folder, ".")
+    layers = [root.getvalue(), *(tar_of({"common": b"%d\n" % i, f"own-{i}": b"%d\n" % i})
+                                 for i in range(1, 128))]
+    status, _, body = w.api("POST", "import?name=many:128", saved_image(layers))
+    assert (status, body["layers"]) == (201, 128), (status, body)
+    status, _, body = w.api("POST", "import?name=many:129",
+                            saved_image([*layers, tar_of({"more": b""})]))
+    assert status == 400 and "128" in body["message"], (status, body)
+    box, made = w.create("many:128"), []
+    for i in range(6):
+        assert w.output(box, "cat /common /own-1 /own-127; ls / | grep -c own-; ls /work",
+                        uid=0) == "127\n1\n127\n127\nfile"
+        w.output(box, f"echo {i} > /s{i}", uid=0)
+        status, _, body = w.server.request("POST", f"/v1/sandboxes/{box}/snapshots", {})
+        path = f"/v1/snapshots/{body['id']}"
+        wait_for(lambda p=path: w.server.request("GET", p)[2]["status"]["state"] == "Ready",
+                 "the snapshot")
+        made.append(path)
+        assert w.server.request("DELETE", f"/v1/sandboxes/{box}")[0] == 204
+        status, _, body = w.server.request("POST", "/v1/sandboxes", {
+            "snapshotId": body["id"], "resourceLimits": {}, "timeout": 600})
+        assert status == 202, (status, body)
+        box = body["id"]
+        w.server.wait_state(box, "Running")
+    assert w.output(box, "cat /s[0-5]", uid=0).split() == list("012345")
+    for path in ("/v1/sandboxes/" + box, *made):
+        assert w.server.request("DELETE", path)[0] == 204, path
 
 
 def exports_what_it_pulled(w):
@@ -800,10 +903,13 @@ TESTS = [
     asks_by_password,
     survives_a_restart,
     snapshots_stand_on_images,
+    pools_pull_and_hand_out_as_the_user_of_the_image,
+    an_empty_volume_is_given_to_the_user_of_the_image,
     shows_and_removes,
     pulls_with_events,
     imports_archives,
     imports_layout_directories,
+    images_have_up_to_128_layers,
     exports_what_it_pulled,
     exports_a_few_at_a_time,
     a_round_trip_changes_nothing,

@@ -18,7 +18,7 @@ import tap  # noqa: E402
 from broker_process import Broker, children, comm, wait_for, why_not  # noqa: E402
 
 PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
-LAYERS_MAX = 127
+LAYERS_MAX = 135
 JOBS_MAX = 16  # of a worker
 ATTEMPTS_MAX = 10  # to stop a process while it copies
 LAYER_UID_FIRST = 0xb0000000
@@ -90,14 +90,14 @@ def stacks_as_many_layers_as_images_have():
     with folder() as top:
         root = make_root(top / "root")
         layers = make_layers(top / "layers", LAYERS_MAX - 1)
-        out = BROKER.shell("x", "cat /d/common; ls /d | wc -l; cat /d/own-125; ls /doomed",
+        out = BROKER.shell("x", "cat /d/common; ls /d | wc -l; cat /d/own-133; ls /doomed",
                            *options("--dir", layers), "--dir", root)
-        assert out.split() == ["0", str(LAYERS_MAX), "125", "file"], out
+        assert out.split() == ["0", str(LAYERS_MAX), "133", "file"], out
         for layer in layers:
             shift(layer)  # but not the directory they are in, which only root may enter
-        out = BROKER.shell("x", "cat /d/common; ls /d | wc -l; cat /d/own-125; ls /doomed",
+        out = BROKER.shell("x", "cat /d/common; ls /d | wc -l; cat /d/own-133; ls /doomed",
                            *options("--shifted", layers), "--dir", root)
-        assert out.split() == ["0", str(LAYERS_MAX), "125", "file"], out
+        assert out.split() == ["0", str(LAYERS_MAX), "133", "file"], out
         done = BROKER.ctl("run", *options("--dir", layers), "--dir", root, "--dir", root, "x",
                           "--", "true")
         assert done.returncode != 0 and "--dir" in done.stderr, done

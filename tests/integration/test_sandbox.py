@@ -345,9 +345,9 @@ def refuses_a_second_of_the_same_name():
 
 def plan(name=b"x", root=0, net=0, limits=(0,) * 8, ids=(0, 0), layers=0, lasting=0, binds=0,
          read_only=0, flags=b"", args=1, env=0, text=b"true\0/\0", runtime=b"", memory=0):
-    head = struct.pack("=I4x64s64s16sII4Q4I2I12x7I128sIII", SPAWN, name, b"", runtime, root, net,
-                       *limits, *ids, layers, lasting, memory, 0, binds, read_only, 0, flags, args,
-                       env, len(text))
+    head = struct.pack("=I4x64s64s16sII4Q4I2I12x8I136sIII", SPAWN, name, b"", runtime, root, net,
+                       *limits, *ids, layers, lasting, memory, 0, binds, read_only, 0, 0, flags,
+                       args, env, len(text))
     return head + text
 
 
@@ -355,7 +355,7 @@ def refuses_plans_it_cannot_rely_on():
     cases = [
         (plan(name=b"../etc"), "id"), (plan(name=b""), "id"), (plan(name=b"x" * 64), "id"),
         (plan(root=7), "root"), (plan(net=9), "net "), (plan(ids=(65536, 0)), "uid"),
-        (plan(layers=128), "layer"), (plan(root=1), "layer"), (plan(args=0), "arg_count"),
+        (plan(layers=136), "layer"), (plan(root=1), "layer"), (plan(args=0), "arg_count"),
         (plan(args=1025), "arg_count"), (plan(text=b"true"), "text"),
         (plan(text=b"true\0relative\0"), "cwd"),
         (plan(env=1, text=b"true\0NOVALUE\0/\0"), "environment"),

@@ -501,6 +501,52 @@ def a_kill_in_the_middle_of_a_start_loses_nothing():
     nothing_is_left()
 
 
+def fill(sandbox_id):
+    """Writes more than its disk holds; what was said of it."""
+    return run(sandbox_id, "dd if=/dev/zero of=/srv/big bs=1M count=64 2>&1 | "
+                           "grep -o 'No space left'")
+
+
+def disks():
+    """Images of what has a limit and outlives a sandbox."""
+    return os.listdir(SERVER.state / "disks")
+
+
+def a_persistent_sandbox_keeps_to_its_disk():
+    for limits, config in (({"memory": "256Mi", "disk": "32Mi"}, {}),
+                           ({"memory": "256Mi"}, {"default_disk": "32Mi"})):
+        SERVER.config["runtime"] = config
+        SERVER.restart()
+        box = SERVER.create(persistent=True, resourceLimits=limits)
+        run(box, "echo kept >/srv/f; chown 5:6 /srv/f; echo tool >/usr/local/t")
+        assert len(disks()) == 1 and fill(box) == "No space left", disks()
+        do(box, "stop")
+        SERVER.kill9()
+        SERVER.start()
+        do(box, "start")  # full as it is
+        assert run(box, "cat /srv/f /usr/local/t; stat -c %u:%g /srv/f; rm /srv/big; "
+                        "echo more >/srv/more; cat /srv/more").split() == [
+            "kept", "tool", "5:6", "more"]
+        name = snapshot(box)
+        fork_, = fork(box, timeout=600)
+        copy = restore(name, persistent=True, resourceLimits=limits)
+        assert len(disks()) == 3, disks()
+        for other in (fork_, copy):
+            assert run(other, "cat /srv/f /srv/more; stat -c %u:%g /srv/f").split() == [
+                "kept", "more", "5:6"]
+            assert fill(other) == "No space left"
+        run(box, "rm /srv/more")
+        do(box, "rollback", {"snapshotId": name})
+        assert run(box, "cat /srv/f /srv/more").split() == ["kept", "more"]
+        assert fill(box) == "No space left"
+        delete(box, copy, fork_)
+        forget(name)
+        nothing_is_left()
+        wait_for(lambda: not disks(), "the end of the images")
+    SERVER.config["runtime"] = {}
+    SERVER.restart()
+
+
 def expiry_may_stop():
     box = SERVER.create(persistent=True, onExpiry="stop", timeout=600)
     run(box, "echo 1 >/srv/f")
@@ -637,7 +683,7 @@ def one_that_ended_may_be_started():
 def refuses_to_keep_what_it_cannot():
     create = {"image": {"uri": "host"}, "entrypoint": ["sleep", "1"], "resourceLimits": {}}
     for more in ({"onExpiry": "stop"}, {"persistent": True, "onExpiry": "later"},
-                 {"persistent": True, "resourceLimits": {"disk": "1Gi"}}, {"persistent": "maybe"}):
+                 {"persistent": True, "resourceLimits": {"disk": "9Ti"}}, {"persistent": "maybe"}):
         refused(400, "SANDBOX::INVALID_PARAMETER", "POST", "/v1/sandboxes", {**create, **more})
     box = SERVER.create()
     for what in ("stop", "start"):
@@ -686,6 +732,7 @@ TESTS = [
     a_persistent_sandbox_stops_and_starts,
     a_persistent_sandbox_of_a_snapshot_outlives_it,
     a_kill_in_the_middle_of_a_start_loses_nothing,
+    a_persistent_sandbox_keeps_to_its_disk,
     expiry_may_stop,
     a_request_starts_one_that_is_stopped,
     expiry_stops_and_a_request_starts,

@@ -39,8 +39,10 @@ struct claim {
     struct api_create spec;
     struct buf env; /* the file with its variables; empty = none */
     char *env_path;
-    bool runs;  /* its entrypoint is not the template's */
-    bool dirty; /* the sandbox has something of this claim */
+    bool runs;    /* its entrypoint is not the template's */
+    bool dirty;   /* the sandbox has something of this claim */
+    bool as_root; /* its variables are written by root: the image's user could not */
+    struct err refused;
     unsigned tries;
     struct sandbox_grant grant, mark;
     op_done_fn *done;
@@ -163,12 +165,20 @@ static void claim_run(struct claim *c, struct sandbox *sb)
                       on_run, c);
 }
 
+static void claim_env(struct claim *c, struct sandbox *sb);
+
+/* Files are written by the image's user, who may lack access to that directory. Where execd is not
+ * root itself, the second try fails, too, and the first tells why. */
 static void on_env(void *user, struct sandbox *sb, const struct err *e)
 {
     struct claim *c = user;
 
-    if (e->code)
-        claim_errand_failed(c, sb, "env", e);
+    if (e->code && !c->as_root && !c->all->stopped) {
+        c->refused = *e;
+        c->as_root = true;
+        claim_env(c, sb);
+    } else if (e->code)
+        claim_errand_failed(c, sb, "env", c->as_root ? &c->refused : e);
     else
         claim_run(c, sb);
 }
@@ -198,6 +208,7 @@ static void claim_env(struct claim *c, struct sandbox *sb)
 {
     AUTO_BUF(body, FORM_MAX);
     char boundary[ID_REQUEST_MAX], type[64 + ID_REQUEST_MAX];
+    struct str target = c->as_root ? STR("/v1/filesystem/0/0/files/upload") : STR("/files/upload");
     struct err e = {0};
 
     if (c->env.n == 0) {
@@ -214,7 +225,7 @@ static void claim_env(struct claim *c, struct sandbox *sb)
     pool_errand_start(c->all, sb,
                       &(struct execd_request){
                           .sandbox_id = str_of(sb->id),
-                          .target = STR("/files/upload"),
+                          .target = target,
                           .content_type = str_of(type),
                           .body = buf_str(&body),
                           .limit_ms = ERRAND_MS,
@@ -231,6 +242,7 @@ static void on_marked(void *user, struct sandbox *sb, const struct api_fail *fai
         return;
     }
     c->dirty = true;
+    c->as_root = false;
     claim_env(c, sb);
 }
 

@@ -111,6 +111,30 @@ TEST(tree, goes_on_where_it_was_on_each_level)
     CHECK_EQ(access(path, F_OK), -1);
 }
 
+static int is_empty(int at, const char *name)
+{
+    auto_fd dir = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return tree_is_empty(dir);
+}
+
+TEST(tree, tells_an_empty_directory)
+{
+    char path[32];
+    auto_fd top = scratch(path), file = -EBADF;
+
+    CHECK_EQ(is_empty(top, "."), 1);
+    CHECK_EQ(mkdirat(top, "sub", 0700), 0);
+    CHECK_EQ(is_empty(top, "."), 0);
+    CHECK_EQ(is_empty(top, "sub"), 1);
+    file = openat(top, "sub/.file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(file >= 0);
+    CHECK_EQ(is_empty(top, "sub"), 0);
+    CHECK_EQ(tree_is_empty(file), -ENOTDIR);
+    CHECK_EQ(tree_is_empty(-EBADF), -EBADF);
+    CHECK_EQ(tree_remove(AT_FDCWD, path, NULL), 0);
+}
+
 TEST(tree, makes_directories)
 {
     char path[32], at[64];

@@ -132,6 +132,9 @@ TEST(plan, names_the_volume_that_is_wrong)
     p->binds_read_only = 1;
     check_refused(p, "binds_read_only");
     p->binds_read_only = 0;
+    p->binds_given = 1;
+    check_refused(p, "binds_given");
+    p->binds_given = 0;
     CHECK_EQ(plan_add_bind(p, STR("/a"), false), 0);
     CHECK_EQ(plan_add_bind(p, STR("/usr"), false), 0);
     check_refused(p, "bind 1");

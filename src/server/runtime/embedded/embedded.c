@@ -229,17 +229,43 @@ static int erase_files(const struct call *c, struct err *e)
     return embedded_layer_erase(c->em, name, e);
 }
 
-/* Opens it, and makes it if need be: for a new sandbox, or after a rollback that was cut short. */
-static int open_files(const struct call *c, struct err *e)
+struct files_call {
+    int dir;
+    const char *name;
+    uint64_t bytes;
+};
+
+static int call_make_files(void *user, struct broker_client *client, struct err *e)
+{
+    const struct files_call *c = user;
+
+    return broker_make_volume(client, c->dir, c->name, c->bytes, e);
+}
+
+static int make_files(struct call *c, const char *name, uint64_t bytes, struct err *e)
+{
+    struct files_call files = {c->em->layers.dir, name, bytes};
+    int r;
+
+    if (bytes == 0)
+        return mkdirat(files.dir, name, 0700) < 0 && errno != EEXIST
+                   ? err_sys(e, errno, "make a directory for the files of sandbox %s", c->id)
+                   : 0;
+    r = embedded_call(c->em, call_make_files, &files, e);
+    return r < 0 && r != -EEXIST ? err_wrap(e, r, "limit the disk of a persistent sandbox") : 0;
+}
+
+/* Opens it, and makes it if need be: for a new sandbox, or after a rollback that was cut short. One
+ * that is there keeps its limit, or none. */
+static int open_files(struct call *c, uint64_t bytes, struct err *e)
 {
     char name[NAME_MAX + 1];
-    int fd;
+    int r = 0;
 
     files_name(c, name);
-    if (mkdirat(c->em->layers.dir, name, 0700) < 0 && errno != EEXIST)
-        return err_sys(e, errno, "make a directory for the files of sandbox %s", c->id);
-    fd = openat(c->em->layers.dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? err_sys(e, errno, "open the files of sandbox %s", c->id) : fd;
+    if (faccessat(c->em->layers.dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        r = make_files(c, name, bytes, e);
+    return r < 0 ? r : embedded_reach(c->em, c->em->layers.dir, name, false, e);
 }
 
 static int call_remove(struct call *c, struct broker_client *client, struct err *e)
@@ -396,6 +422,7 @@ static int spawn(struct call *c, struct err *e)
 static int spawn_with(struct call *c, struct runtime_create *create, int dir, struct err *e)
 {
     const struct api_create *spec = create->spec;
+    const struct embedded_plan *plan = create->plan;
     int binds[PLAN_BINDS_MAX + 2];
     size_t count = spec->volumes_count;
     auto_fd listener = make_listener(c->em, c->id, e);
@@ -408,7 +435,7 @@ static int spawn_with(struct call *c, struct runtime_create *create, int dir, st
     if (r < 0)
         return r;
     if (c->plan->lasting) {
-        binds[count] = r = open_files(c, e);
+        binds[count] = r = open_files(c, plan->files_bytes, e);
         count += r >= 0;
     }
     if (r >= 0 && c->plan->memory) {

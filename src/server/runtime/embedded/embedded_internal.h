@@ -62,6 +62,7 @@ void embedded_image_note(struct runtime *r, struct str image, struct buf *out);
 /* What a request comes to. Owns no descriptor. */
 struct embedded_plan {
     struct plan plan;
+    uint64_t files_bytes;             /* limit of what a persistent sandbox writes; 0 = none */
     const struct embedded_root *root; /* NULL: made of an image of the store */
     struct embedded_source source;    /* the root as a base, and the layers above it */
     struct image_reference reference; /* of an image of the store ... */

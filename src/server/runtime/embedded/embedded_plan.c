@@ -13,8 +13,10 @@
 #include "server/runtime/embedded/embedded_images.h"
 
 /* Refuses limits that the plan has no field for. */
-static int check_limits(const struct api_limits *asked, struct api_fail *f)
+static int check_limits(const struct api_create *spec, struct api_fail *f)
 {
+    const struct api_limits *asked = &spec->limits;
+
     if (asked->cpu_millicores > PLAN_MILLICORES_MAX)
         return api_fail_invalid(f, "resourceLimits.cpu: expected at most %d cores, got %llu.%03llu",
                                 PLAN_MILLICORES_MAX / 1000,
@@ -29,6 +31,12 @@ static int check_limits(const struct api_limits *asked, struct api_fail *f)
     if (asked->disk_bytes && asked->disk_bytes < DISK_BYTES_MIN)
         return api_fail_invalid(f, "resourceLimits.disk: expected at least %dMi, got %llu bytes",
                                 DISK_BYTES_MIN >> 20, (unsigned long long)asked->disk_bytes);
+    if (spec->persistent && asked->disk_bytes > DISK_VOLUME_BYTES_MAX)
+        return api_fail_invalid(f,
+                                "resourceLimits.disk: expected at most %lluTi for a persistent "
+                                "sandbox, got %llu bytes",
+                                (unsigned long long)(DISK_VOLUME_BYTES_MAX >> 40),
+                                (unsigned long long)asked->disk_bytes);
     return 0;
 }
 
@@ -97,13 +105,10 @@ int embedded_check_abilities(struct runtime *r, const struct api_create *spec, s
     if (spec->os.n && !str_eq(spec->os, STR("linux")))
         return api_fail_invalid(f, "platform.os: this runtime runs linux sandboxes, not %.*s",
                                 STR_ARG(spec->os));
-    if (spec->persistent && spec->limits.disk_bytes)
-        return api_fail_invalid(f, "resourceLimits.disk: the files of a persistent sandbox cannot "
-                                   "be limited; leave one of them out");
     if (spec->arch.n && !str_eq(spec->arch, str_of(arch)))
         return api_fail_invalid(f, "platform.arch: this machine is %s, not %.*s", arch,
                                 STR_ARG(spec->arch));
-    return check_limits(&spec->limits, f);
+    return check_limits(spec, f);
 }
 
 #define DIR_PREFIX "dir:" /* of a source's base */
@@ -126,6 +131,17 @@ static void set_limits(const struct embedded *em, const struct api_limits *asked
     l->tmp_bytes = l->memory_bytes ? l->memory_bytes / 2 : TMP_BYTES_USUAL;
     if (l->tmp_bytes < TMP_BYTES_MIN)
         l->tmp_bytes = TMP_BYTES_MIN;
+}
+
+/* What a persistent sandbox writes is in a volume of that size, not in the slot. */
+static void limit_files(struct embedded_plan *ret)
+{
+    uint64_t bytes = ret->plan.limits.disk_bytes;
+
+    if (bytes && bytes < DISK_VOLUME_BYTES_MIN)
+        bytes = DISK_VOLUME_BYTES_MIN;
+    ret->files_bytes = bytes < DISK_VOLUME_BYTES_MAX ? bytes : DISK_VOLUME_BYTES_MAX;
+    ret->plan.limits.disk_bytes = 0;
 }
 
 /* A single argument that contains blanks is split as a command line. */
@@ -231,6 +247,9 @@ static int add_binds(struct plan *p, const struct api_create *spec, struct api_f
                                     "volumes[%zu]: at most %d volumes; their places, entrypoint "
                                     "and env take at most %d bytes together",
                                     i, PLAN_BINDS_MAX, PLAN_TEXT_MAX);
+        if (spec->volumes[i].kind == API_VOLUME_PVC && !spec->volumes[i].read_only &&
+            !spec->volumes[i].sub_path.n)
+            plan_give_bind(p);
     }
     return 0;
 }
@@ -388,8 +407,8 @@ int embedded_plan_make(struct embedded *em, const struct runtime_create *c,
     if (set_memory(em, c, plan, f) < 0)
         return -EBADMSG;
     plan->lasting = spec->persistent;
-    if (spec->persistent) /* the broker cannot limit those yet */
-        plan->limits.disk_bytes = 0;
+    if (spec->persistent)
+        limit_files(ret);
     if (add_args(plan, spec, f) < 0 || add_env(plan, spec, image, f) < 0)
         return -EBADMSG;
     if (plan_set_cwd(plan, cwd) < 0)

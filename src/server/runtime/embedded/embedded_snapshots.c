@@ -2,6 +2,7 @@
  * layer, which goes above the layers that the sandbox was made of.
  *
  *   <id>.part -> copied -> (merged with those below, when there are many) -> <id> -> <id>.json */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +19,11 @@
 enum {
     COPY_WAIT_MS = 16 * 60 * 1000, /* the broker ends it earlier */
     CHAIN_MAX = 4, /* layers of snapshots above each other; more are merged into one */
+    CHAIN_KEPT_MAX = PLAN_LAYERS_MAX - IMAGE_LAYERS_MAX, /* that any image takes above it */
     NAME_ROOM = ID_UUID_MAX + 16,
 };
+
+static_assert(CHAIN_MAX < CHAIN_KEPT_MAX, "what cannot be merged is kept");
 
 #define PART_SUFFIX   ".part"
 #define MERGED_SUFFIX ".merged"
@@ -129,8 +133,9 @@ static int rename_layer(const struct making *m, const char *from, struct err *e)
 /* The new layer above those below: as they are. */
 static int keep_chain(struct making *m, struct err *e)
 {
-    if (m->below.count + 2 > PLAN_LAYERS_MAX)
-        return err_set(e, E2BIG, "more than %d snapshots above each other", PLAN_LAYERS_MAX - 2);
+    if (m->below.count == CHAIN_KEPT_MAX)
+        return err_set(e, E2BIG, "more than %d snapshots above each other, which were not merged",
+                       CHAIN_KEPT_MAX);
     memcpy(m->made.layers[1], m->below.layers[0], m->below.count * sizeof(m->below.layers[0]));
     m->made.count = m->below.count + 1;
     return rename_layer(m, m->part, e);
