@@ -603,7 +603,8 @@ def nft_hold(chain, held):
     jump = attribute(nested | 1, text(1, "immediate"), attribute(  # to the verdict's register
         nested | 2, attribute(1, 0), attribute(nested | 2, verdict)))
     name = [text(1, table), text(3, "held")], [text(1, table), text(2, "held")]
-    steps = [(NFT_MSG_NEWCHAIN, name[0]), (NFT_MSG_NEWRULE, [*name[1], attribute(nested | 4, jump)])]
+    steps = [(NFT_MSG_NEWCHAIN, name[0]),
+             (NFT_MSG_NEWRULE, [*name[1], attribute(nested | 4, jump)])]
     if not held:
         steps = [(NFT_MSG_DELRULE, name[1]), (NFT_MSG_DELCHAIN, name[0])]
     messages = [(NFNL_MSG_BATCH_BEGIN, 1, struct.pack("=BB", 0, 0) + struct.pack("!H", 10)),
