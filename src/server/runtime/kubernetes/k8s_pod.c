@@ -244,9 +244,11 @@ static void write_main(struct json_writer *w, const struct k8s_plan *p, bool age
 
 /* --- the egress sidecar --- */
 
-static void write_probe(struct json_writer *w, struct str token)
+enum { READY_TRIES = 30, FIRST_TRIES = 300 }; /* one per second */
+
+static void write_probe(struct json_writer *w, struct str key, struct str token, int tries)
 {
-    json_write_key(w, STR("readinessProbe"));
+    json_write_key(w, key);
     json_write_object(w);
     json_write_key(w, STR("httpGet"));
     json_write_object(w);
@@ -258,7 +260,7 @@ static void write_probe(struct json_writer *w, struct str token)
     json_write_array_end(w);
     json_write_object_end(w);
     json_member_i64(w, STR("periodSeconds"), 1);
-    json_member_i64(w, STR("failureThreshold"), 30);
+    json_member_i64(w, STR("failureThreshold"), tries);
     json_write_object_end(w);
 }
 
@@ -299,11 +301,16 @@ static void write_sidecar_env(struct json_writer *w, const struct k8s_plan *p)
     json_write_array_end(w);
 }
 
+/* As an init container that goes on running it is waited for: it has started when it answers. */
 static void write_sidecar(struct json_writer *w, const struct k8s_plan *p)
 {
     json_write_object(w);
     json_member_string(w, STR("name"), STR("egress"));
     json_member_string(w, STR("image"), str_of(p->config->egress.image));
+    if (p->config->egress.start_first) {
+        json_member_string(w, STR("restartPolicy"), STR("Always"));
+        write_probe(w, STR("startupProbe"), p->token, FIRST_TRIES);
+    }
     write_sidecar_env(w, p);
     json_write_key(w, STR("ports"));
     json_write_array(w);
@@ -312,7 +319,7 @@ static void write_sidecar(struct json_writer *w, const struct k8s_plan *p)
     json_member_i64(w, STR("containerPort"), K8S_EGRESS_PORT);
     json_write_object_end(w);
     json_write_array_end(w);
-    write_probe(w, p->token);
+    write_probe(w, STR("readinessProbe"), p->token, READY_TRIES);
     write_mounts(w, p->spec->credential_proxy, has_lists(p));
     write_capabilities(w, STR("add"), (const char *const[]){"NET_ADMIN", NULL});
     json_write_object_end(w);
@@ -412,11 +419,13 @@ void k8s_pod_write(struct json_writer *w, const struct k8s_plan *p, bool agent)
     json_write_key(w, STR("initContainers"));
     json_write_array(w);
     write_installer(w, p);
+    if (k8s_plan_filters(p) && p->config->egress.start_first)
+        write_sidecar(w, p);
     json_write_array_end(w);
     json_write_key(w, STR("containers"));
     json_write_array(w);
     write_main(w, p, agent);
-    if (k8s_plan_filters(p))
+    if (k8s_plan_filters(p) && !p->config->egress.start_first)
         write_sidecar(w, p);
     json_write_array_end(w);
     if (p->runtime_class[0])

@@ -274,6 +274,23 @@ TEST(k8s_manifest, hands_the_sidecar_what_the_operator_says)
         CHECK_STR(variable(&m, c, rows[i][0]), rows[i][1]);
 }
 
+TEST(k8s_manifest, starts_the_sidecar_first_if_told_to)
+{
+    char config[sizeof(operator_config) + 32];
+    auto_made m;
+    const struct json *c;
+
+    (void)snprintf(config, sizeof(config), "%sstart_first = true\n", operator_config);
+    make_with(&m, config, REQUEST ",\"networkPolicy\":{}}", NULL);
+    CHECK(!named(CONTAINERS, "egress"));
+    c = json_first(kube_get(m.tree, POD ".initContainers"));
+    CHECK_STR(at(&m, c, "name"), "\"execd-installer\""); /* it writes the lists */
+    c = named(kube_get(m.tree, POD ".initContainers"), "egress");
+    CHECK_STR(at(&m, c, "restartPolicy"), "\"Always\"");
+    CHECK_STR(at(&m, c, "startupProbe.httpGet.path"), "\"/healthz\"");
+    CHECK_STR(at(&m, c, "readinessProbe.httpGet.path"), "\"/healthz\"");
+}
+
 /* Files, in a directory of their own, written before the containers start. */
 TEST(k8s_manifest, has_the_operators_lists_for_every_sandbox)
 {
