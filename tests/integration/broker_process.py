@@ -12,7 +12,7 @@ import tempfile
 import time
 
 SECONDS_MAX = 240  # longer than anything that works takes, also in a VM on a busy host
-WIRE_VERSION = 11
+WIRE_VERSION = 12
 CONFIG, SPAWN, OPEN, SIGNAL, PAUSE, RESUME, STAT, LIST, REMOVE = range(1, 10)
 REPLY_MIN = 8 + 256
 

@@ -172,9 +172,10 @@ ALLOWED = [("allow", "*.allowed.test")]
 
 def denies_by_default(w, tap):
     box = w.create(rules=[])
-    # That of a sandbox which was removed before goes after the answer to its removal.
-    tap.check("a sandbox with a policy has a chain, and it is the only one", lambda: nft_only(
-        [f"sb{os.readlink(w.server.state / 'ids' / box)}"]))
+    slot = os.readlink(w.server.state / "ids" / box)
+    # Those of a sandbox which was removed before go after the answer to its removal.
+    tap.check("a sandbox with a policy has its chains, and they are the only ones",
+              lambda: nft_only([f"sb{slot}", f"sb{slot}-denied"]))
     before = w.internet.arrivals()
     tap.check("deny-all: no name resolves", lambda: no(w.inside(box, "lookup('www.allowed.test')")))
     got = w.inside(box, """[tcp('203.0.113.99'), tcp('2001:db8:3::99'), udp('203.0.113.99'),
@@ -424,6 +425,16 @@ def answers_those_who_may(w, tap):
     tap.check("events, bytes and connections can be asked for at port 18080", lambda: same(
         (status, {e["event"] for e in got["events"]} >= {"egress.deny"}, got["bytes"] >= 60,
          got["connections"] > 0), (200, True, True, True)))
+    w.inside(box, "[tcp('2001:db8:3::99', 443), udp('203.0.113.99', 5353), "
+                  "tcp('203.0.113.99')]")
+
+    def dropped():
+        got = w.server.request("GET", f"/sandboxes/{box}/proxy/18080/events")[2]["events"]
+        return [e["target"] for e in got if e["reason"].startswith("address, port or protocol")]
+    tap.check("what was tried without a name is an event", lambda: wait_for(
+        lambda: {"203.0.113.99:80/tcp", "[2001:db8:3::99]:443/tcp", "203.0.113.99:5353/udp"} ==
+        set(dropped()), "the events"))
+    tap.check("... one for each", lambda: same(len(dropped()), 3))
     text = str(w.server.request("GET", f"/sandboxes/{box}/proxy/18080/metrics")[2])
     tap.check("and the same for Prometheus", lambda: same(
         "opensandbox_egress_sandbox_bytes_total{sandbox=" in text.replace("\\", ""), True))
@@ -622,7 +633,8 @@ def nft_hold(chain, held):
 
 def nft_left():
     """Names of the chains of sandboxes."""
-    return sorted({name.decode() for name in re.findall(rb"(?<=\0)sb\d+(?=\0)", nft_dump())})
+    return sorted({name.decode() for name in re.findall(
+        rb"(?<=\0)sb\d+(?:-denied)?(?=\0)", nft_dump())})
 
 
 def nft_dump():
