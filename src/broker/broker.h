@@ -163,7 +163,9 @@ int policy_learn(const struct broker *b, const struct slot_record *record, int d
                  const struct netns_entry *entries, size_t count, struct err *e);
 int policy_traffic_of(const struct broker *b, const struct slot_record *record,
                       struct netns_traffic *ret, struct err *e);
-void policy_forget(const struct broker *b, uint32_t slot, int dir); /* of a removed sandbox */
+/* Of a removed sandbox. As long as it fails the slot must stay: the rules would be those of the
+ * next sandbox with its number. */
+int policy_forget(const struct broker *b, uint32_t slot, int dir, struct err *e);
 
 /* pause.c: freezing. `dir` is the slot's directory; -ESRCH when the sandbox has ended. */
 /* Pauses or resumes a sandbox. While a snapshot holds it, it stays frozen until that is done. */

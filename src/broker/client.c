@@ -38,7 +38,7 @@ static const uint32_t reply_ms[BROKER_OP_COUNT] = {
     [BROKER_FILL] = LONG_MS,     [BROKER_SWEEP] = LONG_MS,    [BROKER_INFO] = SHORT_MS,
     [BROKER_ERASE] = SHORT_MS,   [BROKER_REACH] = SHORT_MS,   [BROKER_UNPACK] = SHORT_MS,
     [BROKER_MERGE] = SHORT_MS,   [BROKER_MEASURE] = SHORT_MS, [BROKER_LEARN] = SHORT_MS,
-    [BROKER_OBJECTS] = SHORT_MS, [BROKER_TRAFFIC] = SHORT_MS,
+    [BROKER_OBJECTS] = SHORT_MS, [BROKER_TRAFFIC] = SHORT_MS, [BROKER_DENIED] = SHORT_MS,
 };
 
 void broker_handle_done(struct broker_handle *h)
@@ -55,14 +55,14 @@ void broker_close(struct broker_client *c)
 /* --- traces --- */
 
 static const char *const op_names[BROKER_OP_COUNT] = {
-    [BROKER_CONFIG] = "config",     [BROKER_SPAWN] = "spawn", [BROKER_OPEN] = "open",
-    [BROKER_SIGNAL] = "signal",     [BROKER_PAUSE] = "pause", [BROKER_RESUME] = "resume",
-    [BROKER_STAT] = "stat",         [BROKER_LIST] = "list",   [BROKER_REMOVE] = "remove",
-    [BROKER_SNAPSHOT] = "snapshot", [BROKER_FILL] = "fill",   [BROKER_SWEEP] = "sweep",
-    [BROKER_INFO] = "info",         [BROKER_ERASE] = "erase", [BROKER_REACH] = "reach",
-    [BROKER_UNPACK] = "unpack",     [BROKER_MERGE] = "merge", [BROKER_MEASURE] = "measure",
-    [BROKER_POLICY] = "policy",     [BROKER_LEARN] = "learn", [BROKER_OBJECTS] = "objects",
-    [BROKER_TRAFFIC] = "traffic",
+    [BROKER_CONFIG] = "config",     [BROKER_SPAWN] = "spawn",   [BROKER_OPEN] = "open",
+    [BROKER_SIGNAL] = "signal",     [BROKER_PAUSE] = "pause",   [BROKER_RESUME] = "resume",
+    [BROKER_STAT] = "stat",         [BROKER_LIST] = "list",     [BROKER_REMOVE] = "remove",
+    [BROKER_SNAPSHOT] = "snapshot", [BROKER_FILL] = "fill",     [BROKER_SWEEP] = "sweep",
+    [BROKER_INFO] = "info",         [BROKER_ERASE] = "erase",   [BROKER_REACH] = "reach",
+    [BROKER_UNPACK] = "unpack",     [BROKER_MERGE] = "merge",   [BROKER_MEASURE] = "measure",
+    [BROKER_POLICY] = "policy",     [BROKER_LEARN] = "learn",   [BROKER_OBJECTS] = "objects",
+    [BROKER_TRAFFIC] = "traffic",   [BROKER_DENIED] = "denied",
 };
 
 /* What the broker says of its part lies within the call, or is not believed. */
@@ -332,6 +332,19 @@ int broker_traffic(struct broker_client *c, const char *id, struct netns_traffic
     r = exchange(c, &request, NULL, 0, &reply, NULL, e);
     if (r >= 0)
         *ret = reply.traffic;
+    return r;
+}
+
+int broker_denied(struct broker_client *c, struct netns_denied ret[NETNS_DENIED_MAX], struct err *e)
+{
+    struct broker_request request = {.op = BROKER_DENIED};
+    struct broker_reply reply;
+    int r = exchange(c, &request, NULL, 0, &reply, NULL, e);
+
+    if (r > NETNS_DENIED_MAX)
+        return err_set(e, EPROTO, "the broker tells of %d connections at once", r);
+    if (r > 0)
+        memcpy(ret, reply.denied, (size_t)r * sizeof(ret[0]));
     return r;
 }
 

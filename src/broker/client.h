@@ -46,6 +46,9 @@ int broker_learn(struct broker_client *c, const char *id, const struct netns_ent
 /* What it has sent and received; -ENOENT when it has no policy, or is gone. */
 int broker_traffic(struct broker_client *c, const char *id, struct netns_traffic *ret,
                    struct err *e);
+/* What policies of all sandboxes dropped since the last call. Returns how many. */
+int broker_denied(struct broker_client *c, struct netns_denied ret[NETNS_DENIED_MAX],
+                  struct err *e);
 int broker_signal(struct broker_client *c, const char *id, int signal, struct err *e);
 int broker_pause(struct broker_client *c, const char *id, struct err *e);
 int broker_resume(struct broker_client *c, const char *id, struct err *e);

@@ -181,7 +181,9 @@ static int life_remove_parts(const struct broker *b, uint32_t slot, int dir, con
         return err_wrap(e, r, "remove cgroups");
     if (b->host.has_bridge)
         (void)netns_release(&b->host.net, slot, NULL);
-    policy_forget(b, slot, dir);
+    r = policy_forget(b, slot, dir, e);
+    if (r < 0)
+        return r;
     life_disown(b, dir);
     r = life_unname(b, id, slot, e);
     life_abandon(dir);

@@ -661,6 +661,11 @@ static int op_traffic(struct exchange *x)
     return r < 0 ? r : policy_traffic_of(x->b, &record, &x->reply->traffic, x->e);
 }
 
+static int op_denied(struct exchange *x)
+{
+    return x->b->host.has_bridge ? netns_policy_denied(&x->b->host.net, x->reply->denied, x->e) : 0;
+}
+
 static void info_count(void *user, uint32_t slot)
 {
     const struct exchange *x = user;
@@ -730,6 +735,7 @@ static const struct {
       [BROKER_LEARN] = {0,           op_learn   },
     [BROKER_OBJECTS] = {0,           op_objects },
       [BROKER_TRAFFIC] = {0,           op_traffic },
+    [BROKER_DENIED] = {0,           op_denied  },
 };
 
 size_t broker_answer(struct broker *b, struct broker_peer *peer,
@@ -756,7 +762,8 @@ size_t broker_answer(struct broker *b, struct broker_peer *peer,
         reply->result = err_set(x.e, EPROTO, "a connection begins with its configuration");
     else if (peer->configured && peer->config.role == BROKER_ROLE_EGRESS &&
              message->op != BROKER_POLICY && message->op != BROKER_LEARN &&
-             message->op != BROKER_TRAFFIC && message->op != BROKER_INFO)
+             message->op != BROKER_TRAFFIC && message->op != BROKER_DENIED &&
+             message->op != BROKER_INFO)
         reply->result = err_set(x.e, EPERM, "this connection may only ask for policies");
     else if (ops[message->op].fds >= 0 && fd_count != (size_t)ops[message->op].fds)
         reply->result = err_set(x.e, EPROTO, "expected %d descriptors", ops[message->op].fds);

@@ -73,8 +73,11 @@ int policy_traffic_of(const struct broker *b, const struct slot_record *record,
     return netns_policy_traffic(&b->host.net, record->slot, ret, e);
 }
 
-void policy_forget(const struct broker *b, uint32_t slot, int dir)
+int policy_forget(const struct broker *b, uint32_t slot, int dir, struct err *e)
 {
+    int r = 0;
+
     if (faccessat(dir, MARKER, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        (void)netns_policy_clear(&b->host.net, slot, NULL);
+        r = netns_policy_clear(&b->host.net, slot, e);
+    return r < 0 ? err_wrap(e, r, "remove its rules") : 0;
 }

@@ -26,6 +26,7 @@ static const size_t request_bytes[BROKER_OP_COUNT] = {
     [BROKER_MEASURE] = HEAD,
     [BROKER_LEARN] = PAYLOAD(struct broker_learn),
     [BROKER_TRAFFIC] = PAYLOAD(struct broker_id),
+    [BROKER_DENIED] = HEAD,
     [BROKER_OBJECTS] = PAYLOAD(struct objects_spec),
 };
 

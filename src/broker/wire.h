@@ -54,12 +54,13 @@ enum broker_op {
     BROKER_OBJECTS, /* objects_spec. Reply: a socket, on which a struct objects_message arrives; it is
                        the volume's descriptor of a plan */
     BROKER_TRAFFIC, /* broker_id: of a sandbox with a policy. Reply: traffic */
+    BROKER_DENIED,  /* Reply: denied, `result` of them, since the last request */
     BROKER_OP_COUNT,
 };
 
 enum broker_role {
     BROKER_ROLE_ALL,
-    BROKER_ROLE_EGRESS, /* BROKER_POLICY, BROKER_LEARN, BROKER_TRAFFIC, BROKER_INFO */
+    BROKER_ROLE_EGRESS, /* BROKER_POLICY, _LEARN, _TRAFFIC, _DENIED, _INFO */
 };
 
 struct broker_config {
@@ -212,6 +213,7 @@ struct broker_reply {
         struct broker_sandbox list[BROKER_LIST_MAX]; /* `result` entries */
         struct broker_info info;
         struct netns_traffic traffic;
+        struct netns_denied denied[NETNS_DENIED_MAX];
     };
     struct cgroup_stat stat;
     struct broker_timing timing;

@@ -112,6 +112,7 @@ struct egress {
     struct broker_client client; /* of the worker */
     struct egress_stats stats;
     struct loop_timer sweep;
+    struct denials *denials;  /* NULL before denied_start */
     int sandboxes;            /* <data>/sandboxes */
     int door;                 /* bound for HTTP; -EBADF once it serves */
     struct loop_io broker_io; /* of an inherited connection: tells its end */
@@ -133,6 +134,13 @@ struct event {
     const char *reason;
     char detail[EVENT_DETAIL_MAX];
 };
+
+/* A connection that was dropped, and told of. */
+struct dropped {
+    struct netns_denied what;
+    uint64_t at_ns; /* 0 = none */
+};
+enum { EGRESS_DROPPED_MAX = 16 }; /* remembered of one sandbox */
 
 struct guarded {
     struct egress *egress;
@@ -167,6 +175,7 @@ struct guarded {
     uint64_t recorded_now;
     uint64_t unrecorded;          /* decisions since the last line to the pipe */
     struct netns_traffic traffic; /* as last read */
+    struct dropped *dropped;      /* EGRESS_DROPPED_MAX; NULL = none yet */
 };
 
 /* --- guarded.c: the table --- */
@@ -261,6 +270,11 @@ void api_event_stream(struct http_req *req);
 void api_metrics(struct http_req *req); /* of the sandbox {id}, or of the process */
 /* Reads the traffic of a sandbox, then calls `then`, if the client is still there. */
 void api_with_traffic(struct http_req *req, struct guarded *b, void (*then)(struct http_req *req));
+
+/* --- denied.c: connections that policies dropped, as events --- */
+
+void denied_start(struct egress *g);
+void denied_stop(struct egress *g); /* after the pool has stopped */
 
 /* --- api.c: HTTP --- */
 

@@ -200,6 +200,7 @@ static void guarded_free(struct guarded *b)
     vault_free(b->vault);
     policy_free(b->policy);
     free(b->events);
+    free(b->dropped);
     free(b);
 }
 

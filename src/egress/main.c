@@ -411,6 +411,7 @@ static int serve(struct life *l, struct err *e)
         r = egress_confine(e);
     if (r < 0)
         return r;
+    denied_start(g);
     log_event(LOG_INFO, "ready", LOG_STR("version", OPENSANDBOX_VERSION),
               LOG_U64("sandboxes", g->guarded.n), LOG_U64("resolvers", g->conf.upstream_count));
     r = loop_run(g->loop, e);
@@ -426,6 +427,7 @@ static void clean_up(struct life *l)
         (void)pool_stop(g->pool, UINT32_MAX);
         loop_settle(g->loop);
     }
+    denied_stop(g);
     resolver_free(g->resolver);
     if (g->loop)
         loop_timer_stop(g->loop, &g->sweep);

@@ -24,6 +24,14 @@ enum {
     PORT_HTTP = 80,
     PORT_HTTPS = 443,
     LEARNED_KEY_MAX = 24, /* address, protocol, port */
+    DENIED_PER_S = 20,    /* that are noted of one sandbox */
+    DENIED_NOTES_MAX = 1024,
+    DENIED_MS = 60 * 1000,
+};
+
+static const struct nft_notes denied_notes[POLICY_VERSIONS] = {
+    {"denied4", NFPROTO_IPV4, DENIED_NOTES_MAX, DENIED_MS},
+    {"denied6", NFPROTO_IPV6, DENIED_NOTES_MAX, DENIED_MS},
 };
 
 #define SETS(digit, type, bytes)                                                                   \
@@ -58,6 +66,7 @@ static void names_fill(const struct netns_conf *conf, uint32_t slot, struct poli
     (void)snprintf(n->table, sizeof(n->table), "opensandbox-egress%s%.9s", usual ? "" : "-",
                    usual ? "" : conf->bridge);
     (void)snprintf(n->chain, sizeof(n->chain), "sb%u", slot);
+    (void)snprintf(n->denied, sizeof(n->denied), "sb%u-denied", slot);
     (void)snprintf(n->all, sizeof(n->all), "sb%u-all", slot);
     (void)snprintf(n->begun, sizeof(n->begun), "sb%u-begun", slot);
     for (size_t i = 0; i < POLICY_VERSIONS; i++) {
@@ -435,7 +444,10 @@ static void rule_accept(struct policy_change *c)
 static void rule_drop(struct policy_change *c)
 {
     nft_count(&c->b);
-    nft_drop(&c->b);
+    if (c->names.denied[0])
+        nft_goto(&c->b, c->names.denied);
+    else
+        nft_drop(&c->b);
 }
 
 void policy_rule(struct policy_change *c)
@@ -594,8 +606,25 @@ void policy_chain_sets(struct policy_change *c)
     }
 }
 
+/* A rule each, as a full set and a limit that is reached end a rule. */
+static void denied_rules(struct policy_change *c)
+{
+    nft_branch_add(&c->b, &c->table, c->names.denied);
+    nft_chain_empty(&c->b, &c->table, c->names.denied);
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        nft_notes_add(&c->b, &c->table, &denied_notes[i]);
+        nft_rule(&c->b, &c->table, c->names.denied);
+        nft_match_nfproto(&c->b, policy_versions[i].nfproto);
+        nft_match_limited(&c->b, DENIED_PER_S);
+        nft_note_ct(&c->b, &denied_notes[i]);
+    }
+    nft_rule(&c->b, &c->table, c->names.denied);
+    nft_drop(&c->b);
+}
+
 static void fill_slot(struct policy_change *c)
 {
+    denied_rules(c);
     nft_branch_add(&c->b, &c->table, c->names.chain);
     nft_chain_empty(&c->b, &c->table, c->names.chain);
     if (c->policy) {
@@ -617,6 +646,7 @@ static void fill_slot(struct policy_change *c)
 static void fill_clear(struct policy_change *c)
 {
     nft_branch_add(&c->b, &c->table, c->names.chain);
+    nft_branch_add(&c->b, &c->table, c->names.denied);
     for (size_t i = 0; i < POLICY_VERSIONS; i++) {
         put_address(c, &policy_versions[i], &policy_versions[i].guard, false);
         put_address(c, &policy_versions[i], &policy_versions[i].member, false);
@@ -627,6 +657,8 @@ static void fill_clear(struct policy_change *c)
     nft_counter_remove(&c->b, &c->table, c->names.all);
     nft_counter_remove(&c->b, &c->table, c->names.begun);
     nft_branch_remove(&c->b, &c->table, c->names.chain);
+    nft_chain_empty(&c->b, &c->table, c->names.denied);
+    nft_branch_remove(&c->b, &c->table, c->names.denied);
 }
 
 void policy_fill_learn(struct policy_change *c)
@@ -690,6 +722,58 @@ int netns_policy_traffic(const struct netns_conf *conf, uint32_t slot, struct ne
 
     names_fill(conf, slot, &names);
     return policy_traffic(&names, ret, e);
+}
+
+/* --- what was dropped --- */
+
+struct denied_reading {
+    struct netns_denied *ret;
+    int family;
+    size_t count;
+};
+
+static void take_denied(void *user, const struct nft_noted *noted)
+{
+    struct denied_reading *r = user;
+    size_t bytes = r->family == AF_INET ? 4 : 16;
+    struct netns_denied *d = &r->ret[r->count];
+
+    if (r->count == NETNS_DENIED_MAX)
+        return;
+    *d = (struct netns_denied){
+        .family = (uint8_t)r->family, .protocol = noted->protocol, .port = noted->port};
+    memcpy(d->from, noted->from, bytes);
+    memcpy(d->to, noted->to, bytes);
+    r->count++;
+}
+
+static void fill_forget_denied(struct policy_change *c)
+{
+    for (size_t i = 0; i < POLICY_VERSIONS; i++)
+        nft_notes_empty(&c->b, &c->table, &denied_notes[i]);
+}
+
+int netns_policy_denied(const struct netns_conf *conf, struct netns_denied ret[NETNS_DENIED_MAX],
+                        struct err *e)
+{
+    struct denied_reading reading = {.ret = ret};
+    struct policy_change c = {.conf = conf};
+    struct nft_table table;
+    int r = kept_open(e);
+
+    names_fill(conf, 0, &c.names);
+    table = (struct nft_table){NFPROTO_INET, c.names.table};
+    for (size_t i = 0; r >= 0 && i < POLICY_VERSIONS; i++) {
+        reading.family = policy_versions[i].family;
+        r = nft_notes_read(&kept.nl, &table, &denied_notes[i], take_denied, &reading, e);
+    }
+    if (r == -ENOENT)
+        return 0; /* no sandbox had a policy yet */
+    if (r < 0)
+        netlink_close(&kept.nl); /* with replies that nobody read */
+    if (r >= 0 && reading.count > 0)
+        r = policy_transact(&c, fill_forget_denied, e);
+    return r < 0 ? r : (int)reading.count;
 }
 
 int netns_policy_clear(const struct netns_conf *conf, uint32_t slot, struct err *e)

@@ -6,12 +6,14 @@
  *     set member4, member6    sandboxes under a policy: DNS is redirected to NETNS_DNS_PORT
  *     set caught4, caught6    sandboxes with interception: TCP 80 and 443 to NETNS_TLS_PORT
  *     chain forward           both directions of a sandbox's traffic, by its map
+ *     set denied4, denied6    connections that were dropped and not read yet, for a minute
  *     chain sb<slot>          closed: drops. Else, in this order:
  *         connection with the mark of this policy      accept
  *         DNS that was not redirected, port 853        drop
  *         denied prefixes                              drop
  *         addresses learned from DNS, allowed prefixes mark the connection, accept
  *         the rest                                     the default
+ *     chain sb<slot>-denied   notes what is dropped, a part of a flood, and drops it
  *     set sb<slot>-...        denied and allowed prefixes, learned addresses, per IP version
  *
  * A sandbox is its address: the bridge lets no port send from another. Each policy has a new mark,
@@ -90,5 +92,16 @@ struct netns_traffic {
 /* -ENOENT when the slot has no policy. */
 int netns_policy_traffic(const struct netns_conf *conf, uint32_t slot, struct netns_traffic *ret,
                          struct err *e);
+/* A connection, or its first packet, that a policy dropped. */
+struct netns_denied {
+    uint8_t family, protocol; /* AF_INET, AF_INET6; IPPROTO_* */
+    uint16_t port;            /* of destination; of TCP, UDP and the like */
+    uint8_t from[16], to[16]; /* network order */
+};
+enum { NETNS_DENIED_MAX = 64 };
+/* What was dropped since the last call, of all slots; each connection once. The rest of many is
+ * forgotten. Returns how many. */
+int netns_policy_denied(const struct netns_conf *conf, struct netns_denied ret[NETNS_DENIED_MAX],
+                        struct err *e);
 /* Removes all rules of a slot; absent is fine. */
 int netns_policy_clear(const struct netns_conf *conf, uint32_t slot, struct err *e);

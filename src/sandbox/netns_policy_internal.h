@@ -22,6 +22,7 @@ extern const struct policy_version policy_versions[POLICY_VERSIONS]; /* IPv4, IP
 /* Names of a chain and its sets. */
 struct policy_names {
     char table[40], chain[POLICY_NAME_MAX];
+    char denied[POLICY_NAME_MAX]; /* chain that notes and drops; "" = nothing is noted */
     char all[POLICY_NAME_MAX], begun[POLICY_NAME_MAX]; /* counters */
     char deny[2][POLICY_NAME_MAX], allow[2][POLICY_NAME_MAX], learned[2][POLICY_NAME_MAX];
 };

@@ -541,6 +541,138 @@ void nft_match_ct_key(struct netlink_batch *b, uint8_t nfproto, enum nft_ct_key 
     look_up(b, set);
 }
 
+static uint32_t address_registers(uint8_t nfproto)
+{
+    return nfproto == NFPROTO_IPV4 ? 1 : 4;
+}
+
+void nft_notes_add(struct netlink_batch *b, const struct nft_table *t, const struct nft_notes *n)
+{
+    uint32_t address = n->nfproto == NFPROTO_IPV4 ? NFT_TYPE_V4 : NFT_TYPE_V6;
+    uint64_t ms = htobe64(n->timeout_ms);
+
+    rule_end(b);
+    message(b, n->name, NFT_MSG_NEWSET, NLM_F_CREATE, t->family);
+    netlink_add_str(b, NFTA_SET_TABLE, t->name);
+    netlink_add_str(b, NFTA_SET_NAME, n->name);
+    netlink_add_be32(b, NFTA_SET_FLAGS, NFT_SET_EVAL | NFT_SET_TIMEOUT);
+    netlink_add_be32(b, NFTA_SET_KEY_TYPE,
+                     address << 3 * TYPE_BITS |
+                         NFT_TYPE_JOIN(address, NFT_TYPE_PROTO, NFT_TYPE_PORT));
+    netlink_add_be32(b, NFTA_SET_KEY_LEN, 2 * (address_registers(n->nfproto) + 1) * REG_BYTES);
+    netlink_add_be32(b, NFTA_SET_ID, SET_ID_OTHERS + (uint32_t)b->count);
+    netlink_add(b, NFTA_SET_TIMEOUT, &ms, sizeof(ms));
+    netlink_nest(b, NFTA_SET_DESC);
+    netlink_add_be32(b, NFTA_SET_DESC_SIZE, n->max);
+    netlink_nest_end(b);
+}
+
+void nft_note_ct(struct netlink_batch *b, const struct nft_notes *n)
+{
+    bool v4 = n->nfproto == NFPROTO_IPV4;
+    uint32_t step = address_registers(n->nfproto);
+
+    load_ct(b, REG_A, v4 ? NFT_CT_SRC_IP : NFT_CT_SRC_IP6, true);
+    load_ct(b, REG_A + step, v4 ? NFT_CT_DST_IP : NFT_CT_DST_IP6, true);
+    load_ct(b, REG_A + 2 * step, NFT_CT_PROTOCOL, true);
+    load_ct(b, REG_A + 2 * step + 1, NFT_CT_PROTO_DST, true);
+    expression(b, "dynset");
+    netlink_add_str(b, NFTA_DYNSET_SET_NAME, n->name);
+    netlink_add_be32(b, NFTA_DYNSET_OP, NFT_DYNSET_OP_ADD);
+    netlink_add_be32(b, NFTA_DYNSET_SREG_KEY, REG_A);
+    expression_end(b);
+}
+
+void nft_match_limited(struct netlink_batch *b, uint32_t per_second)
+{
+    uint64_t rate = htobe64(per_second), second = htobe64(1);
+
+    expression(b, "limit");
+    netlink_add(b, NFTA_LIMIT_RATE, &rate, sizeof(rate));
+    netlink_add(b, NFTA_LIMIT_UNIT, &second, sizeof(second));
+    netlink_add_be32(b, NFTA_LIMIT_BURST, per_second);
+    netlink_add_be32(b, NFTA_LIMIT_TYPE, NFT_LIMIT_PKTS);
+    expression_end(b);
+}
+
+struct notes_reading {
+    size_t address_bytes;
+    void (*visit)(void *user, const struct nft_noted *noted);
+    void *user;
+};
+
+/* The next attribute of a list. */
+static bool cut_attribute(struct str *list, uint16_t *ret_type, struct str *ret)
+{
+    struct nlattr a;
+
+    if (list->n < NLA_HDRLEN)
+        return false;
+    memcpy(&a, list->p, sizeof(a));
+    if (a.nla_len < NLA_HDRLEN || a.nla_len > list->n)
+        return false;
+    *ret_type = a.nla_type & NLA_TYPE_MASK;
+    *ret = str_make(list->p + NLA_HDRLEN, a.nla_len - (size_t)NLA_HDRLEN);
+    *list = str_skip(*list, min_size(NLA_ALIGN(a.nla_len), list->n));
+    return true;
+}
+
+static struct str attribute_in(struct str list, uint16_t wanted)
+{
+    struct str value;
+    uint16_t type;
+
+    while (cut_attribute(&list, &type, &value))
+        if (type == wanted)
+            return value;
+    return STR_NONE;
+}
+
+static int take_notes(void *user, const struct nlmsghdr *reply)
+{
+    const struct notes_reading *r = user;
+    struct str list = netlink_attr(reply, sizeof(struct nfgenmsg), NFTA_SET_ELEM_LIST_ELEMENTS);
+    struct str element;
+    uint16_t type;
+
+    while (cut_attribute(&list, &type, &element)) {
+        struct str key = attribute_in(attribute_in(element, NFTA_SET_ELEM_KEY), NFTA_DATA_VALUE);
+        const uint8_t *p = (const uint8_t *)key.p;
+        size_t n = 2 * r->address_bytes;
+
+        if (key.n < n + REG_BYTES + sizeof(uint16_t))
+            continue;
+        r->visit(r->user, &(struct nft_noted){
+                              .from = p,
+                              .to = p + r->address_bytes,
+                              .protocol = p[n],
+                              .port = (uint16_t)(p[n + REG_BYTES] << 8 | p[n + REG_BYTES + 1])});
+    }
+    return 0;
+}
+
+int nft_notes_read(struct netlink *nl, const struct nft_table *t, const struct nft_notes *n,
+                   void (*visit)(void *user, const struct nft_noted *noted), void *user,
+                   struct err *e)
+{
+    struct notes_reading reading = {address_registers(n->nfproto) * REG_BYTES, visit, user};
+    NETLINK_BATCH(b, 512);
+
+    message(&b, n->name, NFT_MSG_GETSETELEM, NLM_F_DUMP, t->family);
+    netlink_add_str(&b, NFTA_SET_ELEM_LIST_TABLE, t->name);
+    netlink_add_str(&b, NFTA_SET_ELEM_LIST_SET, n->name);
+    return netlink_query(nl, &b, take_notes, &reading, e);
+}
+
+/* Without a list of elements, all are removed. */
+void nft_notes_empty(struct netlink_batch *b, const struct nft_table *t, const struct nft_notes *n)
+{
+    rule_end(b);
+    message(b, n->name, NFT_MSG_DELSETELEM, 0, t->family);
+    netlink_add_str(b, NFTA_SET_ELEM_LIST_TABLE, t->name);
+    netlink_add_str(b, NFTA_SET_ELEM_LIST_SET, n->name);
+}
+
 void nft_set_ct_mark(struct netlink_batch *b, uint32_t mark)
 {
     load_constant(b, REG_A, &mark, sizeof(mark));
@@ -605,20 +737,13 @@ void nft_counter_remove(struct netlink_batch *b, const struct nft_table *t, cons
 
 static uint64_t be64_of(struct str attributes, uint16_t wanted)
 {
-    while (attributes.n >= NLA_HDRLEN) {
-        struct nlattr a;
-        uint64_t value;
+    struct str found = attribute_in(attributes, wanted);
+    uint64_t value;
 
-        memcpy(&a, attributes.p, sizeof(a));
-        if (a.nla_len < NLA_HDRLEN || a.nla_len > attributes.n)
-            break;
-        if ((a.nla_type & NLA_TYPE_MASK) == wanted && a.nla_len == NLA_HDRLEN + sizeof(value)) {
-            memcpy(&value, attributes.p + NLA_HDRLEN, sizeof(value));
-            return be64toh(value);
-        }
-        attributes = str_skip(attributes, min_size(NLA_ALIGN(a.nla_len), attributes.n));
-    }
-    return 0;
+    if (found.n != sizeof(value))
+        return 0;
+    memcpy(&value, found.p, sizeof(value));
+    return be64toh(value);
 }
 
 static int take_counts(void *user, const struct nlmsghdr *reply)
@@ -672,6 +797,19 @@ void nft_accept(struct netlink_batch *b)
 void nft_drop(struct netlink_batch *b)
 {
     verdict(b, NF_DROP);
+}
+
+void nft_goto(struct netlink_batch *b, const char *chain)
+{
+    expression(b, "immediate");
+    netlink_add_be32(b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
+    netlink_nest(b, NFTA_IMMEDIATE_DATA);
+    netlink_nest(b, NFTA_DATA_VERDICT);
+    netlink_add_be32(b, NFTA_VERDICT_CODE, (uint32_t)NFT_GOTO);
+    netlink_add_str(b, NFTA_VERDICT_CHAIN, chain);
+    netlink_nest_end(b);
+    netlink_nest_end(b);
+    expression_end(b);
 }
 
 void nft_masquerade(struct netlink_batch *b)

@@ -136,6 +136,30 @@ void nft_match_ct_in(struct netlink_batch *b, uint8_t nfproto, const char *set);
 enum nft_ct_key { NFT_CT_KEY_ADDRESS, NFT_CT_KEY_PROTOCOL, NFT_CT_KEY_PORT };
 void nft_match_ct_key(struct netlink_batch *b, uint8_t nfproto, enum nft_ct_key last,
                       const char *set);
+/* Adds a set for nft_note_ct: connections, forgotten after a time, `max` at most. */
+struct nft_notes {
+    const char *name;
+    uint8_t nfproto; /* NFPROTO_IPV4, NFPROTO_IPV6 */
+    uint32_t max;
+    uint64_t timeout_ms;
+};
+void nft_notes_add(struct netlink_batch *b, const struct nft_table *t, const struct nft_notes *n);
+/* Notes the packet's connection; matches unless the set is full. */
+void nft_note_ct(struct netlink_batch *b, const struct nft_notes *n);
+struct nft_noted {
+    const uint8_t *from, *to; /* 4 or 16 bytes each */
+    uint8_t protocol;
+    uint16_t port; /* of destination */
+};
+/* Visits what a set has noted. -ENOENT when there is none. */
+int nft_notes_read(struct netlink *nl, const struct nft_table *t, const struct nft_notes *n,
+                   void (*visit)(void *user, const struct nft_noted *noted), void *user,
+                   struct err *e);
+void nft_notes_empty(struct netlink_batch *b, const struct nft_table *t, const struct nft_notes *n);
+/* Matches so many packets a second. */
+void nft_match_limited(struct netlink_batch *b, uint32_t per_second);
+/* Goes on with a chain instead of this one. */
+void nft_goto(struct netlink_batch *b, const char *chain);
 /* Matches if n bytes of the packet are a key of the set. */
 void nft_match_in(struct netlink_batch *b, struct nft_at at, size_t n, const char *set);
 

@@ -57,7 +57,8 @@ class Namespace:
         self.holder = subprocess.Popen(
             ["unshare", "--net", "sh", "-c",
              "ip link set lo up && " + " && ".join(
-                 f"ip addr add {a} dev lo" for a in (ADDRESS, ADDRESS_ELSE, ADDRESS_6)) +
+                 # Without "nodad" a busy kernel gives an IPv6 address out only after a while.
+                 f"ip addr add {a} dev lo" for a in (ADDRESS, ADDRESS_ELSE, f"{ADDRESS_6} nodad")) +
              " && echo up && exec cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.holder.stdout.readline() == b"up\n"

@@ -164,12 +164,18 @@ def no(got):
 
 
 NETLINK_NETFILTER, NFT_MSG_GETCHAIN, NLM_F_DUMP_REQUEST = 12, 10 << 8 | 4, 0x301
+NFT_MSG_NEWCHAIN, NFT_MSG_DELCHAIN = 10 << 8 | 3, 10 << 8 | 5
+NFT_MSG_NEWRULE, NFT_MSG_DELRULE = 10 << 8 | 6, 10 << 8 | 8
+NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NLM_F_CREATE = 0x10, 0x11, 0x400
 ALLOWED = [("allow", "*.allowed.test")]
 
 
 def denies_by_default(w, tap):
     box = w.create(rules=[])
-    tap.check("a sandbox with a policy has a chain", lambda: same(len(nft_left()), 1))
+    slot = os.readlink(w.server.state / "ids" / box)
+    # Those of a sandbox which was removed before go after the answer to its removal.
+    tap.check("a sandbox with a policy has its chains, and they are the only ones",
+              lambda: nft_only([f"sb{slot}", f"sb{slot}-denied"]))
     before = w.internet.arrivals()
     tap.check("deny-all: no name resolves", lambda: no(w.inside(box, "lookup('www.allowed.test')")))
     got = w.inside(box, """[tcp('203.0.113.99'), tcp('2001:db8:3::99'), udp('203.0.113.99'),
@@ -419,6 +425,16 @@ def answers_those_who_may(w, tap):
     tap.check("events, bytes and connections can be asked for at port 18080", lambda: same(
         (status, {e["event"] for e in got["events"]} >= {"egress.deny"}, got["bytes"] >= 60,
          got["connections"] > 0), (200, True, True, True)))
+    w.inside(box, "[tcp('2001:db8:3::99', 443), udp('203.0.113.99', 5353), "
+                  "tcp('203.0.113.99')]")
+
+    def dropped():
+        got = w.server.request("GET", f"/sandboxes/{box}/proxy/18080/events")[2]["events"]
+        return [e["target"] for e in got if e["reason"].startswith("address, port or protocol")]
+    tap.check("what was tried without a name is an event", lambda: wait_for(
+        lambda: {"203.0.113.99:80/tcp", "[2001:db8:3::99]:443/tcp", "203.0.113.99:5353/udp"} ==
+        set(dropped()), "the events"))
+    tap.check("... one for each", lambda: same(len(dropped()), 3))
     text = str(w.server.request("GET", f"/sandboxes/{box}/proxy/18080/metrics")[2])
     tap.check("and the same for Prometheus", lambda: same(
         "opensandbox_egress_sandbox_bytes_total{sandbox=" in text.replace("\\", ""), True))
@@ -497,6 +513,25 @@ def never_opens(w, tap):
     w.remove(box)
 
 
+def keeps_the_slot_of_rules_that_stay(w, tap):
+    """A rule of somebody else jumps to a sandbox's chain, which then cannot be removed."""
+    box = w.create(rules=ALLOWED)
+    slot = os.readlink(w.server.state / "ids" / box)
+    nft_hold(f"sb{slot}", True)
+    w.remove(box)
+    tap.check("rules that cannot be removed are told of", lambda: wait_for(
+        lambda: "remove its rules" in w.server.log(), "the line"))
+    other = w.server.create()
+    tap.check("... and no other sandbox gets them", lambda: same(
+        (os.readlink(w.server.state / "ids" / other) != slot,
+         (w.server.state / "slots" / slot).is_dir()), (True, True)))
+    w.remove(other)
+    nft_hold(f"sb{slot}", False)
+    w.server.kill9()
+    w.server.start()
+    tap.check("the next start removes them", lambda: nft_only([]))
+
+
 def obeys_the_operator(w, tap):
     box = w.create(rules=[("allow", "denied.test"), ("allow", "203.0.113.0/24"),
                           ("deny", "other.test")])
@@ -562,8 +597,49 @@ def records_decisions(w, tap):
     w.remove(box)
 
 
+def attribute(kind, *parts):
+    data = b"".join(part if isinstance(part, bytes) else struct.pack("!I", part) for part in parts)
+    return (struct.pack("=HH", 4 + len(data), kind) + data).ljust((len(data) + 7) // 4 * 4, b"\0")
+
+
+def text(kind, value):
+    return attribute(kind, value.encode() + b"\0")
+
+
+def nft_hold(chain, held):
+    """Makes a chain with a jump to this one, or removes it."""
+    table = re.search(rb"opensandbox-egress[-0-9a-z]*(?=\0)", nft_dump()).group().decode()
+    nested = 1 << 15
+    verdict = attribute(nested | 2, attribute(1, -3 & 0xffffffff), text(2, chain))  # NFT_JUMP
+    jump = attribute(nested | 1, text(1, "immediate"), attribute(  # to the verdict's register
+        nested | 2, attribute(1, 0), attribute(nested | 2, verdict)))
+    name = [text(1, table), text(3, "held")], [text(1, table), text(2, "held")]
+    steps = [(NFT_MSG_NEWCHAIN, name[0]),
+             (NFT_MSG_NEWRULE, [*name[1], attribute(nested | 4, jump)])]
+    if not held:
+        steps = [(NFT_MSG_DELRULE, name[1]), (NFT_MSG_DELCHAIN, name[0])]
+    messages = [(NFNL_MSG_BATCH_BEGIN, 1, struct.pack("=BB", 0, 0) + struct.pack("!H", 10)),
+                *((kind, 5, b"\1\0\0\0" + b"".join(parts)) for kind, parts in steps),
+                (NFNL_MSG_BATCH_END, 1, struct.pack("=BB", 0, 0) + struct.pack("!H", 10))]
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as sock:
+        sock.settimeout(10)
+        sock.send(b"".join(struct.pack("=IHHII", 16 + len(body), kind, flags | (
+            NLM_F_CREATE if held and flags == 5 else 0), i, 0) + body
+            for i, (kind, flags, body) in enumerate(messages)))
+        for _ in steps:
+            error = struct.unpack_from("=i", sock.recv(1 << 16), 16)[0]
+            assert error == 0, os.strerror(-error)
+
+
 def nft_left():
-    """Names of the chains of sandboxes in this namespace, by NFT_MSG_GETCHAIN."""
+    """Names of the chains of sandboxes."""
+    return sorted({name.decode() for name in re.findall(
+        rb"(?<=\0)sb\d+(?:-denied)?(?=\0)", nft_dump())})
+
+
+def nft_dump():
+    """The chains in this namespace, by NFT_MSG_GETCHAIN. enter() made the namespace for this
+    process alone, so that they are those of its own servers."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as sock:
         sock.settimeout(10)
         sock.send(struct.pack("=IHHIIBBH", 20, NFT_MSG_GETCHAIN, NLM_F_DUMP_REQUEST, 1, 0, 0, 0, 0))
@@ -574,7 +650,14 @@ def nft_left():
             if struct.unpack_from("=H", part, 4)[0] in (2, 3) or b"\x03\0" == part[-16:-14]:
                 break
     assert b"forward\0" in data, "the tables are not there"
-    return sorted(set(re.findall(rb"(?<=\0)sb\d+(?=\0)", data)))
+    return data
+
+
+def nft_only(wanted):
+    """Waits until these are the chains, and shows those that are there instead."""
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: nft_left() == wanted, "the chains")
+    same(nft_left(), wanted)
 
 
 def main():
@@ -583,7 +666,8 @@ def main():
     egress_world.enter()
     tap = Tap()
     tests = [answers_those_who_may, denies_by_default, opens_by_name, judges_dns, takes_addresses,
-             uses_credentials, changes_live, cuts_open_connections, outlives_its_processes]
+             uses_credentials, changes_live, cuts_open_connections, outlives_its_processes,
+             keeps_the_slot_of_rules_that_stay]
     with World(programs) as w:
         for test in tests:
             before = tap.count
@@ -592,9 +676,7 @@ def main():
             except Exception as e:  # the next test still runs
                 tap.check(f"{test.__name__} runs to its end", lambda e=e: (_ for _ in ()).throw(e))
             assert tap.count > before
-        # The broker answers a removal before it has cleared the rules.
-        tap.check("nothing is left of removed sandboxes",
-                  lambda: wait_for(lambda: not nft_left(), "the rules to go"))
+        tap.check("nothing is left of removed sandboxes", lambda: nft_only([]))
     with World(programs) as w:
         never_opens(w, tap)
     with World(programs, {"egress": {"always_deny": ["denied.test", "203.0.113.99"],

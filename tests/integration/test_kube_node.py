@@ -352,6 +352,29 @@ def a_policy_is_kept_by_the_sidecar():
         assert "out" not in str(done.logs.stdout), done
 
 
+def a_sandbox_starts_after_its_sidecar():
+    """With egress.start_first, and lists of the operator, which hold without a policy, too."""
+    from opensandbox.models.sandboxes import NetworkPolicy
+    address = CLUSTER.registry.rpartition(":")[0]
+    fetch = f"""python3 -c 'import urllib.request as u
+try: u.urlopen("http://{CLUSTER.registry}/v2/", timeout=3); print("out")
+except OSError: print("in")'"""
+    first = ["sh", "-c", f"{fetch} > /tmp/first; sleep 1000000"]
+
+    def sidecars(box):
+        pod, = pods_of(box)
+        return [c["name"] for c in pod["spec"]["initContainers"] if c.get("restartPolicy")]
+
+    with server_of("header", HEADER, {"start_first": True, "always_deny": [address]}) as other:
+        for policy in (NetworkPolicy(default_action="deny", egress=[]), None):
+            with sandbox(server=other, network_policy=policy, entrypoint=first) as box:
+                assert sidecars(box) == ["egress"], pods_of(box)
+                wait_until(lambda box=box: run(box, "cat /tmp/first"), "what it tried first")
+                assert run(box, "cat /tmp/first") == "in"
+                assert run(box, fetch) == "in"
+                assert box.get_egress_policy().default_action == ("deny" if policy else "allow")
+
+
 def a_sandbox_ends_at_its_time():
     from opensandbox import SandboxSync
     box = SandboxSync.create(WORLD.image, connection_config=config(), resource=SMALL,
@@ -418,8 +441,11 @@ def nothing_is_left():
     assert "opensandbox-commit" not in WORLD.ctr("snapshots", "ls")
 
 
-# Those that need a gateway by path, which the chart's world does not have.
-BY_PATH = (the_gateway_leads_to_pods_by_path, the_javascript_client_works_by_path)
+# Those that need a gateway by path, or a server of their own: the world of the chart has neither.
+BY_PATH = (the_gateway_leads_to_pods_by_path, the_javascript_client_works_by_path,
+           a_sandbox_starts_after_its_sidecar)
+
+
 def every_right_is_used():
     """What the operator and the server may do, they did in the checks before."""
     roles = "/apis/rbac.authorization.k8s.io/v1"
@@ -451,16 +477,17 @@ LONG = (
     an_image_that_is_not_there_is_an_error_at_once,
     a_pooled_sandbox_is_paused_and_resumed,
     a_policy_is_kept_by_the_sidecar,
+    a_sandbox_starts_after_its_sidecar,
     a_pod_that_is_lost_is_seen,
     a_sandbox_ends_at_its_time,
 )
 
 
-def server_of(mode, gateway):
+def server_of(mode, gateway, egress=None):
     programs = [PROGRAMS[name] for name in ("server", "broker", "execd", "sandboxctl")]
     return KubeServer(*programs, cluster=CLUSTER, config={
         "runtime": {"execd_image": "localhost/execd:1"},
-        "egress": {"image": "localhost/egress:1", "mode": "dns+nft"},
+        "egress": {"image": "localhost/egress:1", "mode": "dns+nft", **(egress or {})},
         "ingress": {"mode": "gateway"}, "ingress.gateway": {"address": gateway.domain},
         "ingress.gateway.route": {"mode": mode},
         "ingress.secure_access": {"active_key": KEY_ID},

@@ -145,7 +145,8 @@ UNUSED static void world_without_rules(struct world *w)
     w->host = own_netns();
     run("echo 0 0 >/proc/sys/net/ipv4/ping_group_range");
     run("echo 0 >/proc/sys/net/ipv4/ip_forward"); /* a new namespace copies it from the machine */
-    run("ip link set lo up; ip addr add 192.0.2.1/32 dev lo; ip addr add 2001:db8:2::1/128 dev lo");
+    run("ip link set lo up; ip addr add 192.0.2.1/32 dev lo; ip addr add 2001:db8:2::1/128 dev lo "
+        "nodad");
     enter(w->internet);
     run("ip link set lo up"); /* all the addresses at which a service might answer */
     run("for a in 203.0.113.9 169.254.169.254 100.100.100.200 168.63.129.16 192.0.0.192; do"

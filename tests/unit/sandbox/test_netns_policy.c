@@ -5,6 +5,7 @@
 
 #include "base/time.h"
 #include "netns_world.h"
+#include "sandbox/netns_internal.h"
 #include "test.h"
 
 static struct netns_entry entry_of(enum netns_entry_kind kind, const char *text, uint8_t bits)
@@ -294,6 +295,35 @@ TEST(netns_policy, dns_goes_to_the_proxy_whatever_server_it_asks)
     check_redirected(&w, sandbox, "10.231.0.1", "203.0.113.9");
     check_redirected(&w, sandbox, "10.231.0.1", "10.231.0.1");
     check_redirected(&w, sandbox, "fd4f:7362:ae7::1", "2001:db8:3::9");
+}
+
+TEST(netns_policy, tells_once_what_it_dropped)
+{
+    struct netns_denied got[NETNS_DENIED_MAX];
+    struct netns_policy *p = policy_of(1, 0);
+    const struct netns_addr from = netns_addr_of(conf, 0);
+    struct world w;
+    int sandbox;
+
+    world_make(&w);
+    sandbox = sandbox_make(0);
+    CHECK_EQ(netns_policy_denied(conf, got, NULL), 0); /* there is no table yet, or no set */
+    add(p, entry_of(NETNS_ALLOW, "198.51.100.0", 24));
+    set(0, p);
+    check_reaches(&w, sandbox, "198.51.100.2");
+    CHECK_EQ(netns_policy_denied(conf, got, NULL), 0);
+    CHECK(!reaches(&w, sandbox, "203.0.113.9"));
+    CHECK(!reaches(&w, sandbox, "2001:db8:3::9"));
+    CHECK_EQ(netns_policy_denied(conf, got, NULL), 2); /* though each was tried twice */
+    CHECK_EQ(got[0].family, AF_INET);
+    CHECK_EQ(got[0].protocol, IPPROTO_TCP);
+    CHECK(memcmp(got[0].from, &from.v4, 4) == 0);
+    CHECK(memcmp(got[0].to, entry_of(NETNS_DENY, "203.0.113.9", 32).addr, 4) == 0);
+    CHECK(got[0].port != 0);
+    CHECK_EQ(got[1].family, AF_INET6);
+    CHECK(memcmp(got[1].from, &from.v6, 16) == 0);
+    CHECK(memcmp(got[1].to, entry_of(NETNS_DENY, "2001:db8:3::9", 128).addr, 16) == 0);
+    CHECK_EQ(netns_policy_denied(conf, got, NULL), 0);
 }
 
 TEST(netns_policy, refuses_what_it_could_not_program)

@@ -149,7 +149,7 @@ static int write_env(struct json_writer *w, const struct docker *d, const struct
     if (spec->credential_proxy)
         write_variable(w, PREFIX "MITMPROXY_TRANSPARENT", STR("true"));
     /* The server's writes reach it over a bridge of this machine. */
-    if (spec->credential_proxy && same_machine)
+    if (spec->credential_proxy && (same_machine || conf->egress.vault_cleartext))
         write_variable(w, PREFIX "CREDENTIAL_VAULT_REQUIRE_TLS", STR("false"));
     json_write_array_end(w);
     return r;

@@ -15,7 +15,7 @@ enum { RENEW_TEXT_MAX = 16 };
 
 static bool is_internal_volume(struct str name)
 {
-    return str_eq(name, STR(K8S_BIN_VOLUME));
+    return str_eq(name, STR(K8S_BIN_VOLUME)) || str_eq(name, STR(K8S_RULES_VOLUME));
 }
 
 static bool is_allowed_path(const struct config *c, struct str path)
@@ -106,6 +106,11 @@ int k8s_plan_check(const struct k8s_plan *p, bool agent, struct api_fail *f)
 
     if (agent && spec->pool_ref.n)
         return api_fail_invalid(f, "extensions.poolRef: the provider agent-sandbox has no pools");
+    if (spec->pool_ref.n &&
+        (p->config->egress.always_deny.count || p->config->egress.always_allow.count))
+        return api_fail_invalid(f, "extensions.poolRef: this server's egress.always_deny and "
+                                   "always_allow hold for every sandbox, and pods of a pool have "
+                                   "no sidecar that keeps them; leave it out");
     if (spec->pool_ref.n)
         r = check_pool(spec, f);
     else if (str_eq(spec->os, STR("windows")))
@@ -175,7 +180,7 @@ static void write_annotations(struct json_writer *w, const struct k8s_plan *p, b
 
     json_write_key(w, STR("annotations"));
     json_write_object(w);
-    if (spec->network_policy && !spec->pool_ref.n)
+    if (k8s_plan_filters(p))
         json_member_string(w, STR(K8S_NOTE_EGRESS_TOKEN), p->token);
     if (spec->secure_access)
         json_member_string(w, STR(K8S_NOTE_SECURE_TOKEN), p->token);

@@ -22,6 +22,8 @@ struct k8s_plan {
     int64_t expires_us;          /* 0 = never */
 };
 
+/* Whether the pod has an egress sidecar: for a network policy, or for the lists of the operator. */
+bool k8s_plan_filters(const struct k8s_plan *p);
 /* Whether the request fits what the provider can do. Fills f when it does not. */
 int k8s_plan_check(const struct k8s_plan *p, bool agent, struct api_fail *f);
 

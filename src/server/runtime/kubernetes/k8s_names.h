@@ -28,9 +28,10 @@
 #define K8S_LABEL_BATCH    "batch-sandbox." K8S_GROUP "/name"
 #define K8S_AGENT_GROUP    "agents.x-k8s.io"
 
-#define K8S_CONTAINER  "sandbox"
-#define K8S_BIN_DIR    "/opt/opensandbox"
-#define K8S_BIN_VOLUME "opensandbox-bin"
+#define K8S_CONTAINER    "sandbox"
+#define K8S_BIN_DIR      "/opt/opensandbox"
+#define K8S_BIN_VOLUME   "opensandbox-bin"
+#define K8S_RULES_VOLUME "opensandbox-egress-rules"
 
 enum {
     K8S_NAME_MAX = 253 + 1,

@@ -415,11 +415,17 @@ static void k8s_init(struct k8s *k, const struct runtime_conf *conf)
 
 static int check_config(const struct config *c, struct err *e)
 {
-    return c->runtime.execd_image[0]
-               ? 0
-               : err_set(e, EINVAL,
-                         "runtime.execd_image: needed with the kubernetes runtime: the image that "
-                         "execd is copied from, such as opensandbox/execd:latest");
+    if (!c->runtime.execd_image[0])
+        return err_set(e, EINVAL,
+                       "runtime.execd_image: needed with the kubernetes runtime: the image that "
+                       "execd is copied from, such as opensandbox/execd:latest");
+    if (c->egress.block_quic)
+        return err_set(e, EINVAL, "egress.block_quic: the kubernetes runtime cannot keep it");
+    if ((c->egress.always_deny.count || c->egress.always_allow.count) && !c->egress.image[0])
+        return err_set(e, EINVAL,
+                       "egress.always_deny, egress.always_allow: on Kubernetes they need "
+                       "egress.image");
+    return 0;
 }
 
 static int k8s_start(const struct runtime_conf *conf, struct runtime **ret, struct err *e)

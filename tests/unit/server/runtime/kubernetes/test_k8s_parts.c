@@ -71,13 +71,18 @@ static void read_request(struct made *m, const char *config, const char *body, c
         CHECK_EQ(k8s_template_parse(&m->arena, str_of(template), &m->plan.template, &e), 0);
 }
 
-static void make(struct made *m, const char *body, const char *template)
+static void make_with(struct made *m, const char *config, const char *body, const char *template)
 {
     struct err e = {0};
 
-    read_request(m, plain_config, body, template);
+    read_request(m, config, body, template);
     CHECK_EQ(k8s_batch_write(&m->plan, &m->text, &e), 0);
     CHECK_EQ(json_parse(&m->arena, buf_str(&m->text), NULL, &m->tree, &e), 0);
+}
+
+static void make(struct made *m, const char *body, const char *template)
+{
+    make_with(m, plain_config, body, template);
 }
 
 /* The value at a path, printed. */
@@ -205,7 +210,7 @@ TEST(k8s_manifest, adds_the_egress_sidecar_for_a_network_policy)
     CHECK_STR(at(&m, c, "securityContext"), "{\"privileged\":true}");
     CHECK(strstr(at(&m, c, "args"), "disable_ipv6"));
     CHECK_STR(at(&m, named(CONTAINERS, "sandbox"), "securityContext"),
-              "{\"capabilities\":{\"drop\":[\"NET_ADMIN\"]}}");
+              "{\"capabilities\":{\"drop\":[\"NET_ADMIN\",\"NET_RAW\"]}}");
     c = named(CONTAINERS, "egress");
     CHECK_STR(at(&m, c, "image"), "\"egress:1\"");
     CHECK(strstr(at(&m, c, "env"), "pypi.org"));
@@ -221,6 +226,92 @@ TEST(k8s_manifest, adds_the_egress_sidecar_for_a_network_policy)
                           STR("opensandbox.io/egress-auth-token")),
                  NULL),
               "\"t0ken\"");
+}
+
+/* The value of a variable of a container, printed. */
+static const char *variable(struct made *m, const struct json *container, const char *name)
+{
+    const struct json *v = named(json_get(container, STR("env")), name);
+
+    return v ? at(m, v, "value") : "absent";
+}
+
+static const char operator_config[] = "[runtime]\n"
+                                      "type = \"kubernetes\"\n"
+                                      "execd_image = \"execd:1\"\n"
+                                      "[egress]\n"
+                                      "image = \"egress:1\"\n"
+                                      "mode = \"dns+nft\"\n"
+                                      "always_deny = [\"evil.test\", \"203.0.113.0/24\"]\n"
+                                      "always_allow = [\"pypi.org\"]\n"
+                                      "upstreams = [\"10.0.0.2\", \"10.0.0.3:53\"]\n"
+                                      "doh_blocklist = [\"9.9.9.9\"]\n"
+                                      "deny_webhook = \"http://hook.test/\"\n"
+                                      "max_rules = 7\n"
+                                      "vault_cleartext = true\n"
+                                      "disable_ipv6 = false\n";
+
+TEST(k8s_manifest, hands_the_sidecar_what_the_operator_says)
+{
+    static const char *const rows[][2] = {
+        {"OPENSANDBOX_EGRESS_MODE",                         "\"dns+nft\""             },
+        {"OPENSANDBOX_EGRESS_SANDBOX_ID",                   "\"" ID "\""              },
+        {"OPENSANDBOX_EGRESS_MAX_RULES",                    "\"7\""                   },
+        {"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT",         "\"5\""                   },
+        {"OPENSANDBOX_EGRESS_DNS_UPSTREAM",                 "\"10.0.0.2,10.0.0.3:53\""},
+        {"OPENSANDBOX_EGRESS_DOH_BLOCKLIST",                "\"9.9.9.9\""             },
+        {"OPENSANDBOX_EGRESS_BLOCK_DOH_443",                "\"true\""                },
+        {"OPENSANDBOX_EGRESS_DENY_WEBHOOK",                 "\"http://hook.test/\""   },
+        {"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_TLS", "\"false\""               },
+    };
+    auto_made m;
+    const struct json *c;
+
+    make_with(&m, operator_config,
+              REQUEST ",\"networkPolicy\":{},\"credentialProxy\":{\"enabled\":true}}", NULL);
+    c = named(CONTAINERS, "egress");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        CHECK_STR(variable(&m, c, rows[i][0]), rows[i][1]);
+}
+
+TEST(k8s_manifest, starts_the_sidecar_first_if_told_to)
+{
+    char config[sizeof(operator_config) + 32];
+    auto_made m;
+    const struct json *c;
+
+    (void)snprintf(config, sizeof(config), "%sstart_first = true\n", operator_config);
+    make_with(&m, config, REQUEST ",\"networkPolicy\":{}}", NULL);
+    CHECK(!named(CONTAINERS, "egress"));
+    c = json_first(kube_get(m.tree, POD ".initContainers"));
+    CHECK_STR(at(&m, c, "name"), "\"execd-installer\""); /* it writes the lists */
+    c = named(kube_get(m.tree, POD ".initContainers"), "egress");
+    CHECK_STR(at(&m, c, "restartPolicy"), "\"Always\"");
+    CHECK_STR(at(&m, c, "startupProbe.httpGet.path"), "\"/healthz\"");
+    CHECK_STR(at(&m, c, "readinessProbe.httpGet.path"), "\"/healthz\"");
+}
+
+/* Files, in a directory of their own, written before the containers start. */
+TEST(k8s_manifest, has_the_operators_lists_for_every_sandbox)
+{
+    auto_made m;
+    const struct json *c;
+
+    make_with(&m, operator_config, REQUEST "}", NULL);
+    c = json_first(kube_get(m.tree, POD ".initContainers"));
+    CHECK_STR(variable(&m, c, "ALWAYS_DENY"), "\"evil.test\\n203.0.113.0/24\"");
+    CHECK_STR(variable(&m, c, "ALWAYS_ALLOW"), "\"pypi.org\"");
+    CHECK(strstr(at(&m, c, "args"), "/var/egress/rules/deny.always"));
+    CHECK_STR(at(&m, c, "securityContext"), "absent");
+    CHECK(strstr(at(&m, c, "volumeMounts"), "/var/egress/rules"));
+    CHECK(named(kube_get(m.tree, POD ".volumes"), "opensandbox-egress-rules"));
+    c = named(CONTAINERS, "egress");
+    CHECK_STR(at(&m, c, "volumeMounts"), "[{\"name\":\"opensandbox-egress-rules\","
+                                         "\"mountPath\":\"/var/egress/rules\"}]");
+    CHECK_STR(variable(&m, c, "OPENSANDBOX_EGRESS_RULES"),
+              "\"{\\\"defaultAction\\\":\\\"allow\\\",\\\"egress\\\":[]}\"");
+    CHECK(strstr(at(&m, named(CONTAINERS, "sandbox"), "securityContext"), "NET_RAW"));
+    CHECK(!strstr(at(&m, named(CONTAINERS, "sandbox"), "volumeMounts"), "/var/egress"));
 }
 
 TEST(k8s_manifest, mounts_a_claim_once_and_directories_of_nodes)
@@ -406,6 +497,17 @@ TEST(k8s_plan, refuses_what_a_cluster_cannot_do)
         if (strcmp(got, rows[i].want) != 0)
             test_fail(__FILE__, __LINE__, "row %zu: %s, not %s", i, got, rows[i].want);
     }
+}
+
+TEST(k8s_plan, refuses_a_pool_that_would_escape_the_operators_lists)
+{
+    struct api_fail f = {0};
+    auto_made m;
+
+    read_request(&m, operator_config, "{\"extensions\":{\"poolRef\":\"p\"}}", NULL);
+    CHECK(k8s_plan_check(&m.plan, false, &f) < 0);
+    CHECK_EQ(f.status, 400);
+    CHECK(strstr(f.message, "always_deny"));
 }
 
 /* --- names --- */
