@@ -321,7 +321,137 @@ def a_snapshot_restores_files_and_no_secrets():
     assert ENGINE.request("GET", f"/images/{image['Id']}/json")[0] == 404
 
 
+def snapshot(name):
+    status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
+    assert status in (201, 202), (status, body)
+    wait_for(lambda: SERVER.request("GET", f"/v1/snapshots/{body['id']}")[2]["status"]["state"]
+             == "Ready", "the snapshot")
+    return body["id"]
+
+
+def do(name, what, body=None, want=202):
+    status, _, answer = SERVER.request("POST", f"/v1/sandboxes/{name}/{what}", body)
+    assert status == want, (what, status, answer)
+    return answer
+
+
+def rests(name):
+    status = get(name)["status"]
+    return (status["state"], status["reason"]) == ("Paused", "STOPPED") and \
+        not ENGINE.inspect(name)["State"]["Running"]
+
+
+def a_persistent_sandbox_stops_and_starts():
+    script = "echo x >> /root/runs; exec sleep 1000000"
+    with sandbox(persistent=True, entrypoint=["sh", "-c", script], env={"MY": "own"}) as name:
+        run(name, "echo kept > /root/f; chown 5:6 /root/f")
+        for i, go in enumerate(("start", "resume", "start")):
+            if i == 2:
+                do(name, "pause")
+            do(name, "stop")
+            assert rests(name), get(name)
+            assert do(name, "stop", want=409)["code"] == "DOCKER::SANDBOX_NOT_RUNNING"
+            (SERVER.restart, SERVER.kill9, lambda: None)[i]()
+            if i == 1:
+                SERVER.start()
+            assert rests(name), get(name)
+            do(name, go)
+            assert state(name) == "Running", get(name)
+            said = run(name, "cat /root/f; stat -c %u:%g /root/f; wc -l < /root/runs; echo $MY")
+            assert said.split() == ["kept", "5:6", str(i + 2), "own"], said
+            assert do(name, "start", want=409)["code"] == "SANDBOX::NOT_STOPPED"
+        ENGINE.request("POST", f"/containers/sandbox-{name}/kill")  # it is watched again
+        wait_for(lambda: state(name) == "Failed", "the end of a killed container", 20)
+        do(name, "start")
+        assert run(name, "cat /root/f") == "kept"
+        do(name, "stop")
+        ENGINE.request("POST", f"/containers/sandbox-{name}/start")  # by somebody else
+        SERVER.restart()
+        wait_for(lambda: state(name) == "Running", "the state", 20)
+        assert run(name, "cat /root/f") == "kept"
+    assert not has_container(name)
+
+
+def expiry_may_stop():
+    name = create(persistent=True, onExpiry="stop")
+    run(name, "echo kept > /root/f")
+    status, _, body = SERVER.request(
+        "POST", f"/v1/sandboxes/{name}/renew-expiration",
+        {"expiresAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))})
+    assert status == 200, (status, body)
+    wait_for(lambda: get(name)["status"]["reason"] == "STOPPED", "its expiry")
+    do(name, "start")
+    assert run(name, "cat /root/f") == "kept"
+    delete(name)
+
+
+def a_rollback_returns_to_the_files_in_place():
+    volume = {"name": "v", "mountPath": "/data", "pvc": {
+        "claimName": "mine", "createIfNotExists": True, "deleteOnSandboxTermination": True}}
+    for persistent in (False, True):
+        with sandbox(persistent=persistent, volumes=[volume], env={"MY": "own"}) as name:
+            run(name, "echo good > /root/f; echo kept > /data/f")
+            saved = snapshot(name)
+            run(name, "echo bad > /root/f; touch /root/new; (sleep 1000 >/dev/null 2>&1 &)")
+            before = get(name)
+            do(name, "rollback", {"snapshotId": saved})
+            after = get(name)
+            assert (after["status"]["state"], after["expiresAt"]) == \
+                ("Running", before["expiresAt"]), after
+            said = run(name, "cat /root/f /data/f; ls /root; echo $MY; ps | grep -c '[1]000$'; true")
+            assert said.split() == ["good", "kept", "f", "own", "0"], said
+            if persistent:
+                run(name, "echo new > /root/f")
+                do(name, "stop")
+                do(name, "start")
+                assert run(name, "cat /root/f") == "new"
+                do(name, "stop")
+            do(name, "rollback", {"snapshotId": saved})
+            assert run(name, "cat /root/f") == "good"
+        assert ENGINE.request("GET", "/volumes/mine")[0] == 404
+        assert SERVER.request("DELETE", f"/v1/snapshots/{saved}")[0] == 204
+
+
 # --- faults ---
+
+def files_that_somebody_removed_are_not_promised():
+    name, other = create(persistent=True), create(persistent=True)
+    for one in (name, other):
+        do(one, "stop")
+        ENGINE.request("DELETE", f"/containers/sandbox-{one}")
+    body = do(name, "start", want=409)
+    assert "was removed, and its files with it" in body["message"], body
+    SERVER.restart()
+    wait_for(lambda: state(other) == "Failed", "the loss")
+    assert get(other)["status"]["reason"] == "SANDBOX_LOST", get(other)
+    delete(name)
+    delete(other)
+
+
+def a_stop_or_start_cut_by_kill9_loses_nothing():
+    name = create(persistent=True)
+    run(name, "echo kept > /root/f")
+    seen = set()
+    for delay in (0, 0.05, 0.1, 0.2, 0.3, 0.6):
+        for what in ("stop", "start"):
+            connection = SERVER.connection()
+            connection.request("POST", f"/v1/sandboxes/{name}/{what}",
+                               headers={"OPEN-SANDBOX-API-KEY": SERVER.api_key})
+            time.sleep(delay)
+            SERVER.kill9()
+            connection.close()
+            SERVER.start()
+            status = get(name)["status"]
+            seen.add((what, status["state"], status["reason"]))
+            runs = ENGINE.inspect(name)["State"]["Running"]
+            assert (status["state"] == "Running") == runs, (status, runs)
+            if not runs:
+                do(name, "start")
+            assert run(name, "cat /root/f") == "kept"
+    print(f"# found after kill -9: {sorted(seen)}")
+    delete(name)
+    assert not SERVER.containers(), SERVER.containers()
+
 
 def a_container_killed_or_removed_behind_the_servers_back_is_told():
     name, other = create(), create()
@@ -445,17 +575,20 @@ TESTS = [
     pause_stops_its_processes, an_end_is_terminated_or_failed_with_its_reason, logs_have_times,
     a_sandbox_expires, named_volumes_outlive_a_sandbox_or_go_with_it,
     host_paths_are_mounted_if_allowed, a_snapshot_restores_files_and_no_secrets,
+    a_persistent_sandbox_stops_and_starts, a_rollback_returns_to_the_files_in_place,
+    files_that_somebody_removed_are_not_promised,
     a_container_killed_or_removed_behind_the_servers_back_is_told,
     a_container_paused_behind_the_servers_back_is_told, sandboxes_outlive_the_server,
-    a_create_cut_by_kill9_leaves_no_orphan, a_restarted_engine_loses_nothing,
+    a_create_cut_by_kill9_leaves_no_orphan, expiry_may_stop,
+    a_stop_or_start_cut_by_kill9_loses_nothing, a_restarted_engine_loses_nothing,
     an_engine_that_stands_still_is_no_end, a_volume_of_execd_that_was_pruned_is_made_again,
     two_servers_on_one_engine_keep_apart, works_in_the_network_of_the_host,
     works_in_a_network_of_the_user, faults_at_random_moments_leave_nothing_wrong,
 ]
 
 # Those that have nothing to do with dockerd itself: test_docker_podman.py.
-ON_PODMAN = TESTS[:19]
-ON_GVISOR = TESTS[:18]  # test_docker_gvisor.py
+ON_PODMAN = TESTS[:22]
+ON_GVISOR = TESTS[:21]  # test_docker_gvisor.py
 
 
 def main():

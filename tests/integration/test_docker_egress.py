@@ -196,6 +196,45 @@ def a_paused_sandbox_keeps_its_policy():
             (ALLOWED, "no")
 
 
+def a_stopped_sandbox_keeps_its_policy():
+    """The newest one: a start opens nothing that was closed since the create."""
+    with sandbox(networkPolicy=policy("www.allowed.test", "other.test"), persistent=True,
+                 credentialProxy={"enabled": True}) as name:
+        assert fetch(name, "http://other.test/") == OTHER
+        assert control(name, "POST", body=policy("www.allowed.test"))[0] == 200
+        authority = run(name, "cat /opt/opensandbox/mitmproxy-ca-cert.pem")
+        for again in (False, True):
+            status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/stop")
+            assert status == 202, (status, body)
+            assert not ENGINE.inspect(name)["State"]["Running"]
+            if again:  # the sidecar goes on, unless the engine ends it
+                ENGINE.request("POST", f"/containers/sandbox-egress-{name}/kill")
+            SERVER.restart()
+            assert get(name)["status"]["reason"] == "STOPPED", get(name)
+            before = NET.arrivals(OTHER)
+            status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/start")
+            assert status == 202 and state(name) == "Running", (status, body, get(name))
+            assert fetch(name, "http://www.allowed.test/") == ALLOWED
+            said = [fetch(name, f"http://{place}/") for place in ("other.test", OTHER)]
+            assert OTHER not in said, (again, said, control(name, "GET"))  # what it answers
+            assert NET.arrivals(OTHER) == before
+            status, now = control(name, "GET")
+            assert status == 200 and now["policy"]["defaultAction"] == "deny", (status, now)
+        assert run(name, "cat /opt/opensandbox/mitmproxy-ca-cert.pem") == authority
+        status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
+        wait_for(lambda: SERVER.request("GET", f"/v1/snapshots/{body['id']}")[2]["status"]["state"]
+                 == "Ready", "the snapshot")
+        status, _, answer = SERVER.request("POST", f"/v1/sandboxes/{name}/rollback",
+                                           {"snapshotId": body["id"]})
+        assert status == 202 and state(name) == "Running", (status, answer)
+        assert fetch(name, "http://www.allowed.test/") == ALLOWED
+        said = [fetch(name, f"http://{place}/") for place in ("other.test", OTHER)]
+        assert OTHER not in said, (said, control(name, "GET"))
+        assert control(name, "GET")[0] == 200
+    assert not leftovers(name), leftovers(name)
+    assert SERVER.request("DELETE", f"/v1/snapshots/{body['id']}")[0] == 204
+
+
 def a_snapshot_brings_no_policy_along():
     with sandbox(networkPolicy=policy("www.allowed.test")) as name:
         status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
@@ -385,7 +424,8 @@ def server_with(more):
 TESTS = [
     names_and_addresses_are_judged, the_containers_are_those_of_the_contract,
     its_policy_changes_at_port_18080, a_sandbox_of_a_pool_has_the_policy_of_the_template,
-    a_paused_sandbox_keeps_its_policy, a_snapshot_brings_no_policy_along,
+    a_paused_sandbox_keeps_its_policy, a_stopped_sandbox_keeps_its_policy,
+    a_snapshot_brings_no_policy_along,
     credentials_are_added_outside_the_sandbox, refuses_what_cannot_be,
     a_sidecar_that_does_not_start_fails_the_create, without_an_image_the_server_makes_one,
     a_killed_sidecar_closes_the_network, a_removed_sidecar_closes_the_network,
@@ -414,4 +454,5 @@ def main():
     return tap.end()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -341,6 +341,9 @@ struct runtime {
     } * codes;
     /* A create that takes longer is answered with Pending; 0 = the usual, which is short. */
     uint32_t create_wait_ms;
+    /* RUNTIME_CAN_KEEP: one that halt() ended is shown by list() and adopt(), as RUNTIME_EXITED:
+     * its files are there as long as it is. False: it is not shown, and its files are elsewhere. */
+    bool keeps_inside;
 };
 
 static inline bool runtime_can(const struct runtime *r, unsigned bits)

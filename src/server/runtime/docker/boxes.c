@@ -199,6 +199,13 @@ uint16_t boxes_port_take(struct boxes *b, const char *ip)
     return 0;
 }
 
+void boxes_port_hold(struct boxes *b, uint16_t port)
+{
+    (void)pthread_mutex_lock(&b->lock);
+    mark_port(b, port, true);
+    (void)pthread_mutex_unlock(&b->lock);
+}
+
 void boxes_port_give(struct boxes *b, uint16_t port)
 {
     (void)pthread_mutex_lock(&b->lock);

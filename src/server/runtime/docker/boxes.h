@@ -50,4 +50,6 @@ void boxes_wake_others(struct boxes *b, const struct map *keep);
 
 /* A port that no box has, tested by binding it at `ip`; marked as in use. 0 = none to be had. */
 uint16_t boxes_port_take(struct boxes *b, const char *ip);
+/* Marks a port as in use, of a container that rests; 0 is fine. */
+void boxes_port_hold(struct boxes *b, uint16_t port);
 void boxes_port_give(struct boxes *b, uint16_t port); /* 0 is fine */

@@ -140,6 +140,8 @@ struct docker_plan {
         http_port;        /* to publish, or, on the host's network, to listen on; 0 = none */
     uint16_t egress_port; /* the same, of the sidecar; 0 = none */
     bool sidecar;         /* the sandbox joins the network of one, which publishes the ports */
+    bool kept;            /* it is there already, with the ports above and this token */
+    char egress_token[BOX_TOKEN_MAX];
 };
 int docker_spec_write(const struct docker *d, const struct runtime_create *c,
                       const struct docker_plan *plan, struct buf *out, struct err *e);
@@ -167,6 +169,24 @@ int docker_sidecar_join(struct docker *d, struct str id, struct docker_facts *fa
 /* Removes it if it is of this installation, and the volume that it shares with the sandbox. 1 when
  * it was there. */
 int docker_sidecar_remove(struct docker *d, struct str id, struct err *e);
+
+/* Puts the ports and the token of the one that is there into the plan. -ENOENT when none is. */
+int docker_sidecar_keep(struct docker *d, struct str id, struct docker_plan *plan, struct err *e);
+/* Starts the one that is there, unless it runs, and waits for its rules. */
+int docker_sidecar_start_again(struct docker *d, struct runtime_create *c, struct str token,
+                               struct err *e);
+
+/* --- docker_again.c: see runtime_again --- */
+
+int docker_halt(struct runtime *r, struct str id, struct err *e);
+/* Whether there is a container to start. */
+int docker_again_check(struct docker *d, const struct runtime_create *c, struct api_fail *f);
+/* Starts the sandbox's container, after its sidecar. */
+int docker_start_again(struct docker *d, struct runtime_create *c, struct err *e);
+/* Removes the container that a create from the snapshot replaces. */
+int docker_clear_for_rollback(struct docker *d, const struct runtime_create *c, struct err *e);
+/* Marks the ports of a container that rests as in use. */
+void docker_hold_ports(struct docker *d, const struct docker_facts *facts);
 
 /* --- docker_images.c --- */
 

@@ -141,7 +141,7 @@ static int write_labels(struct json_writer *w, const struct docker *d,
     write_number_label(w, LABEL_EXECD_PORT, plan->execd_port);
     write_number_label(w, LABEL_HTTP_PORT, plan->http_port);
     if (plan->sidecar)
-        write_label(w, LABEL_EGRESS_TOKEN, c->token);
+        write_label(w, LABEL_EGRESS_TOKEN, plan->kept ? str_of(plan->egress_token) : c->token);
     else if (spec->snapshot_id.n)
         write_label(w, LABEL_EGRESS_TOKEN, STR(""));
     json_write_object_end(w);
