@@ -68,6 +68,9 @@ int docker_check(struct runtime *r, struct runtime_create *c, struct api_fail *f
     AUTO_BUF(body, BODY_MAX);
     struct err e = {0};
 
+    if (c->spec->secrets_from.n)
+        return api_fail_invalid(f, "secretEnv: on Docker a fork cannot take over the secrets of "
+                                   "its source, which no sidecar tells");
     if (!c->spec->entrypoint_count)
         return api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT", "entrypoint: it is empty");
     /* Before anything is made: a request that the engine never saw leaves nothing to look for. */
@@ -199,16 +202,19 @@ static int make_and_start_container(struct docker *d, struct runtime_create *c,
 }
 
 /* The sandbox after its sidecar, if it has one: it runs nothing before the rules are in force. */
-static int start_parts(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
+static int start_parts(struct docker *d, struct runtime_create *c, struct docker_plan *p,
                        enum lack *ret_lack, struct err *e)
 {
     bool no_sidecar = false;
     int r = 0;
 
-    if (p->kept)
+    if (p->kept) {
         r = docker_sidecar_start_again(d, c, str_of(p->egress_token), e);
-    else if (p->sidecar)
+        if (r >= 0)
+            r = docker_secrets_hand_over(d, c, p, e);
+    } else if (p->sidecar) {
         r = docker_sidecar_start(d, c, p, &no_sidecar, e);
+    }
     *ret_lack = no_sidecar ? LACKS_SIDECAR : LACKS_NOTHING;
     return r < 0 ? r : make_and_start_container(d, c, p, ret_lack, e);
 }

@@ -72,9 +72,9 @@ int docker_sidecar_check(const struct docker *d, const struct api_create *spec, 
 
     if (!spec->network_policy)
         return 0;
-    if (spec->secrets.count)
-        return api_fail_invalid(f, "secretEnv: the docker runtime keeps no secrets; use env, or "
-                                   "credentialProxy and the vault");
+    if (spec->secrets.count && engine_place(d->engine)->host[0])
+        return api_fail_invalid(f, "secretEnv: the Docker engine is at a TCP address: the values "
+                                   "would cross a network in the clear");
     if (!has_image(d))
         return api_fail_invalid(f, "networkPolicy: this server needs egress.image in its "
                                    "configuration for that, or opensandbox-egress beside it");
@@ -436,7 +436,7 @@ static int make_of_own_image(struct docker *d, const struct runtime_create *c,
     return r;
 }
 
-int docker_sidecar_start(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
+int docker_sidecar_start(struct docker *d, struct runtime_create *c, struct docker_plan *p,
                          bool *ret_no_image, struct err *e)
 {
     const char *image = d->config->egress.image;
@@ -455,7 +455,20 @@ int docker_sidecar_start(struct docker *d, struct runtime_create *c, const struc
         r = hand_over_lists(d, name, e);
     if (r == 0)
         r = docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
-    return r < 0 ? r : await_ready(d, c, c->token, e);
+    if (r >= 0)
+        r = await_ready(d, c, c->token, e);
+    return r < 0 ? r : docker_secrets_hand_over(d, c, p, e);
+}
+
+int docker_sidecar_address(struct docker *d, struct str id, struct sock_addr *ret, struct err *e)
+{
+    struct docker_facts facts;
+    int r = inspect(d, id, &facts, e);
+
+    if (r < 0)
+        return r;
+    mem_wipe(facts.egress_token, sizeof(facts.egress_token));
+    return docker_address_of(d, &facts, DOCKER_EGRESS_PORT, facts.egress_port, ret, e);
 }
 
 int docker_sidecar_keep(struct docker *d, struct str id, struct docker_plan *plan, struct err *e)

@@ -72,6 +72,13 @@ static int write_env(struct json_writer *w, const struct api_create *spec,
         r = buf_addf(&text, "%.*s=%.*s", STR_ARG(spec->env[i].key), STR_ARG(spec->env[i].value));
         json_write_string(w, buf_str(&text));
     }
+    for (size_t i = 0; r == 0 && i < spec->secrets.count; i++) {
+        if (!plan->placeholders[i][0])
+            continue;
+        buf_clear(&text);
+        r = buf_addf(&text, "%.*s=%s", STR_ARG(spec->secrets.rows[i].name), plan->placeholders[i]);
+        json_write_string(w, buf_str(&text));
+    }
     if (plan->token[0]) {
         buf_clear(&text);
         (void)buf_addf(&text, DOCKER_TOKEN_ENV "=%s", plan->token);
