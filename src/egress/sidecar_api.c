@@ -57,7 +57,8 @@ static void handle_vault(struct http_req *req)
         api_vault(req);
 }
 
-/* secretEnv, from the server that made the sandbox: only with a token, and as writes of the vault. */
+/* secretEnv, from the server that made the sandbox: only with a token, and where the vault takes
+ * writes. */
 static void handle_secrets(struct http_req *req)
 {
     const struct sidecar *s = sidecar_of(req);

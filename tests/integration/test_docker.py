@@ -398,7 +398,8 @@ def a_rollback_returns_to_the_files_in_place():
             after = get(name)
             assert (after["status"]["state"], after["expiresAt"]) == \
                 ("Running", before["expiresAt"]), after
-            said = run(name, "cat /root/f /data/f; ls /root; echo $MY; ps | grep -c '[1]000$'; true")
+            said = run(name, "cat /root/f /data/f; ls /root; echo $MY; "
+                             "ps | grep -c '[1]000$'; true")
             assert said.split() == ["good", "kept", "f", "own", "0"], said
             if persistent:
                 run(name, "echo new > /root/f")
