@@ -3,18 +3,24 @@
 are made, used, paused, ended, adopted and removed, while the server or the engine is killed,
 stopped or restarted, and while others change containers behind the server's back."""
 import contextlib
+import http.client
+import http.server
 import io
 import json
 import pathlib
+import re
 import signal
 import sys
 import tarfile
+import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
 
 import docker_faults  # noqa: E402
+import registry_process  # noqa: E402
 from docker_process import DockerEngine, DockerServer, why_not  # noqa: E402
 from server_process import wait_for  # noqa: E402
 from server_use import Gateway  # noqa: E402
@@ -185,6 +191,78 @@ def works_in_a_network_of_the_user():
         assert (status, body["code"]) == (400, "SANDBOX::INVALID_PARAMETER"), (status, body)
         assert "theirs" in body["message"], body
         assert not server.containers()
+
+
+# --- pulls ---
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    """A registry behind it, whose large files come bit by bit until `go` is set."""
+
+    port, go = None, threading.Event()
+
+    def do_GET(self):
+        behind = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        behind.request(self.command, self.path, headers={
+            key: ", ".join(self.headers.get_all(key)) for key in self.headers})
+        reply = behind.getresponse()
+        body = reply.read()
+        self.send_response(reply.status)
+        for key, value in reply.getheaders():
+            if key.lower() not in ("date", "server", "connection"):
+                self.send_header(key, value)
+        self.end_headers()
+        for at in range(0, len(body) if self.command == "GET" else 0, 1 << 16):
+            if len(body) > 1 << 20:
+                self.go.wait(0.1)
+            self.wfile.write(body[at:at + (1 << 16)])
+        behind.close()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def an_image_is_pulled_with_its_progress_and_credentials():
+    if not ENGINE.is_docker:  # it wants to be told which registries have no TLS
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "htpasswd").write_text(registry_process.HTPASSWD)
+        auth = f"htpasswd:\n  realm: test\n  path: {folder}/htpasswd"
+        with registry_process.Registry(folder / "registry", auth=auth) as registry, \
+                registry_process.serving(Slow) as slow, \
+                DockerServer(*PROGRAMS, engine=ENGINE,
+                             config={"images": {"pull_policy": "IfNotPresent"}}) as server:
+            registry.push(registry_process.make_layout(folder, big_mb=8), "me/app:1",
+                          "--dest-creds=me:pw")
+            Slow.port = registry.port
+            image = f"127.0.0.1:{slow.server_address[1]}/me/app:1"
+            entrypoint = ["/bin/busybox", "sleep", "1000000"]
+            for auth in (None, {"username": "me", "password": "wrong"}):
+                status, body = post(server, image={"uri": image, "auth": auth}, entrypoint=entrypoint)
+                assert (status, body["code"]) == (500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED"), body
+            auth, answers = {"username": "me", "password": "pw"}, []
+            thread = threading.Thread(target=lambda: answers.append(
+                post(server, image={"uri": image, "auth": auth}, entrypoint=entrypoint)))
+            thread.start()
+            seen = set()
+
+            def tells():
+                seen.update(item["status"].get("message", "")
+                            for item in server.request("GET", "/v1/sandboxes")[2]["items"])
+                return [text for text in seen if re.search(r"of \d layers, [1-9]\d* of \d+ MB", text)]
+            wait_for(lambda: answers or tells(), "the progress of the pull")
+            Slow.go.set()
+            thread.join()
+            (status, body), = answers
+            assert status == 202 and tells(), (status, body, seen)
+            server.wait_state(body["id"], "Running")
+            with Gateway(server, body["id"]) as gateway:
+                assert len(gateway.download("/data/big")) == 8 << 20
+            assert "pw" not in json.dumps(get(body["id"], server)) + json.dumps(ENGINE.inspect(body["id"]))
+            delete(body["id"], server)
+            assert ENGINE.request("DELETE", f"/images/{image}")[0] == 200
 
 
 # --- what is refused ---
@@ -584,7 +662,8 @@ TESTS = [
     a_stop_or_start_cut_by_kill9_loses_nothing, a_restarted_engine_loses_nothing,
     an_engine_that_stands_still_is_no_end, a_volume_of_execd_that_was_pruned_is_made_again,
     two_servers_on_one_engine_keep_apart, works_in_the_network_of_the_host,
-    works_in_a_network_of_the_user, faults_at_random_moments_leave_nothing_wrong,
+    works_in_a_network_of_the_user, an_image_is_pulled_with_its_progress_and_credentials,
+    faults_at_random_moments_leave_nothing_wrong,
 ]
 
 # Those that have nothing to do with dockerd itself: test_docker_podman.py.
