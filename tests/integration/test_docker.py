@@ -498,11 +498,10 @@ def files_that_somebody_removed_are_not_promised():
     for one in (name, other):
         do(one, "stop")
         ENGINE.request("DELETE", f"/containers/sandbox-{one}")
+    wait_for(lambda: state(name) == state(other) == "Failed", "the loss", 20)
+    assert get(other)["status"]["reason"] == "SANDBOX_LOST", get(other)
     body = do(name, "start", want=409)
     assert "was removed, and its files with it" in body["message"], body
-    SERVER.restart()
-    wait_for(lambda: state(other) == "Failed", "the loss")
-    assert get(other)["status"]["reason"] == "SANDBOX_LOST", get(other)
     delete(name)
     delete(other)
 

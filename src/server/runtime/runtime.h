@@ -373,7 +373,7 @@ struct runtime_conf {
     struct loop *loop;
     struct pool *pool;
     void *prepared; /* of prepare_as_root(); belongs to the runtime once start() returned 0 */
-    void (*on_news)(void *user); /* on the loop, RUNTIME_CAN_SHARE: list() has more */
+    void (*on_news)(void *user); /* on the loop: list() has changed, and no watch tells of it */
     void (*on_lost)(void *user); /* on the loop: the runtime is lost for good, and logged why */
     /* On the loop: what egress control decided about a sandbox, such as "egress.deny". `left_out`
      * were not told of before. NULL: nobody wants to know. */

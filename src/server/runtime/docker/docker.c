@@ -119,7 +119,7 @@ static int docker_adopt(struct runtime *r, struct str id, int *ret_watch,
         return result;
     mem_wipe(facts.token, sizeof(facts.token));
     if (facts.status.state == RUNTIME_EXITED) /* it may be started again */
-        docker_hold_ports(d, &facts);
+        docker_rest(d, id, &facts);
     *ret = facts.status;
     return 0;
 }
@@ -569,6 +569,8 @@ static int docker_start(const struct runtime_conf *conf, struct runtime **ret, s
     d->config = c;
     d->owner = conf->owner;
     d->loop = conf->loop;
+    d->on_news = conf->on_news;
+    d->user = conf->user;
     d->pool = conf->pool;
     boxes_init(&d->boxes);
     d->execd_fd = execd ? take_fd(execd) : -EBADF;

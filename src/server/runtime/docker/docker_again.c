@@ -27,11 +27,20 @@ static bool runs(enum runtime_state state)
     return state == RUNTIME_RUNNING || state == RUNTIME_PAUSED;
 }
 
-static int end_container(struct docker *d, const char *name, struct err *e)
+static int end_container(struct docker *d, struct str id, struct err *e)
 {
-    int r = docker_ask(d, HTTP_POST, 0, e, "/containers/%s/kill", name);
+    char name[DOCKER_NAME_MAX];
+    struct docker_facts facts;
+    int r;
 
-    return r == -ENOENT || r == -ESTALE ? 0 : r; /* it is gone, or does not run */
+    docker_name(id, name);
+    r = docker_ask(d, HTTP_POST, 0, e, "/containers/%s/kill", name);
+    if (r >= 0 || r == -ENOENT || r == -ESTALE) /* it is gone, or does not run */
+        return 0;
+    /* Podman has no status of its own for one that does not run. */
+    if (docker_inspect(d, id, &facts, NULL) == 0 && !runs(facts.status.state))
+        return 0;
+    return r;
 }
 
 /* Podman answers before the container has ended. */
@@ -51,8 +60,9 @@ static int await_end(struct docker *d, struct str id, struct docker_facts *facts
     return r == -ENOENT ? 0 : r;
 }
 
-void docker_hold_ports(struct docker *d, const struct docker_facts *facts)
+void docker_rest(struct docker *d, struct str id, const struct docker_facts *facts)
 {
+    boxes_rest(&d->boxes, id);
     boxes_port_hold(&d->boxes, facts->execd_port);
     boxes_port_hold(&d->boxes, facts->http_port);
     boxes_port_hold(&d->boxes, facts->egress_port);
@@ -70,17 +80,16 @@ int docker_halt(struct runtime *r, struct str id, struct err *e)
         boxes_remove(&d->boxes, id);
         return result == -ENOENT ? 0 : result;
     }
-    docker_name(id, name);
     /* A kernel of the container's own that is paused does not see a signal. */
+    docker_name(id, name);
     if (facts.status.state == RUNTIME_PAUSED && d->oci_runtime[0])
         (void)!docker_ask(d, HTTP_POST, 0, NULL, "/containers/%s/unpause", name);
-    result = end_container(d, name, e);
+    result = end_container(d, id, e);
     if (result == 0)
         result = await_end(d, id, &facts, e);
     if (result < 0)
         return result;
-    boxes_remove(&d->boxes, id);
-    docker_hold_ports(d, &facts);
+    docker_rest(d, id, &facts);
     return ran;
 }
 

@@ -52,6 +52,8 @@ struct docker {
     struct engine *engine;
     struct docker_events *events;
     struct boxes boxes;
+    void (*on_news)(void *user); /* of the server: a sandbox without a watch has changed */
+    void *user;
     char arch[32]; /* of the engine, as images name it */
     int execd_fd;  /* the program */
     char execd_volume[DOCKER_NAME_MAX];
@@ -194,8 +196,8 @@ int docker_again_check(struct docker *d, const struct runtime_create *c, struct 
 int docker_start_again(struct docker *d, struct runtime_create *c, struct err *e);
 /* Removes the container that a create from the snapshot replaces. */
 int docker_clear_for_rollback(struct docker *d, const struct runtime_create *c, struct err *e);
-/* Marks the ports of a container that rests as in use. */
-void docker_hold_ports(struct docker *d, const struct docker_facts *facts);
+/* Enters a container that rests: its ports are not free, and its removal by others is news. */
+void docker_rest(struct docker *d, struct str id, const struct docker_facts *facts);
 
 /* --- docker_images.c --- */
 
