@@ -7,9 +7,11 @@ import http.client
 import http.server
 import io
 import json
+import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -75,6 +77,36 @@ def run(name, line, server=None):
 
 def has_container(name):
     return ENGINE.request("GET", f"/containers/sandbox-{name}/json")[0] == 200
+
+
+# --- the server ---
+
+def the_example_of_init_config_works_unchanged():
+    """With another place for the state and another port, so that servers of others are left alone."""
+    with DockerServer(*PROGRAMS, engine=ENGINE) as other, \
+            tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/config.toml"
+        env = {"PATH": os.environ["PATH"], "HOME": folder, "DOCKER_HOST": ENGINE.host}
+
+        def ask(*words):
+            done = subprocess.run([PROGRAMS[0], *words], env=env, capture_output=True, text=True,
+                                  check=False, timeout=120)
+            assert done.returncode == 0, (words, done)
+        ask("init-config", path, "--example", "docker")
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        # What an installation has beside its programs.
+        text = text.replace("[runtime]\n", f"[runtime]\nexecd_program = \"{other.broker.execd}\"\n")
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+        ask("--config", path, "--check")
+        other.kill9()
+        other.write_config = lambda: other.config_path.write_text(text, encoding="utf-8")
+        other.env.update(env)
+        other.options = ["--host", other.host, "--port", str(other.port), "--state",
+                         str(other.state)]
+        other.start()
+        name = create(other)
+        assert run(name, "echo hello", other) == "hello"
+        delete(name, other)
 
 
 # --- what a sandbox is ---
@@ -661,7 +693,8 @@ TESTS = [
     a_stop_or_start_cut_by_kill9_loses_nothing, a_restarted_engine_loses_nothing,
     an_engine_that_stands_still_is_no_end, a_volume_of_execd_that_was_pruned_is_made_again,
     two_servers_on_one_engine_keep_apart, works_in_the_network_of_the_host,
-    works_in_a_network_of_the_user, an_image_is_pulled_with_its_progress_and_credentials,
+    the_example_of_init_config_works_unchanged, works_in_a_network_of_the_user,
+    an_image_is_pulled_with_its_progress_and_credentials,
     faults_at_random_moments_leave_nothing_wrong,
 ]
 

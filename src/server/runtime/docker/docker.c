@@ -533,14 +533,15 @@ static void explain(const struct config *config, struct err *e)
     if (is_path && access(path, F_OK) < 0)
         (void)err_set(
             e, e->code,
-            "%s; there is no socket: install Docker (apt install docker.io) and start it, "
-            "or name another engine by docker.host or DOCKER_HOST",
-            e->msg);
+            "no Docker engine at %s: there is no socket: install Docker (apt install "
+            "docker.io) and start it, or name another engine by docker.host or DOCKER_HOST",
+            path);
     else if (is_path && access(path, R_OK | W_OK) < 0)
         (void)err_set(e, e->code,
-                      "%s; this account may not use the socket: start the server as root, which "
-                      "keeps only the socket's group, or add the account to that group",
-                      e->msg);
+                      "%s: this account may not use the socket of the Docker engine: start the "
+                      "server as root, which keeps only the socket's group, or add the account to "
+                      "that group",
+                      path);
 }
 
 static int docker_start(const struct runtime_conf *conf, struct runtime **ret, struct err *e)
