@@ -283,7 +283,8 @@ def an_image_is_pulled_with_its_progress_and_credentials():
             def tells():
                 seen.update(item["status"].get("message", "")
                             for item in server.request("GET", "/v1/sandboxes")[2]["items"])
-                return [text for text in seen if re.search(r"of \d layers, [1-9]\d* of \d+ MB", text)]
+                return [text for text in seen
+                        if re.search(r"of \d layers, [1-9]\d* of \d+ MB", text)]
             wait_for(lambda: answers or tells(), "the progress of the pull")
             Slow.go.set()
             thread.join()
@@ -292,7 +293,8 @@ def an_image_is_pulled_with_its_progress_and_credentials():
             server.wait_state(body["id"], "Running")
             with Gateway(server, body["id"]) as gateway:
                 assert len(gateway.download("/data/big")) == 8 << 20
-            assert "pw" not in json.dumps(get(body["id"], server)) + json.dumps(ENGINE.inspect(body["id"]))
+            told = json.dumps((get(body["id"], server), ENGINE.inspect(body["id"])))
+            assert '"pw"' not in told, told
             delete(body["id"], server)
             assert ENGINE.request("DELETE", f"/images/{image}")[0] == 200
 

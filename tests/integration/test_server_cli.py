@@ -107,8 +107,8 @@ def runtimes_that_are_not_here_are_explained():
             home.expect(0, "--config", path, "--print-config")
             done = home.expect(1, "--config", path, "--check",
                                DOCKER_HOST="unix:///no/such/docker.sock")
-            words = {"docker": "there is no socket: install Docker (apt install docker.io) and start it, "
-                               "or name another engine by docker.host or DOCKER_HOST",
+            words = {"docker": "there is no socket: install Docker (apt install docker.io) and "
+                               "start it, or name another engine by docker.host or DOCKER_HOST",
                      "k8s": "not in a pod"}
             assert words[name] in done.stderr, done.stderr
 

@@ -29,7 +29,8 @@ class User:
 
     def run(self, *words, **more):
         return subprocess.run([self.program, *words], text=True, capture_output=True, check=False,
-                              stdin=subprocess.DEVNULL, timeout=SECONDS_MAX, env={**self.env, **more})
+                              stdin=subprocess.DEVNULL, timeout=SECONDS_MAX,
+                              env={**self.env, **more})
 
     def up(self, *words):
         return self.run("up", "--server-config", str(self.server.config_path), "--log",
@@ -61,7 +62,8 @@ def doctor_knows_docker(user):
         assert none["result"] == "ok" and "needs one" in none["found"], none
         sock.bind(f"{folder}/sock")
         closed = row(f"{folder}/sock")
-        assert closed["result"] == "problem" and "systemctl start docker" in closed["advice"], closed
+        assert closed["result"] == "problem", closed
+        assert "systemctl start docker" in closed["advice"], closed
 
 
 def a_program_that_is_missing_is_named(user):
@@ -113,7 +115,8 @@ def main():
         with tempfile.TemporaryDirectory(prefix="osb-up-") as home:
             user = User(program, server, home)
             try:
-                for test in (doctor_says_what_to_do_first, doctor_knows_docker, a_program_that_is_missing_is_named,
+                for test in (doctor_says_what_to_do_first, doctor_knows_docker,
+                             a_program_that_is_missing_is_named,
                              up_starts_a_server_and_keeps_its_key,
                              then_a_command_runs_without_more_options, up_again_changes_nothing,
                              settings_of_the_user_stay):
