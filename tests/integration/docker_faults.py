@@ -1,9 +1,9 @@
 """docker_faults.py - kills at random moments while clients use the docker runtime, and what must
 hold afterwards: no container without a sandbox, no sandbox that is lost, no state that is not so.
 
-A round: clients create, pause, resume, stop, start and delete at the same time; at a random moment the server is
-killed, or the engine, or the engine is stopped for a while or its disk is full, or a container is
-removed behind the server's back. Then all is started again, and compared.
+A round: clients create, pause, resume, stop, start and delete at the same time; at a random moment
+the server is killed, or the engine, or the engine is stopped for a while or its disk is full, or a
+container is removed behind the server's back. Then all is started again, and compared.
 """
 import contextlib
 import errno

@@ -85,8 +85,9 @@ class ServerProcess:
         env.update({"HOME": str(self.folder), **self.env})
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [self.program, "--config", str(self.config_path), *self.options], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, cwd="/", env=env, start_new_session=True)
+                [self.program, "--config", str(self.config_path), *self.options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=env,
+                start_new_session=True)
 
     def write_config(self):
         """The file, for the next start or a SIGHUP."""

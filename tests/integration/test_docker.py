@@ -82,7 +82,7 @@ def has_container(name):
 # --- the server ---
 
 def the_example_of_init_config_works_unchanged():
-    """With another place for the state and another port, so that servers of others are left alone."""
+    """With another place for the state and another port: servers of others are left alone."""
     with DockerServer(*PROGRAMS, engine=ENGINE) as other, \
             tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/config.toml"
@@ -272,7 +272,8 @@ def an_image_is_pulled_with_its_progress_and_credentials():
             image = f"127.0.0.1:{slow.server_address[1]}/me/app:1"
             entrypoint = ["/bin/busybox", "sleep", "1000000"]
             for auth in (None, {"username": "me", "password": "wrong"}):
-                status, body = post(server, image={"uri": image, "auth": auth}, entrypoint=entrypoint)
+                status, body = post(server, image={"uri": image, "auth": auth},
+                                    entrypoint=entrypoint)
                 assert (status, body["code"]) == (500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED"), body
             auth, answers = {"username": "me", "password": "pw"}, []
             thread = threading.Thread(target=lambda: answers.append(
