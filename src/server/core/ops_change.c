@@ -436,7 +436,27 @@ static const struct op_kind op_sync = {
     sync_apply, "DOCKER::SANDBOX_QUERY_FAILED",
 };
 
+/* The watch that led here is used up: without another look nobody would hear of its end. */
+static void on_synced(void *user UNUSED, struct sandbox *sb, const struct api_fail *fail)
+{
+    if (!sb)
+        return;
+    if (!fail) {
+        if (sb->look_ms) {
+            sb->look_ms = 0;
+            sandbox_arm(sb);
+        }
+        return;
+    }
+    log_event(LOG_WARN, "cannot learn the state of a sandbox, asking again later",
+              LOG_STR("sandbox", sb->id), LOG_STR("error", fail->message));
+    if (STATE_LIVE & STATE_BIT(sb->state))
+        sandbox_look_later(sb);
+    else
+        sandbox_retry(sb);
+}
+
 void sandbox_sync(struct sandbox *sb)
 {
-    op_submit(op_new(&op_sync, &principal_server, NULL, NULL), sb);
+    op_submit(op_new(&op_sync, &principal_server, on_synced, NULL), sb);
 }
