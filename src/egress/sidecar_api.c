@@ -1,6 +1,7 @@
 /* sidecar_api.c - HTTP of a sidecar: the routes at their root, with the token of the sandbox. */
 #include <errno.h>
 
+#include "egress/secrets.h"
 #include "egress/sidecar.h"
 
 enum { LISTEN_BACKLOG = 128, PATH_BYTES_MAX = 4096 };
@@ -54,6 +55,20 @@ static void handle_vault(struct http_req *req)
         api_reply_text(req, 426, "credential vault writes require TLS or loopback transport");
     else
         api_vault(req);
+}
+
+/* secretEnv, from the server that made the sandbox: only with a token, and where the vault takes
+ * writes. */
+static void handle_secrets(struct http_req *req)
+{
+    const struct sidecar *s = sidecar_of(req);
+
+    if (s->conf.token.n == 0)
+        api_reply_text(req, 412, "secrets require egress API auth token");
+    else if (!s->conf.insecure && s->conf.vault_by_loopback && !is_loopback(http_req_peer(req)))
+        api_reply_text(req, 426, "secrets require TLS or loopback transport");
+    else
+        secrets_handle_put(req);
 }
 
 /* --- before the routes --- */
@@ -115,14 +130,15 @@ static bool on_request(struct http_req *req)
 }
 
 static const struct http_route routes[] = {
-    {HTTP_ANY_METHOD,    "/healthz",                  0,                 handle_health,    0                    },
-    {HTTP_ANY_METHOD,    "/policy",                   0,                 api_policy,       POLICY_TEXT_BYTES_MAX},
-    {HTTP_BIT(HTTP_GET), "/events",                   0,                 api_events,       0                    },
-    {HTTP_BIT(HTTP_GET), "/events/stream",            0,                 api_event_stream, 0                    },
-    {HTTP_BIT(HTTP_GET), "/metrics",                  0,                 api_metrics,      0                    },
-    {HTTP_ANY_METHOD,    "/credential-vault/_active", 0,                 handle_active,    0                    },
-    {HTTP_ANY_METHOD,    "/credential-vault",         ROUTE_STREAM_BODY, handle_vault,     0                    },
-    {HTTP_ANY_METHOD,    "/credential-vault/*",       ROUTE_STREAM_BODY, handle_vault,     0                    },
+    {HTTP_ANY_METHOD,     "/healthz",                  0,                 handle_health,    0                    },
+    {HTTP_ANY_METHOD,     "/policy",                   0,                 api_policy,       POLICY_TEXT_BYTES_MAX},
+    {HTTP_BIT(HTTP_GET),  "/events",                   0,                 api_events,       0                    },
+    {HTTP_BIT(HTTP_GET),  "/events/stream",            0,                 api_event_stream, 0                    },
+    {HTTP_BIT(HTTP_GET),  "/metrics",                  0,                 api_metrics,      0                    },
+    {HTTP_BIT(HTTP_POST), "/secrets",                  ROUTE_STREAM_BODY, handle_secrets,   0                    },
+    {HTTP_ANY_METHOD,     "/credential-vault/_active", 0,                 handle_active,    0                    },
+    {HTTP_ANY_METHOD,     "/credential-vault",         ROUTE_STREAM_BODY, handle_vault,     0                    },
+    {HTTP_ANY_METHOD,     "/credential-vault/*",       ROUTE_STREAM_BODY, handle_vault,     0                    },
 };
 
 int sidecar_api_start(struct sidecar *s, struct err *e)

@@ -1,10 +1,19 @@
 /* cmd_local.c - osb doctor: what is wrong on this machine. */
 #include "osb/commands.h"
 
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/time.h"
 #include "version.h"
+
+enum { ENGINE_MS = 5 * 1000, ENGINE_ANSWER_MAX = 4 << 20, ENGINE_ARENA_MAX = 32 << 20 };
 
 /* One thing that was looked at: what is there, and what to do when that is not enough. */
 struct finding {
@@ -63,6 +72,96 @@ static void check_overlay(struct cli *cli, struct finding *f)
         (void)fclose(file);
     snprintf(f->text, sizeof(f->text), "overlayfs %s", f->good ? "is there" : "is missing");
     f->advice = "modprobe overlay";
+}
+
+/* A connection to the socket, or -errno. */
+static int connect_engine(const char *path)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct timeval wait = {.tv_sec = ENGINE_MS / 1000};
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_of(path)) < 0)
+        return -ENAMETOOLONG;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
+        connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+        return -errno;
+    return take_fd(&fd);
+}
+
+/* The body of the answer to GET /info, which ends with the connection. */
+static int ask_engine(int fd, struct buf *out, struct str *ret)
+{
+    static const char request[] = "GET /info HTTP/1.0\r\nHost: docker\r\n\r\n";
+    uint64_t deadline = deadline_in_ms(ENGINE_MS);
+    int r = io_write_full(fd, str_of(request), deadline);
+    ssize_t n = 1;
+    size_t head;
+
+    while (r == 0 && n > 0) {
+        r = buf_reserve(out, 4096);
+        n = r < 0 ? r : recv(fd, out->p + out->n, 4096, 0);
+        if (n > 0)
+            buf_claim(out, (size_t)n);
+        if (n < 0 || deadline_passed(deadline))
+            r = r < 0 ? r : -ETIMEDOUT;
+    }
+    head = str_find_str(buf_str(out), STR("\r\n\r\n"));
+    *ret = str_skip(buf_str(out), head == out->n ? head : head + 4);
+    return r;
+}
+
+static void tell_engine(const struct json *info, const char *path, struct finding *f)
+{
+    struct str version = STR("");
+    size_t n;
+
+    (void)!json_to_str(json_get(info, STR("ServerVersion")), &version);
+    (void)snprintf(f->text, sizeof(f->text), "an engine %.*s at %s, with OCI runtimes",
+                   STR_ARG(version), path);
+    json_each(runtime, json_get(info, STR("Runtimes")))
+    {
+        n = strlen(f->text);
+        (void)snprintf(f->text + n, sizeof(f->text) - n, " %.*s", STR_ARG(runtime->key));
+    }
+    f->good = true;
+}
+
+/* Only servers with the docker runtime need one. */
+static void check_docker(struct cli *cli UNUSED, struct finding *f)
+{
+    static const char usual[] = "/var/run/docker.sock", scheme[] = "unix://";
+    const char *host = getenv("DOCKER_HOST"), *path = usual;
+    AUTO_ARENA(arena, ENGINE_ARENA_MAX);
+    AUTO_BUF(answer, ENGINE_ANSWER_MAX);
+    struct json *info = NULL;
+    auto_fd fd = -EBADF;
+    struct str body;
+
+    f->good = true;
+    if (host && host[0] && strncmp(host, scheme, sizeof(scheme) - 1) != 0) {
+        (void)snprintf(f->text, sizeof(f->text), "DOCKER_HOST is %.150s: not looked at", host);
+        return;
+    }
+    if (host && host[0])
+        path = host + sizeof(scheme) - 1;
+    fd = connect_engine(path);
+    if (fd == -ENOENT) {
+        (void)snprintf(f->text, sizeof(f->text),
+                       "none at %.100s; only runtime.type = \"docker\" needs one", path);
+        return;
+    }
+    f->good = false;
+    f->advice = "It is there, and does not answer: systemctl start docker.";
+    if (fd == -EACCES)
+        f->advice = "Join the socket's group (usermod -aG docker USER), and log in again; a server "
+                    "that is started as root needs no more.";
+    if (fd >= 0 && ask_engine(fd, &answer, &body) == 0 &&
+        json_parse(&arena, body, NULL, &info, NULL) == 0)
+        tell_engine(info, path, f);
+    else
+        (void)snprintf(f->text, sizeof(f->text), "%.100s: %s", path,
+                       fd < 0 ? strerror(-fd) : "no answer");
 }
 
 static void check_settings(struct cli *cli, struct finding *f)
@@ -135,6 +234,7 @@ int doctor(struct cli *cli)
         {"control groups", check_cgroups,    false},
         {"namespaces",     check_namespaces, false},
         {"file systems",   check_overlay,    false},
+        {"docker",         check_docker,     false},
         {"settings",       check_settings,   false},
         {"server",         check_server,     true },
         {"version",        check_version,    false},

@@ -1,9 +1,9 @@
 """docker_faults.py - kills at random moments while clients use the docker runtime, and what must
 hold afterwards: no container without a sandbox, no sandbox that is lost, no state that is not so.
 
-A round: clients create, pause, resume and delete at the same time; at a random moment the server is
-killed, or the engine, or the engine is stopped for a while or its disk is full, or a container is
-removed behind the server's back. Then all is started again, and compared.
+A round: clients create, pause, resume, stop, start and delete at the same time; at a random moment
+the server is killed, or the engine, or the engine is stopped for a while or its disk is full, or a
+container is removed behind the server's back. Then all is started again, and compared.
 """
 import contextlib
 import errno
@@ -48,9 +48,10 @@ class Load:
     def run(self, seed):
         chance, mine = random.Random(seed), []
         while not self.over.is_set():
-            act = chance.choice(("create", "create", "pause", "resume", "delete"))
+            act = chance.choice(("create", "create", "pause", "resume", "stop", "start", "delete"))
             if act == "create" and len(mine) < 3:
                 more = {"networkPolicy": POLICY} if self.policies and chance.random() < 0.5 else {}
+                more["persistent"] = chance.random() < 0.5
                 answer = self.ask("POST", "/sandboxes",
                                   {**REQUEST, "image": {"uri": self.image}, **more})
                 if answer and answer[0] == 202:
@@ -129,7 +130,8 @@ def disagreements(server):
     page = 1
     while True:
         body = server.request("GET", f"/v1/sandboxes?page={page}&pageSize=100")[2]
-        items.update({item["id"]: item["status"]["state"] for item in body["items"]})
+        items.update({item["id"]: "Stopped" if item["status"]["reason"] == "STOPPED" else
+                      item["status"]["state"] for item in body["items"]})
         if not body["pagination"]["hasNextPage"]:
             break
         page += 1
@@ -143,7 +145,7 @@ def disagreements(server):
         if there is None and state not in ("Failed", "Terminated"):
             wrong.append(("lost", name, state))
         elif there in AS_THE_ENGINE_SAYS and state != AS_THE_ENGINE_SAYS[there] and \
-                not (there == "exited" and state == "Terminated"):
+                not (there == "exited" and state in ("Terminated", "Stopped")):
             wrong.append(("false", name, state, there))
         elif state in ("Pending", "Stopping", "Pausing", "Resuming"):
             wrong.append(("half done", name, state))

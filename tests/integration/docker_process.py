@@ -281,9 +281,9 @@ class DockerEngine:
         self.import_tar(tar.stdout, *names, changes=changes)
         assert tar.wait() == 0
 
-    def import_egress(self, program, *names):
+    def import_egress(self, program, *names, authority=None):
         """What images/egress/build makes, without Debian around it: opensandbox-egress and the
-        libraries that it loads."""
+        libraries that it loads; and an authority that it trusts."""
         with tempfile.TemporaryDirectory() as root:
             libraries = [word for word in run("ldd", program).split() if word.startswith("/")]
             for name in ("opt/opensandbox", "var/lib/mitmproxy", "var/egress/rules", "tmp",
@@ -293,6 +293,9 @@ class DockerEngine:
                                    (program, "/opt/opensandbox-egress/egress")):
                 os.makedirs(os.path.dirname(root + target), exist_ok=True)
                 shutil.copy(source, root + target)
+            if authority:
+                digest = run("openssl", "x509", "-noout", "-hash", "-in", str(authority)).strip()
+                shutil.copy(authority, f"{root}/etc/ssl/certs/{digest}.0")
             self.import_root(root, *names,
                              changes=['ENTRYPOINT ["/opt/opensandbox-egress/egress"]'])
 

@@ -64,6 +64,7 @@ class ServerProcess:
         self.folder, self.state = self.broker.folder, self.broker.state
         self.config_path, self.log_path = self.folder / "config.toml", self.folder / "server.log"
         self.config_mode, self.dsn = 0o644, ""
+        self.options = []
         self.process = None
 
     # --- its life ---
@@ -84,8 +85,9 @@ class ServerProcess:
         env.update({"HOME": str(self.folder), **self.env})
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [self.program, "--config", str(self.config_path)], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, cwd="/", env=env, start_new_session=True)
+                [self.program, "--config", str(self.config_path), *self.options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=env,
+                start_new_session=True)
 
     def write_config(self):
         """The file, for the next start or a SIGHUP."""

@@ -3,18 +3,26 @@
 are made, used, paused, ended, adopted and removed, while the server or the engine is killed,
 stopped or restarted, and while others change containers behind the server's back."""
 import contextlib
+import http.client
+import http.server
 import io
 import json
+import os
 import pathlib
+import re
 import signal
+import subprocess
 import sys
 import tarfile
+import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
 
 import docker_faults  # noqa: E402
+import registry_process  # noqa: E402
 from docker_process import DockerEngine, DockerServer, why_not  # noqa: E402
 from server_process import wait_for  # noqa: E402
 from server_use import Gateway  # noqa: E402
@@ -69,6 +77,36 @@ def run(name, line, server=None):
 
 def has_container(name):
     return ENGINE.request("GET", f"/containers/sandbox-{name}/json")[0] == 200
+
+
+# --- the server ---
+
+def the_example_of_init_config_works_unchanged():
+    """With another place for the state and another port: servers of others are left alone."""
+    with DockerServer(*PROGRAMS, engine=ENGINE) as other, \
+            tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/config.toml"
+        env = {"PATH": os.environ["PATH"], "HOME": folder, "DOCKER_HOST": ENGINE.host}
+
+        def ask(*words):
+            done = subprocess.run([PROGRAMS[0], *words], env=env, capture_output=True, text=True,
+                                  check=False, timeout=120)
+            assert done.returncode == 0, (words, done)
+        ask("init-config", path, "--example", "docker")
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        # What an installation has beside its programs.
+        text = text.replace("[runtime]\n", f"[runtime]\nexecd_program = \"{other.broker.execd}\"\n")
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+        ask("--config", path, "--check")
+        other.kill9()
+        other.write_config = lambda: other.config_path.write_text(text, encoding="utf-8")
+        other.env.update(env)
+        other.options = ["--host", other.host, "--port", str(other.port), "--state",
+                         str(other.state)]
+        other.start()
+        name = create(other)
+        assert run(name, "echo hello", other) == "hello"
+        delete(name, other)
 
 
 # --- what a sandbox is ---
@@ -185,6 +223,81 @@ def works_in_a_network_of_the_user():
         assert (status, body["code"]) == (400, "SANDBOX::INVALID_PARAMETER"), (status, body)
         assert "theirs" in body["message"], body
         assert not server.containers()
+
+
+# --- pulls ---
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    """A registry behind it, whose large files come bit by bit until `go` is set."""
+
+    port, go = None, threading.Event()
+
+    def do_GET(self):
+        behind = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        behind.request(self.command, self.path, headers={
+            key: ", ".join(self.headers.get_all(key)) for key in self.headers})
+        reply = behind.getresponse()
+        body = reply.read()
+        self.send_response(reply.status)
+        for key, value in reply.getheaders():
+            if key.lower() not in ("date", "server", "connection"):
+                self.send_header(key, value)
+        self.end_headers()
+        for at in range(0, len(body) if self.command == "GET" else 0, 1 << 16):
+            if len(body) > 1 << 20:
+                self.go.wait(0.1)
+            self.wfile.write(body[at:at + (1 << 16)])
+        behind.close()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def an_image_is_pulled_with_its_progress_and_credentials():
+    if not ENGINE.is_docker:  # it wants to be told which registries have no TLS
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "htpasswd").write_text(registry_process.HTPASSWD)
+        auth = f"htpasswd:\n  realm: test\n  path: {folder}/htpasswd"
+        with registry_process.Registry(folder / "registry", auth=auth) as registry, \
+                registry_process.serving(Slow) as slow, \
+                DockerServer(*PROGRAMS, engine=ENGINE,
+                             config={"images": {"pull_policy": "IfNotPresent"}}) as server:
+            registry.push(registry_process.make_layout(folder, big_mb=8), "me/app:1",
+                          "--dest-creds=me:pw")
+            Slow.port = registry.port
+            image = f"127.0.0.1:{slow.server_address[1]}/me/app:1"
+            entrypoint = ["/bin/busybox", "sleep", "1000000"]
+            for auth in (None, {"username": "me", "password": "wrong"}):
+                status, body = post(server, image={"uri": image, "auth": auth},
+                                    entrypoint=entrypoint)
+                assert (status, body["code"]) == (500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED"), body
+            auth, answers = {"username": "me", "password": "pw"}, []
+            thread = threading.Thread(target=lambda: answers.append(
+                post(server, image={"uri": image, "auth": auth}, entrypoint=entrypoint)))
+            thread.start()
+            seen = set()
+
+            def tells():
+                seen.update(item["status"].get("message", "")
+                            for item in server.request("GET", "/v1/sandboxes")[2]["items"])
+                return [text for text in seen
+                        if re.search(r"of \d layers, [1-9]\d* of \d+ MB", text)]
+            wait_for(lambda: answers or tells(), "the progress of the pull")
+            Slow.go.set()
+            thread.join()
+            (status, body), = answers
+            assert status == 202 and tells(), (status, body, seen)
+            server.wait_state(body["id"], "Running")
+            with Gateway(server, body["id"]) as gateway:
+                assert len(gateway.download("/data/big")) == 8 << 20
+            told = json.dumps((get(body["id"], server), ENGINE.inspect(body["id"])))
+            assert '"pw"' not in told, told
+            delete(body["id"], server)
+            assert ENGINE.request("DELETE", f"/images/{image}")[0] == 200
 
 
 # --- what is refused ---
@@ -321,7 +434,137 @@ def a_snapshot_restores_files_and_no_secrets():
     assert ENGINE.request("GET", f"/images/{image['Id']}/json")[0] == 404
 
 
+def snapshot(name):
+    status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
+    assert status in (201, 202), (status, body)
+    wait_for(lambda: SERVER.request("GET", f"/v1/snapshots/{body['id']}")[2]["status"]["state"]
+             == "Ready", "the snapshot")
+    return body["id"]
+
+
+def do(name, what, body=None, want=202):
+    status, _, answer = SERVER.request("POST", f"/v1/sandboxes/{name}/{what}", body)
+    assert status == want, (what, status, answer)
+    return answer
+
+
+def rests(name):
+    status = get(name)["status"]
+    return (status["state"], status["reason"]) == ("Paused", "STOPPED") and \
+        not ENGINE.inspect(name)["State"]["Running"]
+
+
+def a_persistent_sandbox_stops_and_starts():
+    script = "echo x >> /root/runs; exec sleep 1000000"
+    with sandbox(persistent=True, entrypoint=["sh", "-c", script], env={"MY": "own"}) as name:
+        run(name, "echo kept > /root/f; chown 5:6 /root/f")
+        for i, go in enumerate(("start", "resume", "start")):
+            if i == 2:
+                do(name, "pause")
+            do(name, "stop")
+            assert rests(name), get(name)
+            assert do(name, "stop", want=409)["code"] == "DOCKER::SANDBOX_NOT_RUNNING"
+            (SERVER.restart, SERVER.kill9, lambda: None)[i]()
+            if i == 1:
+                SERVER.start()
+            assert rests(name), get(name)
+            do(name, go)
+            assert state(name) == "Running", get(name)
+            said = run(name, "cat /root/f; stat -c %u:%g /root/f; wc -l < /root/runs; echo $MY")
+            assert said.split() == ["kept", "5:6", str(i + 2), "own"], said
+            assert do(name, "start", want=409)["code"] == "SANDBOX::NOT_STOPPED"
+        ENGINE.request("POST", f"/containers/sandbox-{name}/kill")  # it is watched again
+        wait_for(lambda: state(name) == "Failed", "the end of a killed container", 20)
+        do(name, "start")
+        assert run(name, "cat /root/f") == "kept"
+        do(name, "stop")
+        ENGINE.request("POST", f"/containers/sandbox-{name}/start")  # by somebody else
+        SERVER.restart()
+        wait_for(lambda: state(name) == "Running", "the state", 20)
+        assert run(name, "cat /root/f") == "kept"
+    assert not has_container(name)
+
+
+def expiry_may_stop():
+    name = create(persistent=True, onExpiry="stop")
+    run(name, "echo kept > /root/f")
+    status, _, body = SERVER.request(
+        "POST", f"/v1/sandboxes/{name}/renew-expiration",
+        {"expiresAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))})
+    assert status == 200, (status, body)
+    wait_for(lambda: get(name)["status"]["reason"] == "STOPPED", "its expiry")
+    do(name, "start")
+    assert run(name, "cat /root/f") == "kept"
+    delete(name)
+
+
+def a_rollback_returns_to_the_files_in_place():
+    volume = {"name": "v", "mountPath": "/data", "pvc": {
+        "claimName": "mine", "createIfNotExists": True, "deleteOnSandboxTermination": True}}
+    for persistent in (False, True):
+        with sandbox(persistent=persistent, volumes=[volume], env={"MY": "own"}) as name:
+            run(name, "echo good > /root/f; echo kept > /data/f")
+            saved = snapshot(name)
+            run(name, "echo bad > /root/f; touch /root/new; (sleep 1000 >/dev/null 2>&1 &)")
+            before = get(name)
+            do(name, "rollback", {"snapshotId": saved})
+            after = get(name)
+            assert (after["status"]["state"], after["expiresAt"]) == \
+                ("Running", before["expiresAt"]), after
+            said = run(name, "cat /root/f /data/f; ls /root; echo $MY; "
+                             "ps | grep -c '[1]000$'; true")
+            assert said.split() == ["good", "kept", "f", "own", "0"], said
+            if persistent:
+                run(name, "echo new > /root/f")
+                do(name, "stop")
+                do(name, "start")
+                assert run(name, "cat /root/f") == "new"
+                do(name, "stop")
+            do(name, "rollback", {"snapshotId": saved})
+            assert run(name, "cat /root/f") == "good"
+        assert ENGINE.request("GET", "/volumes/mine")[0] == 404
+        assert SERVER.request("DELETE", f"/v1/snapshots/{saved}")[0] == 204
+
+
 # --- faults ---
+
+def files_that_somebody_removed_are_not_promised():
+    name, other = create(persistent=True), create(persistent=True)
+    for one in (name, other):
+        do(one, "stop")
+        ENGINE.request("DELETE", f"/containers/sandbox-{one}")
+    wait_for(lambda: state(name) == state(other) == "Failed", "the loss", 20)
+    assert get(other)["status"]["reason"] == "SANDBOX_LOST", get(other)
+    body = do(name, "start", want=409)
+    assert "was removed, and its files with it" in body["message"], body
+    delete(name)
+    delete(other)
+
+
+def a_stop_or_start_cut_by_kill9_loses_nothing():
+    name = create(persistent=True)
+    run(name, "echo kept > /root/f")
+    seen = set()
+    for delay in (0, 0.05, 0.1, 0.2, 0.3, 0.6):
+        for what in ("stop", "start"):
+            connection = SERVER.connection()
+            connection.request("POST", f"/v1/sandboxes/{name}/{what}",
+                               headers={"OPEN-SANDBOX-API-KEY": SERVER.api_key})
+            time.sleep(delay)
+            SERVER.kill9()
+            connection.close()
+            SERVER.start()
+            status = get(name)["status"]
+            seen.add((what, status["state"], status["reason"]))
+            runs = ENGINE.inspect(name)["State"]["Running"]
+            assert (status["state"] == "Running") == runs, (status, runs)
+            if not runs:
+                do(name, "start")
+            assert run(name, "cat /root/f") == "kept"
+    print(f"# found after kill -9: {sorted(seen)}")
+    delete(name)
+    assert not SERVER.containers(), SERVER.containers()
+
 
 def a_container_killed_or_removed_behind_the_servers_back_is_told():
     name, other = create(), create()
@@ -445,17 +688,22 @@ TESTS = [
     pause_stops_its_processes, an_end_is_terminated_or_failed_with_its_reason, logs_have_times,
     a_sandbox_expires, named_volumes_outlive_a_sandbox_or_go_with_it,
     host_paths_are_mounted_if_allowed, a_snapshot_restores_files_and_no_secrets,
+    a_persistent_sandbox_stops_and_starts, a_rollback_returns_to_the_files_in_place,
+    files_that_somebody_removed_are_not_promised,
     a_container_killed_or_removed_behind_the_servers_back_is_told,
     a_container_paused_behind_the_servers_back_is_told, sandboxes_outlive_the_server,
-    a_create_cut_by_kill9_leaves_no_orphan, a_restarted_engine_loses_nothing,
+    a_create_cut_by_kill9_leaves_no_orphan, expiry_may_stop,
+    a_stop_or_start_cut_by_kill9_loses_nothing, a_restarted_engine_loses_nothing,
     an_engine_that_stands_still_is_no_end, a_volume_of_execd_that_was_pruned_is_made_again,
     two_servers_on_one_engine_keep_apart, works_in_the_network_of_the_host,
-    works_in_a_network_of_the_user, faults_at_random_moments_leave_nothing_wrong,
+    the_example_of_init_config_works_unchanged, works_in_a_network_of_the_user,
+    an_image_is_pulled_with_its_progress_and_credentials,
+    faults_at_random_moments_leave_nothing_wrong,
 ]
 
 # Those that have nothing to do with dockerd itself: test_docker_podman.py.
-ON_PODMAN = TESTS[:19]
-ON_GVISOR = TESTS[:18]  # test_docker_gvisor.py
+ON_PODMAN = TESTS[:22]
+ON_GVISOR = TESTS[:21]  # test_docker_gvisor.py
 
 
 def main():

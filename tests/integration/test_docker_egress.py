@@ -8,6 +8,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -20,13 +21,15 @@ from egress_world import HOST, RESOLVER, Internet  # noqa: E402
 from server_process import wait_for  # noqa: E402
 from server_use import Gateway  # noqa: E402
 from tap import Skip, Tap, skip_all  # noqa: E402
+from tls_world import TlsWorld  # noqa: E402
 
 PROGRAMS, EGRESS = sys.argv[1:5], str(pathlib.Path(sys.argv[5]).resolve())
 KIND = PodmanEngine if "podman" in sys.argv[6:] else DockerEngine
 IMAGE, SIDECAR = "small:1", "opensandbox/egress:test"
 ALLOWED, OTHER = "203.0.113.10", "203.0.113.20"
 TOKEN = "OPENSANDBOX-EGRESS-AUTH"
-ENGINE = SERVER = NET = None
+SECURE, ELSEWHERE = egress_world.TLS_ADDRESSES
+ENGINE = SERVER = NET = TLS = None
 
 
 def policy(*targets, default="deny"):
@@ -196,6 +199,45 @@ def a_paused_sandbox_keeps_its_policy():
             (ALLOWED, "no")
 
 
+def a_stopped_sandbox_keeps_its_policy():
+    """The newest one: a start opens nothing that was closed since the create."""
+    with sandbox(networkPolicy=policy("www.allowed.test", "other.test"), persistent=True,
+                 credentialProxy={"enabled": True}) as name:
+        assert fetch(name, "http://other.test/") == OTHER
+        assert control(name, "POST", body=policy("www.allowed.test"))[0] == 200
+        authority = run(name, "cat /opt/opensandbox/mitmproxy-ca-cert.pem")
+        for again in (False, True):
+            status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/stop")
+            assert status == 202, (status, body)
+            assert not ENGINE.inspect(name)["State"]["Running"]
+            if again:  # the sidecar goes on, unless the engine ends it
+                ENGINE.request("POST", f"/containers/sandbox-egress-{name}/kill")
+            SERVER.restart()
+            assert get(name)["status"]["reason"] == "STOPPED", get(name)
+            before = NET.arrivals(OTHER)
+            status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/start")
+            assert status == 202 and state(name) == "Running", (status, body, get(name))
+            assert fetch(name, "http://www.allowed.test/") == ALLOWED
+            said = [fetch(name, f"http://{place}/") for place in ("other.test", OTHER)]
+            assert OTHER not in said, (again, said, control(name, "GET"))  # what it answers
+            assert NET.arrivals(OTHER) == before
+            status, now = control(name, "GET")
+            assert status == 200 and now["policy"]["defaultAction"] == "deny", (status, now)
+        assert run(name, "cat /opt/opensandbox/mitmproxy-ca-cert.pem") == authority
+        status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
+        wait_for(lambda: SERVER.request("GET", f"/v1/snapshots/{body['id']}")[2]["status"]["state"]
+                 == "Ready", "the snapshot")
+        status, _, answer = SERVER.request("POST", f"/v1/sandboxes/{name}/rollback",
+                                           {"snapshotId": body["id"]})
+        assert status == 202 and state(name) == "Running", (status, answer)
+        assert fetch(name, "http://www.allowed.test/") == ALLOWED
+        said = [fetch(name, f"http://{place}/") for place in ("other.test", OTHER)]
+        assert OTHER not in said, (said, control(name, "GET"))
+        assert control(name, "GET")[0] == 200
+    assert not leftovers(name), leftovers(name)
+    assert SERVER.request("DELETE", f"/v1/snapshots/{body['id']}")[0] == 204
+
+
 def a_snapshot_brings_no_policy_along():
     with sandbox(networkPolicy=policy("www.allowed.test")) as name:
         status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
@@ -229,13 +271,64 @@ def credentials_are_added_outside_the_sandbox():
     assert not leftovers(name), leftovers(name)
 
 
+def curl(name, address, *args):
+    """What curl of this host prints in the network of the sandbox, whose busybox speaks no TLS."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(run(name, "cat /opt/opensandbox/mitmproxy-ca-cert.pem"))
+        file.flush()
+        pid = ENGINE.inspect(name)["State"]["Pid"]
+        return subprocess.run(
+            ["nsenter", f"--net=/proc/{pid}/ns/net", "curl", "-sS", "--max-time", "30", "--cacert",
+             file.name, "-w", "%{http_code}", "-o", "/dev/null", "--connect-to", f"::{address}:",
+             *args], capture_output=True, text=True, check=False).stdout
+
+
+def secrets_are_used_and_never_held():
+    value = "s3cr3t-of-the-owner-42"
+    with sandbox(secretEnv={"API_KEY": {"value": value, "hosts": ["secure.test"]}},
+                 networkPolicy=policy("secure.test", "elsewhere.test"), persistent=True) as name:
+        def ask(host, address, key):
+            run(name, f"nslookup {host} >/dev/null")  # its address is open from then on
+            return curl(name, address, "-H", f"X-Key: {key}", f"https://{host}/a")
+
+        def keys():
+            return [v for r in TLS.take() for k, v in r["headers"] if k.lower() == "x-key"]
+
+        def works():
+            return (ask("secure.test", SECURE, key), keys())
+        key = run(name, "echo $API_KEY")
+        assert key.startswith("osb_secret_"), key
+        assert works() == ("200", [value])
+        assert (ask("elsewhere.test", ELSEWHERE, key), keys()) == ("403", [])
+        assert (ask("elsewhere.test", ELSEWHERE, "none"), keys()) == ("200", ["none"])
+        assert get(name)["secretEnv"] == {"API_KEY": {"hosts": ["secure.test"]}}, get(name)
+        told = [json.dumps(ENGINE.inspect(name)), SERVER.log(), run(name, "env"),
+                json.dumps(ENGINE.get(f"/containers/sandbox-egress-{name}/json"))]
+        assert not [text for text in told if value in text]
+        status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/fork", {"count": 1})
+        assert status == 400 and "secretEnv" in body["message"], (status, body)
+        for what in ("stop", "start"):
+            status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/{what}")
+            assert status == 202, (status, body)
+        assert run(name, "echo $API_KEY") == key and works() == ("200", [value])
+        status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/snapshots", {"name": "s"})
+        wait_for(lambda: SERVER.request("GET", f"/v1/snapshots/{body['id']}")[2]["status"]["state"]
+                 == "Ready", "the snapshot")
+        status, _, answer = SERVER.request("POST", f"/v1/sandboxes/{name}/rollback",
+                                           {"snapshotId": body["id"]})
+        assert status == 202, (status, answer)
+        assert run(name, "echo $API_KEY") == key and works() == ("200", [value])
+    assert SERVER.request("DELETE", f"/v1/snapshots/{body['id']}")[0] == 204
+    assert not leftovers(name), leftovers(name)
+
+
 # --- what is refused ---
 
 def refuses_what_cannot_be():
     secret = {"KEY": {"value": "v", "hosts": ["api.allowed.test"]}}
     for fields, words in (
             ({"networkPolicy": policy("not a name!")}, "networkPolicy"),
-            ({"networkPolicy": policy("api.allowed.test"), "secretEnv": secret}, "secretEnv"),
+            ({"networkPolicy": policy(), "secretEnv": secret}, "secretEnv"),
             ({"credentialProxy": {"enabled": True}}, "networkPolicy")):
         status, body = post(**fields)
         assert status == 400 and words in body["message"], (fields, status, body)
@@ -385,8 +478,10 @@ def server_with(more):
 TESTS = [
     names_and_addresses_are_judged, the_containers_are_those_of_the_contract,
     its_policy_changes_at_port_18080, a_sandbox_of_a_pool_has_the_policy_of_the_template,
-    a_paused_sandbox_keeps_its_policy, a_snapshot_brings_no_policy_along,
-    credentials_are_added_outside_the_sandbox, refuses_what_cannot_be,
+    a_paused_sandbox_keeps_its_policy, a_stopped_sandbox_keeps_its_policy,
+    a_snapshot_brings_no_policy_along,
+    credentials_are_added_outside_the_sandbox, secrets_are_used_and_never_held,
+    refuses_what_cannot_be,
     a_sidecar_that_does_not_start_fails_the_create, without_an_image_the_server_makes_one,
     a_killed_sidecar_closes_the_network, a_removed_sidecar_closes_the_network,
     both_are_adopted_after_a_restart, a_create_cut_by_kill9_leaves_no_orphan,
@@ -395,16 +490,18 @@ TESTS = [
 
 
 def main():
-    global ENGINE, SERVER, NET
+    global ENGINE, SERVER, NET, TLS
     skip_all(why_not() or egress_world.why_not())
     egress_world.enter()
     pathlib.Path("/proc/sys/net/ipv4/ip_forward").write_text("1")  # of this namespace
     tap = Tap()
-    with Internet() as NET, KIND() as ENGINE:
+    with tempfile.TemporaryDirectory() as folder, Internet() as NET, KIND() as ENGINE, \
+            TlsWorld(pathlib.Path(folder)) as TLS:
+        TLS.start(NET)
         subprocess.run(["nsenter", f"--net=/proc/{NET.process.pid}/ns/net", "ip", "route", "add",
                         f"{ENGINE.network}.0/24", "via", HOST], check=True)
         ENGINE.import_busybox(IMAGE)
-        ENGINE.import_egress(EGRESS, SIDECAR)
+        ENGINE.import_egress(EGRESS, SIDECAR, authority=TLS.ca)
         ENGINE.import_busybox("ends:1", changes=['ENTRYPOINT ["/bin/false"]'])
         with server_with({}) as SERVER:
             for test in TESTS:
@@ -414,4 +511,5 @@ def main():
     return tap.end()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

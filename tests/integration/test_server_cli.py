@@ -107,9 +107,22 @@ def runtimes_that_are_not_here_are_explained():
             home.expect(0, "--config", path, "--print-config")
             done = home.expect(1, "--config", path, "--check",
                                DOCKER_HOST="unix:///no/such/docker.sock")
-            words = {"docker": "there is no socket: install Docker",
+            words = {"docker": "there is no socket: install Docker (apt install docker.io) and "
+                               "start it, or name another engine by docker.host or DOCKER_HOST",
                      "k8s": "not in a pod"}
             assert words[name] in done.stderr, done.stderr
+
+
+def a_program_that_could_not_run_is_refused():
+    """An OCI runtime with shared libraries, as distributions have them, and a script."""
+    with Home() as home:
+        script = home.write("script", "#!/bin/sh\n")
+        os.chmod(script, 0o755)
+        for path, words in (("/bin/bash", "needs shared libraries"), (script, "is a script"),
+                            ("/no/such", "there is no program")):
+            config = home.write("c.toml", f"[embedded.runtimes]\nrunc = '{path}'\n")
+            done = home.expect(1, "--config", config, "--check")
+            assert path in done.stderr and words in done.stderr, done.stderr
 
 
 def the_effective_configuration_is_shown_without_secrets():
@@ -207,7 +220,7 @@ if __name__ == "__main__":
         check_passes_what_is_right,
         check_tells_all_that_is_wrong,
         a_file_that_was_named_must_exist,
-        runtimes_that_are_not_here_are_explained,
+        runtimes_that_are_not_here_are_explained, a_program_that_could_not_run_is_refused,
         the_effective_configuration_is_shown_without_secrets,
         init_config_writes_what_loads,
         the_example_is_the_one_in_deploy,

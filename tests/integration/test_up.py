@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,9 +27,10 @@ class User:
                     "OPEN_SANDBOX_DOMAIN": server.domain}
         self.pid = None
 
-    def run(self, *words):
+    def run(self, *words, **more):
         return subprocess.run([self.program, *words], text=True, capture_output=True, check=False,
-                              stdin=subprocess.DEVNULL, timeout=SECONDS_MAX, env=self.env)
+                              stdin=subprocess.DEVNULL, timeout=SECONDS_MAX,
+                              env={**self.env, **more})
 
     def up(self, *words):
         return self.run("up", "--server-config", str(self.server.config_path), "--log",
@@ -49,6 +51,19 @@ def doctor_says_what_to_do_first(user):
     rows = {row["check"]: row for row in json.loads(user.run("doctor", "-o", "json").stdout)}
     assert rows["server"]["result"] == rows["settings"]["result"] == "problem", rows
     assert rows["kernel"]["result"] == "ok", rows
+
+
+def doctor_knows_docker(user):
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as sock:
+        def row(path):
+            done = user.run("doctor", "-o", "json", DOCKER_HOST=f"unix://{path}")
+            return {row["check"]: row for row in json.loads(done.stdout)}["docker"]
+        none = row(f"{folder}/none")
+        assert none["result"] == "ok" and "needs one" in none["found"], none
+        sock.bind(f"{folder}/sock")
+        closed = row(f"{folder}/sock")
+        assert closed["result"] == "problem", closed
+        assert "systemctl start docker" in closed["advice"], closed
 
 
 def a_program_that_is_missing_is_named(user):
@@ -100,7 +115,8 @@ def main():
         with tempfile.TemporaryDirectory(prefix="osb-up-") as home:
             user = User(program, server, home)
             try:
-                for test in (doctor_says_what_to_do_first, a_program_that_is_missing_is_named,
+                for test in (doctor_says_what_to_do_first, doctor_knows_docker,
+                             a_program_that_is_missing_is_named,
                              up_starts_a_server_and_keeps_its_key,
                              then_a_command_runs_without_more_options, up_again_changes_nothing,
                              settings_of_the_user_stay):

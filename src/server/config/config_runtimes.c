@@ -1,7 +1,11 @@
 /* config_runtimes.c - OCI runtimes of the embedded runtime: those that requests may name, and the
  * one that all others get. */
+#include <fcntl.h>
+#include <link.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+#include "base/io.h"
 #include "sandbox/oci.h"
 #include "server/config/config_internal.h"
 
@@ -82,6 +86,48 @@ const struct config_oci_runtime *config_runtime_find(const struct config *c, str
     return NULL;
 }
 
+/* Whether it has an interpreter, as programs with shared libraries and scripts do: where it runs
+ * there is nothing but the program. */
+static bool wants_company(const char *path)
+{
+    auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ElfW(Ehdr) head;
+    ElfW(Phdr) part;
+    size_t n = 0;
+
+    if (fd < 0 || io_pread_full(fd, &head, sizeof(head), 0, &n) < 0)
+        return false; /* the create says what is wrong */
+    if (n < sizeof(head) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
+        return true;
+    for (unsigned i = 0; i < head.e_phnum && head.e_phentsize == sizeof(part); i++) {
+        off_t at = (off_t)(head.e_phoff + i * sizeof(part));
+
+        if (io_pread_full(fd, &part, sizeof(part), at, &n) < 0 || n < sizeof(part))
+            return false;
+        if (part.p_type == PT_INTERP)
+            return true;
+    }
+    return false;
+}
+
+static void check_program(const struct config *c, const char *name, const char *path,
+                          struct config_report *report)
+{
+    const char *key =
+        strcmp(name, c->runtime_of_all) == 0 ? "secure_runtime.type" : "embedded.runtimes";
+
+    if (access(path, X_OK) < 0)
+        config_error(
+            report, NULL,
+            "%s: there is no program '%s'; install it, or say in embedded.runtimes where it is",
+            key, path);
+    else if (wants_company(path))
+        config_error(report, NULL,
+                     "%s: '%s' is a script or needs shared libraries, and where it runs there is "
+                     "nothing but the program: name a static one",
+                     key, path);
+}
+
 void config_runtimes_check_host(const struct config *c, struct config_report *report)
 {
     for (size_t i = 0; i < c->runtime_count; i++) {
@@ -89,14 +135,7 @@ void config_runtimes_check_host(const struct config *c, struct config_report *re
         struct str rest = str_of(command), path;
         char text[OCI_COMMAND_MAX];
 
-        if (!command[0] || !str_cut(&rest, ' ', &path) || str_copy(text, sizeof(text), path) < 0 ||
-            access(text, X_OK) == 0)
-            continue;
-        config_error(
-            report, NULL,
-            "%s: there is no program '%s'; install it, or say in embedded.runtimes where it is",
-            strcmp(c->runtimes[i].name, c->runtime_of_all) == 0 ? "secure_runtime.type"
-                                                                : "embedded.runtimes",
-            text);
+        if (command[0] && str_cut(&rest, ' ', &path) && str_copy(text, sizeof(text), path) >= 0)
+            check_program(c, c->runtimes[i].name, text, report);
     }
 }

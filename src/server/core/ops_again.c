@@ -193,6 +193,7 @@ static struct op *again_new(struct sandbox *sb, const struct op_kind *kind,
     op->create.again = again;
     op->create.id = str_of(sb->id);
     op->create.spec = &op->spec;
+    op->create.token = str_of(sb->token);
     op->create.task.loop = sb->table->conf.loop;
     op->create.task.on_progress = create_on_progress;
     op->create.task.on_end = create_on_end;

@@ -351,6 +351,17 @@ static void sync_news(struct op *op, struct runtime_status *status)
     free(status->metadata);
 }
 
+/* Whether the runtime has all of a sandbox that stop() ended, or whose start was cut short. */
+static bool rests(const struct sandbox *sb, int r, const struct runtime_status *status)
+{
+    if (!sb->facts.persistent)
+        return false;
+    if (!sb->table->conf.runtime->keeps_inside)
+        return r == -ENOENT;
+    return r == 0 && status->state == RUNTIME_EXITED &&
+           (sandbox_is_stopped(sb) || sb->state == SANDBOX_RESUMING);
+}
+
 /* Asks the runtime for the real state. */
 static void sync_work(struct op *op)
 {
@@ -377,11 +388,13 @@ static void sync_work(struct op *op)
         else
             op_status(op, SANDBOX_FAILED, "PROVISIONING_ERROR",
                       "the server stopped while it created the sandbox");
-    } else if (r == -ENOENT && op->sb->facts.persistent)
+    } else if (rests(op->sb, r, &status))
         op_status_stopped(op, "the sandbox is stopped, and its files are kept; start it");
     else if (r == -ENOENT)
         op_status(op, SANDBOX_FAILED, "SANDBOX_LOST",
-                  "the sandbox vanished without a request to delete it");
+                  op->sb->state == SANDBOX_RESUMING
+                      ? "the server ended in the middle of a rollback; roll back again"
+                      : "the sandbox vanished without a request to delete it");
     else if (r < 0)
         op_fail(op, &e);
     else
@@ -423,7 +436,27 @@ static const struct op_kind op_sync = {
     sync_apply, "DOCKER::SANDBOX_QUERY_FAILED",
 };
 
+/* The watch that led here is used up: without another look nobody would hear of its end. */
+static void on_synced(void *user UNUSED, struct sandbox *sb, const struct api_fail *fail)
+{
+    if (!sb)
+        return;
+    if (!fail) {
+        if (sb->look_ms) {
+            sb->look_ms = 0;
+            sandbox_arm(sb);
+        }
+        return;
+    }
+    log_event(LOG_WARN, "cannot learn the state of a sandbox, asking again later",
+              LOG_STR("sandbox", sb->id), LOG_STR("error", fail->message));
+    if (STATE_LIVE & STATE_BIT(sb->state))
+        sandbox_look_later(sb);
+    else
+        sandbox_retry(sb);
+}
+
 void sandbox_sync(struct sandbox *sb)
 {
-    op_submit(op_new(&op_sync, &principal_server, NULL, NULL), sb);
+    op_submit(op_new(&op_sync, &principal_server, on_synced, NULL), sb);
 }

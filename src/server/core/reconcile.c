@@ -232,7 +232,7 @@ static bool agrees(const struct sandbox *sb, const struct known *k)
         return k && k->state == RUNTIME_RUNNING;
     case SANDBOX_PAUSED:
         if (sandbox_is_stopped(sb))
-            return !k;
+            return sb->table->conf.runtime->keeps_inside ? k && k->state == RUNTIME_EXITED : !k;
         return k && k->state == RUNTIME_PAUSED;
     case SANDBOX_TERMINATED:
     case SANDBOX_FAILED:

@@ -14,6 +14,8 @@
 enum {
     DUE_AHEAD_MS = 60 * 1000, /* longest timer, as the wall clock may be set */
     REMOVE_RETRY_MS = 3000,
+    LOOK_MS_MIN = 500,
+    LOOK_MS_MAX = 30 * 1000,
 };
 
 int sandboxes_new(const struct sandboxes_conf *conf, struct sandboxes **ret, struct err *e UNUSED)
@@ -209,6 +211,8 @@ void sandbox_attend(struct sandbox *sb)
         sandbox_delete(sb, &principal_server, NULL, NULL); /* an unfinished delete */
     else if (due && due <= time_wall_us())
         sandbox_expire(sb);
+    else if (sb->look_ms)
+        sandbox_sync(sb);
     else
         sandbox_arm(sb);
 }
@@ -224,22 +228,34 @@ void sandbox_arm(struct sandbox *sb)
     int64_t due = due_us(sb), left_us = due - time_wall_us();
     uint64_t ms = DUE_AHEAD_MS;
 
-    if (sb->gone || (due == 0 && sb->state != SANDBOX_STOPPING)) {
+    if (sb->gone || (due == 0 && sb->state != SANDBOX_STOPPING && !sb->look_ms)) {
         loop_timer_stop(loop, &sb->due);
         return;
     }
     if (sb->state == SANDBOX_STOPPING)
         ms = REMOVE_RETRY_MS;
+    else if (due == 0)
+        ms = sb->look_ms;
     else if (left_us <= 0)
         ms = 0;
     else if (left_us < DUE_AHEAD_MS * TIME_US_PER_MS)
         ms = (uint64_t)((left_us + TIME_US_PER_MS - 1) / TIME_US_PER_MS);
+    if (sb->look_ms && sb->look_ms < ms)
+        ms = sb->look_ms;
     loop_timer_set(loop, &sb->due, deadline_in_ms(ms), on_due);
 }
 
 void sandbox_retry(struct sandbox *sb)
 {
     loop_timer_set(sb->table->conf.loop, &sb->due, deadline_in_ms(REMOVE_RETRY_MS), on_due);
+}
+
+void sandbox_look_later(struct sandbox *sb)
+{
+    sb->look_ms = sb->look_ms ? sb->look_ms * 2 : LOOK_MS_MIN;
+    if (sb->look_ms > LOOK_MS_MAX)
+        sb->look_ms = LOOK_MS_MAX;
+    sandbox_arm(sb);
 }
 
 /* --- reading --- */

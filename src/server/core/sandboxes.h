@@ -70,7 +70,8 @@ struct sandbox {
     struct list ops;
     struct op *active;
     size_t op_count;
-    struct loop_timer due;     /* expiry, or the next attempt to remove it */
+    struct loop_timer due;     /* expiry, or the next attempt to remove it or to look at it */
+    uint32_t look_ms;          /* the runtime could not tell its state: until it is asked again */
     struct loop_io watch;      /* readable once the sandbox ended */
     _Atomic bool stored;       /* its row is stored; not visible to clients before that */
     bool announced;            /* a client got its id while it was Pending */

@@ -101,6 +101,7 @@ void sandbox_release(struct sandbox *sb); /* frees it if nothing uses it */
 void sandbox_attend(struct sandbox *sb);  /* ends it if it is due, else sets its timer */
 void sandbox_arm(struct sandbox *sb);     /* sets its timer, after a change of state or expiry */
 void sandbox_retry(struct sandbox *sb);   /* sets its timer, after its operation failed */
+void sandbox_look_later(struct sandbox *sb);    /* the same, after a sync: it has no watch now */
 void sandbox_watch(struct sandbox *sb, int fd); /* takes ownership of fd; -EBADF stops watching */
 /* Counts it towards the quota of its tenant, unless it waits in a pool; or no longer. */
 void sandbox_count(struct sandbox *sb);

@@ -330,6 +330,9 @@ static int create_prepare(struct pool_change *c, const struct api_pool *pool,
     if (pool_template_write(pool->template, &body, &warm_up, &c->fail) < 0 ||
         pool_template_parse(&arena, buf_str(&body), host, &spec, &c->fail) < 0)
         return -EBADMSG;
+    if (spec.persistent && c->all->conf.runtime->keeps_inside)
+        return api_fail_invalid(&c->fail, "template.persistent: on this runtime a sandbox that is "
+                                          "started again has no variables of its claim");
     c->made = warm_pool_new(c->all, pool->name);
     c->made->created_us = time_wall_us();
     (void)snprintf(c->made->tenant, sizeof(c->made->tenant), "%s", c->by.tenant);

@@ -357,6 +357,9 @@ struct runtime {
     } * codes;
     /* A create that takes longer is answered with Pending; 0 = the usual, which is short. */
     uint32_t create_wait_ms;
+    /* RUNTIME_CAN_KEEP: one that halt() ended is shown by list() and adopt(), as RUNTIME_EXITED:
+     * its files are there as long as it is. False: it is not shown, and its files are elsewhere. */
+    bool keeps_inside;
 };
 
 static inline bool runtime_can(const struct runtime *r, unsigned bits)
@@ -386,7 +389,7 @@ struct runtime_conf {
     struct loop *loop;
     struct pool *pool;
     void *prepared; /* of prepare_as_root(); belongs to the runtime once start() returned 0 */
-    void (*on_news)(void *user); /* on the loop, RUNTIME_CAN_SHARE: list() has more */
+    void (*on_news)(void *user); /* on the loop: list() has changed, and no watch tells of it */
     void (*on_lost)(void *user); /* on the loop: the runtime is lost for good, and logged why */
     /* On the loop: what egress control decided about a sandbox, such as "egress.deny". `left_out`
      * were not told of before. NULL: nobody wants to know. */

@@ -31,11 +31,13 @@ void boxes_init(struct boxes *b)
 {
     (void)pthread_mutex_init(&b->lock, NULL);
     map_init(&b->by_id, BOXES_MAX, box_free);
+    map_init(&b->resting, BOXES_MAX, NULL);
 }
 
 void boxes_done(struct boxes *b)
 {
     map_done(&b->by_id);
+    map_done(&b->resting);
     (void)pthread_mutex_destroy(&b->lock);
 }
 
@@ -97,6 +99,7 @@ int boxes_set(struct boxes *b, struct str id, const struct box_facts *facts, uin
     *box = (struct box){*facts, watch};
     (void)pthread_mutex_lock(&b->lock);
     r = map_set(&b->by_id, id, box);
+    (void)map_take(&b->resting, id);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(facts->ports); i++)
         mark_port(b, facts->ports[i], true);
     if (r == 0 && was_woken(b, id, wakes))
@@ -117,6 +120,7 @@ void boxes_remove(struct boxes *b, struct str id)
 
     (void)pthread_mutex_lock(&b->lock);
     box = map_take(&b->by_id, id);
+    (void)map_take(&b->resting, id);
     for (size_t i = 0; box && i < ARRAY_LEN(box->facts.ports); i++)
         mark_port(b, box->facts.ports[i], false);
     (void)pthread_mutex_unlock(&b->lock);
@@ -136,15 +140,28 @@ int boxes_get(struct boxes *b, struct str id, struct box_facts *ret)
     return box ? 0 : -ENOENT;
 }
 
-void boxes_wake(struct boxes *b, struct str id)
+bool boxes_wake(struct boxes *b, struct str id)
 {
     struct box *box;
+    bool rests;
 
     (void)pthread_mutex_lock(&b->lock);
     (void)!str_copy(b->recent[b->wakes++ % BOXES_RECENT], ID_UUID_MAX, id);
     box = map_get(&b->by_id, id);
     if (box)
         wake(box);
+    rests = map_has(&b->resting, id);
+    (void)pthread_mutex_unlock(&b->lock);
+    return rests;
+}
+
+void boxes_rest(struct boxes *b, struct str id)
+{
+    static char rests;
+
+    boxes_remove(b, id);
+    (void)pthread_mutex_lock(&b->lock);
+    (void)!map_set(&b->resting, id, &rests);
     (void)pthread_mutex_unlock(&b->lock);
 }
 
@@ -197,6 +214,13 @@ uint16_t boxes_port_take(struct boxes *b, const char *ip)
             boxes_port_give(b, port);
     }
     return 0;
+}
+
+void boxes_port_hold(struct boxes *b, uint16_t port)
+{
+    (void)pthread_mutex_lock(&b->lock);
+    mark_port(b, port, true);
+    (void)pthread_mutex_unlock(&b->lock);
 }
 
 void boxes_port_give(struct boxes *b, uint16_t port)

@@ -18,7 +18,8 @@ enum {
 struct boxes {
     pthread_mutex_t lock;
     struct map by_id;
-    uint64_t wakes;                                          /* how many there were */
+    struct map resting; /* containers that were stopped, and may be started again */
+    uint64_t wakes;     /* how many there were */
     char recent[BOXES_RECENT][ID_UUID_MAX];                  /* ids of the last of them */
     uint8_t ports[(BOX_PORT_LAST - BOX_PORT_FIRST) / 8 + 1]; /* in use, a bit each */
 };
@@ -43,11 +44,16 @@ int boxes_set(struct boxes *b, struct str id, const struct box_facts *facts, uin
 void boxes_remove(struct boxes *b, struct str id); /* its ports are free again */
 /* -ENOENT when there is none. */
 int boxes_get(struct boxes *b, struct str id, struct box_facts *ret);
-/* Makes the watch of the box readable: its container has changed. */
-void boxes_wake(struct boxes *b, struct str id);
+/* Makes the watch of the box readable: its container has changed. True when it has none, as it
+ * rests. */
+bool boxes_wake(struct boxes *b, struct str id);
+/* In place of a box, until the next boxes_set() or boxes_remove(). */
+void boxes_rest(struct boxes *b, struct str id);
 /* The same for every box that `keep` does not have as a key. */
 void boxes_wake_others(struct boxes *b, const struct map *keep);
 
 /* A port that no box has, tested by binding it at `ip`; marked as in use. 0 = none to be had. */
 uint16_t boxes_port_take(struct boxes *b, const char *ip);
+/* Marks a port as in use, of a container that rests; 0 is fine. */
+void boxes_port_hold(struct boxes *b, uint16_t port);
 void boxes_port_give(struct boxes *b, uint16_t port); /* 0 is fine */

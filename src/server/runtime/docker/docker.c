@@ -118,6 +118,8 @@ static int docker_adopt(struct runtime *r, struct str id, int *ret_watch,
     if (result < 0)
         return result;
     mem_wipe(facts.token, sizeof(facts.token));
+    if (facts.status.state == RUNTIME_EXITED) /* it may be started again */
+        docker_rest(d, id, &facts);
     *ret = facts.status;
     return 0;
 }
@@ -176,6 +178,18 @@ static bool wake(struct docker *d, const char *name, const struct json *containe
            docker_ask(d, HTTP_POST, 0, NULL, "/containers/%s/unpause", name) >= 0;
 }
 
+/* Those that a container has published, or will again. */
+static void give_ports(struct docker *d, const struct json *labels)
+{
+    static const struct str keys[] = {STR_INIT(LABEL_EXECD_PORT), STR_INIT(LABEL_HTTP_PORT)};
+    struct str text;
+    uint16_t port;
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (json_to_str(json_get(labels, keys[i]), &text) == 0 && str_to_u16(text, &port) == 0)
+            boxes_port_give(&d->boxes, port);
+}
+
 /* Only what is this installation's; with its anonymous volumes, those made for it, and its sidecar,
  * which goes last: without it the sandbox has no network, and never an open one. */
 static int docker_remove(struct runtime *r, struct str id, struct err *e)
@@ -209,6 +223,7 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
     if (result < 0 && result != -ENOENT)
         return result;
     boxes_remove(&d->boxes, id);
+    give_ports(d, labels);
     result = has_text(labels, STR(LABEL_EGRESS_TOKEN)) ? docker_sidecar_remove(d, id, e) : 0;
     if (result < 0)
         return result;
@@ -295,7 +310,7 @@ static int docker_list(struct runtime *r, runtime_visit_fn *visit, void *user, s
     find_sidecars(list, &sidecars);
     visit_sandboxes(list, &sidecars, visit, user);
     while (map_next(&sidecars, &at, &id, &runs))
-        visit(user, id, RUNTIME_EXITED);
+        visit(user, id, RUNTIME_FAILED);
     return 0;
 }
 
@@ -390,6 +405,7 @@ static const struct runtime_ops docker_ops = {
     .adopt = docker_adopt,
     .pause = docker_pause,
     .resume = docker_resume,
+    .halt = docker_halt,
     .remove = docker_remove,
     .usage = docker_usage,
     .report = docker_report,
@@ -517,14 +533,15 @@ static void explain(const struct config *config, struct err *e)
     if (is_path && access(path, F_OK) < 0)
         (void)err_set(
             e, e->code,
-            "%s; there is no socket: install Docker (apt install docker.io) and start it, "
-            "or name another engine by docker.host or DOCKER_HOST",
-            e->msg);
+            "no Docker engine at %s: there is no socket: install Docker (apt install "
+            "docker.io) and start it, or name another engine by docker.host or DOCKER_HOST",
+            path);
     else if (is_path && access(path, R_OK | W_OK) < 0)
         (void)err_set(e, e->code,
-                      "%s; this account may not use the socket: start the server as root, which "
-                      "keeps only the socket's group, or add the account to that group",
-                      e->msg);
+                      "%s: this account may not use the socket of the Docker engine: start the "
+                      "server as root, which keeps only the socket's group, or add the account to "
+                      "that group",
+                      path);
 }
 
 static int docker_start(const struct runtime_conf *conf, struct runtime **ret, struct err *e)
@@ -544,14 +561,17 @@ static int docker_start(const struct runtime_conf *conf, struct runtime **ret, s
         .name = "docker",
         .can = RUNTIME_CAN_PAUSE | RUNTIME_CAN_SNAPSHOT | RUNTIME_CAN_POOLS | RUNTIME_CAN_GPUS |
                RUNTIME_CAN_VOLUME_HOST | RUNTIME_CAN_VOLUME_CLAIM | RUNTIME_CAN_NETWORK_POLICY |
-               RUNTIME_CAN_CREDENTIAL_PROXY,
+               RUNTIME_CAN_CREDENTIAL_PROXY | RUNTIME_CAN_KEEP,
         /* A busy engine takes seconds, and clients that were told Pending learn of a failure only
          * by asking. */
         .create_wait_ms = CREATE_WAIT_MS,
+        .keeps_inside = true,
     };
     d->config = c;
     d->owner = conf->owner;
     d->loop = conf->loop;
+    d->on_news = conf->on_news;
+    d->user = conf->user;
     d->pool = conf->pool;
     boxes_init(&d->boxes);
     d->execd_fd = execd ? take_fd(execd) : -EBADF;

@@ -68,12 +68,15 @@ int docker_check(struct runtime *r, struct runtime_create *c, struct api_fail *f
     AUTO_BUF(body, BODY_MAX);
     struct err e = {0};
 
+    if (c->spec->secrets_from.n)
+        return api_fail_invalid(f, "secretEnv: on Docker a fork cannot take over the secrets of "
+                                   "its source, which no sidecar tells");
     if (!c->spec->entrypoint_count)
         return api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT", "entrypoint: it is empty");
     /* Before anything is made: a request that the engine never saw leaves nothing to look for. */
     if (!docker_events_are_up(d->events) && docker_ask(d, HTTP_GET, PING_MS, &e, "/_ping") < 0)
         return api_fail_set(f, 503, "SERVICE_UNAVAILABLE", "%s", e.msg);
-    if (docker_volumes_check(d, c->spec, f) < 0)
+    if (docker_again_check(d, c, f) < 0 || docker_volumes_check(d, c->spec, f) < 0)
         return -EBADMSG;
     /* It is composed again when it is sent: what cannot be written is refused here. */
     return docker_spec_write(d, c, &plan, &body, &e) < 0 ? api_fail_invalid(f, "%s", e.msg) : 0;
@@ -91,14 +94,17 @@ static bool has_own_token(const struct api_create *spec)
 
 static void plan_drop(struct docker *d, const struct docker_plan *p)
 {
+    if (p->kept) /* they are those of a sidecar that stays */
+        return;
     boxes_port_give(&d->boxes, p->execd_port);
     boxes_port_give(&d->boxes, p->http_port);
     boxes_port_give(&d->boxes, p->egress_port);
 }
 
-static int plan_make(struct docker *d, const struct api_create *spec, struct docker_plan *p,
+static int plan_make(struct docker *d, const struct runtime_create *c, struct docker_plan *p,
                      struct err *e)
 {
+    const struct api_create *spec = c->spec;
     const char *ip = d->host_network ? "0.0.0.0" : d->config->docker.publish;
     char token[ID_TOKEN_MAX];
 
@@ -107,6 +113,12 @@ static int plan_make(struct docker *d, const struct api_create *spec, struct doc
         id_token(token);
         (void)snprintf(p->token, sizeof(p->token), DOCKER_TOKEN_PREFIX "%s", token);
         mem_wipe(token, sizeof(token));
+    }
+    if (p->sidecar && c->again) {
+        int r = docker_sidecar_keep(d, c->id, p, e);
+
+        if (r != -ENOENT)
+            return r;
     }
     if (!ip[0])
         return 0;
@@ -142,13 +154,14 @@ static int make_container(struct docker *d, struct runtime_create *c, const stru
                                &answer, e);
 }
 
-static void unmake_container(struct docker *d, struct str id)
+static void unmake_container(struct docker *d, struct str id, const struct docker_plan *p)
 {
     char name[DOCKER_NAME_MAX];
 
     docker_name(id, name);
     (void)!docker_ask(d, HTTP_DELETE, 0, NULL, "/containers/%s?force=1&v=1", name);
-    (void)!docker_sidecar_remove(d, id, NULL);
+    if (!p->kept)
+        (void)!docker_sidecar_remove(d, id, NULL);
 }
 
 static bool is_port_taken(const struct err *e)
@@ -189,12 +202,19 @@ static int make_and_start_container(struct docker *d, struct runtime_create *c,
 }
 
 /* The sandbox after its sidecar, if it has one: it runs nothing before the rules are in force. */
-static int start_parts(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
+static int start_parts(struct docker *d, struct runtime_create *c, struct docker_plan *p,
                        enum lack *ret_lack, struct err *e)
 {
     bool no_sidecar = false;
-    int r = p->sidecar ? docker_sidecar_start(d, c, p, &no_sidecar, e) : 0;
+    int r = 0;
 
+    if (p->kept) {
+        r = docker_sidecar_start_again(d, c, str_of(p->egress_token), e);
+        if (r >= 0)
+            r = docker_secrets_hand_over(d, c, p, e);
+    } else if (p->sidecar) {
+        r = docker_sidecar_start(d, c, p, &no_sidecar, e);
+    }
     *ret_lack = no_sidecar ? LACKS_SIDECAR : LACKS_NOTHING;
     return r < 0 ? r : make_and_start_container(d, c, p, ret_lack, e);
 }
@@ -207,7 +227,7 @@ static int make_and_start(struct docker *d, struct runtime_create *c, struct doc
 
     *ret_lack = LACKS_NOTHING;
     for (int i = 0; i < PORT_TRIES; i++) {
-        r = plan_make(d, c->spec, ret_plan, e);
+        r = plan_make(d, c, ret_plan, e);
         if (r < 0)
             return r;
         r = start_parts(d, c, ret_plan, ret_lack, e);
@@ -215,8 +235,8 @@ static int make_and_start(struct docker *d, struct runtime_create *c, struct doc
             return 0;
         plan_drop(d, ret_plan);
         if (*ret_lack || is_port_taken(e))
-            unmake_container(d, c->id);
-        if (*ret_lack || !is_port_taken(e))
+            unmake_container(d, c->id, ret_plan);
+        if (*ret_lack || ret_plan->kept || !is_port_taken(e))
             break;
     }
     return r;
@@ -310,26 +330,19 @@ static int start_again_with_execd(struct docker *d, struct runtime_create *c,
 {
     int r;
 
-    unmake_container(d, c->id);
+    unmake_container(d, c->id, plan);
     (void)pthread_mutex_lock(&d->execd_lock);
     r = docker_execd_provide(d, e);
     (void)pthread_mutex_unlock(&d->execd_lock);
     return r < 0 ? r : make_and_start(d, c, plan, ret_lack, e);
 }
 
-static int create_container(struct docker *d, struct runtime_create *c, enum lack *ret_lack,
-                            struct err *e)
+/* Enters the container that was started, and waits until its execd has started the entrypoint. */
+static int greet(struct docker *d, struct runtime_create *c, struct err *e)
 {
-    struct docker_plan plan = {0};
     struct docker_facts facts;
-    int r = make_and_start(d, c, &plan, ret_lack, e);
+    int r = docker_inspect_and_enter(d, c->id, &facts, &c->birth.watch, e);
 
-    if (r < 0 && lacks_execd(e))
-        r = start_again_with_execd(d, c, &plan, ret_lack, e);
-    mem_wipe(plan.token, sizeof(plan.token));
-    if (r < 0)
-        return r;
-    r = docker_inspect_and_enter(d, c->id, &facts, &c->birth.watch, e);
     if (r < 0)
         return r;
     mem_wipe(facts.token, sizeof(facts.token));
@@ -338,6 +351,18 @@ static int create_container(struct docker *d, struct runtime_create *c, enum lac
     return tell_started(
         &c->birth, facts.status.state != RUNTIME_EXITED && await_execd(d, c->id, c->birth.watch),
         e);
+}
+
+static int create_container(struct docker *d, struct runtime_create *c, enum lack *ret_lack,
+                            struct err *e)
+{
+    struct docker_plan plan = {0};
+    int r = make_and_start(d, c, &plan, ret_lack, e);
+
+    if (r < 0 && lacks_execd(e))
+        r = start_again_with_execd(d, c, &plan, ret_lack, e);
+    mem_wipe(&plan, sizeof(plan));
+    return r < 0 ? r : greet(d, c, e);
 }
 
 /* --- with a pull --- */
@@ -428,8 +453,16 @@ int docker_create(struct runtime *r, struct runtime_create *c, struct err *e)
     bool from_snapshot = c->spec->snapshot_id.n > 0;
     enum api_pull_policy policy = from_snapshot ? API_PULL_NEVER : policy_of(d, c->spec);
     enum lack lack = LACKS_NOTHING;
-    int result = docker_volumes_make(d, c, e);
+    int result = 0;
 
+    if (c->again == RUNTIME_START) {
+        result = docker_start_again(d, c, e);
+        return result < 0 ? result : greet(d, c, e);
+    }
+    if (c->again == RUNTIME_ROLLBACK)
+        result = docker_clear_for_rollback(d, c, e);
+    if (result >= 0)
+        result = docker_volumes_make(d, c, e);
     if (result < 0)
         return result;
     if (policy == API_PULL_ALWAYS)

@@ -37,6 +37,7 @@ enum {
     DOCKER_EXECD_PORT = 44772,
     DOCKER_HTTP_PORT = 8080,
     DOCKER_EGRESS_PORT = 18080,
+    DOCKER_PLACEHOLDER_MAX = 64,
     DOCKER_NAME_MAX = 128,       /* of a container, an image of ours, a volume of ours */
     DOCKER_ARENA_MAX = 32 << 20, /* of one answer of the engine, parsed */
 };
@@ -51,6 +52,8 @@ struct docker {
     struct engine *engine;
     struct docker_events *events;
     struct boxes boxes;
+    void (*on_news)(void *user); /* of the server: a sandbox without a watch has changed */
+    void *user;
     char arch[32]; /* of the engine, as images name it */
     int execd_fd;  /* the program */
     char execd_volume[DOCKER_NAME_MAX];
@@ -140,6 +143,10 @@ struct docker_plan {
         http_port;        /* to publish, or, on the host's network, to listen on; 0 = none */
     uint16_t egress_port; /* the same, of the sidecar; 0 = none */
     bool sidecar;         /* the sandbox joins the network of one, which publishes the ports */
+    bool kept;            /* it is there already, with the ports above and this token */
+    char egress_token[BOX_TOKEN_MAX];
+    /* What the sandbox has in place of the values of secretEnv, by their order; "" = none. */
+    char placeholders[API_SECRETS_MAX][DOCKER_PLACEHOLDER_MAX];
 };
 int docker_spec_write(const struct docker *d, const struct runtime_create *c,
                       const struct docker_plan *plan, struct buf *out, struct err *e);
@@ -160,13 +167,37 @@ int docker_sidecar_check_config(const struct docker *d, struct err *e);
 int docker_sidecar_check(const struct docker *d, const struct api_create *spec, struct api_fail *f);
 /* Makes and starts it, and waits until its rules are in force. -ENOENT with *ret_no_image when its
  * image is not here. */
-int docker_sidecar_start(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
+int docker_sidecar_start(struct docker *d, struct runtime_create *c, struct docker_plan *p,
                          bool *ret_no_image, struct err *e);
+/* secretEnv: gives the values to the vault of a sidecar that is ready, and puts placeholders into
+ * the plan; of a rollback, those that it has. */
+int docker_secrets_hand_over(struct docker *d, struct runtime_create *c, struct docker_plan *p,
+                             struct err *e);
+/* Where the sidecar's control is, and whether it may get secrets there. */
+int docker_sidecar_address(struct docker *d, struct str id, struct sock_addr *ret, struct err *e);
 /* Puts what the sidecar has into the facts of its sandbox: address, port, and that it is gone. */
 int docker_sidecar_join(struct docker *d, struct str id, struct docker_facts *facts, struct err *e);
 /* Removes it if it is of this installation, and the volume that it shares with the sandbox. 1 when
  * it was there. */
 int docker_sidecar_remove(struct docker *d, struct str id, struct err *e);
+
+/* Puts the ports and the token of the one that is there into the plan. -ENOENT when none is. */
+int docker_sidecar_keep(struct docker *d, struct str id, struct docker_plan *plan, struct err *e);
+/* Starts the one that is there, unless it runs, and waits for its rules. */
+int docker_sidecar_start_again(struct docker *d, struct runtime_create *c, struct str token,
+                               struct err *e);
+
+/* --- docker_again.c: see runtime_again --- */
+
+int docker_halt(struct runtime *r, struct str id, struct err *e);
+/* Whether there is a container to start. */
+int docker_again_check(struct docker *d, const struct runtime_create *c, struct api_fail *f);
+/* Starts the sandbox's container, after its sidecar. */
+int docker_start_again(struct docker *d, struct runtime_create *c, struct err *e);
+/* Removes the container that a create from the snapshot replaces. */
+int docker_clear_for_rollback(struct docker *d, const struct runtime_create *c, struct err *e);
+/* Enters a container that rests: its ports are not free, and its removal by others is news. */
+void docker_rest(struct docker *d, struct str id, const struct docker_facts *facts);
 
 /* --- docker_images.c --- */
 

@@ -19,9 +19,10 @@
 #include "server/config/config.h"
 #include "server/runtime/docker/docker_internal.h"
 
-#define PREFIX    "OPENSANDBOX_EGRESS_"
-#define HEADER    "OPENSANDBOX-EGRESS-AUTH"
-#define ALLOW_ALL "{\"defaultAction\":\"allow\",\"egress\":[]}"
+#define PREFIX      "OPENSANDBOX_EGRESS_"
+#define HEADER      "OPENSANDBOX-EGRESS-AUTH"
+#define POLICY_FILE "/policy.json" /* in its own root */
+#define ALLOW_ALL   "{\"defaultAction\":\"allow\",\"egress\":[]}"
 
 enum {
     BODY_MAX = 4 << 20,
@@ -71,9 +72,9 @@ int docker_sidecar_check(const struct docker *d, const struct api_create *spec, 
 
     if (!spec->network_policy)
         return 0;
-    if (spec->secrets.count)
-        return api_fail_invalid(f, "secretEnv: the docker runtime keeps no secrets; use env, or "
-                                   "credentialProxy and the vault");
+    if (spec->secrets.count && engine_place(d->engine)->host[0])
+        return api_fail_invalid(f, "secretEnv: the Docker engine is at a TCP address: the values "
+                                   "would cross a network in the clear");
     if (!has_image(d))
         return api_fail_invalid(f, "networkPolicy: this server needs egress.image in its "
                                    "configuration for that, or opensandbox-egress beside it");
@@ -137,6 +138,7 @@ static int write_env(struct json_writer *w, const struct docker *d, const struct
     write_variable(w, PREFIX "MODE", str_of(modes[conf->egress.mode == 1]));
     write_variable(w, PREFIX "TOKEN", c->token);
     write_variable(w, PREFIX "SANDBOX_ID", c->id);
+    write_variable(w, PREFIX "POLICY_FILE", STR(POLICY_FILE)); /* of changes, if it is restarted */
     write_number(w, PREFIX "MAX_RULES", conf->egress.max_rules);
     write_number(w, PREFIX "DNS_UPSTREAM_TIMEOUT", conf->egress.dns_timeout_seconds);
     r = write_list(w, PREFIX "DNS_UPSTREAM", &conf->egress.upstreams);
@@ -291,13 +293,39 @@ static bool is_healthy(const struct sock_addr *addr, struct str token)
            str_eq(str_of(head), STR("HTTP/1.1 2"));
 }
 
+static uint16_t published(const struct json *tree, unsigned inside)
+{
+    char key[16];
+    uint16_t port = 0;
+    struct str text;
+
+    (void)snprintf(key, sizeof(key), "%u/tcp", inside);
+    json_each(item, json_get(json_get(json_get(tree, STR("HostConfig")), STR("PortBindings")),
+                             str_of(key)))
+    {
+        if (json_to_str(json_get(item, STR("HostPort")), &text) == 0)
+            (void)!str_to_u16(text, &port);
+    }
+    return port;
+}
+
+static void read_own_token(const struct json *tree, struct docker_facts *ret)
+{
+    static const struct str name = STR_INIT(PREFIX "TOKEN=");
+    struct str text;
+
+    json_each(item, json_get(json_get(tree, STR("Config")), STR("Env")))
+    {
+        if (json_to_str(item, &text) == 0 && str_starts(text, name))
+            (void)!str_copy(ret->egress_token, sizeof(ret->egress_token), str_skip(text, name.n));
+    }
+}
+
 static int inspect(struct docker *d, struct str id, struct docker_facts *ret, struct err *e)
 {
     AUTO_ARENA(arena, DOCKER_ARENA_MAX);
-    char name[DOCKER_NAME_MAX], key[16];
-    const struct json *bindings;
+    char name[DOCKER_NAME_MAX];
     struct json *tree = NULL;
-    struct str port;
     int r;
 
     docker_sidecar_name(id, name);
@@ -308,14 +336,10 @@ static int inspect(struct docker *d, struct str id, struct docker_facts *ret, st
         r = err_set(e, ENOENT, "the container %s belongs to another installation", name);
     if (r < 0)
         return r;
-    (void)snprintf(key, sizeof(key), "%d/tcp", DOCKER_EGRESS_PORT);
-    bindings =
-        json_get(json_get(json_get(tree, STR("HostConfig")), STR("PortBindings")), str_of(key));
-    json_each(item, bindings)
-    {
-        if (json_to_str(json_get(item, STR("HostPort")), &port) == 0)
-            (void)!str_to_u16(port, &ret->egress_port);
-    }
+    ret->execd_port = published(tree, DOCKER_EXECD_PORT);
+    ret->http_port = published(tree, DOCKER_HTTP_PORT);
+    ret->egress_port = published(tree, DOCKER_EGRESS_PORT);
+    read_own_token(tree, ret);
     return 0;
 }
 
@@ -361,7 +385,7 @@ static int explain_end(struct docker *d, struct runtime_create *c, struct err *e
                : err_set(e, EIO, "the egress sidecar does not start: %s", why);
 }
 
-static int await_ready(struct docker *d, struct runtime_create *c, struct err *e)
+static int await_ready(struct docker *d, struct runtime_create *c, struct str token, struct err *e)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
     uint64_t deadline = deadline_in_ms(READY_MS), look = 0;
@@ -381,7 +405,7 @@ static int await_ready(struct docker *d, struct runtime_create *c, struct err *e
                 return r;
             look = deadline_in_ms(LOOK_MS);
         }
-        if (is_healthy(&addr, c->token))
+        if (is_healthy(&addr, token))
             return 0;
         if (deadline_passed(deadline)) {
             c->fail_status = 500;
@@ -412,7 +436,7 @@ static int make_of_own_image(struct docker *d, const struct runtime_create *c,
     return r;
 }
 
-int docker_sidecar_start(struct docker *d, struct runtime_create *c, const struct docker_plan *p,
+int docker_sidecar_start(struct docker *d, struct runtime_create *c, struct docker_plan *p,
                          bool *ret_no_image, struct err *e)
 {
     const char *image = d->config->egress.image;
@@ -431,7 +455,47 @@ int docker_sidecar_start(struct docker *d, struct runtime_create *c, const struc
         r = hand_over_lists(d, name, e);
     if (r == 0)
         r = docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
-    return r < 0 ? r : await_ready(d, c, e);
+    if (r >= 0)
+        r = await_ready(d, c, c->token, e);
+    return r < 0 ? r : docker_secrets_hand_over(d, c, p, e);
+}
+
+int docker_sidecar_address(struct docker *d, struct str id, struct sock_addr *ret, struct err *e)
+{
+    struct docker_facts facts;
+    int r = inspect(d, id, &facts, e);
+
+    if (r < 0)
+        return r;
+    mem_wipe(facts.egress_token, sizeof(facts.egress_token));
+    return docker_address_of(d, &facts, DOCKER_EGRESS_PORT, facts.egress_port, ret, e);
+}
+
+int docker_sidecar_keep(struct docker *d, struct str id, struct docker_plan *plan, struct err *e)
+{
+    struct docker_facts facts;
+    int r = inspect(d, id, &facts, e);
+
+    if (r < 0)
+        return r;
+    plan->kept = true;
+    plan->execd_port = facts.execd_port;
+    plan->http_port = facts.http_port;
+    plan->egress_port = facts.egress_port;
+    memcpy(plan->egress_token, facts.egress_token, sizeof(plan->egress_token));
+    mem_wipe(facts.egress_token, sizeof(facts.egress_token));
+    return 0;
+}
+
+int docker_sidecar_start_again(struct docker *d, struct runtime_create *c, struct str token,
+                               struct err *e)
+{
+    char name[DOCKER_NAME_MAX];
+    int r;
+
+    docker_sidecar_name(c->id, name);
+    r = docker_ask(d, HTTP_POST, START_MS, e, "/containers/%s/start", name);
+    return r < 0 ? r : await_ready(d, c, token, e);
 }
 
 int docker_sidecar_join(struct docker *d, struct str id, struct docker_facts *facts, struct err *e)
@@ -440,7 +504,7 @@ int docker_sidecar_join(struct docker *d, struct str id, struct docker_facts *fa
     struct docker_facts sidecar = {0};
     int r = inspect(d, id, &sidecar, e);
 
-    mem_wipe(sidecar.token, sizeof(sidecar.token));
+    mem_wipe(sidecar.egress_token, sizeof(sidecar.egress_token));
     if (r < 0 && r != -ENOENT)
         return r;
     facts->address = sidecar.address;

@@ -72,6 +72,13 @@ static int write_env(struct json_writer *w, const struct api_create *spec,
         r = buf_addf(&text, "%.*s=%.*s", STR_ARG(spec->env[i].key), STR_ARG(spec->env[i].value));
         json_write_string(w, buf_str(&text));
     }
+    for (size_t i = 0; r == 0 && i < spec->secrets.count; i++) {
+        if (!plan->placeholders[i][0])
+            continue;
+        buf_clear(&text);
+        r = buf_addf(&text, "%.*s=%s", STR_ARG(spec->secrets.rows[i].name), plan->placeholders[i]);
+        json_write_string(w, buf_str(&text));
+    }
     if (plan->token[0]) {
         buf_clear(&text);
         (void)buf_addf(&text, DOCKER_TOKEN_ENV "=%s", plan->token);
@@ -141,7 +148,7 @@ static int write_labels(struct json_writer *w, const struct docker *d,
     write_number_label(w, LABEL_EXECD_PORT, plan->execd_port);
     write_number_label(w, LABEL_HTTP_PORT, plan->http_port);
     if (plan->sidecar)
-        write_label(w, LABEL_EGRESS_TOKEN, c->token);
+        write_label(w, LABEL_EGRESS_TOKEN, plan->kept ? str_of(plan->egress_token) : c->token);
     else if (spec->snapshot_id.n)
         write_label(w, LABEL_EGRESS_TOKEN, STR(""));
     json_write_object_end(w);

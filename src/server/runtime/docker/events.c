@@ -34,8 +34,9 @@ struct docker_events {
 
 bool docker_event_read(struct str line, char *out, size_t out_size)
 {
-    static const struct str matter[] = {STR_INIT("die"), STR_INIT("destroy"), STR_INIT("pause"),
-                                        STR_INIT("unpause")};
+    static const struct str matter[] = {STR_INIT("die"), STR_INIT("destroy"),
+                                        STR_INIT("remove"), /* Podman's word for destroy */
+                                        STR_INIT("pause"), STR_INIT("unpause")};
     AUTO_ARENA(arena, EVENT_ARENA_MAX);
     const struct json_limits limits = {.duplicates = JSON_DUPLICATES_LAST, .replace_invalid = true};
     const struct json *attributes;
@@ -59,8 +60,10 @@ static void take_line(struct docker_events *ev, struct str line)
 {
     char id[ID_UUID_MAX];
 
-    if (docker_event_read(line, id, sizeof(id)))
-        boxes_wake(&ev->docker->boxes, str_of(id));
+    struct docker *d = ev->docker;
+
+    if (docker_event_read(line, id, sizeof(id)) && boxes_wake(&d->boxes, str_of(id)) && d->on_news)
+        d->on_news(d->user);
 }
 
 static ssize_t on_body(struct http_call *call, struct str piece)

@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "net/aead.h"
 #include "net/h1.h"
+#include "server/runtime/egress_call.h"
 
 enum {
     ARGS_MAX = 4096,
@@ -53,12 +54,6 @@ struct embedded_egress {
 
 /* --- requests to it --- */
 
-struct answer {
-    int status;
-    struct buf text; /* head and body */
-    struct str body;
-};
-
 static int connect_once(const struct embedded_egress *g)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -82,88 +77,19 @@ static int connect_egress(const struct embedded_egress *g, uint64_t deadline, st
     return fd < 0 ? err_sys(e, -fd, "opensandbox-egress does not answer") : fd;
 }
 
-static int receive(int fd, struct buf *text, uint64_t deadline)
-{
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        ssize_t n;
-        int r = buf_reserve(text, 4096);
-
-        if (r < 0)
-            return r;
-        do
-            r = poll(&p, 1, deadline_left_ms(deadline));
-        while (r < 0 && errno == EINTR);
-        if (r <= 0)
-            return r < 0 ? -errno : -ETIMEDOUT;
-        n = read(fd, text->p + text->n, 4096);
-        if (n < 0 && errno != EINTR && errno != EAGAIN)
-            return -errno;
-        if (n == 0)
-            return 0;
-        if (n > 0)
-            buf_claim(text, (size_t)n);
-    }
-}
-
-/* The answer has no chunks: the request is of HTTP/1.0. */
-static int parse_answer(struct answer *a)
-{
-    struct str text = buf_str(&a->text), line = text, word;
-    size_t end = str_find_str(text, STR("\r\n\r\n"));
-    uint16_t status;
-
-    if (end == text.n || !str_cut(&line, ' ', &word) || !str_cut(&line, ' ', &word) ||
-        str_to_u16(word, &status) < 0)
-        return -EBADMSG;
-    a->status = status;
-    a->body = str_skip(text, end + 4);
-    while (a->body.n && a->body.p[a->body.n - 1] == '\n')
-        a->body.n--;
-    return 0;
-}
-
-/* The answer's status is 2xx on success; otherwise the error is its text. */
-static int request_on(int fd, const char *method, const char *path, struct str body,
-                      struct answer *a, uint64_t deadline, struct err *e)
-{
-    AUTO_BUF(head, 1024);
-    int r;
-
-    r = buf_addf(&head, "%s %s HTTP/1.0\r\nHost: egress\r\nContent-Length: %zu\r\n\r\n", method,
-                 path, body.n);
-    if (r == 0)
-        r = io_write_full(fd, buf_str(&head), deadline);
-    if (r == 0)
-        r = io_write_full(fd, body, deadline);
-    if (r == 0)
-        r = receive(fd, &a->text, deadline);
-    if (r == 0)
-        r = parse_answer(a);
-    if (r < 0)
-        return err_sys(e, -r, "talk to opensandbox-egress");
-    if (a->status / 100 != 2)
-        return err_set(e,
-                       a->status == 404  ? ENOENT
-                       : a->status < 500 ? EBADMSG
-                                         : EIO,
-                       "%.*s", (int)min_size(a->body.n, 200), a->body.p);
-    return 0;
-}
-
 static int request(const struct embedded_egress *g, const char *method, const char *path,
-                   struct str body, struct answer *a, struct err *e)
+                   struct str body, struct egress_answer *a, struct err *e)
 {
     uint64_t deadline = deadline_in_ms(CALL_MS);
     auto_fd fd = connect_egress(g, deadline, e);
 
-    return fd < 0 ? fd : request_on(fd, method, path, body, a, deadline, e);
+    return fd < 0 ? fd : egress_call(fd, method, path, STR(""), body, a, deadline, e);
 }
 
 static int call(const struct embedded_egress *g, const char *method, const char *path,
                 struct str body, struct err *e)
 {
-    struct answer a = {0};
+    struct egress_answer a = {0};
     int r;
 
     buf_init(&a.text, ANSWER_BYTES_MAX);
@@ -273,7 +199,7 @@ static int hand_over_secrets(const struct embedded_egress *g, const struct runti
 {
     AUTO_BUF(body, STATE_BYTES_MAX);
     char path[PLAN_ID_MAX + 32];
-    struct answer a = {0};
+    struct egress_answer a = {0};
     int r;
 
     buf_keep_secret(&body);
@@ -292,7 +218,7 @@ int embedded_egress_trust(struct embedded *em, const struct runtime_create *crea
                           struct plan *plan, struct err *e)
 {
     char path[PLAN_ID_MAX + 32];
-    struct answer a = {0};
+    struct egress_answer a = {0};
     int r;
 
     (void)snprintf(path, sizeof(path), "/sandboxes/%s/authority", id);
@@ -326,7 +252,7 @@ int embedded_egress_attach(struct embedded *em, const char *id, struct err *e)
 void embedded_egress_detach(struct embedded *em, const char *id)
 {
     char path[PLAN_ID_MAX + 32];
-    struct answer a = {0};
+    struct egress_answer a = {0};
     auto_fd fd = -EBADF;
 
     (void)snprintf(path, sizeof(path), "%s/" STATE_FILE, id);
@@ -338,7 +264,7 @@ void embedded_egress_detach(struct embedded *em, const char *id)
         return;
     (void)snprintf(path, sizeof(path), "/sandboxes/%s", id);
     buf_init(&a.text, ANSWER_BYTES_MAX);
-    (void)request_on(fd, "DELETE", path, STR(""), &a, deadline_in_ms(CALL_MS), NULL);
+    (void)egress_call(fd, "DELETE", path, STR(""), STR(""), &a, deadline_in_ms(CALL_MS), NULL);
     buf_done(&a.text);
 }
 
@@ -369,7 +295,7 @@ static int read_figures(struct str text, struct runtime_egress *ret)
 void embedded_egress_figures(struct embedded *em, struct runtime_egress *ret)
 {
     const struct embedded_egress *g = em->egress;
-    struct answer a = {0};
+    struct egress_answer a = {0};
     auto_fd fd = -EBADF;
 
     *ret = (struct runtime_egress){.has = g != NULL};
@@ -379,7 +305,8 @@ void embedded_egress_figures(struct embedded *em, struct runtime_egress *ret)
     if (fd < 0)
         return;
     buf_init(&a.text, ANSWER_BYTES_MAX);
-    ret->up = request_on(fd, "GET", "/stats", STR(""), &a, deadline_in_ms(STATS_MS), NULL) == 0 &&
+    ret->up = egress_call(fd, "GET", "/stats", STR(""), STR(""), &a, deadline_in_ms(STATS_MS),
+                          NULL) == 0 &&
               read_figures(a.body, ret) == 0;
     buf_done(&a.text);
     if (!ret->up)
@@ -409,7 +336,7 @@ int embedded_egress_endpoint(struct runtime *r, struct str id, struct runtime_en
 int embedded_egress_report(struct runtime *r, struct str id, struct buf *out, struct err *e)
 {
     struct embedded *em = container_of(r, struct embedded, base);
-    struct answer a = {0};
+    struct egress_answer a = {0};
     char path[PLAN_ID_MAX + 32];
     int result;
 

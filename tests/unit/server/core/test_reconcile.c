@@ -108,6 +108,25 @@ TEST(reconcile, waits_for_a_runtime_that_is_dead)
     house_done(&h);
 }
 
+/* The watch is used up by then, and nothing is compared here. */
+TEST(reconcile, asks_again_for_a_state_that_it_could_not_learn)
+{
+    struct house h;
+    char id[ID_UUID_MAX];
+
+    house_init(&h);
+    memcpy(id, house_create(&h, 60)->id, sizeof(id));
+    watched = id;
+    (void)pthread_mutex_lock(&h.cloud->lock);
+    h.cloud->cues[SCRIPTED_ADOPT] = (struct scripted_cue){.fails = EIO, .times = 2};
+    (void)pthread_mutex_unlock(&h.cloud->lock);
+    house_end_box(&h, id, 0);
+    house_await(&h, is_terminated);
+    CHECK_EQ(h.cloud->calls[SCRIPTED_ADOPT], 3);
+    CHECK_EQ(h.cloud->calls[SCRIPTED_LIST], 0);
+    house_done(&h);
+}
+
 TEST(reconcile, removes_what_no_row_knows)
 {
     struct house h;

@@ -176,7 +176,7 @@ TEST(boxes, wake_the_watch_of_a_box)
     CHECK_EQ(boxes_get(&b, STR("one"), &got), 0);
     CHECK_STR(got.token, "t");
     CHECK(!is_readable(one));
-    boxes_wake(&b, STR("one"));
+    (void)boxes_wake(&b, STR("one"));
     CHECK(is_readable(one) && !is_readable(two));
     CHECK_EQ(map_add(&keep, STR("one"), &b), 0);
     boxes_wake_others(&b, &keep);
@@ -196,10 +196,32 @@ TEST(boxes, do_not_miss_a_wake_that_came_before_they_were_entered)
 
     boxes_init(&b);
     wakes = boxes_wakes(&b);
-    boxes_wake(&b, STR("one"));
+    (void)boxes_wake(&b, STR("one"));
     CHECK_EQ(boxes_set(&b, STR("one"), &facts, wakes, &one), 0);
     CHECK_EQ(boxes_set(&b, STR("two"), &facts, wakes, &two), 0);
     CHECK(is_readable(one) && !is_readable(two));
+    boxes_done(&b);
+}
+
+/* Nobody watches it, but its removal must be told. */
+TEST(boxes, tell_of_a_container_that_rests)
+{
+    struct boxes b = {0};
+    struct box_facts facts = {.ports = {40001}};
+    auto_fd one = -EBADF;
+
+    boxes_init(&b);
+    CHECK_EQ(boxes_set(&b, STR("one"), &facts, boxes_wakes(&b), &one), 0);
+    CHECK(!boxes_wake(&b, STR("one")));
+    boxes_rest(&b, STR("one"));
+    CHECK_EQ(boxes_get(&b, STR("one"), &facts), -ENOENT);
+    CHECK(boxes_wake(&b, STR("one")) && !boxes_wake(&b, STR("two")));
+    fd_close(take_fd(&one));
+    CHECK_EQ(boxes_set(&b, STR("one"), &facts, boxes_wakes(&b), &one), 0);
+    CHECK(!boxes_wake(&b, STR("one")));
+    boxes_rest(&b, STR("one"));
+    boxes_remove(&b, STR("one"));
+    CHECK(!boxes_wake(&b, STR("one")));
     boxes_done(&b);
 }
 
