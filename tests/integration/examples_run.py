@@ -55,24 +55,31 @@ class Examples:
 
     def run_words(self, words, seconds=SECONDS_MAX, **env):
         """What any command prints in this environment; an exception when it fails."""
+        before = self.there()
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
                               check=False, timeout=seconds, env={**self.env, **env}, cwd="/")
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        self.nothing_stays(words)
+        self.nothing_stays(words, before)
         return done.stdout
 
-    def nothing_stays(self, words):
-        """Fails when the server still has anything that an example made."""
+    def there(self):
+        """What the server has that examples make, of the kinds that its runtime has."""
+        found = set()
         for kind in ("sandboxes", "snapshots", "pools", "volumes"):
             status, _, body = self.server.request("GET", f"/v1/{kind}?pageSize=200")
-            assert status == 200, (status, body)
-            left = body if isinstance(body, list) else body["items"]
-            assert not left, f"{words} leaves {kind} behind: {left}"
+            rows = body if isinstance(body, list) else body["items"] if status == 200 else []
+            found |= {(kind, row.get("id") or row["name"]) for row in rows}
+        return found
+
+    def nothing_stays(self, words, before):
+        """Fails when the server still has anything that it did not have before."""
+        left = self.there() - before
+        assert not left, f"{words} leaves behind: {sorted(left)}"
 
     def interrupt(self, name, line):
         """Runs an example, sends it SIGINT once it printed a line that begins so, and waits for
         its end."""
-        words = [self.python, ROOT / "examples" / name]
+        words, before = [self.python, ROOT / "examples" / name], self.there()
         with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, cwd="/",
                               env={**self.env, "PYTHONUNBUFFERED": "1"}) as process:
@@ -86,7 +93,7 @@ class Examples:
                 give_up.cancel()
                 process.kill()
         assert seen and process.returncode, f"{name}: {process.returncode}\n{text}\n{errors}"
-        self.nothing_stays(words)
+        self.nothing_stays(words, before)
 
     def run(self, name, *words, seconds=SECONDS_MAX, **env):
         text = self.run_words([self.python, ROOT / "examples" / name, *words], seconds, **env)
