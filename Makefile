@@ -35,7 +35,7 @@ run: as-root $(call deps,build) ## start the server in the foreground, show addr
 images: as-root ## build our own images, import them into a running server; root (I=name, A=options)
 	@tools/images $(A) $(I)
 
-examples: as-root $(call deps,test) $(call deps,drill) ## run the examples and check what they print; root (A=--images for all)
+examples: as-root $(call deps,test) $(call deps,drill) ## run the examples and check what they print; root (A=--images: images must be there)
 	@$(BUILD) native musl
 	@mkdir -p build/examples
 	@EXAMPLE_PICTURES=$(CURDIR)/build/examples tools/test --name=examples build/native

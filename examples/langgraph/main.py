@@ -21,6 +21,7 @@ COMMANDS = ("python3 /tmp/math.py", "python /tmp/math.py")
 
 
 class State(TypedDict, total=False):
+    made: Any  # a list that main() has as well, of sandboxes to end
     sandbox: Any
     attempts: int
     output: str
@@ -29,9 +30,11 @@ class State(TypedDict, total=False):
     summary: str
 
 
-async def create(_: State) -> State:
-    return {"sandbox": await Sandbox.create(image("opensandbox/code-interpreter:latest"),
-                                            connection_config=connection()), "attempts": 0}
+async def create(state: State) -> State:
+    sandbox = await Sandbox.create(image("opensandbox/code-interpreter:latest"),
+                                   connection_config=connection())
+    state["made"].append(sandbox)
+    return {"sandbox": sandbox, "attempts": 0}
 
 
 async def prepare(state: State) -> State:
@@ -67,7 +70,8 @@ async def inspect(state: State) -> State:
 
 
 async def cleanup(state: State) -> State:
-    await state["sandbox"].destroy()
+    while state["made"]:
+        await state["made"].pop().destroy()
     return {}
 
 
@@ -81,7 +85,11 @@ async def main():
     graph.add_conditional_edges("run", after_run, ["run", "inspect"])
     graph.add_edge("inspect", "cleanup")
     graph.add_edge("cleanup", END)
-    state = await graph.compile().ainvoke({})
+    made = []
+    try:
+        state = await graph.compile().ainvoke({"made": made})
+    finally:
+        await cleanup({"made": made})  # what a graph that failed has left
     print("output:", state["output"])
     print("notes:", state["notes"].strip())
     print("summary:", state["summary"])

@@ -97,6 +97,16 @@ async def with_script(assistant, script):
     return sandbox, url
 
 
+async def is_inside(sandbox, key):
+    """Whether a variable, a process or a file of the assistant has the key. What looks for it does
+    not have it either, as one word."""
+    pattern = f"[{key[0]}]{key[1:]}"
+    found = await sandbox.commands.run(
+        f"cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | grep -aqe '{pattern}' || "
+        f"grep -rqse '{pattern}' {WORK} ~ /tmp --exclude-dir=node_modules")
+    return not found.exit_code
+
+
 async def work(assistant, prompt=PROMPT, script=SCRIPT):
     """Installs the assistant where it is missing, gives it the prompt, shows what it did."""
     key = os.environ.get(assistant.key)
@@ -113,6 +123,10 @@ async def work(assistant, prompt=PROMPT, script=SCRIPT):
         done = show(await sandbox.commands.run(f"cd {WORK} && {command} </dev/null"))
         if done.exit_code:
             raise RuntimeError(f"{assistant.program} ended with {done.exit_code}")
+        if key:
+            if not await is_inside(sandbox, PLACEHOLDER):
+                raise RuntimeError("the search for keys does not find what is there")
+            print("the key is seen inside:", await is_inside(sandbox, key))
         print("answer.py:", (await sandbox.files.read_file(f"{WORK}/answer.py")).strip())
         if not key:
             asked = json.loads(await run(sandbox, f"curl -fsS http://127.0.0.1:{PORT}/requests"))

@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "shared"
 from opensandbox_example import connection, image, run  # noqa: E402
 
 from opensandbox import Sandbox, SandboxManager  # noqa: E402
+from opensandbox.exceptions import SandboxApiException  # noqa: E402
 
 FIRST = '''def roman(n):
     """The Roman numeral of a number from 1 to 3999."""
@@ -65,6 +66,53 @@ async def edit(sandbox, old, new):
     return True
 
 
+class Made:
+    """The sandboxes and snapshots of this search, removed at its end, however it ends."""
+
+    def __init__(self, manager):
+        self.manager, self.sandboxes, self.snapshots = manager, set(), set()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        for name in list(self.sandboxes):
+            await self.kill(name)
+        for name in list(self.snapshots):
+            await self.manager.delete_snapshot(name)
+            self.snapshots.discard(name)
+
+    async def kill(self, name):
+        try:
+            await self.manager.kill_sandbox(name)
+        except SandboxApiException as error:  # it is gone, of which an interrupt kept the answer
+            if error.status_code != 404:
+                raise
+        self.sandboxes.discard(name)
+
+    @staticmethod
+    async def known(call, kept, ids):
+        """What the call answers. Also when an interrupt comes, `kept` learns what it made."""
+        task = asyncio.ensure_future(call)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            kept.update(ids(await task))
+
+    async def sandbox(self):
+        return await self.known(Sandbox.create(image("host"), connection_config=connection()),
+                                self.sandboxes, lambda box: [box.id])
+
+    async def forks(self, node, count):
+        return await self.known(node.fork(count), self.sandboxes,
+                                lambda forks: [info.id for info in forks])
+
+    async def snapshot(self, node):
+        made = await self.known(node.create_snapshot("best"), self.snapshots, lambda s: [s.id])
+        await self.manager.wait_for_snapshot(made.id)
+        return made
+
+
 async def try_edit(info, proposal):
     """A child by its id: the sandbox and how many cases it passes; -1 = the edit does not fit."""
     child = await Sandbox.connect(info.id, connection_config=connection())
@@ -72,41 +120,35 @@ async def try_edit(info, proposal):
     return (await score(child))["passed"] if fits else -1, child
 
 
-async def search(node, manager):
+async def search(node, made):
     """The best node, its score and a snapshot of it."""
     best = (await score(node))["passed"]
     print(f"start: {best} of 12 cases")
     for depth, proposals in enumerate(ROUNDS, 1):
-        forks = await node.fork(len(proposals))
+        forks = await made.forks(node, len(proposals))
         tried = await asyncio.gather(*map(try_edit, forks, proposals))
         scores = [passed for passed, _ in tried]
         chosen = max(range(len(tried)), key=lambda i: scores[i])
         print(f"depth {depth}: {scores}, took {chosen}")
         for i, (_, child) in enumerate(tried):
             if i != chosen:
-                await child.destroy()
-        await node.destroy()
+                await made.kill(child.id)
+        await made.kill(node.id)
         node, best = tried[chosen][1], scores[chosen]
-    snapshot = await node.create_snapshot("best")
-    await manager.wait_for_snapshot(snapshot.id)
-    return node, best, snapshot
+    return node, best, await made.snapshot(node)
 
 
 async def main():
-    node = await Sandbox.create(image("host"), connection_config=connection())
-    async with await SandboxManager.create(connection()) as manager:
-        try:
-            await run(node, "mkdir -p /root/task")
-            await node.files.write_file("/root/task/roman.py", FIRST)
-            await node.files.write_file("/root/task/test.py", TEST)
-            node, best, snapshot = await search(node, manager)
-            print(f"found: {best} of 12 cases")
-            await run(node, "rm -r /root/task")
-            await node.rollback(snapshot.id)
-            print(f"after rollback: {(await score(node))['passed']} of 12 cases")
-            await manager.delete_snapshot(snapshot.id)
-        finally:
-            await node.destroy()
+    async with await SandboxManager.create(connection()) as manager, Made(manager) as made:
+        node = await made.sandbox()
+        await run(node, "mkdir -p /root/task")
+        await node.files.write_file("/root/task/roman.py", FIRST)
+        await node.files.write_file("/root/task/test.py", TEST)
+        node, best, snapshot = await search(node, made)
+        print(f"found: {best} of 12 cases")
+        await run(node, "rm -r /root/task")
+        await node.rollback(snapshot.id)
+        print(f"after rollback: {(await score(node))['passed']} of 12 cases")
 
 
 if __name__ == "__main__":

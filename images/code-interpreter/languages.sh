@@ -226,6 +226,8 @@ print(sys.version)'
     /opt/maven/bin/mvn --version
     /opt/python/default/bin/uv --version
     /opt/python/default/bin/jupyter notebook --version
+    env PATH="/opt/python/default/bin:/opt/node/default/bin:/opt/go/default/bin:$PATH" \
+        PYTHON_VERSION="$default_python" NODE_VERSION="${default_node%%.*}" image-ready
 }
 
 "$1"

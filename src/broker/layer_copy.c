@@ -44,6 +44,7 @@ static const struct {
     {"/etc",             "hosts"                     },
     {"/etc",             "resolv.conf"               },
     {"/opt/opensandbox", ".env"                      },
+    {"/opt/opensandbox", ".env.claim"                },
     {"/opt/opensandbox", ".certifi.pem"              },
     {"/opt/opensandbox", "mitmproxy-ca-cert.pem"     },
     {"/opt/opensandbox", "merged-ca-certificates.pem"},

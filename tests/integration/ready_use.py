@@ -1,6 +1,6 @@
 """ready_use.py IMAGE... - how long a sandbox of each image takes from the request that creates it
-until its readiness check succeeds. Started by tests/drill/examples with the environment of an
-example."""
+until its readiness check succeeds, or a command where it has none. Started by tests/drill/examples
+with the environment of an example."""
 import asyncio
 import pathlib
 import statistics
@@ -13,16 +13,18 @@ from opensandbox_example import connection, until_ready  # noqa: E402
 from opensandbox import Sandbox  # noqa: E402
 
 TIMES = 5
-STARTED = ("chrome", "desktop", "vscode")  # those with an entrypoint; the others wait
+STARTED = {"code-interpreter": "/opt/code-interpreter/code-interpreter.sh",
+           **dict.fromkeys(("chrome", "desktop", "vscode"), "/entrypoint")}  # the others wait
+CHECK = "/usr/local/bin/image-ready"
 
 
 async def once(name):
     began = time.monotonic()
-    more = {"entrypoint": ["/entrypoint"]} if name in STARTED else {}
+    more = {"entrypoint": [STARTED[name]]} if name in STARTED else {}
     sandbox = await Sandbox.create(f"opensandbox/{name}:latest", connection_config=connection(),
                                    resource={"cpu": "2", "memory": "2Gi"}, **more)
     try:
-        await until_ready(sandbox)
+        await until_ready(sandbox, f"[ ! -e {CHECK} ] || {CHECK}")
         return time.monotonic() - began
     finally:
         await sandbox.destroy()

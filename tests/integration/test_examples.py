@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 
-from examples_run import ROOT, Examples, has, trained
+from examples_run import LANGUAGES, LINES, ROOT, WORDS, Examples, has, trained
 from s3_process import KEY_ID, KEY_SECRET, S3
 from server_process import ServerProcess, wait_for, why_not
 
@@ -39,6 +39,10 @@ def code_interpreter_from_a_pool(e, _):
 def tree_search_by_forks(e, _):
     text = e.run("snapshots-forks/main.py")
     has(text, "start: 0 of 12 cases", "found: 12 of 12 cases", "after rollback: 12 of 12 cases")
+
+
+def tree_search_that_is_interrupted_leaves_nothing(e, _):
+    e.interrupt("snapshots-forks/main.py", "depth 1:")
 
 
 def volumes_of_three_kinds(e, folder):
@@ -142,18 +146,28 @@ def page_of_a_browser_by_path_and_by_host(e, _):
                 (f"by {how}: from the sandbox: word7", f"by {how}: a PNG of its size: True")))
 
 
+def the_same_in(language, e):
+    for name in LANGUAGES:
+        has(e.run_in(language, name, *WORDS.get(name, []), SANDBOX_IMAGE="host"), *LINES[name])
+
+
 def the_same_in_c(e, _):
-    has(e.run_words([C_EXAMPLES / "example-code-interpreter"]),
-        "[result] {'language': 'python', 'sum': 4}")
-    has(e.run_words([C_EXAMPLES / "example-snapshots-forks"]), "forks: 2 5 1, took 1",
-        "after rollback: 5 of 5 cases")
-    has(e.run_words([C_EXAMPLES / "example-volumes"]), "read: hello-from-named-volume",
-        "write refused: true")
+    the_same_in("c", e)
+
+
+def the_same_in_go(e, _):
+    the_same_in("go", e)
+
+
+def the_same_in_typescript(e, _):
+    the_same_in("typescript", e)
 
 
 TESTS = (code_interpreter, code_interpreter_from_a_pool, tree_search_by_forks,
+         tree_search_that_is_interrupted_leaves_nothing,
          volumes_of_three_kinds, evaluation_of_fifty_tasks, training_that_improves,
          mcp_client_at_work, claude_code_at_work, the_same_in_c,
+         the_same_in_go, the_same_in_typescript,
          application_with_absolute_links_at_its_own_host, page_of_a_browser_by_path_and_by_host)
 
 
@@ -171,7 +185,7 @@ def main():
                                                      str(RL_PACKAGES.resolve())],
                               "ossfs_endpoints": [s3.address] if s3 else []}}
         server = stack.enter_context(ServerProcess(*PROGRAMS, config=config))
-        examples = Examples(server, PYTHON)
+        examples = Examples(server, PYTHON, folder, C_EXAMPLES)
         examples.s3 = s3
         for test in TESTS:
             tap.check(test.__name__.replace("_", " "), test, examples, folder)

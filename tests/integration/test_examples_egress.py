@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""test_examples_egress.py PYTHON SERVER BROKER EXECD SANDBOXCTL EGRESS - the example of egress
-and the credential vault, and Claude Code with its key in the vault, in a small internet of
-namespaces: the vendor is a scripted model behind TLS. TAP on standard output. Needs root."""
+"""test_examples_egress.py PYTHON SERVER BROKER EXECD SANDBOXCTL EGRESS [ASSISTANT...] - the
+example of egress and the credential vault, and assistants (claude-code) with their keys in the
+vault, in a small internet of namespaces: the vendor is a scripted model behind TLS. TAP on standard
+output. Needs root."""
 import os
 import pathlib
 import sys
@@ -39,21 +40,33 @@ def egress_and_vault(e, tls, _):
         [f"Bearer {KEY}"], sent
 
 
-def claude_code_with_its_key_in_the_vault(e, tls, internet):
-    if not (AGENTS / "node_modules/.bin/claude").exists():
+# example: program, variables of the key and of another address of the vendor, path of that address
+ASSISTANTS = {
+    "claude-code": ("claude", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", ""),
+    "codex-cli": ("codex", "OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
+    "gemini-cli": ("gemini", "GEMINI_API_KEY", "GEMINI_BASE_URL", ""),
+    "qwen-code": ("qwen", "API_KEY", "BASE_URL", "/v1"),
+}
+
+
+def assistant_with_its_key_in_the_vault(e, tls, internet, name):
+    program, key, address, path = ASSISTANTS[name]
+    if not (AGENTS / "node_modules/.bin" / program).exists():
         raise Skip(f"{AGENTS} is missing; tools/deps drill installs it")
     model = in_netns(f"/proc/{internet.process.pid}/ns/net", Model, (MODEL_ADDRESS, 443),
                      SCRIPT, KEY)
     model.socket = tls.context.wrap_socket(model.socket, server_side=True,
                                            do_handshake_on_connect=False)
     threading.Thread(target=model.serve_forever, daemon=True).start()
+    url = f"https://model.test{path}"
     try:
-        text = e.run("claude-code/main.py", AGENTS_PATH=str(AGENTS.resolve()), SANDBOX_IMAGE="host",
-                     ANTHROPIC_AUTH_TOKEN=KEY, ANTHROPIC_BASE_URL="https://model.test")
+        text = e.run(f"{name}/main.py", AGENTS_PATH=str(AGENTS.resolve()), SANDBOX_IMAGE="host",
+                     **{key: KEY, address: url})
     finally:
         model.shutdown()
         model.server_close()
-    has(text, "Claude Code: model at https://model.test", "[stdout] It printed: 1 + 1 = 2",
+    assert f": model at {url}\n" in text, text
+    has(text, "[stdout] It printed: 1 + 1 = 2", "the key is seen inside: False",
         "answer.py: print('1 + 1 =', 1 + 1)")
     assert model.requests and {row["key"] for row in model.requests} == {KEY}, model.requests
 
@@ -69,8 +82,10 @@ def main():
                 "storage": {"allowed_host_paths": [str(AGENTS.resolve())]}}) as w:
             tls.start(w.internet)
             examples = Examples(w.server, PYTHON)
-            for test in (egress_and_vault, claude_code_with_its_key_in_the_vault):
-                tap.check(test.__name__.replace("_", " "), test, examples, tls, w.internet)
+            tap.check("egress and vault", egress_and_vault, examples, tls, w.internet)
+            for name in sys.argv[7:] or ("claude-code",):
+                tap.check(f"{name} with its key in the vault", assistant_with_its_key_in_the_vault,
+                          examples, tls, w.internet, name)
             if tap.failed:
                 print("# " + w.server.log()[-6000:].replace("\n", "\n# "))
     return tap.end()

@@ -139,6 +139,28 @@ def a_claim_has_its_own_variables():
             assert status == 400 and "env" in body["message"], body
 
 
+ENTRYPOINT = """
+echo CHOICE=early >"$EXECD_ENVS"; touch /tmp/early
+until [ -e /tmp/go ]; do sleep 0.05; done
+echo CHOICE=late >"$EXECD_ENVS"; touch /tmp/late; exec sleep 1000
+"""
+
+
+def a_claim_and_the_entrypoint_keep_the_variables_of_each_other():
+    """The entrypoint of code-interpreter writes its choice of versions for later commands, before a
+    claim or after it. What it writes counts, as it does over variables of a create."""
+    template = {"image": {"uri": "host"}, "entrypoint": ["sh", "-c", ENTRYPOINT],
+                "warmUp": "until [ -e /tmp/early ]; do sleep 0.05; done"}
+    with pool("p", capacity(1, 1), template):
+        wait_available("p", 1)
+        box = claimed("p", env={"MINE": "yes", "CHOICE": "claim"})["id"]
+        with Gateway(SERVER, box) as execd:
+            assert execd.run("echo $MINE $CHOICE") == "yes early"
+            execd.run("touch /tmp/go; until [ -e /tmp/late ]; do sleep 0.05; done")
+            assert execd.run("echo $MINE $CHOICE") == "yes late"
+        assert ask("DELETE", f"/sandboxes/{box}")[0] == 204
+
+
 def holds(folder, *secrets):
     """Files below it, by name or content."""
     found = []
@@ -182,9 +204,10 @@ def a_snapshot_has_no_variable_token_or_expiry_of_a_claim():
             assert ask("DELETE", f"/{path}")[0] == 204
     with pool("q", capacity(1, 1), {"image": {"uri": "host"}, "env": {"EXECD_ENVS": "/root/env"}}):
         wait_available("q", 1)
-        status, body = claim("q", env={"SECRET": "hush"})
-        assert status == 400 and "EXECD_ENVS" in body["message"], body
-        assert ask("DELETE", f"/sandboxes/{claimed('q')['id']}")[0] == 204
+        box = claimed("q", env={"OURS": "claim"})["id"]
+        with Gateway(SERVER, box) as execd:
+            assert execd.run("echo $OURS; cat /root/env 2>/dev/null; true") == "claim"
+        assert ask("DELETE", f"/sandboxes/{box}")[0] == 204
 
 
 def secrets_of_a_template_are_not_in_the_store():
@@ -461,6 +484,7 @@ if __name__ == "__main__":
         result = tap.run_tests([
             is_filled_and_hidden_until_claimed,
             a_claim_has_its_own_variables,
+            a_claim_and_the_entrypoint_keep_the_variables_of_each_other,
             a_snapshot_has_no_variable_token_or_expiry_of_a_claim,
             secrets_of_a_template_are_not_in_the_store,
             a_claim_may_run_an_entrypoint,

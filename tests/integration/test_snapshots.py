@@ -396,6 +396,8 @@ def endpoint(sandbox_id):
 def do(sandbox_id, what, body=None):
     status, reply = ask("POST", f"/v1/sandboxes/{sandbox_id}/{what}", body)
     assert status == 202, (what, status, reply)
+    if what == "rollback":
+        assert reply["id"] == sandbox_id and reply["status"]["state"] == "Running", reply
 
 
 def a_rollback_returns_to_the_files_in_place():

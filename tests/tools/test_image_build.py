@@ -178,6 +178,39 @@ def a_version_that_is_not_there_is_refused(made):
     assert not v.envs.exists() and not v.rc.exists()
 
 
+PRINTED = {"python3": "Python 3.12.1", "java": 'openjdk version "1.8.0_442"', "node": "v22.2.0",
+           "go": "go version go1.25.5 linux/amd64"}
+
+
+def it_is_ready_with_the_versions_that_are_named(made):
+    """ready.sh with programs that print these; one is found by the file for later commands."""
+    first, later, envs = made.folder / "first", made.folder / "later", made.folder / "envs"
+    for place in (first, later):
+        place.mkdir()
+        for name, text in PRINTED.items():
+            text = text.replace("3.12.1", "3.14.3") if place == first else text
+            (place / name).write_text(f"#!/bin/sh\necho '{text}'\n", encoding="utf-8")
+            (place / name).chmod(0o755)
+    wanted = {"PYTHON_VERSION": "3.12", "JAVA_VERSION": "8", "NODE_VERSION": "v22.2",
+              "GO_VERSION": "1.25.5"}
+
+    def ready(**env):
+        return subprocess.run(["sh", SCRIPT.parent / "ready.sh"], capture_output=True, text=True,
+                              check=False, timeout=60, env={
+                                  "PATH": f"{first}:/usr/bin:/bin", "EXECD_ENVS": str(envs), **env})
+
+    done = ready(**wanted)
+    assert done.returncode and done.stderr == "python is 3.14.3, not 3.12\n", done
+    envs.write_text(f"A=b\nPATH={later}:/usr/bin:/bin\n", encoding="utf-8")
+    assert ready(**wanted).returncode == 0 and ready().returncode == 0, ready(**wanted)
+    for name, other in (("JAVA", "1"), ("NODE", "2"), ("GO", "1.25.50"), ("PYTHON", "3.1")):
+        done = ready(**{**wanted, f"{name}_VERSION": other})
+        assert done.returncode and f", not {other}\n" in done.stderr, done
+    (later / "go").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    done = ready(**wanted)
+    assert done.returncode and "there is no go" in done.stderr, done
+
+
 def a_missing_authority_file_is_reported(made):
     done = made.run("--ca", "/nowhere.pem")
     assert done.returncode == 1 and "--ca /nowhere.pem" in done.stderr, done.stderr
@@ -192,4 +225,5 @@ if __name__ == "__main__":
         a_missing_authority_file_is_reported,
         a_version_is_chosen_by_its_beginning,
         a_version_that_is_not_there_is_refused,
+        it_is_ready_with_the_versions_that_are_named,
     ], build))

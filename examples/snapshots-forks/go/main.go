@@ -50,6 +50,9 @@ func main() {
 		log.Panic(err)
 	}
 	best, scores := 0, make([]string, len(forks))
+	for _, fork := range forks { // also when one of them fails
+		defer fork.Kill(ctx)
+	}
 	for i, fork := range forks {
 		run(ctx, fork, "echo 'f = lambda x: "+proposals[i]+"' > /root/f.py")
 		scores[i] = score(ctx, fork)
@@ -66,10 +69,11 @@ func main() {
 	_ = node.Kill(ctx)
 	node = forks[best]
 	snapshot, err := node.CreateSnapshot(ctx, opensandbox.CreateSnapshotRequest{})
-	if err == nil {
-		_, err = node.Lifecycle().WaitForSnapshot(ctx, snapshot.ID)
-	}
 	if err != nil {
+		log.Panic(err)
+	}
+	defer node.Lifecycle().DeleteSnapshot(ctx, snapshot.ID)
+	if _, err = node.Lifecycle().WaitForSnapshot(ctx, snapshot.ID); err != nil {
 		log.Panic(err)
 	}
 	run(ctx, node, "rm /root/f.py")

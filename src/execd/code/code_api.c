@@ -71,7 +71,7 @@ static int check_context(const struct context_body *b, struct err *e)
 static int make_context(struct http_req *req, struct arena *a, const struct context_body *b,
                         bool is_default, struct context **ret, struct err *e)
 {
-    AUTO_BUF(file, ENVS_FILE_BYTES_MAX);
+    AUTO_BUF(file, ENVS_FILES_BYTES_MAX);
     const char *const *ours = (const char *const *)environ;
     struct context_spec spec = {.language = b->language, .kernel = b->kernel};
     int r = check_context(b, e);

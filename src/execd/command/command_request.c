@@ -144,7 +144,7 @@ static int read_argv(const struct body *b, struct arena *a, struct command_reque
 static int read_rest(const struct body *b, struct arena *a, const char *const *ours,
                      struct command_request *ret, struct err *e)
 {
-    AUTO_BUF(file, ENVS_FILE_BYTES_MAX);
+    AUTO_BUF(file, ENVS_FILES_BYTES_MAX);
     int r;
 
     envs_read_file(ours, &file);

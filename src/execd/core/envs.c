@@ -263,7 +263,13 @@ void envs_read_file(const char *const *ours, struct buf *out)
     struct err e = {0};
     int r;
 
+    r = io_read_regular(AT_FDCWD, ENVS_CLAIM_FILE, ENVS_FILE_BYTES_MAX, out, &e);
+    if (r < 0 && r != -ENOENT)
+        log_event(LOG_WARN, "the variables of the claim cannot be read, going on without them",
+                  LOG_STR("why", e.msg));
     if (name.n == 0)
+        return;
+    if (out->n > 0 && buf_add_char(out, '\n') < 0)
         return;
     r = path_expand(name, ours, &path, &e);
     if (r >= 0)

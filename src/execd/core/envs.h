@@ -1,7 +1,12 @@
-/* envs.h - the environment of a command: execd's own, overlaid by the EXECD_ENVS file, overlaid by
- * the variables of the request. Secrets of execd's own environment are left out, also as $NAME.
+/* envs.h - the environment of a command: execd's own, overlaid by the file of a claim, by the
+ * EXECD_ENVS file, and by the variables of the request. Secrets of execd's own environment are left
+ * out, also as $NAME.
  *
- * The file has one NAME=VALUE per line. Blank lines, lines that begin with '#' and lines without a
+ * The file of a claim is where the server writes the variables of who takes a sandbox of a pool. It
+ * is not the EXECD_ENVS file, because programs in the sandbox write that one, the entrypoint of
+ * code-interpreter among them, and may do so at the same time.
+ *
+ * Each file has one NAME=VALUE per line. Blank lines, lines that begin with '#' and lines without a
  * name are skipped. $NAME and ${NAME} in a value are taken from execd's own environment, and are
  * empty where it lacks them. Later lines win.
  *
@@ -14,10 +19,14 @@
 #include "base/err.h"
 #include "base/json_bind.h"
 
-enum { ENVS_FILE_BYTES_MAX = 1 << 20 };
-#define ENVS_FILE "/opt/opensandbox/.env" /* the default that clients expect */
+enum {
+    ENVS_FILE_BYTES_MAX = 1 << 20,
+    ENVS_FILES_BYTES_MAX = 2 * ENVS_FILE_BYTES_MAX + 1, /* of all that envs_read_file() reads */
+};
+#define ENVS_FILE       "/opt/opensandbox/.env" /* the default that clients expect */
+#define ENVS_CLAIM_FILE "/opt/opensandbox/.env.claim"
 
-/* NULL-terminated "NAME=VALUE" rows in `a`, each name once. `file` is the text of the file, `extra`
+/* NULL-terminated "NAME=VALUE" rows in `a`, each name once. `file` is the text of the files, `extra`
  * the variables of the request. -ENOMEM when the arena is full. */
 int envs_make(struct arena *a, const char *const *ours, struct str file,
               const struct json_pair *extra, size_t extra_count, const char *const **ret) MUST_USE;
@@ -25,9 +34,9 @@ int envs_make(struct arena *a, const char *const *ours, struct str file,
 /* Sets EXECD_ENVS for execd and its children, unless it is set. For start-up. Returns the file's
  * name, never "". */
 const char *envs_name_file(void);
-/* Reads the file that EXECD_ENVS names, if any, into `out`. An unreadable file logs a warning and
- * counts as empty; so does a missing one, without a warning. Reads one small file: fine on the loop
- * thread. */
+/* Reads the file of a claim and the one that EXECD_ENVS names, if any, into `out`. An unreadable file
+ * logs a warning and counts as empty; so does a missing one, without a warning. Reads two small
+ * files: fine on the loop thread. */
 void envs_read_file(const char *const *ours, struct buf *out);
 
 /* Whether the kernel accepts it as the name of a variable. */

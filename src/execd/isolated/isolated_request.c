@@ -469,7 +469,7 @@ static int make_env(struct arena *a, const struct isolated_spec *spec, const cha
 {
     const char *const *ours = (const char *const *)environ;
     const char *const *all;
-    AUTO_BUF(file, ENVS_FILE_BYTES_MAX);
+    AUTO_BUF(file, ENVS_FILES_BYTES_MAX);
     int r;
 
     envs_read_file(ours, &file);

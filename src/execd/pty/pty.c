@@ -347,7 +347,7 @@ static int make_env(struct arena *a, bool is_pty, const char *const **ret)
 {
     static const struct json_pair term = {STR_INIT("TERM"), STR_INIT("xterm-256color")};
     const char *const *ours = (const char *const *)environ;
-    AUTO_BUF(file, ENVS_FILE_BYTES_MAX);
+    AUTO_BUF(file, ENVS_FILES_BYTES_MAX);
     int r;
 
     envs_read_file(ours, &file);

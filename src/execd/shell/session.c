@@ -117,7 +117,7 @@ static int session_start_shell(struct session *s, struct err *e)
 {
     const char *const *ours = (const char *const *)environ, *const * env;
     AUTO_ARENA(arena, ENV_ARENA_BYTES_MAX);
-    AUTO_BUF(file, ENVS_FILE_BYTES_MAX);
+    AUTO_BUF(file, ENVS_FILES_BYTES_MAX);
 
     envs_read_file(ours, &file);
     if (envs_make(&arena, ours, buf_str(&file), NULL, 0, &env) < 0)

@@ -354,7 +354,8 @@ void handle_sandbox_get(struct http_req *req)
 
 struct change {
     struct pending pending;
-    int status; /* of a success without body; 0: the body is the sandbox */
+    int status;        /* of a success */
+    bool with_sandbox; /* as its body */
     int64_t expires_us;
 };
 
@@ -369,10 +370,10 @@ static void on_changed(void *user, struct sandbox *sb, const struct api_fail *fa
         AUTO_BUF(body, SANDBOX_JSON_MAX);
 
         reply_json(req, 200, &body, api_expires_write(&body, c->expires_us));
-    } else if (req && c->status)
+    } else if (req && !c->with_sandbox)
         http_reply(req, c->status, STR_NONE, STR_NONE);
     else if (req && sb)
-        reply_sandbox(req, sb);
+        reply_sandbox(req, c->status, sb);
     else if (req)
         http_reply_error(req, 404,
                          runtime_code(c->pending.server->runtime, "DOCKER::SANDBOX_NOT_FOUND"),
@@ -386,6 +387,14 @@ static struct change *change_new(struct http_req *req, int status)
 
     pending_init(&c->pending, req, NULL);
     c->status = status;
+    return c;
+}
+
+static struct change *change_with_sandbox(struct http_req *req, int status)
+{
+    struct change *c = change_new(req, status);
+
+    c->with_sandbox = true;
     return c;
 }
 
@@ -440,7 +449,8 @@ void handle_sandbox_rollback(struct http_req *req)
     if (api_rollback_parse(&req->arena, content_type(req), req->body, &snapshot, &f) < 0)
         reply_fail(req, &f);
     else
-        sandbox_rollback(sb, guard_principal(req), snapshot, on_changed, change_new(req, 202));
+        sandbox_rollback(sb, guard_principal(req), snapshot, on_changed,
+                         change_with_sandbox(req, 202));
 }
 
 void handle_sandbox_patch(struct http_req *req)
@@ -455,7 +465,7 @@ void handle_sandbox_patch(struct http_req *req)
     if (api_patch_parse(&arena, content_type(req), req->body, &patch, &f) < 0)
         reply_fail(req, &f);
     else
-        sandbox_patch(sb, guard_principal(req), &patch, on_changed, change_new(req, 0));
+        sandbox_patch(sb, guard_principal(req), &patch, on_changed, change_with_sandbox(req, 200));
 }
 
 void handle_sandbox_renew(struct http_req *req)
@@ -471,7 +481,7 @@ void handle_sandbox_renew(struct http_req *req)
         reply_fail(req, &f);
         return;
     }
-    c = change_new(req, 0);
+    c = change_new(req, 200);
     c->expires_us = expires_us;
     sandbox_renew(sb, guard_principal(req), expires_us, on_changed, c);
 }

@@ -149,7 +149,7 @@ bool metadata_matches(struct arena *a, struct str metadata, const struct api_lis
 /* --- watch_api.c, sandboxes_api.c: shared by the handlers of sandboxes --- */
 
 /* With an ETag. */
-void reply_sandbox(struct http_req *req, const struct sandbox *sb);
+void reply_sandbox(struct http_req *req, int status, const struct sandbox *sb);
 /* The same, as soon as it is in the state that the query waits for, or its time is up. */
 void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb);
 /* Whether the sandbox is of the version that If-Match names; false when 412 was replied. */

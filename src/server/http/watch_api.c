@@ -35,7 +35,7 @@ static void tag_of(struct str body, char ret[TAG_MAX])
     ret[n] = '\0';
 }
 
-void reply_sandbox(struct http_req *req, const struct sandbox *sb)
+void reply_sandbox(struct http_req *req, int status, const struct sandbox *sb)
 {
     AUTO_BUF(body, SANDBOX_JSON_MAX);
     struct api_sandbox view;
@@ -46,7 +46,7 @@ void reply_sandbox(struct http_req *req, const struct sandbox *sb)
     r = api_sandbox_write(&body, &view);
     tag_of(buf_str(&body), tag);
     (void)http_reply_header(req, STR("ETag"), str_of(tag));
-    reply_json(req, 200, &body, r);
+    reply_json(req, status, &body, r);
 }
 
 /* A change that is under way has not changed the version yet, but will: that is no match. */
@@ -98,7 +98,7 @@ static void waiter_answer(struct waiter *w, const struct sandbox *sb)
     event_watcher_stop(&w->watcher);
     loop_timer_stop(w->server->loop, &w->timer);
     if (sb)
-        reply_sandbox(w->req, sb);
+        reply_sandbox(w->req, 200, sb);
     else
         http_reply_error(w->req, 404, "DOCKER::SANDBOX_NOT_FOUND", "sandbox %s is gone", w->id);
 }
@@ -164,7 +164,7 @@ void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb)
     uint64_t seconds;
 
     if (url_query_get(req->head.query, STR("wait"), &req->arena, &wait) <= 0 || !wait.n) {
-        reply_sandbox(req, sb);
+        reply_sandbox(req, 200, sb);
         return;
     }
     (void)!url_query_get(req->head.query, STR("timeout"), &req->arena, &timeout);
@@ -173,7 +173,7 @@ void reply_sandbox_waiting(struct http_req *req, const struct sandbox *sb)
         return;
     }
     if (states & STATE_BIT(sb->state) || seconds == 0 || s->waiters >= WAITERS_MAX || s->stopping) {
-        reply_sandbox(req, sb);
+        reply_sandbox(req, 200, sb);
         return;
     }
     w = mem_new(struct waiter);

@@ -22,6 +22,6 @@ int pool_template_write(const struct json *template, struct buf *out, struct str
  * "template.". */
 int pool_template_parse(struct arena *a, struct str body, const struct api_create_host *host,
                         struct api_create *ret, struct api_fail *f);
-/* Appends the file that gives later commands of a sandbox these variables: EXECD_ENVS, see
+/* Appends the file that gives later commands of a sandbox these variables: that of a claim, see
  * src/execd/core/envs.h. Fails when one of them cannot be given so. */
 int pool_env_write(const struct json_pair *env, size_t count, struct buf *out, struct api_fail *f);

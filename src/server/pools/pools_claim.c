@@ -27,7 +27,7 @@ enum {
     FORM_MAX = ENV_FILE_MAX + 8192,
 };
 
-#define ENV_FILE "/opt/opensandbox/.env"
+#define ENV_FILE "/opt/opensandbox/.env.claim" /* snapshots leave it out */
 
 struct claim {
     struct pools *all;
@@ -38,7 +38,6 @@ struct claim {
     struct arena arena;
     struct api_create spec;
     struct buf env; /* the file with its variables; empty = none */
-    char *env_path;
     bool runs;    /* its entrypoint is not the template's */
     bool dirty;   /* the sandbox has something of this claim */
     bool as_root; /* its variables are written by root: the image's user could not */
@@ -55,7 +54,6 @@ static void claim_free(struct claim *c)
     sandbox_grant_done(&c->grant);
     sandbox_grant_done(&c->mark);
     buf_done(&c->env);
-    free(c->env_path);
     arena_done(&c->arena);
     free(c);
 }
@@ -186,7 +184,7 @@ static void on_env(void *user, struct sandbox *sb, const struct err *e)
 /* The boundary is random, so that no value can hold it. */
 static int form_write(const struct claim *c, const char *boundary, struct buf *out)
 {
-    struct api_permission file = {.path = str_of(c->env_path), .mode = 0600};
+    struct api_permission file = {.path = STR(ENV_FILE), .mode = 0600};
     int r = buf_addf(out,
                      "--%s\r\nContent-Disposition: form-data; name=\"metadata\"; "
                      "filename=\"metadata\"\r\nContent-Type: application/json\r\n\r\n",
@@ -312,7 +310,6 @@ static int claim_prepare(struct claim *c, const struct warm_pool *w, struct str 
     struct api_create merged = w->spec;
     struct str *words = spec->entrypoint_count ? spec->entrypoint : w->spec.entrypoint;
     size_t word_count = spec->entrypoint_count ? spec->entrypoint_count : w->spec.entrypoint_count;
-    struct str path = STR(ENV_FILE);
 
     sandbox_grant_done(&c->grant);
     merged.secure_access = w->spec.secure_access || spec->secure_access;
@@ -325,11 +322,6 @@ static int claim_prepare(struct claim *c, const struct warm_pool *w, struct str 
     merged.renew_extend_s = spec->renew_extend_s;
     if (merge_env(c, w, &merged) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < w->spec.env_count; i++)
-        if (str_eq(w->spec.env[i].key, STR("EXECD_ENVS")))
-            path = w->spec.env[i].value;
-    free(c->env_path);
-    c->env_path = sandbox_text(path);
     c->runs = spec->entrypoint_count && !is_idle(words, word_count) &&
               !is_same(words, word_count, w->spec.entrypoint, w->spec.entrypoint_count);
     c->grant = (struct sandbox_grant){
@@ -352,12 +344,6 @@ static void claim_take(struct claim *c, struct sandbox *sb)
     loop_timer_stop(c->all->conf.loop, &c->timer);
     if (claim_prepare(c, sb->pool, str_of(sb->id)) < 0)
         (void)api_fail_memory(&fail);
-    else if (c->env.n &&
-             strcmp(c->env_path, ENV_FILE) != 0) /* snapshots leave out that file only */
-        (void)api_fail_invalid(&fail,
-                               "env: the pool's template sets EXECD_ENVS, so variables of a claim "
-                               "would lie in snapshots of the sandbox; leave EXECD_ENVS out of the "
-                               "template, or env out of the claim");
     if (fail.status) {
         claim_end(c, NULL, &fail);
         return;

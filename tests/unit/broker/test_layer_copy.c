@@ -142,7 +142,7 @@ TEST(layer_copy, leaves_out_what_we_put_into_sandboxes)
 {
     static const char *const kept[] = {"etc/passwd", "etc/d/hosts", "hosts", "usr/etc/hosts"};
     static const char *const gone[] = {"etc/hosts", "etc/hostname", "etc/resolv.conf",
-                                       "opt/opensandbox/.env"};
+                                       "opt/opensandbox/.env", "opt/opensandbox/.env.claim"};
     static const char *const dirs[] = {
         "upper/etc", "upper/etc/d", "upper/opt", "upper/opt/opensandbox", "usr", "usr/etc"};
     auto_fd top = place_make(), to = -EBADF;
