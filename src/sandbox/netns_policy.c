@@ -624,16 +624,17 @@ void policy_chain_denied(struct policy_change *c)
 
 static void fill_slot(struct policy_change *c)
 {
-    policy_chain_denied(c);
     nft_branch_add(&c->b, &c->table, c->names.chain);
     nft_chain_empty(&c->b, &c->table, c->names.chain);
     if (c->policy) {
+        policy_chain_denied(c);
         remove_sets(c); /* a closed slot has none, or those of a chain that does not use them */
         policy_chain_sets(c);
         chain_rules(c);
     } else {
         policy_rule(c);
-        rule_drop(c);
+        nft_count(&c->b);
+        nft_drop(&c->b);
     }
     for (size_t i = 0; i < POLICY_VERSIONS; i++) {
         put_address(c, &policy_versions[i], &policy_versions[i].guard, true);
