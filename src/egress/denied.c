@@ -1,5 +1,5 @@
-/* denied.c - connections that policies dropped, as events. The kernel notes them, the broker reads
- * them: here they are asked for each second, and told of once a minute each. */
+/* denied.c - connections that policies dropped, as events. The kernel notes them, the broker, or
+ * a sidecar, reads them: here they are asked for each second, and told of once a minute each. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,8 @@ static bool is_news(struct guarded *b, const struct netns_denied *d)
 static void tell(struct egress *g, const struct netns_denied *d)
 {
     size_t bytes = d->family == AF_INET ? 4 : 16;
-    struct guarded *b = map_get(&g->by_addr, str_make((const char *)d->from, bytes));
+    struct guarded *b =
+        g->only ? g->only : map_get(&g->by_addr, str_make((const char *)d->from, bytes));
     char text[TEXT_MAX];
 
     if (!b || !is_news(b, d)) /* replies to a sandbox begin elsewhere */
@@ -82,16 +83,11 @@ static void tell(struct egress *g, const struct netns_denied *d)
 
 static void on_poll(struct loop_timer *timer);
 
-static int ask(struct egress *g UNUSED, struct broker_client *client, void *user, struct err *e)
-{
-    return broker_denied(client, ((struct denials *)user)->list, e);
-}
-
 static void work(struct pool_job *job)
 {
     struct denials *d = container_of(job, struct denials, job);
 
-    d->result = broker_call(d->egress, ask, d, &d->err);
+    d->result = d->egress->enforcer->denied(d->egress, d->list, &d->err);
 }
 
 static void done(struct pool_job *job, int error)

@@ -62,6 +62,7 @@ struct egress_conf {
     int record;          /* a pipe that decisions are told to; -EBADF = none */
 };
 
+struct egress;
 struct guarded;
 
 struct egress_stats {
@@ -84,6 +85,8 @@ struct enforcer {
     int (*learn)(struct guarded *b, const struct netns_entry *entries, size_t count, struct err *e);
     int (*save)(struct guarded *b, const struct policy *policy, struct err *e);
     int (*traffic)(struct guarded *b, struct netns_traffic *ret, struct err *e);
+    /* What policies dropped since the last call, of all sandboxes. Returns how many. */
+    int (*denied)(struct egress *g, struct netns_denied ret[NETNS_DENIED_MAX], struct err *e);
     /* A directory for files of the sandbox. */
     int (*open_dir)(struct guarded *b, struct err *e);
     /* A new socket towards a server of an intercepted connection; may be NULL. */

@@ -156,8 +156,23 @@ static int traffic(struct guarded *b, struct netns_traffic *ret, struct err *e)
     return broker_call(b->egress, traffic_call, &r, e);
 }
 
-const struct enforcer guarded_enforcer = {
-    .set = set, .learn = learn, .save = save, .traffic = traffic, .open_dir = open_dir};
+static int denied_call(struct egress *g UNUSED, struct broker_client *client, void *user,
+                       struct err *e)
+{
+    return broker_denied(client, user, e);
+}
+
+static int denied(struct egress *g, struct netns_denied ret[NETNS_DENIED_MAX], struct err *e)
+{
+    return broker_call(g, denied_call, ret, e);
+}
+
+const struct enforcer guarded_enforcer = {.set = set,
+                                          .learn = learn,
+                                          .save = save,
+                                          .traffic = traffic,
+                                          .denied = denied,
+                                          .open_dir = open_dir};
 
 /* Fills the policy of a new entry: that of its file, or allow-all. */
 static int read_state(struct guarded *b, int dir, struct err *e)

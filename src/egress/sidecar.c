@@ -61,6 +61,11 @@ static int own_traffic(struct guarded *b, struct netns_traffic *ret, struct err 
     return b->egress->conf.dns_only ? 0 : netns_own_traffic(ret, e);
 }
 
+static int own_denied(struct egress *g, struct netns_denied ret[NETNS_DENIED_MAX], struct err *e)
+{
+    return g->conf.dns_only ? 0 : netns_own_denied(ret, e);
+}
+
 static int own_dir(struct guarded *b UNUSED, struct err *e)
 {
     return sidecar_ca_dir(e);
@@ -94,6 +99,7 @@ static const struct enforcer own_enforcer = {
     .learn = own_learn,
     .save = own_save,
     .traffic = own_traffic,
+    .denied = own_denied,
     .open_dir = own_dir,
     .on_socket = mark_socket,
 };
@@ -215,6 +221,7 @@ static void on_in_force(void *user, int result, const struct err *e)
     }
     log_loaded(s->egress.only);
     s->ready = true;
+    denied_start(&s->egress);
     (void)sidecar_always_changed(s);
     loop_timer_after(s->egress.loop, &s->poll, POLL_MS, on_poll);
     log_event(LOG_INFO, "ready", LOG_STR("mode", s->conf.filters ? "dns+nft" : "dns"),
@@ -349,6 +356,7 @@ static void clean_up(struct sidecar *s)
         (void)pool_stop(g->pool, UINT32_MAX);
         loop_settle(g->loop);
     }
+    denied_stop(g);
     resolver_free(g->resolver);
     if (g->loop)
         loop_timer_stop(g->loop, &s->poll);

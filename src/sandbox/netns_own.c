@@ -29,6 +29,7 @@ static void names_fill(struct policy_names *n)
 
     (void)snprintf(n->table, sizeof(n->table), "opensandbox");
     (void)snprintf(n->chain, sizeof(n->chain), "egress");
+    (void)snprintf(n->denied, sizeof(n->denied), "denied");
     (void)snprintf(n->all, sizeof(n->all), "sent");
     (void)snprintf(n->begun, sizeof(n->begun), "begun");
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
@@ -174,6 +175,7 @@ static void fill_filter(struct policy_change *c)
 
     nft_chain_add(&c->b, &c->table, &chain);
     policy_chain_sets(c);
+    policy_chain_denied(c);
     policy_chain_count(c);
     policy_rule(c);
     nft_match_ct_reply(&c->b);
@@ -248,6 +250,14 @@ int netns_own_traffic(struct netns_traffic *ret, struct err *e)
 
     names_fill(&names);
     return policy_traffic(&names, ret, e);
+}
+
+int netns_own_denied(struct netns_denied ret[NETNS_DENIED_MAX], struct err *e)
+{
+    struct policy_names names;
+
+    names_fill(&names);
+    return policy_denied(&names, ret, e);
 }
 
 int netns_own_clear(struct err *e)

@@ -8,7 +8,8 @@
  *         our own packets, by mark and uid; neighbour discovery            accept
  *         connection with the mark of this policy                          accept
  *         then as netns_policy.h: port 853, denied, learned, allowed, default
- *     set deny_v4, allow_v4, dyn_allow_v4, and _v6
+ *     chain denied     notes what is dropped, as netns_policy.h
+ *     set deny_v4, allow_v4, dyn_allow_v4, and _v6; denied4, denied6
  *
  * The rules stay when the process ends. Needs CAP_NET_ADMIN. Single-threaded. */
 #pragma once
@@ -41,4 +42,6 @@ int netns_own_set(const struct netns_own *own, const struct netns_policy *p, str
 /* Adds learned addresses, or begins their time anew. */
 int netns_own_learn(const struct netns_entry *entries, size_t count, struct err *e);
 int netns_own_traffic(struct netns_traffic *ret, struct err *e); /* since the table was made */
-int netns_own_clear(struct err *e);                              /* absent is fine */
+/* As netns_policy_denied. */
+int netns_own_denied(struct netns_denied ret[NETNS_DENIED_MAX], struct err *e);
+int netns_own_clear(struct err *e); /* absent is fine */

@@ -607,7 +607,7 @@ void policy_chain_sets(struct policy_change *c)
 }
 
 /* A rule each, as a full set and a limit that is reached end a rule. */
-static void denied_rules(struct policy_change *c)
+void policy_chain_denied(struct policy_change *c)
 {
     nft_branch_add(&c->b, &c->table, c->names.denied);
     nft_chain_empty(&c->b, &c->table, c->names.denied);
@@ -624,16 +624,17 @@ static void denied_rules(struct policy_change *c)
 
 static void fill_slot(struct policy_change *c)
 {
-    denied_rules(c);
     nft_branch_add(&c->b, &c->table, c->names.chain);
     nft_chain_empty(&c->b, &c->table, c->names.chain);
     if (c->policy) {
+        policy_chain_denied(c);
         remove_sets(c); /* a closed slot has none, or those of a chain that does not use them */
         policy_chain_sets(c);
         chain_rules(c);
     } else {
         policy_rule(c);
-        rule_drop(c);
+        nft_count(&c->b);
+        nft_drop(&c->b);
     }
     for (size_t i = 0; i < POLICY_VERSIONS; i++) {
         put_address(c, &policy_versions[i], &policy_versions[i].guard, true);
@@ -753,16 +754,14 @@ static void fill_forget_denied(struct policy_change *c)
         nft_notes_empty(&c->b, &c->table, &denied_notes[i]);
 }
 
-int netns_policy_denied(const struct netns_conf *conf, struct netns_denied ret[NETNS_DENIED_MAX],
-                        struct err *e)
+int policy_denied(const struct policy_names *names, struct netns_denied ret[NETNS_DENIED_MAX],
+                  struct err *e)
 {
     struct denied_reading reading = {.ret = ret};
-    struct policy_change c = {.conf = conf};
-    struct nft_table table;
+    struct policy_change c = {.names = *names};
+    const struct nft_table table = {NFPROTO_INET, names->table};
     int r = kept_open(e);
 
-    names_fill(conf, 0, &c.names);
-    table = (struct nft_table){NFPROTO_INET, c.names.table};
     for (size_t i = 0; r >= 0 && i < POLICY_VERSIONS; i++) {
         reading.family = policy_versions[i].family;
         r = nft_notes_read(&kept.nl, &table, &denied_notes[i], take_denied, &reading, e);
@@ -774,6 +773,15 @@ int netns_policy_denied(const struct netns_conf *conf, struct netns_denied ret[N
     if (r >= 0 && reading.count > 0)
         r = policy_transact(&c, fill_forget_denied, e);
     return r < 0 ? r : (int)reading.count;
+}
+
+int netns_policy_denied(const struct netns_conf *conf, struct netns_denied ret[NETNS_DENIED_MAX],
+                        struct err *e)
+{
+    struct policy_names names;
+
+    names_fill(conf, 0, &names);
+    return policy_denied(&names, ret, e);
 }
 
 int netns_policy_clear(const struct netns_conf *conf, uint32_t slot, struct err *e)

@@ -43,6 +43,10 @@ struct policy_change {
 /* Rules that count, before all others of the chain. */
 void policy_chain_count(struct policy_change *c);
 int policy_traffic(const struct policy_names *names, struct netns_traffic *ret, struct err *e);
+/* The chain c->names.denied, which rules that drop go on with, and its sets. */
+void policy_chain_denied(struct policy_change *c);
+int policy_denied(const struct policy_names *names, struct netns_denied ret[NETNS_DENIED_MAX],
+                  struct err *e);
 /* Fills a batch and sends it; c->names are set. */
 int policy_transact(struct policy_change *c, void (*fill)(struct policy_change *c), struct err *e);
 void policy_rule(struct policy_change *c);       /* begins a rule of the chain */

@@ -543,6 +543,11 @@ def observes(w, tap):
             same((status, [r["event"] for r in got["events"]][:3]),
                  (200, ["egress.deny", "policy.change", "egress.allow"]))
             assert got["packets"] >= 4 and got["bytes"] > 200 and got["connections"] >= 1, got
+        with tap.test("what was tried without a name is an event"):
+            inside("[tcp('203.0.113.99'), udp('2001:db8:3::99', 5353)]")
+            wanted = {"203.0.113.99:80/tcp", "[2001:db8:3::99]:5353/udp"}
+            wait_for(lambda: wanted <= {r["target"] for r in json.loads(
+                s.request("GET", "/events")[2])["events"]}, "the events")
         with tap.test("Prometheus finds the figures"):
             text = s.request("GET", "/metrics")[2].decode()
             rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
