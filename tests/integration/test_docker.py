@@ -498,6 +498,18 @@ def expiry_may_stop():
     delete(name)
 
 
+def a_request_starts_one_that_is_stopped():
+    with DockerServer(*PROGRAMS, engine=ENGINE,
+                      config={"runtime": {"auto_resume_seconds": 120}}) as server:
+        name = create(server, persistent=True)
+        run(name, "echo kept > /root/f", server)
+        assert server.request("POST", f"/v1/sandboxes/{name}/stop")[0] == 202
+        assert get(name, server)["status"]["reason"] == "STOPPED"
+        assert run(name, "cat /root/f", server) == "kept"
+        assert state(name, server) == "Running"
+        delete(name, server)
+
+
 def a_rollback_returns_to_the_files_in_place():
     volume = {"name": "v", "mountPath": "/data", "pvc": {
         "claimName": "mine", "createIfNotExists": True, "deleteOnSandboxTermination": True}}
@@ -693,7 +705,8 @@ TESTS = [
     a_container_killed_or_removed_behind_the_servers_back_is_told,
     a_container_paused_behind_the_servers_back_is_told, sandboxes_outlive_the_server,
     a_create_cut_by_kill9_leaves_no_orphan, expiry_may_stop,
-    a_stop_or_start_cut_by_kill9_loses_nothing, a_restarted_engine_loses_nothing,
+    a_request_starts_one_that_is_stopped, a_stop_or_start_cut_by_kill9_loses_nothing,
+    a_restarted_engine_loses_nothing,
     an_engine_that_stands_still_is_no_end, a_volume_of_execd_that_was_pruned_is_made_again,
     two_servers_on_one_engine_keep_apart, works_in_the_network_of_the_host,
     the_example_of_init_config_works_unchanged, works_in_a_network_of_the_user,
