@@ -72,6 +72,8 @@ enum {
     PENDING_MS = LIFETIME_S * 1000, /* it expires then */
     READY_MS = 30 * 1000,
     STEP_MS = 500,
+    POLL_FIRST_MS = 20, /* most sandboxes are ready at once, or a moment later */
+    POLL_MS = 200,
 };
 
 /* As a task beside the command: a sandbox whose lifetime the user did not set lives as long as its
@@ -137,10 +139,12 @@ static int wait_until_ready(struct cli *cli, uint32_t limit_ms)
     uint64_t all = deadline_in_ms(limit_ms ? limit_ms : PENDING_MS);
     uint64_t ready = deadline_in_ms(limit_ms ? limit_ms : READY_MS);
     bool shown = isatty(STDERR_FILENO), drawn = false, pending;
+    uint32_t poll_ms = POLL_FIRST_MS;
     char message[OSB_MESSAGE_MAX] = "";
     int r;
 
-    while ((r = osb_sandbox_wait_ready(cli->sandbox, STEP_MS, 0)) == -ETIMEDOUT) {
+    while ((r = osb_sandbox_wait_ready(cli->sandbox, STEP_MS, poll_ms)) == -ETIMEDOUT) {
+        poll_ms = POLL_MS;
         pending = is_pending(cli, message);
         if (cli_interrupted())
             break;
