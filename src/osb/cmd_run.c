@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/time.h"
+
 /* What the shell of a new terminal runs, NULL for itself: the API of terminals takes no variables,
  * so the shell exports them, and is replaced by an interactive one when there is no command. */
 static const char *terminal_command(struct cli *cli, const char *const *words)
@@ -63,7 +65,16 @@ static int run_inside(struct cli *cli, const char *const *words)
 
 /* --- a new sandbox --- */
 
-enum { LIFETIME_S = 600, RENEW_FIRST_MS = 1000, RENEW_MS = LIFETIME_S * 1000 / 3 };
+enum {
+    LIFETIME_S = 600,
+    RENEW_FIRST_MS = 1000,
+    RENEW_MS = LIFETIME_S * 1000 / 3,
+    PENDING_MS = LIFETIME_S * 1000, /* it expires then */
+    READY_MS = 30 * 1000,
+    STEP_MS = 500,
+    POLL_FIRST_MS = 20, /* most sandboxes are ready at once, or a moment later */
+    POLL_MS = 200,
+};
 
 /* As a task beside the command: a sandbox whose lifetime the user did not set lives as long as its
  * command, and for LIFETIME_S if we are killed. Renewals that fail are tried again. */
@@ -103,6 +114,58 @@ static int end_sandbox(struct cli *cli)
     return r < 0 && r != -ENOENT ? cli_failed(cli) : EXIT_OK;
 }
 
+/* Whether the sandbox is Pending: its image is pulled, or it waits for a machine. On a terminal the
+ * server's message says how far that is. */
+static bool is_pending(struct cli *cli, char message[OSB_MESSAGE_MAX])
+{
+    struct osb_answer *answer = NULL;
+    const struct osb_info *info;
+    bool pending;
+
+    if (osb_sandbox_get(cli->client, osb_sandbox_id(cli->sandbox), &answer) < 0)
+        return false;
+    info = osb_info_at(answer, 0);
+    pending = info && strcmp(osb_info_state(info), "Pending") == 0;
+    if (pending)
+        (void)snprintf(message, OSB_MESSAGE_MAX, "%s", osb_info_message(info));
+    osb_answer_free(answer);
+    return pending;
+}
+
+/* A large image takes longer to pull than a sandbox to begin: while that is Pending it has
+ * PENDING_MS, then READY_MS, unless the user set a limit of all. */
+static int wait_until_ready(struct cli *cli, uint32_t limit_ms)
+{
+    uint64_t all = deadline_in_ms(limit_ms ? limit_ms : PENDING_MS);
+    uint64_t ready = deadline_in_ms(limit_ms ? limit_ms : READY_MS);
+    bool shown = isatty(STDERR_FILENO), drawn = false, pending;
+    uint32_t poll_ms = POLL_FIRST_MS;
+    char message[OSB_MESSAGE_MAX] = "";
+    int r;
+
+    while ((r = osb_sandbox_wait_ready(cli->sandbox, STEP_MS, poll_ms)) == -ETIMEDOUT) {
+        poll_ms = POLL_MS;
+        pending = is_pending(cli, message);
+        if (cli_interrupted())
+            break;
+        if (pending && !limit_ms)
+            ready = deadline_in_ms(READY_MS);
+        if (deadline_passed(pending ? all : ready))
+            break;
+        if (pending && shown && message[0])
+            drawn = fprintf(stderr, "\r\033[K%.76s", message) > 0;
+    }
+    if (drawn)
+        fputs("\r\033[K", stderr);
+    if (cli_interrupted())
+        return EXIT_OK;
+    if (r == -ETIMEDOUT)
+        return cli_error(cli, "Sandbox Error", "Sandbox %s was not ready in time%s%s",
+                         osb_sandbox_id(cli->sandbox), message[0] ? "; the last of it: " : "",
+                         message);
+    return r < 0 ? cli_failed(cli) : EXIT_OK;
+}
+
 /* Only the wait can be interrupted: a request that is given up may have made a sandbox, whose id we
  * would not know. What fails to become ready is deleted. */
 static int make_sandbox(struct cli *cli, struct osb_create *create)
@@ -116,8 +179,7 @@ static int make_sandbox(struct cli *cli, struct osb_create *create)
     if (!wait || cli_interrupted())
         return EXIT_OK;
     (void)cli_interruptible(cli, true);
-    if (osb_sandbox_wait_ready(cli->sandbox, create->ready_timeout_ms, 0) < 0 && !cli_interrupted())
-        status = cli_failed(cli);
+    status = wait_until_ready(cli, create->ready_timeout_ms);
     (void)cli_interruptible(cli, false);
     if (status != EXIT_OK)
         (void)end_sandbox(cli);

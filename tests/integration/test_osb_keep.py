@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """test_osb_keep.py OSB UNPACK SERVER BROKER EXECD SANDBOXCTL - osb image, pool and volume, osb open
 and osb sync against the real server."""
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "tools")]
 
 from osb_process import Osb, Screen  # noqa: E402
-from registry_process import Registry, make_layout  # noqa: E402
+from registry_process import Registry, make_layout, serving  # noqa: E402
 from server_process import SECONDS_MAX, ServerProcess, wait_for, why_not  # noqa: E402
 from tap import Tap, skip_all  # noqa: E402
 
@@ -49,6 +52,57 @@ def images_come_and_go(osb, folder):
     pruned = osb.json("image", "prune", "--all")
     assert len(pruned["removed"]) == 2 and pruned["freed_bytes"] > 1 << 20, pruned
     assert "No images found." in osb.ok("image", "ls")
+
+
+def gate_handler(port, opened):
+    """Leads to the registry at that port; manifests and blobs wait for the event."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path != "/v2/":
+                opened.wait(SECONDS_MAX)
+            request = urllib.request.Request(f"http://localhost:{port}{self.path}", headers={
+                "Accept": self.headers.get("Accept", "*/*")}, method=self.command)
+            with urllib.request.urlopen(request, timeout=SECONDS_MAX) as answer:
+                body = answer.read()
+                self.send_response(answer.status)
+                for name in ("Content-Type", "Docker-Content-Digest"):
+                    if answer.headers[name]:
+                        self.send_header(name, answer.headers[name])
+                self.send_header("Content-Length", answer.headers["Content-Length"])
+                self.end_headers()
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    return Handler
+
+
+def run_waits_for_its_image(osb, folder):
+    opened = threading.Event()
+    layout = folder / "layout"  # of images_come_and_go
+    subprocess.run(["umoci", "insert", "--rootless", "--image", f"{layout}:app", "/bin/busybox",
+                    "/bin/sh"], check=True, capture_output=True)
+    with Registry(folder / "registry") as registry, \
+            serving(gate_handler(registry.port, opened)) as gate:
+        registry.push(layout, "me/app:2")
+        image = f"localhost:{gate.server_port}/me/app:2"
+        screen = Screen(osb, "run", "--rm", "--image", image, "--pull", "IfNotPresent", "--",
+                        "echo", "it runs", columns=120)
+        screen.wait("me/app")  # what the server says while it pulls
+        opened.set()
+        screen.wait("it runs")
+        assert screen.end() == 0
+        opened.clear()
+        done = osb.run("run", "--rm", "--image", image, "--pull", "Always", "--ready-timeout", "1s",
+                       "--", "true")
+        opened.set()
+    assert done.returncode == 1 and "not ready in time" in done.stderr, done
+    assert osb.ids() == set()
+    osb.ok("image", "prune", "--all")
 
 
 def images_fail_with_reasons(osb, folder):
@@ -257,6 +311,7 @@ def sync_says_what_is_wrong(osb, folder, box):
 
 KEEP_TESTS = [
     images_come_and_go,
+    run_waits_for_its_image,
     images_fail_with_reasons,
     pools_are_made_by_options,
     volumes_outlive_sandboxes,
