@@ -30,6 +30,7 @@ HEAD_BYTES_MAX = 64 << 10
 BODY_BYTES_MAX = 64 << 20
 SECONDS_MAX = 60  # nothing here takes longer
 CLOSE_SECONDS_MAX = 30  # for a client to close its connections; the wait ends when it has
+LEFT_OPEN_SECONDS_MAX = 10  # the same for a published one, of which some never do
 REASONS = {200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 206: "Partial Content",
            400: "Bad Request", 404: "Not Found", 409: "Conflict", 429: "Too Many Requests",
            500: "Internal Server Error", 502: "Bad Gateway", 503: "Service Unavailable"}
@@ -375,7 +376,8 @@ class Session:
     def finish(self):
         """Ends the session; what was missing counts as a problem."""
         if self.listener:
-            end = time.monotonic() + CLOSE_SECONDS_MAX
+            wait = LEFT_OPEN_SECONDS_MAX if self.published else CLOSE_SECONDS_MAX
+            end = time.monotonic() + wait
             while self.open and time.monotonic() < end:
                 time.sleep(0.005)
             self.listener.shutdown()

@@ -219,10 +219,16 @@ func (c *ExecdClient) GetMetrics(ctx context.Context) (*Metrics, error) {
 func (c *ExecdClient) WatchMetrics(ctx context.Context, take func(Metrics) error) error {
 	return c.endless(ctx, &request{method: http.MethodGet, path: "/metrics/watch"},
 		func(event StreamEvent) error {
-			var m Metrics
+			var m struct {
+				Metrics
+				Error string `json:"error"`
+			}
 			if err := json.Unmarshal([]byte(event.Data), &m); err != nil {
 				return fmt.Errorf("opensandbox: metrics are not JSON: %w", err)
 			}
-			return take(m)
+			if m.Error != "" {
+				return fmt.Errorf("opensandbox: metrics: %s", m.Error)
+			}
+			return take(m.Metrics)
 		})
 }

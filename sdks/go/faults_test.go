@@ -175,6 +175,19 @@ func TestTheTimeOfAHandlerDoesNotCountAsSilence(t *testing.T) {
 	}
 }
 
+func TestACommentIsASignOfLife(t *testing.T) {
+	dog := &watchdog{idle: time.Hour, bite: func() { t.Error("it bit") }}
+	events := 0
+	watched := dog.watch(func(StreamEvent) error { events++; return nil })
+	must(t, readEvents(strings.NewReader("data: {}\n\n: here\n\n"), watched))
+	if dog.timer == nil || !dog.timer.Stop() {
+		t.Error("a stream of comments is not timed")
+	}
+	if events != 1 {
+		t.Errorf("%d events were handled", events)
+	}
+}
+
 func TestACancelledCallLeavesNothing(t *testing.T) {
 	r := newRecorder(t)
 	r.withSandbox()

@@ -656,7 +656,8 @@ class Operations:
             elif event.type == "sandbox.paused":
                 found = event
         await done(stream.aclose() if self.is_async else stream.close())
-        return {"type": found.type, "state": found.state, "mine": found.sandbox_id == self.sandbox.id}
+        return {"type": found.type, "state": found.state,
+                "mine": found.sandbox_id == self.sandbox.id}
 
     # --- images, pools, volumes ---
 

@@ -161,8 +161,19 @@ namespace OpenSandbox.Adapters
         {
             await foreach (var data in EventStream.OpenAsync(_api, HttpMethod.Get, "/metrics/watch", null,
                                                              ct).ConfigureAwait(false))
+            {
+                var failure = EventStream.Parse<Failure>(data).Error;
+                if (failure != null)
+                    throw new SandboxInternalException("metrics: " + failure);
                 yield return EventStream.Parse<SandboxMetrics>(data);
+            }
             throw new StreamEndedException("the stream of metrics ended");
+        }
+
+        private sealed class Failure
+        {
+            [JsonPropertyName("error")]
+            public string? Error { get; set; }
         }
     }
 }

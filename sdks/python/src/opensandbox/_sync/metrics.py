@@ -27,12 +27,18 @@ class MetricsSync:
     def watch(self) -> Stream[SandboxMetrics]:
         """The figures, about once a second, until the caller stops."""
         batches = self._http.events("GET", "/metrics/watch")
+        failed = ""
         try:
             with closing(batches):
                 for batch in batches:
                     for event in batch:
+                        failed = failed or str(event.get("error") or "")
                         if "cpu_count" in event:
                             yield parsed(SandboxMetrics, event)
+                    if failed:
+                        break
         except SandboxInternalException as error:
             raise ended_without_last_event("metrics.watch", error) from error
+        if failed:
+            raise SandboxInternalException(f"metrics.watch: {failed}")
         raise ended_without_last_event("metrics.watch")
