@@ -35,6 +35,10 @@ class Deployed:
 
     host, port, api_key = None, 8080, API_KEY
 
+    @property
+    def domain(self):
+        return f"{self.host}:{self.port}"
+
     def request(self, method, path, body=None):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=SECONDS_MAX)
         try:

@@ -2,6 +2,7 @@
 are rendered, and a real API server judges every object of them."""
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import tarfile
@@ -125,8 +126,11 @@ def kustomize_base():
 
 
 def examples():
+    metrics = (ROOT / "src/server/http/metrics.c").read_text()
     for path in sorted((DEPLOY / "examples").glob("*.yaml")):
-        judge(pathlib.Path(path).read_text())
+        for made in judge(pathlib.Path(path).read_text()):
+            for name in re.findall(r"'opensandbox_(\w+)'", str(made["spec"].get("metrics"))):
+                assert f'{{"{name}",' in metrics, f"the server has no metric {name}"
 
 
 def check(tap, cluster):

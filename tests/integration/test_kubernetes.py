@@ -227,6 +227,8 @@ def objects_of_others_are_taken_over():
         "metadata": {"name": "made-by-hand", "labels": {"opensandbox.io/id": "made-by-hand"}},
         "spec": {"replicas": 1, "template": {"spec": {"containers": [
             {"name": "sandbox", "image": "busybox", "command": ["sh"]}]}}}})
+    assert call("GET", "/sandboxes/made-by-hand", want=200)["id"] == "made-by-hand"  # at once
+    assert call("GET", "/sandboxes/made-by-nobody")[0] == 404
     wait_state("made-by-hand", "Running")
     assert get("made-by-hand")["image"]["uri"] == "busybox"
     with Gateway(SERVER, "made-by-hand") as gateway:

@@ -1,5 +1,6 @@
 /* reconcile.c - makes store, table and runtime agree: fully at start-up, then periodically. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -148,6 +149,8 @@ static void take_over(struct reconcile *rc, struct str id)
     free(spec);
     if (r >= 0 && f->row.spec.p)
         r = store_insert(rc->table->conf.store, &f->row, &e);
+    if (r == -EEXIST)
+        return; /* a round and a request met */
     if (r < 0) {
         log_event(LOG_WARN, "cannot take over a sandbox of another server, trying again later",
                   LOG_STR("sandbox", id), LOG_STR("error", e.msg));
@@ -400,6 +403,60 @@ void sandboxes_take(struct sandboxes *t, const struct store_sandbox *row)
     sb = map_get(&t->by_id, row->id);
     events_publish(t->conf.events, sb, NULL);
     resume_life(sb);
+}
+
+/* --- one that a request names --- */
+
+struct question {
+    struct reconcile rc; /* of one sandbox; has the job */
+    char id[ID_UUID_MAX];
+    sandboxes_asked_fn *done;
+    void *user;
+};
+
+static void question_work(struct pool_job *job)
+{
+    struct question *q = container_of(job, struct question, rc.job);
+
+    take_over(&q->rc, str_of(q->id));
+}
+
+static void on_question_done(struct pool_job *job, int error)
+{
+    struct question *q = container_of(job, struct question, rc.job);
+    struct sandboxes *t = q->rc.table;
+
+    for (struct found *f = q->rc.found; f && !error; f = f->next) {
+        log_event(LOG_INFO, "took over a sandbox of another server", LOG_STR("sandbox", f->row.id));
+        sandboxes_take(t, &f->row);
+    }
+    t->questions--;
+    q->done(q->user);
+    arena_done(&q->rc.arena);
+    free(q);
+    sandboxes_op_ended(t);
+}
+
+void sandboxes_ask(struct sandboxes *t, struct str id, sandboxes_asked_fn *done, void *user)
+{
+    enum { QUESTIONS_MAX = 32 }; /* others are not asked: an id that nobody has costs a request */
+    struct question *q;
+
+    if (!runtime_can(t->conf.runtime, RUNTIME_CAN_SHARE) || t->questions >= QUESTIONS_MAX ||
+        id.n >= ID_UUID_MAX) {
+        done(user);
+        return;
+    }
+    q = mem_new(struct question);
+    q->rc.table = t;
+    q->done = done;
+    q->user = user;
+    arena_init(&q->rc.arena, RECONCILE_ARENA_MAX);
+    (void)snprintf(q->id, sizeof(q->id), "%.*s", STR_ARG(id));
+    t->questions++;
+    t->busy++;
+    if (pool_submit(t->conf.pool, &q->rc.job, t->conf.loop, question_work, on_question_done, 0) < 0)
+        on_question_done(&q->rc.job, EAGAIN);
 }
 
 int sandboxes_load(struct sandboxes *t, struct err *e)

@@ -120,6 +120,10 @@ void sandboxes_take(struct sandboxes *t, const struct store_sandbox *row);
 
 /* Compares with the runtime soon: it has more than it had (RUNTIME_CAN_SHARE). */
 void sandboxes_look(struct sandboxes *t);
+/* Takes over a sandbox that another server made, if the runtime has one of that id, then calls
+ * `done` on the loop, in any case; at once where there are no other servers. */
+typedef void sandboxes_asked_fn(void *user);
+void sandboxes_ask(struct sandboxes *t, struct str id, sandboxes_asked_fn *done, void *user);
 
 /* Why a sandbox in that state cannot be reached; NULL = it can. */
 const char *sandbox_state_refusal(enum sandbox_state state);

@@ -19,6 +19,7 @@ struct sandboxes {
     size_t busy;           /* number of operations that have not ended */
     struct loop_timer reconcile;
     struct reconcile *reconciling; /* the current round, or NULL */
+    size_t questions;              /* of sandboxes_ask(), under way */
     bool look_again;               /* another round is wanted right after it */
     struct pools *pools;           /* NULL = none */
     struct map doubts;             /* ids whose rows may be stored, though their creation failed */

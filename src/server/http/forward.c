@@ -468,7 +468,7 @@ void handle_anywhere(struct http_req *req)
 {
     char key[CLUSTER_KEY_MAX] = "";
 
-    if (shared_snapshots_wait(req))
+    if (shared_wait(req))
         return;
     if (!server_of(req)->forwarding || !find_key(req, key)) {
         handle_here(req);

@@ -110,9 +110,9 @@ void pending_end(struct pending *p);
 void handle_anywhere(struct http_req *req);
 void handle_here(struct http_req *req); /* the row's own handler */
 
-/* shared_snapshots.c: of a request about snapshots that other servers make, too. True: it calls
- * handle_here() once this one knows them. */
-bool shared_snapshots_wait(struct http_req *req);
+/* shared.c: of a request about what other servers of a cluster make, too. True: it calls
+ * handle_here() once this one knows of it. */
+bool shared_wait(struct http_req *req);
 
 /* Starts to forward; s->cluster is there. */
 int forwarding_new(struct server *s, struct err *e);

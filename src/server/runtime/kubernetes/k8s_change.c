@@ -173,9 +173,12 @@ int k8s_describe_sandbox(struct runtime *r, struct arena *a, struct str id,
                          struct runtime_description *ret, struct err *e)
 {
     struct k8s *k = k8s_of(r);
+    auto_object *known = k8s_table_object(&k->table, id);
     auto_object *o = NULL;
-    int result = has_token(k, id, e);
+    int result = known ? 0 : k8s_fetch(k, id, e); /* the informer may be late */
 
+    if (result == 0)
+        result = has_token(k, id, e);
     if (result < 0)
         return result;
     o = k8s_table_object(&k->table, id);

@@ -1,4 +1,5 @@
-/* shared_snapshots.c - requests about snapshots wait until this server knows what others made. */
+/* shared.c - requests about what other servers of a cluster make wait until this one knows of it:
+ * all about snapshots, and those that name a sandbox that is not here. */
 #include "base/mem.h"
 #include "server/http/routes.h"
 #include "server/http/server_internal.h"
@@ -49,25 +50,52 @@ static bool is_about(const struct http_req *req, struct str *ret_id)
     return true;
 }
 
-bool shared_snapshots_wait(struct http_req *req)
+/* A sandbox that is named by who may use the API, and is not here. */
+static struct str unknown_sandbox(struct http_req *req)
+{
+    struct str id = http_req_param(req, "sandboxId");
+
+    if (req->route->flags & ROUTE_STREAM_BODY || guard_principal(req)->role == ROLE_NONE ||
+        sandboxes_find(server_of(req)->sandboxes, id))
+        return STR_NONE;
+    return id;
+}
+
+static struct wait *wait_new(struct http_req *req)
 {
     static const struct http_req_ops ops = {.on_close = on_close};
-    struct snapshots *t = server_of(req)->snapshots;
-    struct wait *w;
-    struct str id;
+    struct wait *w = mem_new(struct wait);
 
-    if (!t || !snapshots_shared(t) || !is_about(req, &id))
-        return false;
-    w = mem_new(struct wait);
     w->req = req;
     w->body = req->body.n ? arena_str(&req->arena, req->body) : STR_NONE;
     if (req->body.n && !w->body.p) {
         free(w);
         http_reply_error(req, 503, "SERVICE_UNAVAILABLE", "out of memory for this request");
-        return true;
+        return NULL;
     }
     req->ops = &ops;
     req->user = w;
-    snapshots_look(t, id, on_looked, w);
+    return w;
+}
+
+bool shared_wait(struct http_req *req)
+{
+    struct server *s = server_of(req);
+    struct str id = STR_NONE;
+    bool snapshots;
+    struct wait *w;
+
+    if (!runtime_can(s->runtime, RUNTIME_CAN_SHARE))
+        return false;
+    snapshots = s->snapshots && snapshots_shared(s->snapshots) && is_about(req, &id);
+    if (!snapshots)
+        id = unknown_sandbox(req);
+    if (!snapshots && !id.n)
+        return false;
+    w = wait_new(req);
+    if (w && snapshots)
+        snapshots_look(s->snapshots, id, on_looked, w);
+    else if (w)
+        sandboxes_ask(s->sandboxes, id, on_looked, w);
     return true;
 }
