@@ -172,8 +172,8 @@ void http_server_cut_all(struct http_server *s);
 /* Closes the connections for whose http_server_guest.user it returns true. */
 void http_server_cut(struct http_server *s, bool (*which)(void *conn_user, void *user), void *user);
 
-/* Stops listening, closes idle connections (conf.linger_ms), lets requests finish for up to grace_ms, then cuts the
- * others. on_drained comes once, from the loop. */
+/* Stops listening, closes idle connections (after conf.linger_ms), lets requests finish for up to
+ * grace_ms, then cuts the others. on_drained comes once, from the loop. */
 void http_server_drain(struct http_server *s, uint32_t grace_ms, void (*on_drained)(void *user),
                        void *user);
 

@@ -14,7 +14,7 @@ const box = boxes[8];
 await api('POST', `/v1/sandboxes/${boxes[2]}/pause`);
 await api('POST', `/v1/sandboxes/${box}/snapshots`, {name: 'before-upgrade'});
 await api('POST', `/v1/sandboxes/${box}/fork`, {count: 2, metadata: {name: 'demo-fork', 'fork-of': box}});
-await call('/v1/images/pull', {image: {uri: IMAGE}});
+await api('POST', '/v1/images/pull', {image: {uri: IMAGE}});
 await api('POST', '/v1/volumes', {name: 'datasets'});
 await api('POST', '/v1/volumes', {name: 'models', size: '64Mi'}).catch(() => undefined);
 await api('POST', '/v1/pools', {name: 'python', template: {image: {uri: 'host'}, entrypoint: ['tail', '-f', '/dev/null'], resourceLimits: {memory: '256Mi'}}, capacitySpec: {bufferMin: 1, bufferMax: 3, poolMin: 0, poolMax: 10}});

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The web console in Chromium, against a real server.
 
-Usage: test_console.py MODULES PROVIDER SERVER BROKER EXECD SANDBOXCTL EGRESS UNPACK [SHOTS]. TAP on
-standard output. Needs root, chromium and node, and docker-registry, skopeo and umoci for an image. MODULES is the node_modules of package.json beside
-this file, PROVIDER that of tests/node, which has the OpenID provider. With SHOTS, a directory,
-pictures of all pages are stored there instead (shots.mjs). console.mjs drives the browser; a line
-"@ COMMAND" of its output is for this program.
+Usage: test_console.py MODULES PROVIDER SERVER BROKER EXECD SANDBOXCTL EGRESS UNPACK [SHOTS]. TAP
+on standard output. Needs root, chromium and node, and docker-registry, skopeo and umoci for an
+image. MODULES is the node_modules of package.json beside this file, PROVIDER that of tests/node,
+which has the OpenID provider. With SHOTS, a directory, pictures of all pages are stored there
+instead (shots.mjs). console.mjs drives the browser; a line "@ COMMAND" of its output is for this
+program.
 """
 import contextlib
 import json
@@ -85,15 +86,16 @@ def main():
     server, broker, execd, ctl, egress, unpack = (os.path.abspath(path) for path in programs[:6])
     tap.skip_all(why_not() or (None if shutil.which("chromium") else "chromium is not installed"))
     config = {"egress": {"program": egress, "upstreams": ["127.0.0.1:9"]},
-              "embedded": {"unpack_program": unpack}, "images": {"pull_policy": "IfNotPresent"}}
+              "embedded": {"unpack_program": unpack},
+              "images": {"pull_policy": "IfNotPresent"}}
     running = ServerProcess(server, broker, execd, ctl, config)
     with contextlib.ExitStack() as stack:
         issuer = provide(stack, provider_modules, running)
         image = publish(stack)
         stack.enter_context(running)
         env = dict(os.environ, BASE=running.url, KEY=running.api_key, SHOTS=shots,
-                   MODULES=os.path.abspath(modules), ISSUER=issuer, IMAGE=image, HOME=str(running.folder),
-                   CHROMIUM=shutil.which("chromium"))
+                   MODULES=os.path.abspath(modules), ISSUER=issuer, IMAGE=image,
+                   HOME=str(running.folder), CHROMIUM=shutil.which("chromium"))
         program = HERE / ("shots.mjs" if shots else "console.mjs")
         with subprocess.Popen(["node", program], env=env, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True) as process:

@@ -730,9 +730,9 @@ def drains_and_leaves_sandboxes_running():
 
 
 class Asking:
-    """A client that sends one request after the other until the port is closed: over one connection,
-    or each over a new one. `lost` counts requests that were sent and not answered, unless this
-    client itself was slow to send: connections stay open for half a second only."""
+    """A client that sends one request after the other until the port is closed: over one
+    connection, or each over a new one. `lost` counts requests that were sent and not answered,
+    unless this client itself was slow to send: connections stay open for half a second only."""
 
     def __init__(self, server, keeps):
         self.server, self.keeps = server, keeps

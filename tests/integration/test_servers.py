@@ -408,12 +408,13 @@ def a_rolling_restart_refuses_nothing():
     a, b = pair()
     names = {"a": a.create(), "b": b.create()}
     stop, failed, count = [], [], [0]
+    locks = {"a": threading.Lock(), "b": threading.Lock()}
 
     def ask(through):
         other = "b" if through == "a" else "a"
         while not stop:
-            if not SERVERS[through].restarting:  # its own clients have gone to the other
-                for of in (through, other):
+            with locks[through]:
+                for of in (through, other) if not SERVERS[through].restarting else ():
                     path = f"/v1/sandboxes/{names[of]}"
                     reply = SERVERS[through].request("GET", path)
                     count[0] += 1
@@ -436,9 +437,9 @@ def a_rolling_restart_refuses_nothing():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         asking = [pool.submit(ask, name) for name in "ab"]
         try:
-            for server in (a, b):
-                server.restarting = True  # as a balancer in front takes it out first
-                time.sleep(0.3)
+            for name, server in (("a", a), ("b", b)):
+                with locks[name]:  # a balancer in front takes it out first: its clients have gone
+                    server.restarting = True
                 server.restart()
                 server.restarting = False
                 time.sleep(0.5)

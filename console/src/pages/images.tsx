@@ -56,7 +56,7 @@ export function ImagesPage() {
   };
   return (
     <>
-      <PageHead title="Images" about={data ? `${bytes(data.reduce((n, i) => n + i.size, 0))} in ${data.length} images` : undefined}>
+      <PageHead title="Images" about={data ? `${bytes(data.reduce((n, i) => n + i.size, 0))} in ${data.length} ${data.length === 1 ? 'image' : 'images'}` : undefined}>
         {can.all && <Button icon="refresh" onClick={() => void prune()}>Prune</Button>}
       </PageHead>
       {can.write && <Card title="Pull an image">

@@ -23,7 +23,7 @@
 enum {
     KEPT_MAX = 256,
     FIND_MS = 12 * 1000, /* a statement of the database has 10 s */
-    /* How long a request waits for a server that restarts: it may drain for 10 s, its port closed. */
+    /* How long a request waits for a server that restarts. That may drain for 10 s. */
     RESTART_MS = 20 * 1000,
     RESTART_LOOK_MS = 100,
     ANSWER_MS = 330 * 1000, /* of the API, which may wait for 300 s; the gateway has no limit */
