@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "shared"
 from main import run_cells  # noqa: E402
 from opensandbox_example import connection, image  # noqa: E402
 
+from code_interpreter import CodeInterpreter  # noqa: E402
 from opensandbox import Sandbox, SandboxManager  # noqa: E402
 from opensandbox.models import CapacitySpec  # noqa: E402
 
@@ -40,8 +41,11 @@ async def main():
                 connection_config=connection())
             async with sandbox:
                 try:
-                    seen = await sandbox.commands.run("echo TEST_ENV=$TEST_ENV")
-                    print(seen.text)
+                    interpreter = await CodeInterpreter.create(sandbox)
+                    seen = await interpreter.codes.run(
+                        "import os\nprint('TEST_ENV=' + os.environ['TEST_ENV'])",
+                        language="python")
+                    print(seen.text.strip())
                     await run_cells(sandbox, ["python"])
                 finally:
                     await sandbox.kill()

@@ -26,17 +26,17 @@ enum {
 #define ENVS_FILE       "/opt/opensandbox/.env" /* the default that clients expect */
 #define ENVS_CLAIM_FILE "/opt/opensandbox/.env.claim"
 
-/* NULL-terminated "NAME=VALUE" rows in `a`, each name once. `file` is the text of the files, `extra`
- * the variables of the request. -ENOMEM when the arena is full. */
+/* NULL-terminated "NAME=VALUE" rows in `a`, each name once. `file` is the text of the files,
+ * `extra` the variables of the request. -ENOMEM when the arena is full. */
 int envs_make(struct arena *a, const char *const *ours, struct str file,
               const struct json_pair *extra, size_t extra_count, const char *const **ret) MUST_USE;
 
 /* Sets EXECD_ENVS for execd and its children, unless it is set. For start-up. Returns the file's
  * name, never "". */
 const char *envs_name_file(void);
-/* Reads the file of a claim and the one that EXECD_ENVS names, if any, into `out`. An unreadable file
- * logs a warning and counts as empty; so does a missing one, without a warning. Reads two small
- * files: fine on the loop thread. */
+/* Reads the file of a claim and the one that EXECD_ENVS names, if any, into `out`. An unreadable
+ * file logs a warning and counts as empty; so does a missing one, without a warning. Reads two
+ * small files: fine on the loop thread. */
 void envs_read_file(const char *const *ours, struct buf *out);
 
 /* Whether the kernel accepts it as the name of a variable. */
