@@ -9,9 +9,9 @@
  * each step. At the end, open streams have drain_ms to deliver their last data to their clients. */
 #pragma once
 
-#include "execd/log/log_file.h"
 #include "execd/init/entry.h"
 #include "execd/isolated/isolated.h"
+#include "execd/log/log_file.h"
 #include "execd/metrics/metrics.h"
 
 struct init_conf {

@@ -2,8 +2,8 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "execd/log/redact.h"
 #include "execd/core/routes.h"
+#include "execd/log/redact.h"
 
 enum {
     TEXT_BYTES_MAX = 1024,       /* of a client's text */

@@ -38,9 +38,9 @@ struct claim {
     struct arena arena;
     struct api_create spec;
     struct buf env; /* the file with its variables; empty = none */
-    bool runs;    /* its entrypoint is not the template's */
-    bool dirty;   /* the sandbox has something of this claim */
-    bool as_root; /* its variables are written by root: the image's user could not */
+    bool runs;      /* its entrypoint is not the template's */
+    bool dirty;     /* the sandbox has something of this claim */
+    bool as_root;   /* its variables are written by root: the image's user could not */
     struct err refused;
     unsigned tries;
     struct sandbox_grant grant, mark;
