@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -329,11 +330,12 @@ def a_server_that_is_killed_comes_back_to_its_sandboxes():
 def a_rolling_restart_refuses_nothing():
     a, b = pair()
     names = {"a": a.create(), "b": b.create()}
-    stop, failed, count = [], [], [0]
+    stop, failed, count, idle = [], [], [0], {name: threading.Event() for name in "ab"}
 
     def ask(through):
         other = "b" if through == "a" else "a"
         while not stop:
+            idle[through].clear()
             if not SERVERS[through].restarting:  # its own clients have gone to the other
                 for of in (through, other):
                     path = f"/v1/sandboxes/{names[of]}"
@@ -352,15 +354,17 @@ def a_rolling_restart_refuses_nothing():
                     made = reply[2].get("id")
                     if SERVERS[through].request("DELETE", f"/v1/sandboxes/{made}")[0] != 204:
                         failed.append((through, "DELETE", made))
+            idle[through].set()
             time.sleep(0.01)
 
     a.restarting = b.restarting = False
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         asking = [pool.submit(ask, name) for name in "ab"]
         try:
-            for server in (a, b):
+            for name, server in (("a", a), ("b", b)):
                 server.restarting = True  # as a balancer in front takes it out first
-                time.sleep(0.3)
+                idle[name].clear()
+                assert idle[name].wait(SECONDS_MAX), "requests under way do not end"
                 server.restart()
                 server.restarting = False
                 time.sleep(0.5)
