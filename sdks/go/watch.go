@@ -40,7 +40,9 @@ func (c *LifecycleClient) WatchEvents(ctx context.Context, opts WatchEventsOptio
 			if e, refused = lifecycleEvent(event); refused == nil {
 				refused = take(e)
 			}
-			last = e.ID
+			if e.ID != "" {
+				last = e.ID
+			}
 			return refused
 		})
 		if refused != nil || last == "" || !errors.Is(err, ErrStreamEnded) {

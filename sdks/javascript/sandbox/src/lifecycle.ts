@@ -227,7 +227,7 @@ export class SandboxesAdapter implements Sandboxes {
                 for await (const events of batches(response, this.client.settings.streamIdleTimeoutMs))
                     for (const event of events) {
                         const found = lifecycleEventOf(event as unknown as wire.LifecycleEvent);
-                        last = found.id;
+                        last = found.id ?? last;
                         yield found;
                     }
             } catch (error) {

@@ -120,7 +120,8 @@ namespace OpenSandbox.Adapters
                         var found = EventStream.Parse<LifecycleEvent>(stream.Current);
                         if (found.Type.Length == 0)
                             found.Type = LifecycleEventTypes.Reset; // {}
-                        last = found.Id.Length > 0 ? found.Id : null;
+                        if (found.Id.Length > 0)
+                            last = found.Id;
                         yield return found;
                     }
                 }

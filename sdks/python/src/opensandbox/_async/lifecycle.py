@@ -277,7 +277,7 @@ class Sandboxes:
                     async for batch in batches:
                         for found in batch:
                             event = parsed(LifecycleEvent, {"type": "reset", **found})
-                            last = event.id
+                            last = event.id or last
                             yield event
             except SandboxInternalException as error:
                 cause = error

@@ -21,6 +21,7 @@ internal class EventWatch(
     private val sandboxId: String?,
     after: String?,
 ) : AutoCloseable {
+    @Volatile
     private var isClosed = false
     private var stream = open(after)
 
@@ -54,12 +55,13 @@ internal class EventWatch(
                 try {
                     while (now.hasNext()) {
                         val event = now.next()
-                        last = event.id
+                        last = event.id ?: last
                         yield(event)
                     }
                 } catch (e: SandboxStreamException) {
                     if (last == null) throw e
                 }
+                if (isClosed) return@iterator
                 val next = open(last ?: return@iterator) // closed otherwise
                 if (!goOn(next)) return@iterator
             }
