@@ -76,7 +76,7 @@ def publish(stack):
     """A registry with an image; the image's name."""
     folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
     registry = stack.enter_context(registry_process.Registry(folder / "registry"))
-    registry.push(registry_process.make_layout(folder), "team/app:1.2")
+    registry.push(registry_process.make_layout(folder, big_mb=64), "team/app:1.2")
     return f"{registry.host}/team/app:1.2"
 
 

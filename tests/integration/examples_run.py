@@ -116,7 +116,7 @@ class Examples:
         if not shutil.which("go"):
             raise Skip("there is no go; tools/deps test installs it")
         call(["go", "build", "-o", program, f"./{name}/go"], cwd=ROOT / "examples",
-             env={**os.environ, "GOPROXY": "off"})
+             env={**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false"})
         return [program]
 
     @staticmethod

@@ -490,7 +490,7 @@ def expiry_may_stop():
     run(name, "echo kept > /root/f")
     status, _, body = SERVER.request(
         "POST", f"/v1/sandboxes/{name}/renew-expiration",
-        {"expiresAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))})
+        {"expiresAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8))})
     assert status == 200, (status, body)
     wait_for(lambda: get(name)["status"]["reason"] == "STOPPED", "its expiry")
     do(name, "start")
@@ -553,6 +553,10 @@ def files_that_somebody_removed_are_not_promised():
     delete(other)
 
 
+def is_running(name):
+    return ENGINE.inspect(name)["State"]["Running"]
+
+
 def a_stop_or_start_cut_by_kill9_loses_nothing():
     name = create(persistent=True)
     run(name, "echo kept > /root/f")
@@ -566,10 +570,9 @@ def a_stop_or_start_cut_by_kill9_loses_nothing():
             SERVER.kill9()
             connection.close()
             SERVER.start()
-            status = get(name)["status"]
+            wait_for(lambda: is_running(name) == (state(name) == "Running"), "one state", 20)
+            status, runs = get(name)["status"], is_running(name)
             seen.add((what, status["state"], status["reason"]))
-            runs = ENGINE.inspect(name)["State"]["Running"]
-            assert (status["state"] == "Running") == runs, (status, runs)
             if not runs:
                 do(name, "start")
             assert run(name, "cat /root/f") == "kept"
