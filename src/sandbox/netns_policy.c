@@ -644,10 +644,16 @@ static void fill_slot(struct policy_change *c)
     }
 }
 
+/* Notes of packets are by address, which the next sandbox of the slot will have: none are left to it.
+ * Those of other sandboxes since the last reading go with them. */
 static void fill_clear(struct policy_change *c)
 {
     nft_branch_add(&c->b, &c->table, c->names.chain);
     nft_branch_add(&c->b, &c->table, c->names.denied);
+    for (size_t i = 0; i < POLICY_VERSIONS; i++) {
+        nft_notes_add(&c->b, &c->table, &denied_notes[i]);
+        nft_notes_empty(&c->b, &c->table, &denied_notes[i]);
+    }
     for (size_t i = 0; i < POLICY_VERSIONS; i++) {
         put_address(c, &policy_versions[i], &policy_versions[i].guard, false);
         put_address(c, &policy_versions[i], &policy_versions[i].member, false);

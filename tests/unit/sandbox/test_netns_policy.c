@@ -324,6 +324,9 @@ TEST(netns_policy, tells_once_what_it_dropped)
     CHECK(memcmp(got[1].from, &from.v6, 16) == 0);
     CHECK(memcmp(got[1].to, entry_of(NETNS_DENY, "2001:db8:3::9", 128).addr, 16) == 0);
     CHECK_EQ(netns_policy_denied(conf, got, NULL), 0);
+    CHECK(!reaches(&w, sandbox, "203.0.113.9"));
+    CHECK_EQ(netns_policy_clear(conf, 0, NULL), 0); /* for the next sandbox of the slot */
+    CHECK_EQ(netns_policy_denied(conf, got, NULL), 0);
 }
 
 TEST(netns_policy, refuses_what_it_could_not_program)
