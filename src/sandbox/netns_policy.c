@@ -644,8 +644,8 @@ static void fill_slot(struct policy_change *c)
     }
 }
 
-/* Notes of packets are by address, which the next sandbox of the slot will have: none are left to it.
- * Those of other sandboxes since the last reading go with them. */
+/* Notes of packets are by address, which the next sandbox of the slot will have: none are left to
+ * it. Those of other sandboxes since the last reading go with them. */
 static void fill_clear(struct policy_change *c)
 {
     nft_branch_add(&c->b, &c->table, c->names.chain);

@@ -26,7 +26,15 @@ class DiskBroker(Broker):
         return self.ok("log", name)
 
     def images(self):
-        return list(self.state.glob("slots/*/disk.img"))
+        return [file for file in self.disks() if file.name == "disk.img"]
+
+    def disks(self):
+        """Of all slots. One that is removed while they are listed has none."""
+        found = []
+        for slot in (self.state / "slots").iterdir():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found += [file for file in slot.iterdir() if file.name.startswith("disk")]
+        return found
 
     def attached(self):
         """Loop devices on files of ours, also on deleted ones."""
@@ -103,8 +111,7 @@ def leaves_nothing_behind(broker):
     os.kill(pid, 9)  # without the broker's help: the loop device detaches by itself
     wait_for(lambda: not broker.attached(), "the loop device to go")
     broker.ok("remove", "gone")
-    wait_for(lambda: not broker.images() and not list(broker.state.glob("slots/*/disk*")),
-             "the cleaner")
+    wait_for(lambda: not broker.disks(), "the cleaner")
     assert str(broker.state) not in pathlib.Path("/proc/self/mountinfo").read_text("utf-8")
 
 
