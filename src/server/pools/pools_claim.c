@@ -217,7 +217,7 @@ static void claim_env(struct claim *c, struct sandbox *sb)
     (void)snprintf(type, sizeof(type), "multipart/form-data; boundary=%s", boundary);
     if (form_write(c, boundary, &body) < 0) {
         (void)err_set(&e, EMSGSIZE, "too long");
-        on_env(c, sb, &e);
+        claim_errand_failed(c, sb, "env", &e);
         return;
     }
     pool_errand_start(c->all, sb,
