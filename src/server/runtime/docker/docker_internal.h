@@ -173,7 +173,7 @@ int docker_sidecar_start(struct docker *d, struct runtime_create *c, struct dock
  * the plan; of a rollback, those that it has. */
 int docker_secrets_hand_over(struct docker *d, struct runtime_create *c, struct docker_plan *p,
                              struct err *e);
-/* Where the sidecar's control is, and whether it may get secrets there. */
+/* Where the sidecar's control is. */
 int docker_sidecar_address(struct docker *d, struct str id, struct sock_addr *ret, struct err *e);
 /* Puts what the sidecar has into the facts of its sandbox: address, port, and that it is gone. */
 int docker_sidecar_join(struct docker *d, struct str id, struct docker_facts *facts, struct err *e);
