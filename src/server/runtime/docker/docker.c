@@ -222,8 +222,8 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
         return err_set(e, EBUSY, "%s", e->msg);
     if (result < 0 && result != -ENOENT)
         return result;
-    boxes_remove(&d->boxes, id);
-    give_ports(d, labels);
+    if (!boxes_remove(&d->boxes, id))
+        give_ports(d, labels);
     result = has_text(labels, STR(LABEL_EGRESS_TOKEN)) ? docker_sidecar_remove(d, id, e) : 0;
     if (result < 0)
         return result;
