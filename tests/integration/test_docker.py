@@ -391,6 +391,11 @@ def named_volumes_outlive_a_sandbox_or_go_with_it():
     with sandbox(volumes=volume("goes", deleteOnSandboxTermination=True)):
         assert ENGINE.request("GET", "/volumes/goes")[0] == 200
     assert ENGINE.request("GET", "/volumes/goes")[0] == 404
+    with sandbox(volumes=volume("goes", deleteOnSandboxTermination=True) +
+                 [{"name": "w", "pvc": {"claimName": "keep-it"}, "mountPath": "/kept"}]) as name:
+        ENGINE.request("DELETE", f"/containers/sandbox-{name}?force=1")
+        wait_for(lambda: state(name) == "Failed", "the end of a removed container", 20)
+    assert ENGINE.request("GET", "/volumes/goes")[0] == 404
     status, _, body = SERVER.request("DELETE", "/v1/volumes/keep-it")
     assert status == 204, (status, body)
 
