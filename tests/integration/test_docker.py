@@ -391,6 +391,11 @@ def named_volumes_outlive_a_sandbox_or_go_with_it():
     with sandbox(volumes=volume("goes", deleteOnSandboxTermination=True)):
         assert ENGINE.request("GET", "/volumes/goes")[0] == 200
     assert ENGINE.request("GET", "/volumes/goes")[0] == 404
+    with sandbox(volumes=volume("goes", deleteOnSandboxTermination=True) +
+                 [{"name": "w", "pvc": {"claimName": "keep-it"}, "mountPath": "/kept"}]) as name:
+        ENGINE.request("DELETE", f"/containers/sandbox-{name}?force=1")
+        wait_for(lambda: state(name) == "Failed", "the end of a removed container", 20)
+    assert ENGINE.request("GET", "/volumes/goes")[0] == 404
     status, _, body = SERVER.request("DELETE", "/v1/volumes/keep-it")
     assert status == 204, (status, body)
 
@@ -485,14 +490,18 @@ def a_persistent_sandbox_stops_and_starts():
     assert not has_container(name)
 
 
-def expiry_may_stop():
-    name = create(persistent=True, onExpiry="stop")
-    run(name, "echo kept > /root/f")
+def expire(name):
     status, _, body = SERVER.request(
         "POST", f"/v1/sandboxes/{name}/renew-expiration",
         {"expiresAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8))})
     assert status == 200, (status, body)
     wait_for(lambda: get(name)["status"]["reason"] == "STOPPED", "its expiry")
+
+
+def expiry_may_stop():
+    name = create(persistent=True, onExpiry="stop")
+    run(name, "echo kept > /root/f")
+    expire(name)
     do(name, "start")
     assert run(name, "cat /root/f") == "kept"
     delete(name)
@@ -549,8 +558,27 @@ def files_that_somebody_removed_are_not_promised():
     assert get(other)["status"]["reason"] == "SANDBOX_LOST", get(other)
     body = do(name, "start", want=409)
     assert "was removed, and its files with it" in body["message"], body
+    body = do(name, "stop", want=409)
+    assert "its files with it" in body["message"], body
     delete(name)
     delete(other)
+    an_expired_one_stays_lost()
+
+
+def an_expired_one_stays_lost():
+    name = create(persistent=True, onExpiry="stop")
+    expire(name)
+    ENGINE.request("DELETE", f"/containers/sandbox-{name}")
+    wait_for(lambda: state(name) == "Failed", "the loss", 20)
+    status = get(name)["status"]
+    assert status["reason"] == "SANDBOX_LOST", status
+    time.sleep(3)
+    assert get(name)["status"] == status, get(name)
+    SERVER.kill9()
+    SERVER.start()
+    time.sleep(2)
+    assert get(name)["status"] == status, get(name)
+    delete(name)
 
 
 def is_running(name):

@@ -305,8 +305,10 @@ def secrets_are_used_and_never_held():
         told = [json.dumps(ENGINE.inspect(name)), SERVER.log(), run(name, "env"),
                 json.dumps(ENGINE.get(f"/containers/sandbox-egress-{name}/json"))]
         assert not [text for text in told if value in text]
+        before = SERVER.log().count("snapshot")
         status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/fork", {"count": 1})
         assert status == 400 and "secretEnv" in body["message"], (status, body)
+        assert SERVER.log().count("snapshot") == before  # it was not frozen for that
         for what in ("stop", "start"):
             status, _, body = SERVER.request("POST", f"/v1/sandboxes/{name}/{what}")
             assert status == 202, (status, body)

@@ -132,6 +132,9 @@ static int plan_fork(const struct sandbox *sb, const struct api_fork *request,
 
     if (r < 0)
         return r;
+    if (f->spec.secrets.count && !runtime_can(f->table->conf.runtime, RUNTIME_CAN_LEND))
+        return api_fail_invalid(&f->fail, "secretEnv: on this runtime a fork cannot take over the "
+                                          "secrets of its source, which nothing tells");
     if (request->has_metadata) {
         f->spec.metadata = request->metadata;
         f->spec.metadata_count = request->metadata_count;

@@ -4,7 +4,8 @@
  *   start      row Resuming -> runtime, halt and create -> the entrypoint runs -> row Running
  *   rollback   the same, with the files of a snapshot
  *
- * A start that was cut short leaves a persistent sandbox stopped. */
+ * A start that was cut short leaves a persistent sandbox stopped; or lost, Failed for SANDBOX_LOST,
+ * when the runtime keeps its files inside and it is gone. */
 #include <errno.h>
 
 #include "base/fd.h"
@@ -16,10 +17,28 @@
 #include "server/core/spec_request.h"
 
 #define REASON_STOPPED "STOPPED"
+#define REASON_LOST    "SANDBOX_LOST"
 
 bool sandbox_is_stopped(const struct sandbox *sb)
 {
     return sb->state == SANDBOX_PAUSED && strcmp(sb->reason, REASON_STOPPED) == 0;
+}
+
+bool sandbox_is_left(const struct sandbox *sb)
+{
+    return sandbox_is_stopped(sb) || (sb->facts.stop_on_expiry && sb->state == SANDBOX_FAILED &&
+                                      strcmp(sb->reason, REASON_LOST) == 0);
+}
+
+/* The answer of halt(): whether files that are kept inside a sandbox are gone with it. */
+static bool is_lost(const struct op *op, int halted)
+{
+    return halted == 0 && op->sb->table->conf.runtime->keeps_inside;
+}
+
+void op_status_lost(struct op *op, const char *message)
+{
+    op_status(op, SANDBOX_FAILED, REASON_LOST, message);
 }
 
 void op_status_stopped(struct op *op, const char *message)
@@ -29,11 +48,24 @@ void op_status_stopped(struct op *op, const char *message)
 
 /* --- stop --- */
 
+/* One that has failed already stays as it is, unless it is due. */
+static void stop_lost(struct op *op)
+{
+    if (!op->done || op->sb->state != SANDBOX_FAILED) {
+        op_status_lost(op, "the sandbox vanished, and its files with it: delete it");
+        op->unsure = !op_write_status(op);
+    }
+    if (op->done && !op->fail.status)
+        (void)api_fail_set(&op->fail, 409, op->kind->refuse_code,
+                           "sandbox %s vanished, and its files with it: delete it", op->sb->id);
+}
+
 static void stop_work(struct op *op)
 {
     struct sandbox *sb = op->sb;
     struct runtime *rt = sb->table->conf.runtime;
     struct err e = {0};
+    int r;
 
     if (!op->done && sb->expires_us > time_wall_us())
         return; /* renewed since */
@@ -42,12 +74,17 @@ static void stop_work(struct op *op)
                            sb->id);
         return;
     }
-    if (rt->ops->halt(rt, str_of(sb->id), &e) < 0) {
+    r = rt->ops->halt(rt, str_of(sb->id), &e);
+    if (r < 0) {
         op_fail(op, &e);
         op->unsure = true;
         return;
     }
     op->halted = true;
+    if (is_lost(op, r)) {
+        stop_lost(op);
+        return;
+    }
     op_status_stopped(op, op->done ? "the sandbox is stopped, and its files are kept; start it"
                                    : "the sandbox expired, and its files are kept; start it");
     op->unsure = !op_write_status(op);
@@ -60,7 +97,11 @@ static void stop_apply(struct op *op)
         return;
     }
     sandbox_watch(op->sb, -EBADF);
-    op_log(op, "sandbox stopped");
+    if (sandbox_is_stopped(op->sb))
+        op_log(op, "sandbox stopped");
+    else
+        log_event(LOG_WARN, "a sandbox to be stopped is gone, and its files with it",
+                  LOG_STR("sandbox", op->sb->id));
 }
 
 static const struct op_kind op_stop = {
@@ -142,11 +183,14 @@ void again_fail(struct op *op)
     struct sandbox *sb = op->sb;
     struct runtime *rt = sb->table->conf.runtime;
     struct err e = {0};
+    int r = rt->ops->halt(rt, str_of(sb->id), &e);
 
-    if (rt->ops->halt(rt, str_of(sb->id), &e) < 0)
+    if (r < 0)
         log_event(LOG_WARN, "cannot end a sandbox that failed to start, trying again later",
                   LOG_STR("sandbox", sb->id), LOG_STR("error", e.msg));
-    if (sb->facts.persistent)
+    if (sb->facts.persistent && is_lost(op, r))
+        op_status_lost(op, op->why.msg);
+    else if (sb->facts.persistent)
         op_status_stopped(op, op->why.msg);
     else
         op_status(op, SANDBOX_FAILED, "CONTAINER_EXITED_ERROR", op->why.msg);
@@ -225,7 +269,7 @@ void sandbox_rollback(struct sandbox *sb, const struct principal *by, struct str
     op->spec.snapshot_id = arena_str(&op->arena, snapshot_id);
     if (!op->fail.status && !op->spec.snapshot_id.p)
         (void)api_fail_memory(&op->fail);
-    if (sandbox_is_stopped(sb) && op->spec.timeout_s) /* its expiry may have passed meanwhile */
+    if (sandbox_is_left(sb) && op->spec.timeout_s) /* its expiry may have passed meanwhile */
         op->expires_us = time_wall_us() + op->spec.timeout_s * TIME_US_PER_S;
     op_submit(op, sb);
 }

@@ -183,9 +183,10 @@ void sandbox_delete(struct sandbox *sb, const struct principal *by, op_done_fn *
 
 void sandbox_expire(struct sandbox *sb)
 {
+    bool has_files = sb->state != SANDBOX_PENDING && strcmp(sb->reason, "PROVISIONING_ERROR") != 0;
     struct op *op;
 
-    if (sb->facts.stop_on_expiry && sb->expires_us && sb->state != SANDBOX_PENDING) {
+    if (sb->facts.stop_on_expiry && sb->expires_us && has_files) {
         sandbox_stop(sb, &principal_server, NULL, NULL);
         return;
     }
@@ -391,10 +392,9 @@ static void sync_work(struct op *op)
     } else if (rests(op->sb, r, &status))
         op_status_stopped(op, "the sandbox is stopped, and its files are kept; start it");
     else if (r == -ENOENT)
-        op_status(op, SANDBOX_FAILED, "SANDBOX_LOST",
-                  op->sb->state == SANDBOX_RESUMING
-                      ? "the server ended in the middle of a rollback; roll back again"
-                      : "the sandbox vanished without a request to delete it");
+        op_status_lost(op, op->sb->state == SANDBOX_RESUMING
+                               ? "the server ended in the middle of a rollback; roll back again"
+                               : "the sandbox vanished without a request to delete it");
     else if (r < 0)
         op_fail(op, &e);
     else

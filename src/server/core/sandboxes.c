@@ -193,7 +193,7 @@ void sandbox_watch(struct sandbox *sb, int fd)
 /* When the sandbox is to be removed; 0 = never. */
 static int64_t due_us(const struct sandbox *sb)
 {
-    if (sandbox_is_stopped(sb))
+    if (sandbox_is_left(sb))
         return 0;
     if (sb->expires_us && !runtime_can(sb->table->conf.runtime, RUNTIME_CAN_EXPIRE))
         return sb->expires_us;

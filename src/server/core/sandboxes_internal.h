@@ -179,7 +179,10 @@ void create_on_end(struct runtime_task *task, int r, const struct err *e);
 
 /* --- ops_again.c --- */
 
+/* Whether its expiry does nothing: it is stopped, or it was to be stopped then and is lost. */
+bool sandbox_is_left(const struct sandbox *sb);
 void op_status_stopped(struct op *op, const char *message);
+void op_status_lost(struct op *op, const char *message);
 /* The end of a start or rollback that failed for op->why. */
 void again_fail(struct op *op);
 

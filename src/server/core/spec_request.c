@@ -11,8 +11,8 @@ enum { REQUEST_BYTES_MAX = 1 << 20, REQUEST_ARENA_MAX = 4 << 20 };
 
 /* The numbers of `spec` as the texts that they were parsed from. */
 struct texts {
-    char values[4][32];
-    struct json_pair limits[4], extensions[2];
+    char values[4][32], renew[16];
+    struct json_pair limits[4], extensions[2]; /* limits: one for each of values */
     struct api_create_maps maps;
 };
 
@@ -39,9 +39,13 @@ static void texts_of(const struct api_create *spec, struct texts *t)
     add_limit(t, STR("memory"), spec->limits.memory_bytes, "");
     add_limit(t, STR("disk"), spec->limits.disk_bytes, "");
     add_limit(t, STR("cpu"), spec->limits.cpu_millicores, "m");
+    if (spec->limits.gpus < 0)
+        t->limits[t->maps.limits_count++] = (struct json_pair){STR("gpu"), STR("all")};
+    else
+        add_limit(t, STR("gpu"), (uint64_t)spec->limits.gpus, "");
     if (spec->renew_extend_s) {
-        (void)snprintf(t->values[3], sizeof(t->values[3]), "%u", spec->renew_extend_s);
-        add_extension(t, STR("access.renew.extend.seconds"), str_of(t->values[3]));
+        (void)snprintf(t->renew, sizeof(t->renew), "%u", spec->renew_extend_s);
+        add_extension(t, STR("access.renew.extend.seconds"), str_of(t->renew));
     }
     if (spec->runtime.n)
         add_extension(t, STR("runtime"), spec->runtime);

@@ -44,6 +44,7 @@ enum runtime_can {
     RUNTIME_CAN_EXPIRE = 1 << 14,    /* ends sandboxes at their expiry by itself; renew() */
     RUNTIME_CAN_OWN_POOLS = 1 << 15, /* in place of the server's: pools(), extensions.poolRef */
     RUNTIME_CAN_DIRECT = 1 << 16,    /* clients may reach the address of endpoint() themselves */
+    RUNTIME_CAN_LEND = 1 << 17,      /* create() with the secrets of another: secrets_from */
 };
 
 /* What a runtime reports about a sandbox. */

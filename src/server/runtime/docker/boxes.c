@@ -31,7 +31,7 @@ void boxes_init(struct boxes *b)
 {
     (void)pthread_mutex_init(&b->lock, NULL);
     map_init(&b->by_id, BOXES_MAX, box_free);
-    map_init(&b->resting, BOXES_MAX, NULL);
+    map_init(&b->resting, BOXES_MAX, free);
 }
 
 void boxes_done(struct boxes *b)
@@ -52,6 +52,28 @@ static void mark_port(struct boxes *b, uint16_t port, bool used)
         b->ports[at / 8] |= (uint8_t)(1U << at % 8);
     else
         b->ports[at / 8] &= (uint8_t) ~(1U << at % 8);
+}
+
+static void mark_ports(struct boxes *b, const uint16_t ports[BOX_PORTS], bool used)
+{
+    for (size_t i = 0; i < BOX_PORTS; i++)
+        mark_port(b, ports[i], used);
+}
+
+/* Frees the ports of what there is by that id; the box belongs to the caller. False when there is
+ * nothing. */
+static bool give_up(struct boxes *b, struct str id, struct box **ret_box)
+{
+    uint16_t *resting = map_take(&b->resting, id);
+    struct box *box = *ret_box = map_take(&b->by_id, id);
+    bool was_there = resting || box;
+
+    if (resting)
+        mark_ports(b, resting, false);
+    if (box)
+        mark_ports(b, box->facts.ports, false);
+    free(resting);
+    return was_there;
 }
 
 static void wake(struct box *box)
@@ -87,7 +109,7 @@ int boxes_set(struct boxes *b, struct str id, const struct box_facts *facts, uin
 {
     int watch = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int theirs = watch < 0 ? -1 : fcntl(watch, F_DUPFD_CLOEXEC, 3);
-    struct box *box;
+    struct box *box, *old;
     int r;
 
     if (theirs < 0) {
@@ -98,13 +120,15 @@ int boxes_set(struct boxes *b, struct str id, const struct box_facts *facts, uin
     box = mem_new(struct box);
     *box = (struct box){*facts, watch};
     (void)pthread_mutex_lock(&b->lock);
-    r = map_set(&b->by_id, id, box);
-    (void)map_take(&b->resting, id);
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(facts->ports); i++)
-        mark_port(b, facts->ports[i], true);
+    (void)give_up(b, id, &old);
+    r = map_add(&b->by_id, id, box);
+    if (r == 0)
+        mark_ports(b, facts->ports, true);
     if (r == 0 && was_woken(b, id, wakes))
         wake(box);
     (void)pthread_mutex_unlock(&b->lock);
+    if (old)
+        box_free(old);
     if (r < 0) {
         box_free(box);
         fd_close(theirs);
@@ -114,18 +138,17 @@ int boxes_set(struct boxes *b, struct str id, const struct box_facts *facts, uin
     return 0;
 }
 
-void boxes_remove(struct boxes *b, struct str id)
+bool boxes_remove(struct boxes *b, struct str id)
 {
     struct box *box;
+    bool was_there;
 
     (void)pthread_mutex_lock(&b->lock);
-    box = map_take(&b->by_id, id);
-    (void)map_take(&b->resting, id);
-    for (size_t i = 0; box && i < ARRAY_LEN(box->facts.ports); i++)
-        mark_port(b, box->facts.ports[i], false);
+    was_there = give_up(b, id, &box);
     (void)pthread_mutex_unlock(&b->lock);
     if (box)
         box_free(box);
+    return was_there;
 }
 
 int boxes_get(struct boxes *b, struct str id, struct box_facts *ret)
@@ -155,14 +178,21 @@ bool boxes_wake(struct boxes *b, struct str id)
     return rests;
 }
 
-void boxes_rest(struct boxes *b, struct str id)
+void boxes_rest(struct boxes *b, struct str id, const uint16_t ports[BOX_PORTS])
 {
-    static char rests;
+    uint16_t *resting = mem_alloc(BOX_PORTS * sizeof(*resting));
+    struct box *box;
 
-    boxes_remove(b, id);
+    memcpy(resting, ports, BOX_PORTS * sizeof(*resting));
     (void)pthread_mutex_lock(&b->lock);
-    (void)!map_set(&b->resting, id, &rests);
+    (void)give_up(b, id, &box);
+    if (map_add(&b->resting, id, resting) == 0)
+        mark_ports(b, resting, true);
+    else
+        free(resting);
     (void)pthread_mutex_unlock(&b->lock);
+    if (box)
+        box_free(box);
 }
 
 void boxes_wake_others(struct boxes *b, const struct map *keep)
@@ -214,13 +244,6 @@ uint16_t boxes_port_take(struct boxes *b, const char *ip)
             boxes_port_give(b, port);
     }
     return 0;
-}
-
-void boxes_port_hold(struct boxes *b, uint16_t port)
-{
-    (void)pthread_mutex_lock(&b->lock);
-    mark_port(b, port, true);
-    (void)pthread_mutex_unlock(&b->lock);
 }
 
 void boxes_port_give(struct boxes *b, uint16_t port)

@@ -190,6 +190,16 @@ static void give_ports(struct docker *d, const struct json *labels)
             boxes_port_give(&d->boxes, port);
 }
 
+/* What is left of one without a container: somebody removed it, or a create failed before it. */
+static int remove_rest(struct docker *d, struct str id, struct err *e)
+{
+    int r = docker_sidecar_remove(d, id, e);
+
+    if (r >= 0)
+        docker_volumes_drop_all(d, id);
+    return r;
+}
+
 /* Only what is this installation's; with its anonymous volumes, those made for it, and its sidecar,
  * which goes last: without it the sandbox has no network, and never an open one. */
 static int docker_remove(struct runtime *r, struct str id, struct err *e)
@@ -210,8 +220,8 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
     labels = json_get(json_get(tree, STR("Config")), STR("Labels"));
     if (result == -ENOENT || json_to_str(json_get(labels, STR(LABEL_OWNER)), &owner) < 0 ||
         !str_eq(owner, str_of(d->owner))) {
-        boxes_remove(&d->boxes, id);
-        return result == -ENOENT ? docker_sidecar_remove(d, id, e) : 0;
+        (void)boxes_remove(&d->boxes, id);
+        return result == -ENOENT ? remove_rest(d, id, e) : 0;
     }
     (void)!json_to_str(json_get(labels, STR(LABEL_VOLUMES)), &volumes);
     woken = wake(d, name, tree);
@@ -222,8 +232,8 @@ static int docker_remove(struct runtime *r, struct str id, struct err *e)
         return err_set(e, EBUSY, "%s", e->msg);
     if (result < 0 && result != -ENOENT)
         return result;
-    boxes_remove(&d->boxes, id);
-    give_ports(d, labels);
+    if (!boxes_remove(&d->boxes, id))
+        give_ports(d, labels);
     result = has_text(labels, STR(LABEL_EGRESS_TOKEN)) ? docker_sidecar_remove(d, id, e) : 0;
     if (result < 0)
         return result;

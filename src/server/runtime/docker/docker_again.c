@@ -62,10 +62,9 @@ static int await_end(struct docker *d, struct str id, struct docker_facts *facts
 
 void docker_rest(struct docker *d, struct str id, const struct docker_facts *facts)
 {
-    boxes_rest(&d->boxes, id);
-    boxes_port_hold(&d->boxes, facts->execd_port);
-    boxes_port_hold(&d->boxes, facts->http_port);
-    boxes_port_hold(&d->boxes, facts->egress_port);
+    const uint16_t ports[BOX_PORTS] = {facts->execd_port, facts->http_port, facts->egress_port};
+
+    boxes_rest(&d->boxes, id, ports);
 }
 
 int docker_halt(struct runtime *r, struct str id, struct err *e)
@@ -74,12 +73,13 @@ int docker_halt(struct runtime *r, struct str id, struct err *e)
     char name[DOCKER_NAME_MAX];
     struct docker_facts facts;
     int result = docker_inspect(d, id, &facts, e);
-    bool ran = result == 0 && runs(facts.status.state);
 
-    if (result < 0) {
-        boxes_remove(&d->boxes, id);
-        return result == -ENOENT ? 0 : result;
+    if (result == -ENOENT) {
+        (void)boxes_remove(&d->boxes, id);
+        return 0;
     }
+    if (result < 0)
+        return result;
     /* A kernel of the container's own that is paused does not see a signal. */
     docker_name(id, name);
     if (facts.status.state == RUNTIME_PAUSED && d->oci_runtime[0])
@@ -90,7 +90,7 @@ int docker_halt(struct runtime *r, struct str id, struct err *e)
     if (result < 0)
         return result;
     docker_rest(d, id, &facts);
-    return ran;
+    return 1;
 }
 
 /* --- start --- */
@@ -151,7 +151,7 @@ int docker_clear_for_rollback(struct docker *d, const struct runtime_create *c, 
     r = docker_ask(d, HTTP_DELETE, REMOVE_MS, e, "/containers/%s?force=1&v=1", name);
     if (r < 0 && r != -ENOENT)
         return r;
-    if (!facts.has_sidecar) {
+    if (!facts.has_sidecar && !boxes_remove(&d->boxes, c->id)) {
         boxes_port_give(&d->boxes, facts.execd_port);
         boxes_port_give(&d->boxes, facts.http_port);
     }

@@ -68,9 +68,6 @@ int docker_check(struct runtime *r, struct runtime_create *c, struct api_fail *f
     AUTO_BUF(body, BODY_MAX);
     struct err e = {0};
 
-    if (c->spec->secrets_from.n)
-        return api_fail_invalid(f, "secretEnv: on Docker a fork cannot take over the secrets of "
-                                   "its source, which no sidecar tells");
     if (!c->spec->entrypoint_count)
         return api_fail_set(f, 400, "DOCKER::INVALID_ENTRYPOINT", "entrypoint: it is empty");
     /* Before anything is made: a request that the engine never saw leaves nothing to look for. */

@@ -173,7 +173,7 @@ int docker_sidecar_start(struct docker *d, struct runtime_create *c, struct dock
  * the plan; of a rollback, those that it has. */
 int docker_secrets_hand_over(struct docker *d, struct runtime_create *c, struct docker_plan *p,
                              struct err *e);
-/* Where the sidecar's control is, and whether it may get secrets there. */
+/* Where the sidecar's control is. */
 int docker_sidecar_address(struct docker *d, struct str id, struct sock_addr *ret, struct err *e);
 /* Puts what the sidecar has into the facts of its sandbox: address, port, and that it is gone. */
 int docker_sidecar_join(struct docker *d, struct str id, struct docker_facts *facts, struct err *e);
@@ -242,6 +242,8 @@ int docker_volumes_label(const struct api_create *spec, struct str id, struct bu
 int docker_volume_make(struct docker *d, struct str name, struct str made_for, struct err *e);
 /* Removes those that the label of a container names, if they were made for it. */
 void docker_volumes_drop(struct docker *d, struct str sandbox_id, struct str label);
+/* Removes all that were made for a sandbox, of which no container tells any more. */
+void docker_volumes_drop_all(struct docker *d, struct str sandbox_id);
 
 int docker_volume_list(struct runtime *r, uint64_t skip, uint64_t count,
                        runtime_volume_visit_fn *visit, void *user, uint64_t *ret_total,

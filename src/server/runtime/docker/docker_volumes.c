@@ -324,22 +324,50 @@ static bool is_internal(const struct json *volume)
            str_starts(name, STR("opensandbox-"));
 }
 
+/* If it was made for this sandbox: it may have been there before, or be another's. */
+static void drop(struct docker *d, const struct json *volume, struct str sandbox_id)
+{
+    struct err e = {0};
+    struct str name;
+
+    if (is_ours(d, volume) && has_label(volume, STR(LABEL_ID), sandbox_id) &&
+        json_to_str(json_get(volume, STR("Name")), &name) == 0 &&
+        docker_volume_remove(&d->base, name, &e) < 0)
+        log_event(LOG_WARN, "a volume made for a sandbox stays", LOG_STR("error", e.msg));
+}
+
 void docker_volumes_drop(struct docker *d, struct str sandbox_id, struct str label)
 {
     AUTO_ARENA(arena, DOCKER_ARENA_MAX);
     struct json *list = NULL, *volume = NULL;
-    struct err e = {0};
     struct str name;
 
     if (!label.n || json_parse(&arena, label, NULL, &list, NULL) < 0)
         return;
     json_each(item, list)
     {
-        if (json_to_str(item, &name) < 0 || inspect(d, &arena, name, &volume, &e) <= 0 ||
-            !is_ours(d, volume) || !has_label(volume, STR(LABEL_ID), sandbox_id))
-            continue; /* it was there before this sandbox, or is another's */
-        if (docker_volume_remove(&d->base, name, &e) < 0)
-            log_event(LOG_WARN, "a volume made for a sandbox stays", LOG_STR("error", e.msg));
+        if (json_to_str(item, &name) == 0 && inspect(d, &arena, name, &volume, NULL) > 0)
+            drop(d, volume, sandbox_id);
+    }
+}
+
+void docker_volumes_drop_all(struct docker *d, struct str sandbox_id)
+{
+    AUTO_ARENA(arena, 4 * DOCKER_ARENA_MAX);
+    AUTO_BUF(label, 256);
+    AUTO_BUF(query, 1024);
+    struct json *list = NULL;
+    struct err e = {0};
+
+    (void)buf_addf(&label, LABEL_ID "=%.*s", STR_ARG(sandbox_id));
+    if (docker_add_filters(&query, (const char *const[]){"label", label.p, NULL}) < 0 ||
+        docker_get(d, &arena, &list, &e, "/volumes?%s", query.p) < 0) {
+        log_event(LOG_WARN, "volumes made for a sandbox may stay", LOG_STR("error", e.msg));
+        return;
+    }
+    json_each(item, json_get(list, STR("Volumes")))
+    {
+        drop(d, item, sandbox_id);
     }
 }
 

@@ -669,7 +669,8 @@ int embedded_egress_start(struct embedded *em, struct err *e)
     if (r == 0)
         r = watch(g, e);
     if (r == 0)
-        em->base.can |= RUNTIME_CAN_NETWORK_POLICY | RUNTIME_CAN_CREDENTIAL_PROXY;
+        em->base.can |=
+            RUNTIME_CAN_NETWORK_POLICY | RUNTIME_CAN_CREDENTIAL_PROXY | RUNTIME_CAN_LEND;
     if (r == 0 || g->always)
         return r;
     /* Nothing depends on it yet: sandboxes with a policy keep their rules, new ones are refused. */

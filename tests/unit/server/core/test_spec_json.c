@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "server/core/spec_request.h"
 #include "test.h"
 
 static struct json_pair pair(const char *key, const char *value)
@@ -155,6 +156,42 @@ TEST(spec_json, seals_the_environment_of_a_persistent_sandbox)
     CHECK(!spec_json_unseal(str_of(clear), &seal, STR("id")));
     CHECK(!spec_json_unseal(STR("{\"sealed\":"), &seal, STR("id")));
     CHECK(spec_json_facts(str_of(json)).persistent);
+}
+
+/* What a start, a rollback or a fork asks for. */
+static struct api_limits limits_again(const struct api_limits *limits)
+{
+    struct str words[] = {STR("sleep")};
+    struct api_create spec = {.image = STR("host"),
+                              .entrypoint = words,
+                              .entrypoint_count = 1,
+                              .limits = *limits,
+                              .renew_extend_s = 86400};
+    auto_free char *request = spec_request_new(&spec, true);
+    AUTO_ARENA(arena, 1 << 20);
+    struct api_create again = {0};
+    struct api_fail f = {0};
+
+    CHECK_EQ(spec_request_read(&arena, str_of(request), STR_NONE, NULL, 0, &again, &f), 0);
+    CHECK_EQ(again.renew_extend_s, spec.renew_extend_s);
+    return again.limits;
+}
+
+TEST(spec_request, keeps_all_limits)
+{
+    struct api_limits limits = {
+        .memory_bytes = 1 << 30, .disk_bytes = UINT64_C(1) << 40, .cpu_millicores = 1500};
+
+    for (int32_t gpus = -1; gpus <= 2; gpus++) {
+        struct api_limits again;
+
+        limits.gpus = gpus;
+        again = limits_again(&limits);
+        CHECK_EQ(again.memory_bytes, limits.memory_bytes);
+        CHECK_EQ(again.disk_bytes, limits.disk_bytes);
+        CHECK_EQ(again.cpu_millicores, limits.cpu_millicores);
+        CHECK_EQ(again.gpus, gpus);
+    }
 }
 
 static struct spec_facts facts_of(const struct api_create *spec)

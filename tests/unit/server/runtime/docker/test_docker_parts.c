@@ -181,7 +181,7 @@ TEST(boxes, wake_the_watch_of_a_box)
     CHECK_EQ(map_add(&keep, STR("one"), &b), 0);
     boxes_wake_others(&b, &keep);
     CHECK(is_readable(two));
-    boxes_remove(&b, STR("one"));
+    CHECK(boxes_remove(&b, STR("one")));
     CHECK_EQ(boxes_get(&b, STR("one"), &got), -ENOENT);
     boxes_done(&b);
 }
@@ -213,15 +213,46 @@ TEST(boxes, tell_of_a_container_that_rests)
     boxes_init(&b);
     CHECK_EQ(boxes_set(&b, STR("one"), &facts, boxes_wakes(&b), &one), 0);
     CHECK(!boxes_wake(&b, STR("one")));
-    boxes_rest(&b, STR("one"));
+    boxes_rest(&b, STR("one"), facts.ports);
     CHECK_EQ(boxes_get(&b, STR("one"), &facts), -ENOENT);
     CHECK(boxes_wake(&b, STR("one")) && !boxes_wake(&b, STR("two")));
     fd_close(take_fd(&one));
     CHECK_EQ(boxes_set(&b, STR("one"), &facts, boxes_wakes(&b), &one), 0);
     CHECK(!boxes_wake(&b, STR("one")));
-    boxes_rest(&b, STR("one"));
-    boxes_remove(&b, STR("one"));
+    boxes_rest(&b, STR("one"), facts.ports);
+    CHECK(boxes_remove(&b, STR("one")) && !boxes_remove(&b, STR("one")));
     CHECK(!boxes_wake(&b, STR("one")));
+    boxes_done(&b);
+}
+
+static bool is_used(const struct boxes *b, uint16_t port)
+{
+    unsigned at = (unsigned)port - BOX_PORT_FIRST;
+
+    return b->ports[at / 8] & (1U << at % 8);
+}
+
+TEST(boxes, hold_the_ports_of_a_container_that_rests)
+{
+    struct boxes b = {0};
+    struct box_facts facts = {
+        .ports = {40001, 40002}
+    };
+    const uint16_t others[BOX_PORTS] = {40003};
+    auto_fd one = -EBADF;
+
+    boxes_init(&b);
+    CHECK_EQ(boxes_set(&b, STR("one"), &facts, boxes_wakes(&b), &one), 0);
+    boxes_rest(&b, STR("one"), facts.ports);
+    CHECK(is_used(&b, 40001) && is_used(&b, 40002));
+    boxes_rest(&b, STR("one"), others);
+    CHECK(!is_used(&b, 40001) && !is_used(&b, 40002) && is_used(&b, 40003));
+    fd_close(take_fd(&one));
+    CHECK_EQ(boxes_set(&b, STR("one"), &facts, boxes_wakes(&b), &one), 0);
+    CHECK(is_used(&b, 40001) && !is_used(&b, 40003));
+    boxes_rest(&b, STR("one"), facts.ports);
+    CHECK(boxes_remove(&b, STR("one")));
+    CHECK(!is_used(&b, 40001) && !is_used(&b, 40002));
     boxes_done(&b);
 }
 
