@@ -2,7 +2,8 @@
  *
  * A look asks the runtime and enters what it says into the table: what others made, what became of
  * it, what they deleted. Snapshots of others have no record in the store: the next start asks
- * again. */
+ * again. One of our own that a start found unfinished is settled by looks, too, and keeps its record,
+ * which knows the tenant. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -143,6 +144,12 @@ static void on_gone(void *user, struct snapshot *s, const struct api_fail *fail)
     release(user);
 }
 
+static void forget(struct look *k, struct snapshot *s)
+{
+    k->left++;
+    snapshot_delete(s, &principal_server, on_gone, k);
+}
+
 /* Others deleted it, or did not complete it. */
 static void miss(struct look *k, struct snapshot *s)
 {
@@ -153,12 +160,15 @@ static void miss(struct look *k, struct snapshot *s)
     if (!s->foreign) { /* a Failed one of our own has no files */
         if (s->state != SNAPSHOT_READY)
             return;
-        k->left++;
-        snapshot_delete(s, &principal_server, on_gone, k);
+        forget(k, s);
     } else if (s->state == SNAPSHOT_CREATING)
         snapshot_set_status(s, SNAPSHOT_FAILED, "snapshot_runtime_failed",
                             "its server did not complete it", k->begin_us);
-    else if (s->state != SNAPSHOT_FAILED || k->begin_us - s->since_us > GIVEN_UP_US)
+    else if (s->state == SNAPSHOT_FAILED && k->begin_us - s->since_us <= GIVEN_UP_US)
+        return;
+    else if (s->recorded)
+        forget(k, s);
+    else
         snapshot_free(s);
 }
 

@@ -34,7 +34,8 @@ struct snapshot {
     int64_t created_us, since_us;
     uint64_t size_bytes, frozen_us; /* of one that is Ready */
     bool hidden;                    /* made for a fork: not shown, and gone after it */
-    bool foreign;                   /* another server made it; it has no record here */
+    bool foreign;  /* looks tell its state: another server made it, or one before */
+    bool recorded; /* of a foreign one: it has a record here all the same */
 
     /* The remaining fields are private. */
     struct snapshots *table;

@@ -351,6 +351,7 @@ static void insert(struct house *h, const char *id, const char *state, bool hidd
         .kind = STR("snapshot"),
         .id = str_of(id),
         .state = str_of(state),
+        .tenant = STR("theirs"),
         .created_us = 1,
         .json = hidden ? STR("{\"sandboxId\":\"b\",\"name\":\"n\",\"hidden\":true}")
                        : STR("{\"sandboxId\":\"b\",\"name\":\"n\",\"reason\":\"r\"}"),
@@ -562,6 +563,55 @@ TEST(snapshots, that_were_cut_short_go_on_in_the_cluster)
     look(&h, "");
     CHECK_EQ(state_of("cut"), SNAPSHOT_READY);
     CHECK_EQ(state_of("lost"), SNAPSHOT_FAILED);
+    done(&h);
+}
+
+TEST(snapshots, that_were_cut_short_stay_their_tenants)
+{
+    struct principal theirs = ann;
+    struct house h;
+
+    init_shared(&h);
+    CHECK_EQ(str_copy(theirs.tenant, sizeof(theirs.tenant), STR("theirs")), 0);
+    insert(&h, "cut", "Creating", false);
+    share("cut", 10, SNAPSHOT_CREATING);
+    for (size_t i = 0; i < 3; i++) { /* starts */
+        CHECK_EQ(snapshots_load(table, NULL), 0);
+        shared[0].state = i ? SNAPSHOT_READY : SNAPSHOT_CREATING;
+        look(&h, "");
+        CHECK_STR(snapshots_find(table, STR("cut"))->tenant, "theirs");
+        CHECK_EQ(snapshots_check(table, &ann, STR("cut"), &fail), -EBADMSG);
+        CHECK_EQ(fail.status, 404);
+        CHECK_EQ(snapshots_check(table, &theirs, STR("cut"), &fail), i ? 0 : -EBADMSG);
+        CHECK(i || fail.status == 409);
+        if (i < 2) {
+            snapshots_free(table);
+            open_table(&h);
+            ops.snapshot_shared = fake_shared;
+        }
+    }
+    snapshot_delete(snapshots_find(table, STR("cut")), &theirs, on_deleted, NULL);
+    house_await(&h, is_over);
+    CHECK_EQ(fail.status, 0);
+    CHECK_EQ(state_of("cut"), SNAPSHOT_STATE_COUNT);
+    CHECK(!has_state(&h, STR("cut"), "Creating"));
+    done(&h);
+}
+
+TEST(snapshots, that_were_cut_short_lose_their_record_when_they_are_gone)
+{
+    struct house h;
+
+    init_shared(&h);
+    insert(&h, "cut", "Creating", false);
+    share("cut", 10, SNAPSHOT_READY);
+    CHECK_EQ(snapshots_load(table, NULL), 0);
+    look(&h, "");
+    CHECK_EQ(state_of("cut"), SNAPSHOT_READY);
+    CHECK(has_state(&h, STR("cut"), "Creating"));
+    shared_count = 0;
+    look(&h, "");
+    CHECK_EQ(state_of("cut"), SNAPSHOT_STATE_COUNT);
     CHECK(!has_state(&h, STR("cut"), "Creating"));
     done(&h);
 }
