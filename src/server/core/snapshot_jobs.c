@@ -486,6 +486,7 @@ void snapshots_stop(struct snapshots *t)
     struct runtime *rt = t->conf.runtime;
 
     t->stopping = true;
+    snapshots_stop_looks(t);
     LIST_EACH(&t->queue, at)
     {
         struct snapshot *s = container_of(at, struct snapshot, queue);

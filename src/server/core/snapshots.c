@@ -234,6 +234,7 @@ struct snapshots *snapshots_new(const struct snapshots_conf *conf)
     map_init(&t->by_id, SNAPSHOTS_MAX, NULL);
     list_init(&t->order);
     list_init(&t->queue);
+    list_init(&t->looks);
     return t;
 }
 

@@ -185,7 +185,7 @@ static bool is_answered(struct house *h)
     return answered && is_idle(h);
 }
 
-/* Whoever may ask could fill the log. */
+/* Requests could fill the log. */
 TEST(reconcile, says_nothing_of_what_only_a_request_named)
 {
     struct runtime_ops ops;
