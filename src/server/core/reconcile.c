@@ -32,6 +32,7 @@ struct reconcile {
     struct found *found; /* RUNTIME_CAN_SHARE: its rows are stored */
     struct map by_id;    /* of struct known */
     struct known *doubts;
+    bool asked; /* by a request that named the sandbox, as any key may and as often as it likes */
     int64_t begin_us;
     struct err err; /* code 0 = fine */
 };
@@ -151,11 +152,14 @@ static void take_over(struct reconcile *rc, struct str id)
         r = store_insert(rc->table->conf.store, &f->row, &e);
     if (r == -EEXIST)
         return; /* a round and a request met */
-    if (r < 0) {
+    if (r < 0 && rc->asked)
+        log_event(LOG_DEBUG, "cannot take over a sandbox that a request named",
+                  LOG_STR("sandbox", id), LOG_STR("error", e.msg));
+    else if (r < 0)
         log_event(LOG_WARN, "cannot take over a sandbox of another server, trying again later",
                   LOG_STR("sandbox", id), LOG_STR("error", e.msg));
+    if (r < 0)
         return;
-    }
     f->next = rc->found;
     rc->found = f;
 }
@@ -449,6 +453,7 @@ void sandboxes_ask(struct sandboxes *t, struct str id, sandboxes_asked_fn *done,
     }
     q = mem_new(struct question);
     q->rc.table = t;
+    q->rc.asked = true;
     q->done = done;
     q->user = user;
     arena_init(&q->rc.arena, RECONCILE_ARENA_MAX);

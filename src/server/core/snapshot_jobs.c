@@ -175,7 +175,7 @@ static void delete_work(struct pool_job *job)
         (void)api_fail_set(&j->fail, 409, "SNAPSHOT::DELETE_CONFLICT", "%s", e.msg);
         return;
     }
-    if (r >= 0 && !j->s->foreign)
+    if (r >= 0 && (!j->s->foreign || j->s->recorded))
         r = store_record_delete(conf->store, STR(SNAPSHOT_KIND), id, STR_NONE, &e);
     if (r < 0)
         fail_with(j, "DOCKER::SNAPSHOT_IMAGE_REMOVE_FAILED", &e);
@@ -486,6 +486,7 @@ void snapshots_stop(struct snapshots *t)
     struct runtime *rt = t->conf.runtime;
 
     t->stopping = true;
+    snapshots_stop_looks(t);
     LIST_EACH(&t->queue, at)
     {
         struct snapshot *s = container_of(at, struct snapshot, queue);

@@ -2,7 +2,8 @@
  *
  * A look asks the runtime and enters what it says into the table: what others made, what became of
  * it, what they deleted. Snapshots of others have no record in the store: the next start asks
- * again. */
+ * again. One of our own that a start found unfinished is settled by looks, too, and keeps its
+ * record, which knows the tenant. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -12,6 +13,8 @@
 #include "server/core/snapshots_internal.h"
 
 enum {
+    LOOKS_MAX = 4,      /* at a time: each holds a worker for as long as the runtime takes */
+    LOOKERS_MAX = 4096, /* that wait; no look is made for others */
     SEEN_BYTES_MAX = 128 << 20,
     GIVEN_UP_US = 600 * 1000 * 1000, /* how long one stays that its server did not complete */
 };
@@ -21,17 +24,24 @@ struct seen {
     struct seen *next;
 };
 
+/* Who waits for a look. */
+struct looker {
+    struct looker *next;
+    snapshots_looked_fn *done;
+    void *user;
+};
+
 struct look {
     struct pool_job job;
     struct snapshots *table;
+    struct list link; /* of those that wait */
+    struct looker *lookers;
     struct arena arena;
     char id[ID_UUID_MAX]; /* "" = all */
     struct seen *seen;
     int64_t begin_us;
     struct err err;
     size_t left; /* what must end before it is done */
-    snapshots_looked_fn *done;
-    void *user;
 };
 
 /* --- on a worker --- */
@@ -124,10 +134,16 @@ static void enter(struct look *k, const struct runtime_shared_snapshot *is)
 static void release(struct look *k)
 {
     struct snapshots *t = k->table;
+    struct looker *one;
 
     if (--k->left)
         return;
-    k->done(k->user);
+    while ((one = k->lookers)) {
+        k->lookers = one->next;
+        t->lookers--;
+        one->done(one->user);
+        free(one);
+    }
     arena_done(&k->arena);
     free(k);
     if (--t->busy == 0 && t->conf.on_idle)
@@ -143,6 +159,12 @@ static void on_gone(void *user, struct snapshot *s, const struct api_fail *fail)
     release(user);
 }
 
+static void forget(struct look *k, struct snapshot *s)
+{
+    k->left++;
+    snapshot_delete(s, &principal_server, on_gone, k);
+}
+
 /* Others deleted it, or did not complete it. */
 static void miss(struct look *k, struct snapshot *s)
 {
@@ -153,54 +175,146 @@ static void miss(struct look *k, struct snapshot *s)
     if (!s->foreign) { /* a Failed one of our own has no files */
         if (s->state != SNAPSHOT_READY)
             return;
-        k->left++;
-        snapshot_delete(s, &principal_server, on_gone, k);
+        forget(k, s);
     } else if (s->state == SNAPSHOT_CREATING)
         snapshot_set_status(s, SNAPSHOT_FAILED, "snapshot_runtime_failed",
                             "its server did not complete it", k->begin_us);
-    else if (s->state != SNAPSHOT_FAILED || k->begin_us - s->since_us > GIVEN_UP_US)
+    else if (s->state == SNAPSHOT_FAILED && k->begin_us - s->since_us <= GIVEN_UP_US)
+        return;
+    else if (s->recorded)
+        forget(k, s);
+    else
         snapshot_free(s);
 }
+
+static void apply(struct look *k)
+{
+    struct snapshots *t = k->table;
+    struct snapshot *s;
+
+    for (struct seen *one = k->seen; one; one = one->next)
+        enter(k, &one->is);
+    if (k->err.code && !t->unanswered) /* requests lead to looks: not a line for each */
+        log_event(LOG_WARN, "cannot ask the runtime for its snapshots",
+                  LOG_STR("error", k->err.msg));
+    t->unanswered = k->err.code;
+    if (k->err.code)
+        return;
+    if (k->id[0]) {
+        s = snapshots_find(t, str_of(k->id));
+        if (s)
+            miss(k, s);
+    } else {
+        LIST_EACH(&t->order, at)
+        miss(k, container_of(at, struct snapshot, link));
+    }
+}
+
+/* The runtime has answered; release() follows. */
+static void look_end(struct look *k, int error)
+{
+    struct snapshots *t = k->table;
+
+    t->looking--;
+    if (!k->id[0])
+        t->looking_at_all = false;
+    if (!error)
+        apply(k);
+}
+
+static void look_next(struct snapshots *t);
 
 static void on_looked(struct pool_job *job, int error)
 {
     struct look *k = container_of(job, struct look, job);
-    struct snapshots *t = k->table;
-    struct snapshot *s;
 
-    if (k->err.code)
-        log_event(LOG_WARN, "cannot ask the runtime for its snapshots",
-                  LOG_STR("error", k->err.msg));
-    for (struct seen *one = k->seen; one && !error; one = one->next)
-        enter(k, &one->is);
-    if (!error && !k->err.code && k->id[0]) {
-        s = snapshots_find(t, str_of(k->id));
-        if (s)
-            miss(k, s);
-    } else if (!error && !k->err.code) {
-        LIST_EACH(&t->order, at)
-        miss(k, container_of(at, struct snapshot, link));
-    }
+    look_end(k, error);
+    look_next(k->table);
     release(k);
+}
+
+/* The first that waits and may begin; NULL = none. */
+static struct look *look_take(struct snapshots *t)
+{
+    LIST_EACH(&t->looks, at)
+    {
+        struct look *k = container_of(at, struct look, link);
+
+        if (!k->id[0] && t->looking_at_all)
+            continue;
+        list_remove(&k->link);
+        return k;
+    }
+    return NULL;
+}
+
+static void look_next(struct snapshots *t)
+{
+    struct look *k;
+
+    while (t->looking < LOOKS_MAX && (k = look_take(t))) {
+        t->looking++;
+        if (!k->id[0])
+            t->looking_at_all = true;
+        k->begin_us = time_wall_us();
+        if (pool_submit(t->conf.pool, &k->job, t->conf.loop, look_work, on_looked, 0) < 0) {
+            look_end(k, EAGAIN);
+            release(k);
+        }
+    }
+}
+
+void snapshots_stop_looks(struct snapshots *t)
+{
+    struct list *at;
+
+    while ((at = list_take(&t->looks)))
+        release(container_of(at, struct look, link));
+}
+
+/* The look of all that waits; NULL = none. */
+static struct look *look_of_all(struct snapshots *t)
+{
+    LIST_EACH(&t->looks, at)
+    {
+        struct look *k = container_of(at, struct look, link);
+
+        if (!k->id[0])
+            return k;
+    }
+    return NULL;
+}
+
+static struct look *look_new(struct snapshots *t, struct str id)
+{
+    struct look *k = mem_new(struct look);
+
+    k->table = t;
+    k->left = 1;
+    arena_init(&k->arena, SEEN_BYTES_MAX);
+    (void)snprintf(k->id, sizeof(k->id), "%.*s", STR_ARG(id));
+    list_push(&t->looks, &k->link);
+    t->busy++;
+    return k;
 }
 
 void snapshots_look(struct snapshots *t, struct str id, snapshots_looked_fn *done, void *user)
 {
-    struct look *k;
+    struct look *k = NULL;
+    struct looker *one;
 
-    if (t->stopping || !snapshots_shared(t) || id.n >= ID_UUID_MAX) {
+    if (t->stopping || !snapshots_shared(t) || id.n >= ID_UUID_MAX || t->lookers >= LOOKERS_MAX) {
         done(user);
         return;
     }
-    k = mem_new(struct look);
-    k->table = t;
-    k->left = 1;
-    k->done = done;
-    k->user = user;
-    k->begin_us = time_wall_us();
-    arena_init(&k->arena, SEEN_BYTES_MAX);
-    (void)snprintf(k->id, sizeof(k->id), "%.*s", STR_ARG(id));
-    t->busy++;
-    if (pool_submit(t->conf.pool, &k->job, t->conf.loop, look_work, on_looked, 0) < 0)
-        on_looked(&k->job, EAGAIN);
+    /* Never one that has begun: it may miss what was made since. */
+    if (!id.n)
+        k = look_of_all(t);
+    if (!k)
+        k = look_new(t, id);
+    one = mem_new(struct looker);
+    *one = (struct looker){k->lookers, done, user};
+    k->lookers = one;
+    t->lookers++;
+    look_next(t);
 }

@@ -187,16 +187,12 @@ static void settle(struct snapshot *s, const struct found *f, int listed)
                   LOG_STR("error", e.msg));
 }
 
-/* The cluster goes on with it: looks tell what becomes of it, as of those of others. */
+/* The cluster goes on with it: looks tell what becomes of it, as of those of others. Its record
+ * stays Creating, and goes with it: the cluster does not know whose it is. */
 static void disown(struct snapshot *s)
 {
-    struct err e = {0};
-
     s->foreign = true;
-    if (store_record_delete(s->table->conf.store, STR(SNAPSHOT_KIND), str_of(s->id), STR_NONE, &e) <
-        0)
-        log_event(LOG_WARN, "cannot forget a snapshot that was being made",
-                  LOG_STR("snapshot", s->id), LOG_STR("error", e.msg));
+    s->recorded = true;
 }
 
 int snapshots_load(struct snapshots *t, struct err *e)
@@ -238,6 +234,7 @@ struct snapshots *snapshots_new(const struct snapshots_conf *conf)
     map_init(&t->by_id, SNAPSHOTS_MAX, NULL);
     list_init(&t->order);
     list_init(&t->queue);
+    list_init(&t->looks);
     return t;
 }
 

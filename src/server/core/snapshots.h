@@ -34,7 +34,8 @@ struct snapshot {
     int64_t created_us, since_us;
     uint64_t size_bytes, frozen_us; /* of one that is Ready */
     bool hidden;                    /* made for a fork: not shown, and gone after it */
-    bool foreign;                   /* another server made it; it has no record here */
+    bool foreign;  /* looks tell its state: another server made it, or one before */
+    bool recorded; /* of a foreign one: it has a record here all the same */
 
     /* The remaining fields are private. */
     struct snapshots *table;
@@ -71,7 +72,9 @@ struct snapshot *snapshots_older(struct snapshots *t, const struct snapshot *s);
 /* Whether other servers make snapshots in the same place (RUNTIME_CAN_SHARE). */
 bool snapshots_shared(const struct snapshots *t);
 /* Has the table know what others made, completed or deleted until now, then calls `done` on the
- * loop, in any case; at once where there are no others. id: of one snapshot; "" = all. */
+ * loop, in any case; at once where there are no others. id: of one snapshot; "" = all. Few looks
+ * ask the runtime at a time, and one of them of all snapshots; the next one is for all callers that
+ * wait for it. */
 typedef void snapshots_looked_fn(void *user);
 void snapshots_look(struct snapshots *t, struct str id, snapshots_looked_fn *done, void *user);
 /* Whether `by` can make a sandbox of it: 404 or 409 in `f` if not. */

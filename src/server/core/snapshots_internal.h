@@ -1,4 +1,4 @@
-/* snapshots_internal.h - shared by snapshots.c and snapshot_jobs.c. */
+/* snapshots_internal.h - shared by snapshots.c, snapshot_jobs.c and snapshot_share.c. */
 #pragma once
 
 #include "base/map.h"
@@ -14,6 +14,11 @@ struct snapshots {
     size_t queued, running;
     struct snapshot *copied[SNAPSHOT_JOBS]; /* those that are being made; NULL = a free place */
     size_t busy;                            /* number of jobs that have not ended */
+    struct list looks;                      /* that wait for their turn */
+    size_t lookers;                         /* who waits for the end of a look */
+    size_t looking;                         /* looks that ask the runtime now */
+    bool looking_at_all;                    /* one of them is of all snapshots */
+    bool unanswered;                        /* the last look failed, and that was logged */
     bool stopping;
 };
 
@@ -23,5 +28,6 @@ struct snapshot *snapshot_new(struct snapshots *t, struct str id);
 void snapshot_free(struct snapshot *s); /* takes it out of the table */
 void snapshot_set_status(struct snapshot *s, enum snapshot_state state, const char *reason,
                          const char *message, int64_t now_us);
+void snapshots_stop_looks(struct snapshots *t); /* answers those that wait */
 /* What the record has beside its id and state, as JSON. */
 int snapshot_print(const struct snapshot *s, struct buf *out);

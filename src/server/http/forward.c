@@ -70,17 +70,25 @@ static struct str ticket_sandbox(struct str ticket)
     return dot < ticket.n ? str_skip(ticket, dot + 1) : STR_NONE;
 }
 
-/* Of a create: its snapshot, when that is not here. */
-static bool snapshot_key(struct http_req *req, struct str body, char key[CLUSTER_KEY_MAX])
+bool create_snapshot_id(struct str body, char id[ID_UUID_MAX])
 {
     AUTO_ARENA(arena, BODY_ARENA_MAX);
     struct json *root = NULL;
-    struct str id = STR_NONE;
+    struct str named = STR_NONE;
 
     return str_find_str(body, STR("\"snapshotId\"")) < body.n &&
            json_parse(&arena, body, NULL, &root, NULL) == 0 &&
-           json_to_str(json_get(root, STR("snapshotId")), &id) == 0 &&
-           !snapshots_find(server_of(req)->snapshots, id) && key_set(key, CLUSTER_SNAPSHOT, id);
+           json_to_str(json_get(root, STR("snapshotId")), &named) == 0 && named.n > 0 &&
+           str_copy(id, ID_UUID_MAX, named) == 0;
+}
+
+/* Of a create: its snapshot, when that is not here. */
+static bool snapshot_key(struct http_req *req, struct str body, char key[CLUSTER_KEY_MAX])
+{
+    char id[ID_UUID_MAX];
+
+    return create_snapshot_id(body, id) && !snapshots_find(server_of(req)->snapshots, str_of(id)) &&
+           key_set(key, CLUSTER_SNAPSHOT, str_of(id));
 }
 
 /* Of a create: the server that knows its Idempotency-Key; when none does (serve_found), or without

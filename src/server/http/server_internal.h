@@ -109,6 +109,8 @@ void pending_end(struct pending *p);
 /* The handler of every row: forwards what another server holds, else calls handle_here(). */
 void handle_anywhere(struct http_req *req);
 void handle_here(struct http_req *req); /* the row's own handler */
+/* Of the body of a create: the snapshot that it names. False: none, or none that can be. */
+bool create_snapshot_id(struct str body, char id[ID_UUID_MAX]);
 
 /* shared.c: of a request about what other servers of a cluster make, too. True: it calls
  * handle_here() once this one knows of it. */

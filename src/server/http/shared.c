@@ -36,18 +36,17 @@ static void on_close(struct http_req *req, int error UNUSED)
     ((struct wait *)req->user)->req = NULL;
 }
 
-/* Whether it is about a snapshot; *ret_id: which one, "" = all. */
-static bool is_about(const struct http_req *req, struct str *ret_id)
+/* Whether it is about a snapshot; id: which one, "" = all. */
+static bool is_about(const struct http_req *req, char id[ID_UUID_MAX])
 {
-    *ret_id = STR("");
+    id[0] = '\0';
     if (route_is(req, handle_snapshots_get))
         return true;
     if (route_is(req, handle_sandboxes_post))
-        return str_find_str(req->body, STR("\"snapshotId\"")) < req->body.n;
+        return create_snapshot_id(req->body, id);
     if (!route_is(req, handle_snapshot_get) && !route_is(req, handle_snapshot_delete))
         return false;
-    *ret_id = http_req_param(req, "snapshotId");
-    return true;
+    return str_copy(id, ID_UUID_MAX, http_req_param(req, "snapshotId")) == 0 && id[0];
 }
 
 /* A sandbox that is named by who may use the API, and is not here. */
@@ -81,21 +80,22 @@ static struct wait *wait_new(struct http_req *req)
 bool shared_wait(struct http_req *req)
 {
     struct server *s = server_of(req);
-    struct str id = STR_NONE;
+    char snapshot[ID_UUID_MAX];
+    struct str sandbox = STR_NONE;
     bool snapshots;
     struct wait *w;
 
     if (!runtime_can(s->runtime, RUNTIME_CAN_SHARE))
         return false;
-    snapshots = s->snapshots && snapshots_shared(s->snapshots) && is_about(req, &id);
+    snapshots = s->snapshots && snapshots_shared(s->snapshots) && is_about(req, snapshot);
     if (!snapshots)
-        id = unknown_sandbox(req);
-    if (!snapshots && !id.n)
+        sandbox = unknown_sandbox(req);
+    if (!snapshots && !sandbox.n)
         return false;
     w = wait_new(req);
     if (w && snapshots)
-        snapshots_look(s->snapshots, id, on_looked, w);
+        snapshots_look(s->snapshots, str_of(snapshot), on_looked, w);
     else if (w)
-        sandboxes_ask(s->sandboxes, id, on_looked, w);
+        sandboxes_ask(s->sandboxes, sandbox, on_looked, w);
     return true;
 }

@@ -1,6 +1,8 @@
 /* Reconcile, adoption and expiry against a runtime that fails, lies and dies on cue. */
 #include "scripted.h"
 
+#include "base/log.h"
+
 static const char *watched; /* id of the sandbox that a condition is about */
 
 static enum sandbox_state state_of(struct house *h)
@@ -155,6 +157,54 @@ TEST(reconcile, leaves_the_sandboxes_of_another_installation_alone)
     watched = theirs; /* not even a row of ours with its id adopts or removes it */
     CHECK(state_of(&h) != SANDBOX_RUNNING);
     house_done(&h);
+}
+
+static int fake_describe(struct runtime *r UNUSED, struct arena *a UNUSED, struct str id UNUSED,
+                         struct runtime_description *ret UNUSED, struct err *e)
+{
+    return err_set(e, EINVAL, "as the script says");
+}
+
+static atomic_size_t warnings;
+
+static void count_warnings(void *user UNUSED, enum log_level level, const char *message UNUSED,
+                           const struct log_field *fields UNUSED)
+{
+    warnings += level <= LOG_WARN;
+}
+
+static bool answered;
+
+static void on_answer(void *user UNUSED)
+{
+    answered = true;
+}
+
+static bool is_answered(struct house *h)
+{
+    return answered && is_idle(h);
+}
+
+/* Requests could fill the log. */
+TEST(reconcile, says_nothing_of_what_only_a_request_named)
+{
+    struct runtime_ops ops;
+    struct house h;
+
+    warnings = 0;
+    log_set_tap(count_warnings, NULL);
+    house_init(&h);
+    ops = *h.runtime->ops;
+    ops.describe = fake_describe;
+    h.runtime->ops = &ops;
+    h.runtime->can |= RUNTIME_CAN_SHARE;
+    answered = false;
+    sandboxes_ask(h.table, STR("%x"), on_answer, NULL);
+    house_await(&h, is_answered);
+    CHECK(!sandboxes_find(h.table, STR("%x")));
+    CHECK_EQ(warnings, 0);
+    house_done(&h);
+    log_set_tap(NULL, NULL);
 }
 
 TEST(reconcile, ends_what_expires_and_tries_again_when_the_runtime_fails)

@@ -351,6 +351,7 @@ static void insert(struct house *h, const char *id, const char *state, bool hidd
         .kind = STR("snapshot"),
         .id = str_of(id),
         .state = str_of(state),
+        .tenant = STR("theirs"),
         .created_us = 1,
         .json = hidden ? STR("{\"sandboxId\":\"b\",\"name\":\"n\",\"hidden\":true}")
                        : STR("{\"sandboxId\":\"b\",\"name\":\"n\",\"reason\":\"r\"}"),
@@ -396,10 +397,20 @@ TEST(snapshots, settles_at_the_start_what_was_cut_short)
 static struct runtime_shared_snapshot shared[2];
 static size_t shared_count, looks;
 static int shared_fails;
+static atomic_size_t asked, asking, most; /* calls; those that are under way, and how many were */
+static atomic_bool held;                  /* calls wait */
 
 static int fake_shared(struct runtime *r UNUSED, struct str id, runtime_shared_visit_fn *visit,
                        void *user, struct err *e)
 {
+    size_t now = ++asking;
+
+    asked++;
+    if (now > most)
+        most = now;
+    while (held)
+        (void)usleep(1000);
+    asking--;
     if (shared_fails)
         return err_set(e, shared_fails, "as the script says");
     for (size_t i = 0; i < shared_count; i++)
@@ -415,6 +426,8 @@ static void init_shared(struct house *h)
     h->runtime->can |= RUNTIME_CAN_SHARE;
     shared_count = looks = 0;
     shared_fails = 0;
+    asked = asking = most = 0;
+    held = false;
 }
 
 static void on_looked(void *user UNUSED)
@@ -562,6 +575,129 @@ TEST(snapshots, that_were_cut_short_go_on_in_the_cluster)
     look(&h, "");
     CHECK_EQ(state_of("cut"), SNAPSHOT_READY);
     CHECK_EQ(state_of("lost"), SNAPSHOT_FAILED);
+    done(&h);
+}
+
+TEST(snapshots, that_were_cut_short_stay_their_tenants)
+{
+    struct principal theirs = ann;
+    struct house h;
+
+    init_shared(&h);
+    CHECK_EQ(str_copy(theirs.tenant, sizeof(theirs.tenant), STR("theirs")), 0);
+    insert(&h, "cut", "Creating", false);
+    share("cut", 10, SNAPSHOT_CREATING);
+    for (size_t i = 0; i < 3; i++) { /* starts */
+        CHECK_EQ(snapshots_load(table, NULL), 0);
+        shared[0].state = i ? SNAPSHOT_READY : SNAPSHOT_CREATING;
+        look(&h, "");
+        CHECK_STR(snapshots_find(table, STR("cut"))->tenant, "theirs");
+        CHECK_EQ(snapshots_check(table, &ann, STR("cut"), &fail), -EBADMSG);
+        CHECK_EQ(fail.status, 404);
+        CHECK_EQ(snapshots_check(table, &theirs, STR("cut"), &fail), i ? 0 : -EBADMSG);
+        CHECK(i || fail.status == 409);
+        if (i < 2) {
+            snapshots_free(table);
+            open_table(&h);
+            ops.snapshot_shared = fake_shared;
+        }
+    }
+    snapshot_delete(snapshots_find(table, STR("cut")), &theirs, on_deleted, NULL);
+    house_await(&h, is_over);
+    CHECK_EQ(fail.status, 0);
+    CHECK_EQ(state_of("cut"), SNAPSHOT_STATE_COUNT);
     CHECK(!has_state(&h, STR("cut"), "Creating"));
+    done(&h);
+}
+
+TEST(snapshots, that_were_cut_short_lose_their_record_when_they_are_gone)
+{
+    struct house h;
+
+    init_shared(&h);
+    insert(&h, "cut", "Creating", false);
+    share("cut", 10, SNAPSHOT_READY);
+    CHECK_EQ(snapshots_load(table, NULL), 0);
+    look(&h, "");
+    CHECK_EQ(state_of("cut"), SNAPSHOT_READY);
+    CHECK(has_state(&h, STR("cut"), "Creating"));
+    shared_count = 0;
+    look(&h, "");
+    CHECK_EQ(state_of("cut"), SNAPSHOT_STATE_COUNT);
+    CHECK(!has_state(&h, STR("cut"), "Creating"));
+    done(&h);
+}
+
+static size_t wanted_asked;
+
+static bool has_asked(struct house *h UNUSED)
+{
+    return asked == wanted_asked;
+}
+
+TEST(snapshots, of_other_servers_are_asked_for_once_for_all_that_wait)
+{
+    enum { REQUESTS = 20 };
+    struct house h;
+
+    init_shared(&h);
+    held = true;
+    snapshots_look(table, STR(""), on_looked, NULL);
+    wanted_asked = 1;
+    house_await(&h, has_asked);
+    share("new", 10, SNAPSHOT_READY);
+    for (size_t i = 1; i < REQUESTS; i++) /* a look that has begun may not know of it */
+        snapshots_look(table, STR(""), on_looked, NULL);
+    held = false;
+    wanted_looks = REQUESTS;
+    house_await(&h, has_looked);
+    house_await(&h, is_over);
+    CHECK_EQ(asked, 2);
+    CHECK_EQ(most, 1);
+    CHECK_EQ(state_of("new"), SNAPSHOT_READY);
+    done(&h);
+}
+
+TEST(snapshots, of_other_servers_are_not_asked_for_by_all_workers)
+{
+    enum { REQUESTS = 20, LOOKS = 4 };
+    struct pool_conf many = {"worker", 2 * LOOKS, 64};
+    struct pool *pool;
+    struct house h;
+
+    init_shared(&h);
+    snapshots_free(table);
+    CHECK_EQ(pool_new(&many, &pool, NULL), 0);
+    table = snapshots_new(&(struct snapshots_conf){
+        .loop = h.loop, .pool = pool, .store = h.store, .runtime = h.runtime});
+    held = true;
+    for (size_t i = 0; i < REQUESTS; i++)
+        snapshots_look(table, STR("one"), on_looked, NULL);
+    wanted_asked = LOOKS;
+    house_await(&h, has_asked);
+    (void)usleep(20 * 1000); /* for others to come, too */
+    held = false;
+    wanted_looks = REQUESTS;
+    house_await(&h, has_looked);
+    CHECK_EQ(asked, REQUESTS);
+    CHECK_EQ(most, LOOKS);
+    pool_free(pool);
+    done(&h);
+}
+
+TEST(snapshots, looks_that_wait_end_when_the_server_stops)
+{
+    struct house h;
+
+    init_shared(&h);
+    held = true;
+    for (size_t i = 0; i < 2; i++)
+        snapshots_look(table, STR(""), on_looked, NULL);
+    snapshots_stop(table);
+    CHECK_EQ(looks, 1);
+    held = false;
+    house_await(&h, is_over);
+    CHECK_EQ(looks, 2);
+    CHECK_EQ(asked, 1);
     done(&h);
 }
