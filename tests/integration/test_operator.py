@@ -433,7 +433,7 @@ def main():
                 print("# " + operator.log.decode().replace("\n", "\n# "), file=sys.stderr)
         tap.check("the leader renews its lease with the rights of an installation", leading,
                   cluster, rights)
-        tap.check("the arguments of an installation serve metrics to who may get them", metrics,
+        tap.check("the arguments of an installation serve metrics to those allowed", metrics,
                   cluster, rights)
         tap.check("the operator uses each of its rights", rights_used, cluster)
     return tap.end()

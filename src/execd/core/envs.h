@@ -2,7 +2,7 @@
  * EXECD_ENVS file, and by the variables of the request. Secrets of execd's own environment are left
  * out, also as $NAME.
  *
- * The file of a claim is where the server writes the variables of who takes a sandbox of a pool. It
+ * The file of a claim is where the server writes the variables of a claim from a pool. It
  * is not the EXECD_ENVS file, because programs in the sandbox write that one, the entrypoint of
  * code-interpreter among them, and may do so at the same time.
  *

@@ -49,7 +49,7 @@ static bool is_about(const struct http_req *req, char id[ID_UUID_MAX])
     return str_copy(id, ID_UUID_MAX, http_req_param(req, "snapshotId")) == 0 && id[0];
 }
 
-/* A sandbox that is named by who may use the API, and is not here. */
+/* A sandbox that an authorized request names and this server does not know. */
 static struct str unknown_sandbox(struct http_req *req)
 {
     struct str id = http_req_param(req, "sandboxId");

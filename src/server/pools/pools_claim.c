@@ -165,8 +165,8 @@ static void claim_run(struct claim *c, struct sandbox *sb)
 
 static void claim_env(struct claim *c, struct sandbox *sb);
 
-/* Files are written by the image's user, who may lack access to that directory. Where execd is not
- * root itself, the second try fails, too, and the first tells why. */
+/* Files are written by the image's user, which may lack access to that directory. Where execd is
+ * not root itself, the second try fails, too, and the first tells why. */
 static void on_env(void *user, struct sandbox *sb, const struct err *e)
 {
     struct claim *c = user;
